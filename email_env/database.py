@@ -1,0 +1,304 @@
+"""The read side of a mail database: search and read within one person's inbox, up to one day.
+
+One SQLite file holds the mail and an FTS5 index. Mail is numbered newest first, and the index has a column `who` with a
+token for every participant (`p12`), sender (`f12`) and recipient (`t12`), so one MATCH intersects words with inbox,
+sender and recipient, dates are ranges of numbers, and `ORDER BY rowid LIMIT` stops at the newest hits.
+
+Connections are read-only and immutable, refuse ATTACH, and are one per thread and process. What a caller passes in is
+bound or quoted, never SQL or FTS syntax. Writing is `email_env.ingest.build`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import quote
+
+from email_env.errors import DatabaseFormatError, DatabaseNotFoundError, ToolInputError, UnknownInboxError
+from email_env.query import (
+    MAX_RESULTS,
+    MAX_SNIPPET_WORDS,
+    address,
+    iso_day,
+    match_words,
+    shown,
+    storable,
+    whole_number,
+)
+from email_env.scenarios import Scenario, bare_message_id
+
+SCHEMA_VERSION = "1"
+
+_MMAP_BYTES = 1 << 36
+_NO_ROW = 1 << 62
+_RELEVANCE = "bm25(4.0, 1.0, 0.0)"  # a hit in the subject says more; who is no text
+_SEARCH = """
+    SELECT e.message_id, e.sent_at, e.from_addr, e.from_name, e.subject, snippet(emails_fts, 1, '', '', '...', :words)
+    FROM emails_fts JOIN emails AS e ON e.id = emails_fts.rowid
+    WHERE emails_fts MATCH :match AND emails_fts.rowid >= :first AND emails_fts.rowid < :end {relevance}
+    ORDER BY {order} LIMIT :limit
+"""
+_SEARCHES = {
+    "newest": _SEARCH.format(relevance="", order="emails_fts.rowid"),
+    "relevance": _SEARCH.format(relevance=f"AND rank MATCH '{_RELEVANCE}'", order="rank"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A line of search results. `sent_at` is UTC; `snippet` is one line of the body around the keywords."""
+
+    message_id: str
+    sent_at: str
+    from_addr: str
+    from_name: str
+    subject: str
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class Email:
+    """A whole message. `sent_at` is UTC; `to`, `cc` and `bcc` hold lower-case addresses."""
+
+    message_id: str
+    sent_at: str
+    from_addr: str
+    from_name: str
+    to: tuple[str, ...]
+    cc: tuple[str, ...]
+    bcc: tuple[str, ...]
+    subject: str
+    body: str
+
+
+class MailDatabase:
+    """A mail database, opened read-only.
+
+    Pickles as its path, may be shared by threads and survives a fork: every thread of every process opens its own
+    connection when it first asks.
+
+    Args:
+        path: a file that `build-enron-db` wrote.
+
+    Raises:
+        DatabaseNotFoundError: there is no such file.
+        DatabaseFormatError: it is no mail database, or of another schema version.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+        self._start()
+        self.metadata: dict[str, str] = self._check()
+        """What the builder noted: source, counts, versions."""
+
+    def search(
+        self,
+        *,
+        inbox: str,
+        keywords: Sequence[str],
+        until: str,
+        from_addr: str | None = None,
+        to_addr: str | None = None,
+        sent_after: str | None = None,
+        sent_before: str | None = None,
+        max_results: int = MAX_RESULTS,
+        order: str = "newest",
+        snippet_words: int = 12,
+    ) -> list[SearchHit]:
+        """Finds mail of an inbox.
+
+        Args:
+            inbox: address whose mail is searched: what it sent or received.
+            keywords: words or phrases; all must occur in subject or body, each phrase word for word. Case and accents
+                do not matter.
+            until: ISO date, inclusive; later mail does not exist.
+            from_addr: only mail from this address.
+            to_addr: only mail with this address in To, Cc or Bcc.
+            sent_after: ISO date, inclusive.
+            sent_before: ISO date, exclusive.
+            max_results: 1 to `MAX_RESULTS`.
+            order: "newest" or "relevance" (bm25).
+            snippet_words: words around the match, 1 to `MAX_SNIPPET_WORDS`.
+
+        Returns:
+            At most `max_results` hits.
+
+        Raises:
+            ToolInputError: an argument cannot be used; the text says how to mend it.
+            UnknownInboxError: the database has no mail of `inbox`.
+        """
+        inbox_id = self._inbox_id(inbox)
+        words = match_words(keywords)
+        limit = whole_number(max_results, "max_results", MAX_RESULTS)
+        if order not in _SEARCHES:
+            raise ToolInputError(f'order must be "newest" or "relevance", got {shown(order)}.')
+        first = self._first_row(iso_day(until, "until"), inclusive=True)
+        end = _NO_ROW
+        if sent_before is not None:
+            first = max(first, self._first_row(iso_day(sent_before, "sent_before"), inclusive=False))
+        if sent_after is not None:
+            after = iso_day(sent_after, "sent_after")
+            if sent_before is not None and after >= sent_before.strip():
+                raise ToolInputError(f"sent_after ({after}) must be earlier than sent_before ({sent_before}).")
+            end = self._first_row(after, inclusive=False)
+        who = [f"p{inbox_id}"]
+        for letter, name, value in (("f", "from_addr", from_addr), ("t", "to_addr", to_addr)):
+            if value is None:
+                continue
+            address_id = self._address_id(address(value, name))
+            if address_id is None:
+                return []
+            who.append(f"{letter}{address_id}")
+        rows = self._connection().execute(
+            _SEARCHES[order],
+            {
+                "match": f"who : ({' AND '.join(who)}) AND {{subject body}} : ({words})",
+                "first": first,
+                "end": end,
+                "limit": limit,
+                "words": whole_number(snippet_words, "snippet_words", MAX_SNIPPET_WORDS),
+            },
+        )
+        return [SearchHit(*row[:5], " ".join(row[5].split())) for row in rows]
+
+    def read(self, message_id: str, *, inbox: str, until: str) -> Email | None:
+        """A whole message by its id, with or without angle brackets.
+
+        Returns:
+            None where the id is unknown, the mail is not `inbox`'s, or was sent after the day `until`.
+
+        Raises:
+            ToolInputError: `message_id` is not a string.
+            UnknownInboxError: the database has no mail of `inbox`.
+        """
+        inbox_id = self._inbox_id(inbox)
+        if not isinstance(message_id, str):
+            raise ToolInputError(f"message_id must be a string, got {shown(message_id)}.")
+        key = bare_message_id(message_id)
+        if not storable(key):
+            return None
+        row = (
+            self._connection()
+            .execute(
+                "SELECT message_id, sent_at, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who"
+                " FROM emails WHERE message_id = ? AND id >= ?",
+                (key, self._first_row(iso_day(until, "until"), inclusive=True)),
+            )
+            .fetchone()
+        )
+        if row is None or f"p{inbox_id}" not in row[9].split():
+            return None
+        to, cc, bcc = (tuple(joined.split()) for joined in row[4:7])
+        return Email(*row[:4], to, cc, bcc, *row[7:9])
+
+    def scenarios(self, split: str | None = None) -> list[Scenario]:
+        """The questions that came with the mail, all or those of one split, in the order they were built."""
+        where, values = ("", ()) if split is None else (" WHERE split = ?", (split,))
+        rows = self._connection().execute(f"SELECT data FROM scenarios{where} ORDER BY rowid", values)
+        return [Scenario.from_dict(json.loads(data)) for (data,) in rows]
+
+    def has_inbox(self, inbox: str) -> bool:
+        """Whether any mail was sent or received by this address."""
+        return self._address_id(inbox.strip().lower()) is not None
+
+    def close(self) -> None:
+        """Closes the connections of all threads; the next question opens a new one."""
+        with self._lock:
+            for handle in list(self._handles):
+                handle.close()
+        self._start()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"path": self.path, "metadata": self.metadata}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"MailDatabase({str(self.path)!r})"
+
+    def _start(self) -> None:
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
+        self._address_id = lru_cache(maxsize=4096)(self._look_up_address)
+        self._first_row = lru_cache(maxsize=4096)(self._look_up_day)
+
+    def _connection(self) -> sqlite3.Connection:
+        handle: _Handle | None = getattr(self._local, "handle", None)
+        if handle is None or handle.process_id != os.getpid():
+            handle = _Handle(self.path)
+            self._local.handle = handle
+            with self._lock:
+                self._handles.add(handle)
+        return handle.connection
+
+    def _check(self) -> dict[str, str]:
+        if not self.path.is_file():
+            raise DatabaseNotFoundError(
+                f"No mail database at {str(self.path)!r}. Build one with: build-enron-db demo --out {self.path}"
+            )
+        try:
+            metadata = dict(self._connection().execute("SELECT key, value FROM meta").fetchall())
+        except sqlite3.Error as error:
+            self.close()
+            raise DatabaseFormatError(
+                f"{str(self.path)!r} is not a mail database ({error}). Build one with build-enron-db."
+            ) from error
+        version = metadata.get("schema_version")
+        if version != SCHEMA_VERSION:
+            self.close()
+            raise DatabaseFormatError(
+                f"{str(self.path)!r} has schema version {version!r}, this package reads {SCHEMA_VERSION!r}. Rebuild it:"
+                f" build-enron-db {metadata.get('source', 'SOURCE')} --out {self.path}"
+            )
+        return metadata
+
+    def _inbox_id(self, inbox: str) -> int:
+        address_id = self._address_id(inbox.strip().lower())
+        if address_id is None:
+            raise UnknownInboxError(f"No mail of {inbox!r} in {str(self.path)!r}; its scenario belongs to other mail.")
+        return address_id
+
+    def _look_up_address(self, value: str) -> int | None:
+        if not storable(value):
+            return None
+        row = self._connection().execute("SELECT id FROM addresses WHERE address = ?", (value,)).fetchone()
+        return row[0] if row else None
+
+    def _look_up_day(self, day: str, *, inclusive: bool) -> int:
+        """Number of the newest mail sent on or before (`inclusive`) or before `day`; beyond all where there is none."""
+        sign = "<=" if inclusive else "<"
+        row = (
+            self._connection()
+            .execute(f"SELECT first_id FROM days WHERE day {sign} ? ORDER BY day DESC LIMIT 1", (day,))
+            .fetchone()
+        )
+        return row[0] if row else _NO_ROW
+
+
+class _Handle:
+    """One connection of one process; closed with its thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.process_id = os.getpid()
+        uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
+        self.connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+        self.connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self.connection.execute("PRAGMA query_only = 1")
+        self.connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()

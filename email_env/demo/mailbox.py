@@ -1,0 +1,291 @@
+"""One mailbox while it is being written: its mails, what they state, and the questions to be asked about them.
+
+Every statement a question may be about goes into a ledger, `Assertion(topic, field, value, draft)`. Stories claim their topic first,
+so that a topic is told by one story only; where a story states a field twice, the later mail wins. An answer is always looked up in
+the ledger, never written beside it. `questions.py` turns the questions into scenarios once the mailbox is complete.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from email_env.demo.cast import Cast, Person
+from email_env.demo.text import CLOSINGS, CONTEXTS, OPENERS, TEMPTATIONS
+from email_env.demo.texts_goods import GOODS_TEXTS
+from email_env.demo.texts_projects import PROJECT_TEXTS
+from email_env.demo.values import Value, date_value, long_date
+from email_env.demo.wordings_chain import CHAIN_WORDINGS
+from email_env.demo.wordings_goods import GOODS_WORDINGS
+from email_env.demo.wordings_projects import PROJECT_WORDINGS
+
+Topic = tuple[str, ...]
+Claim = tuple[Topic, str]
+MAILS = PROJECT_TEXTS | GOODS_TEXTS
+WORDINGS = PROJECT_WORDINGS | GOODS_WORDINGS | CHAIN_WORDINGS
+FIRST_DAY, LAST_DAY = datetime(2021, 1, 11), datetime(2024, 12, 31)
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A mail without its id. `own` is what the sender wrote, `head` its part before the first fact."""
+
+    sent: datetime
+    sender: Person
+    to: tuple[Person, ...]
+    cc: tuple[Person, ...]
+    subject: str
+    head: str
+    own: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """A mail states that `field` of `topic` is `value`."""
+
+    topic: Topic
+    field: str
+    value: Value
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question to be asked; see `Mailbox.ask`."""
+
+    kind: str
+    question: str
+    difficulty: str
+    claims: tuple[Claim, ...]
+    hops: tuple[tuple[tuple[str, ...], ...], ...]
+    answer: Value | None
+    after: date | None
+    before: date | None
+    missing: bool
+    open_mail: Draft | None
+
+
+class Mailbox:
+    """Collects the mails, statements and questions of one inbox.
+
+    Args:
+        rng: Source of every choice.
+        split: "train", "validation" or "test": which question wordings are used.
+        cast: Who and what the mails are about.
+    """
+
+    def __init__(self, rng: random.Random, split: str, cast: Cast) -> None:
+        self.rng = rng
+        self.cast = cast
+        self.split = split
+        self.drafts: list[Draft] = []
+        self.ledger: list[Assertion] = []
+        self.asks: list[Ask] = []
+        self._claimed: set[Topic] = set()
+        self._used: set[str] = set()
+
+    # Choices
+
+    def pick(self, story: str, *options: Sequence[str]) -> Topic:
+        """Claim a random topic `(story, one of each option)`; empty when nearly all are taken."""
+        for _ in range(40):
+            topic = (story, *(self.rng.choice(option) for option in options))
+            if self.claim(*topic):
+                return topic
+        return ()
+
+    def claim(self, *topic: str) -> bool:
+        """Reserve a topic for the calling story; False if another story has it."""
+        if topic in self._claimed:
+            return False
+        self._claimed.add(topic)
+        return True
+
+    def fresh(self, make: Callable[[], Value]) -> Value:
+        """A value whose text no other statement of this mailbox uses."""
+        while True:
+            value = make()
+            if value.text not in self._used:
+                self._used.add(value.text)
+                return value
+
+    def fresh_date(self, moment: datetime, at_least_days: int, at_most_days: int) -> Value:
+        """A working day some days after `moment`, written as no other date of this mailbox."""
+        return self.fresh(lambda: date_value(self.later(moment, at_least_days, at_most_days).date()))
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self.rng.random() < probability
+
+    def colleague(self, *others: Person) -> Person:
+        """A colleague of the owner who is none of `others`."""
+        return self.rng.choice([person for person in self.cast.colleagues if person not in others])
+
+    def synonym(self, words: tuple[str, str]) -> str:
+        """The question's word for a thing: sometimes one that training never shows, on validation and test only."""
+        return words[1] if self.split != "train" and self.chance(0.35) else words[0]
+
+    def start(self, tail_days: int = 60) -> datetime:
+        """A working hour that leaves at least `tail_days` until the last day."""
+        span = (LAST_DAY - FIRST_DAY).days - tail_days
+        return self.working_hour(FIRST_DAY + timedelta(days=self.rng.randrange(span)))
+
+    def later(self, moment: datetime, at_least_days: int, at_most_days: int) -> datetime:
+        """A working hour some days after `moment`."""
+        return self.working_hour(moment + timedelta(days=self.rng.randint(at_least_days, at_most_days)))
+
+    def working_hour(self, moment: datetime) -> datetime:
+        """A random working time on that day, or on the Monday after a weekend."""
+        moment += timedelta(days=max(0, 7 - moment.weekday()) if moment.weekday() > 4 else 0)
+        return moment.replace(hour=self.rng.randint(7, 17), minute=self.rng.randrange(60), second=self.rng.randrange(60))
+
+    # Writing
+
+    def tell(
+        self,
+        text: str,
+        fields: Mapping[str, str],
+        on: datetime,
+        *,
+        sender: Person | None = None,
+        topic: Topic = (),
+        states: Mapping[str, Value] | None = None,
+        answers: Draft | None = None,
+        quote: str = "full",
+        forwards: str = "",
+    ) -> Draft:
+        """Write a mail from the text templates `MAILS[text]`.
+
+        Args:
+            text: Key of the templates.
+            fields: What fills them.
+            on: When it is sent.
+            sender: Who sends it; by default a colleague, now and then the owner.
+            topic: What its statements are about.
+            states: field -> value stated.
+            answers: The mail it replies to.
+            quote: How much of that mail it quotes: "full", or "head" (nothing that states a fact).
+            forwards: A text to forward below the sender's own.
+        """
+        rng, owner = self.rng, self.cast.owner
+        templates = MAILS[text]
+        subject = f"RE: {answers.subject.removeprefix('RE: ')}" if answers else rng.choice(templates.subjects).format_map(fields)
+        if sender is None:
+            sender = owner if self.chance(0.12) else self.colleague()
+        to, cc = self._recipients(sender)
+        fact = rng.choice(templates.sentences).format_map(fields)
+        greeting = "Hi all," if len(to) > 1 else f"{rng.choice(('Hi', 'Hello', 'Dear'))} {to[0].first},"
+        head = greeting + (f"\n\n{rng.choice(OPENERS)}" if self.chance(0.65) else "\n")
+        context = rng.sample(CONTEXTS, 1 if self.chance(0.75) else 2)
+        if self.chance(0.12):
+            context.append(rng.choice(TEMPTATIONS).format(P=rng.choice(self.cast.projects), N=self.colleague().name))
+        own = f"{head} {fact}" if head[-1] != "\n" else f"{head}\n{fact}"
+        own = f"{own}\n{' '.join(context)}\n\n{self._signature(sender)}"
+        body = own
+        if forwards:
+            body = f"{own}\n\n{forwards}"
+        elif answers:
+            body = f"{own}\n\n{self._quotation(answers, quote)}"
+        draft = Draft(on, sender, to, cc, subject, head, own, body)
+        self.drafts.append(draft)
+        for name, value in (states or {}).items():
+            self.ledger.append(Assertion(topic, name, value, draft))
+        return draft
+
+    def surround(self, kind: str, fields: Mapping[str, str], draft: Draft, decoys: tuple[int, ...] = (0, 1, 1, 2)) -> None:
+        """Put decoys of this kind around a mail: talk of the same thing that states nothing, and a reply that only says thanks."""
+        extra = {"N": self.colleague().name, "M": self.colleague().name, "count": str(self.rng.randint(2, 60)), **fields}
+        for _ in range(self.rng.choice(decoys)):
+            moment = draft.sent + timedelta(days=self.rng.choice((-24, -13, -8, 3, 5, 9)))
+            self.tell(f"{kind}_decoy", extra, self.working_hour(max(moment, FIRST_DAY)))
+        if self.chance(0.25):
+            sender = self.cast.owner if draft.sender is not self.cast.owner else self.colleague()
+            self.tell("thanks", extra, self.later(draft.sent, 1, 3), sender=sender, answers=draft, quote="head")
+
+    def _recipients(self, sender: Person) -> tuple[tuple[Person, ...], tuple[Person, ...]]:
+        owner = self.cast.owner
+        other = self.colleague(sender)
+        if sender is owner:
+            return (other,), ((self.colleague(other),) if self.chance(0.2) else ())
+        roll = self.rng.random()
+        if roll < 0.65:
+            return (owner,), ()
+        return ((owner, other), ()) if roll < 0.8 else ((other,), (owner,))
+
+    def _signature(self, sender: Person) -> str:
+        closing = self.rng.choice(CLOSINGS)
+        firm = f"\n{sender.department}, {self.cast.company}" if sender in self.cast.colleagues and self.chance(0.4) else ""
+        return f"{closing}\n{sender.name}{firm}"
+
+    def _quotation(self, original: Draft, quote: str) -> str:
+        quoted = original.own if quote == "full" else f"{original.head.rstrip()}\n[...]"
+        if self.chance(0.5):
+            lines = "\n".join(f"> {line}".rstrip() for line in quoted.split("\n") if line)
+            return f"On {long_date(original.sent.date())}, {original.sender.name} wrote:\n{lines}"
+        return f"-----Original Message-----\nFrom: {original.sender.name}\nSubject: {original.subject}\n\n{quoted}"
+
+    # Asking
+
+    def newest(self, claim: Claim, before: date | None = None) -> Assertion | None:
+        """The assertion that holds: the latest one, or the latest one sent before a day."""
+        held = [
+            assertion
+            for assertion in self.ledger
+            if (assertion.topic, assertion.field) == claim and (before is None or assertion.draft.sent.date() < before)
+        ]
+        return max(held, key=lambda assertion: assertion.draft.sent, default=None)
+
+    def stated(self, topic: Topic, field: str) -> Value:
+        """The value that holds in the end."""
+        assertion = self.newest((topic, field))
+        assert assertion is not None, f"nothing is stated about {field} of {topic}"
+        return assertion.value
+
+    def ask(
+        self,
+        kind: str,
+        fields: Mapping[str, str],
+        *claims: Claim,
+        style: str = "easy",
+        difficulty: str = "",
+        answer: Value | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        missing: bool = False,
+        open_mail: Draft | None = None,
+    ) -> None:
+        """Ask a question; the answer is the value of the last claim that holds on the day of the question.
+
+        Args:
+            kind: Key of the wordings; also the scenario's kind.
+            fields: What fills the wordings and the keyword templates.
+            claims: What must be looked up, in order: one for a plain question, two for a chain or a comparison.
+            style: Which wordings: "easy" (the mail's words), "medium" (a paraphrase) or "hard".
+            difficulty: The grade where it differs from the style.
+            answer: The answer where it is not the value of the last claim (comparisons).
+            after: The question is asked on this day or later.
+            before: The question is asked before this day.
+            missing: The last claim is stated nowhere before the day of the question: the answer is not known.
+            open_mail: With `missing`: a mail that speaks of the matter and leaves it open.
+        """
+        wording = WORDINGS[kind]
+        known, unseen = wording.frames[style]
+        frames: Sequence[str] = unseen if self.split != "train" and self.chance(0.36) else known
+        self.asks.append(
+            Ask(
+                kind=kind,
+                question=self.rng.choice(frames).format_map(fields),
+                difficulty=difficulty or style,
+                claims=claims,
+                hops=tuple(
+                    tuple(tuple(keyword.format_map(fields) for keyword in search) for search in hop)
+                    for hop in wording.hops
+                ),
+                answer=answer,
+                after=after.date() if after else None,
+                before=before.date() if before else None,
+                missing=missing,
+                open_mail=open_mail,
+            )
+        )

@@ -1,0 +1,73 @@
+"""The exceptions of this package; each is also the stdlib exception a caller would expect.
+
+    EmailEnvError
+    ├── ToolInputError (ValueError)          a tool argument nobody can search with; its text is shown to the model
+    ├── ConfigurationError (ValueError)      an environment option that makes no sense
+    ├── EpisodeError (RuntimeError)          the environment was used out of order (step before reset, closed)
+    ├── ScenarioError (ValueError)           a question in the wrong form
+    │   └── UnknownScenarioError (LookupError)
+    ├── DatabaseError (RuntimeError)
+    │   ├── DatabaseNotFoundError (FileNotFoundError)
+    │   ├── DatabaseFormatError (ValueError) not a mail database, or one of another schema version
+    │   └── UnknownInboxError (LookupError)  no mail of the database has this address
+    ├── SourceError (ValueError)             mail that cannot be read: missing, truncated, of an unknown kind
+    ├── BuildError (RuntimeError)            a database that could not be built; nothing was written
+    └── CacheError (OSError)                 the per-user cache cannot be written
+
+Only `ToolInputError` is the model's doing, and the environment turns it into an observation. All others are faults of
+the harness or its input and reach the caller. A message says what was wrong, the value seen and the next step.
+"""
+
+from __future__ import annotations
+
+
+class EmailEnvError(Exception):
+    """Base of every exception this package raises on purpose."""
+
+
+class ToolInputError(EmailEnvError, ValueError):
+    """A tool argument that cannot be used. Its text is written for the model."""
+
+
+class ConfigurationError(EmailEnvError, ValueError):
+    """An option of the environment that is out of range or contradicts another."""
+
+
+class EpisodeError(EmailEnvError, RuntimeError):
+    """The environment was used out of order."""
+
+
+class ScenarioError(EmailEnvError, ValueError):
+    """A scenario (question) that is not in the form `Scenario.from_dict` reads."""
+
+
+class UnknownScenarioError(ScenarioError, LookupError):
+    """A scenario id, index or split that the chosen set does not hold."""
+
+
+class DatabaseError(EmailEnvError, RuntimeError):
+    """A mail database that cannot be used."""
+
+
+class DatabaseNotFoundError(DatabaseError, FileNotFoundError):
+    """There is no file at the database's path."""
+
+
+class DatabaseFormatError(DatabaseError, ValueError):
+    """The file is no mail database, or one of another schema version."""
+
+
+class UnknownInboxError(DatabaseError, LookupError):
+    """No mail of the database was sent or received by this address."""
+
+
+class SourceError(EmailEnvError, ValueError):
+    """Mail to be built from that is missing, unreadable or of an unknown kind."""
+
+
+class BuildError(EmailEnvError, RuntimeError):
+    """The database could not be built; what was at the output path is unchanged."""
+
+
+class CacheError(EmailEnvError, OSError):
+    """The per-user cache folder cannot be created or written."""

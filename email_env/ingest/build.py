@@ -1,0 +1,227 @@
+"""Writes a mail database: all of it or nothing.
+
+Mail is staged in a temporary table (a file SQLite has already unlinked), weeded of duplicates, numbered newest first
+and indexed in bulk. The database grows beside its destination and takes its place by one rename, after SQLite's own
+check and a count; whatever goes wrong before that, Ctrl-C included, leaves the destination as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from email_env.database import SCHEMA_VERSION
+from email_env.errors import BuildError
+from email_env.ingest.mail import ParsedMail, Skip, SkipReason
+from email_env.ingest.staging import COLUMNS, Filters, Staging
+from email_env.ingest.versions import BUILDER_VERSION
+from email_env.scenarios import Scenario
+
+_FTS_HASH_BYTES = 1 << 28  # one big pass over the words instead of many segments to merge
+_SCHEMA = """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+    CREATE TABLE emails (
+        id INTEGER PRIMARY KEY, message_id TEXT UNIQUE, sent_at TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
+        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, body TEXT, who TEXT, source TEXT
+    );
+    CREATE TABLE addresses (id INTEGER PRIMARY KEY, address TEXT UNIQUE);
+    CREATE TABLE days (day TEXT PRIMARY KEY, first_id INTEGER) WITHOUT ROWID;
+    CREATE TABLE scenarios (scenario_id TEXT PRIMARY KEY, split TEXT, inbox TEXT, data TEXT);
+    CREATE VIRTUAL TABLE emails_fts USING fts5(subject, body, who, content='emails', content_rowid='id');
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did. `read` is `kept` plus all of `skipped`; `bytes` is the size of the file at `path`."""
+
+    path: str
+    source: str
+    read: int
+    kept: int
+    skipped: dict[str, int]
+    addresses: int
+    uncertain_dates: int
+    scenarios: int
+    scenario_misfits: dict[str, str]
+    bytes: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+def build_database(
+    mails: Iterable[ParsedMail | Skip],
+    out: str | Path,
+    *,
+    scenarios: Iterable[Scenario] = (),
+    source: str,
+    filters: Filters | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> BuildReport:
+    """Builds the database at `out`, replacing what is there.
+
+    Args:
+        mails: what to put in, and what the source already left out.
+        out: path of the database.
+        scenarios: questions to put in. One whose evidence its inbox cannot show by its query date is left out and
+            named in the report.
+        source: where the mail is from, for the metadata.
+        filters: `Filters()` where None.
+        progress: called with (messages read, messages skipped) every few hundred messages.
+
+    Raises:
+        BuildError: the database cannot be written. Errors of `mails` pass through. In both cases `out` is unchanged.
+    """
+    started = time.perf_counter()
+    out = Path(out)
+    questions = list(scenarios)
+    evidence = {message_id for question in questions for message_id in question.message_ids}
+    try:
+        with _beside(out) as temporary:
+            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+                report = _fill(connection, mails, questions, evidence, source, filters or Filters(), progress)
+            _sync(temporary)
+            size = temporary.stat().st_size
+            os.replace(temporary, out)
+            _sync(out.parent)
+    except (sqlite3.Error, OSError) as error:
+        raise BuildError(f"Cannot build {str(out)!r}: {error}. Nothing was written there.") from error
+    return replace(report, path=str(out), bytes=size, seconds=time.perf_counter() - started)
+
+
+@contextmanager
+def _beside(out: Path) -> Iterator[Path]:
+    """A path for a new file in the folder of `out`; what is there afterwards, not renamed, is removed."""
+    if out.is_dir():
+        raise IsADirectoryError(f"{str(out)!r} is a folder; name a file in it")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.parent / f".{out.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _fill(
+    connection: sqlite3.Connection,
+    mails: Iterable[ParsedMail | Skip],
+    questions: list[Scenario],
+    evidence: set[str],
+    source: str,
+    filters: Filters,
+    progress: Callable[[int, int], None] | None,
+) -> BuildReport:
+    from sqlite_utils import Database
+
+    connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
+    connection.execute("BEGIN")
+    staging = Staging(connection, filters, evidence, progress)
+    staging.run(mails)
+    if filters.drop_duplicates:
+        staging.drop_duplicates()
+    connection.execute(f"INSERT INTO emails ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY sent_at DESC, message_id")
+    connection.execute("INSERT INTO days SELECT substr(sent_at, 1, 10) AS day, min(id) FROM emails GROUP BY day")
+    connection.executemany("INSERT INTO addresses (address, id) VALUES (?, ?)", staging.address_ids.items())
+    fitting, misfits = _checked(connection, questions)
+    (kept, uncertain) = connection.execute("SELECT count(*), ifnull(sum(NOT date_ok), 0) FROM emails").fetchone()
+    skipped = {reason.value: staging.skipped[reason] for reason in SkipReason if staging.skipped[reason]}
+    report = BuildReport(
+        path="",
+        source=source,
+        read=staging.read,
+        kept=kept,
+        skipped=skipped,
+        addresses=len(staging.address_ids),
+        uncertain_dates=uncertain,
+        scenarios=len(fitting),
+        scenario_misfits=misfits,
+        bytes=0,
+        seconds=0.0,
+    )
+    if report.read != kept + sum(skipped.values()):
+        raise BuildError(f"{report.read} messages came in, {kept} are kept and {skipped} skipped: they must add up.")
+    connection.execute("COMMIT")
+    tables = Database(connection)
+    tables["scenarios"].insert_all(
+        {"scenario_id": q.scenario_id, "split": q.split, "inbox": q.inbox, "data": _json(q.to_dict())} for q in fitting
+    )
+    facts = {
+        "schema_version": SCHEMA_VERSION,
+        "builder_version": BUILDER_VERSION,
+        "source": source,
+        "filters": _json(asdict(filters)),
+        "read": str(report.read),
+        "kept": str(kept),
+        "skipped": _json(skipped),
+        "scenarios": str(len(fitting)),
+    }
+    tables["meta"].insert_all({"key": key, "value": value} for key, value in facts.items())
+    connection.execute("BEGIN")
+    connection.execute("INSERT INTO emails_fts(emails_fts, rank) VALUES ('hashsize', ?)", (_FTS_HASH_BYTES,))
+    connection.execute("INSERT INTO emails_fts(emails_fts) VALUES ('rebuild')")
+    connection.execute("INSERT INTO emails_fts(emails_fts) VALUES ('optimize')")
+    connection.execute("COMMIT")
+    _verify(connection, kept)
+    return report
+
+
+def _checked(connection: sqlite3.Connection, questions: list[Scenario]) -> tuple[list[Scenario], dict[str, str]]:
+    """The scenarios that the mail can serve, and why the others cannot be."""
+    fitting: list[Scenario] = []
+    misfits: dict[str, str] = {}
+    seen: set[str] = set()
+    for question in questions:
+        problem = "its id occurs twice" if question.scenario_id in seen else _misfit(connection, question)
+        seen.add(question.scenario_id)
+        if problem:
+            misfits[question.scenario_id] = problem
+        else:
+            fitting.append(question)
+    return fitting, misfits
+
+
+def _misfit(connection: sqlite3.Connection, question: Scenario) -> str:
+    inbox = connection.execute("SELECT id FROM addresses WHERE address = ?", (question.inbox,)).fetchone()
+    if inbox is None:
+        return f"no mail of {question.inbox}"
+    for message_id in question.message_ids:
+        row = connection.execute(
+            "SELECT who, substr(sent_at, 1, 10) FROM emails WHERE message_id = ?", (message_id,)
+        ).fetchone()
+        if row is None:
+            return f"no mail {message_id}"
+        if f"p{inbox[0]}" not in row[0].split():
+            return f"{message_id} is not in the inbox of {question.inbox}"
+        if row[1] > question.query_date:
+            return f"{message_id} was sent on {row[1]}, after {question.query_date}"
+    return ""
+
+
+def _verify(connection: sqlite3.Connection, kept: int) -> None:
+    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    (indexed,) = connection.execute("SELECT count(*) FROM emails_fts_docsize").fetchone()
+    if verdict != "ok" or indexed != kept:
+        raise BuildError(f"The new database is damaged ({verdict}; {indexed} of {kept} mails indexed). Build again.")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,142 @@
+"""The waiting room of a build: mail in the order of its source, weeded by the filters.
+
+`Staging` keeps ids of messages and addresses in memory and the mail itself in a temporary table.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from email_env.ingest.mail import ParsedMail, Skip, SkipReason
+
+COLUMNS = (
+    "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who, source"
+)
+_BATCH = 500
+_TABLE = """
+    CREATE TEMP TABLE staged (
+        digest BLOB, message_id TEXT, sent_at TEXT, who TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
+        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, source TEXT, body TEXT
+    )
+"""  # what drop_duplicates looks at comes first: a long body would be read through to reach what lies behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What is left out of the database on purpose. `None` and False switch a filter off.
+
+    Evidence of a scenario is never left out.
+    """
+
+    max_body_chars: int | None = 5000
+    max_recipients: int | None = 30
+    drop_duplicates: bool = True
+
+
+class Staging:
+    """Takes mail into the temporary table `staged`, counting what it leaves out."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        filters: Filters,
+        evidence: set[str],
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        connection.execute(_TABLE)
+        self.connection = connection
+        self.filters = filters
+        self.evidence = evidence
+        self.progress = progress
+        self.read = 0
+        self.skipped: Counter[SkipReason] = Counter()
+        self.address_ids: dict[str, int] = {}
+        self._message_ids: set[str] = set()
+
+    def run(self, mails: Iterable[ParsedMail | Skip]) -> None:
+        """Takes all of `mails`."""
+        batch: list[tuple[Any, ...]] = []
+        insert = f"INSERT INTO staged ({COLUMNS}, digest) VALUES ({', '.join('?' * 13)})"
+        for mail in mails:
+            self.read += 1
+            reason = mail.reason if isinstance(mail, Skip) else self._unwanted(mail)
+            if reason is not None:
+                self.skipped[reason] += 1
+            elif isinstance(mail, ParsedMail):
+                batch.append(self._row(mail))
+            if len(batch) >= _BATCH:
+                self.connection.executemany(insert, batch)
+                batch.clear()
+            if self.progress and self.read % _BATCH == 0:
+                self.progress(self.read, self.skipped.total())
+        self.connection.executemany(insert, batch)
+        if self.progress:
+            self.progress(self.read, self.skipped.total())
+
+    def drop_duplicates(self) -> None:
+        """Drops a mail when all on it have an equal one (sender, subject, body) that was sent no later.
+
+        So no inbox loses a mail, on no day, and the outcome does not depend on the order of the source.
+        """
+        copies = self.connection.execute(
+            "SELECT rowid, digest, who, message_id FROM staged WHERE digest IN"
+            " (SELECT digest FROM staged GROUP BY digest HAVING count(*) > 1) ORDER BY digest, sent_at, message_id"
+        )
+        surplus: list[tuple[int]] = []
+        current, served = b"", set[str]()
+        for rowid, digest, who, message_id in copies:
+            people = {token for token in who.split() if token[0] != "p"}
+            if digest != current:
+                current, served = digest, set()
+            if people <= served and message_id not in self.evidence:
+                surplus.append((rowid,))
+            served |= people
+        self.connection.executemany("DELETE FROM staged WHERE rowid = ?", surplus)
+        self.skipped[SkipReason.DUPLICATE_CONTENT] += len(surplus)
+
+    def _unwanted(self, mail: ParsedMail) -> SkipReason | None:
+        filters = self.filters
+        recipients = len(mail.to) + len(mail.cc) + len(mail.bcc)
+        if not recipients and not mail.from_addr:
+            return SkipReason.NO_ADDRESSES
+        if mail.message_id in self._message_ids:
+            return SkipReason.DUPLICATE_MESSAGE_ID
+        if mail.message_id not in self.evidence:
+            if filters.max_body_chars is not None and len(mail.body) > filters.max_body_chars:
+                return SkipReason.BODY_TOO_LONG
+            if filters.max_recipients is not None and recipients > filters.max_recipients:
+                return SkipReason.TOO_MANY_RECIPIENTS
+        self._message_ids.add(mail.message_id)
+        return None
+
+    def _row(self, mail: ParsedMail) -> tuple[Any, ...]:
+        recipients = dict.fromkeys((*mail.to, *mail.cc, *mail.bcc))
+        people = dict.fromkeys((mail.from_addr, *recipients)) if mail.from_addr else recipients
+        tokens = [f"p{self._id(address)}" for address in people]
+        if mail.from_addr:
+            tokens.append(f"f{self._id(mail.from_addr)}")
+        tokens.extend(f"t{self._id(address)}" for address in recipients)
+        digest = blake2b(f"{mail.from_addr}\0{mail.subject}\0{mail.body}".encode(), digest_size=16).digest()
+        return (
+            mail.message_id,
+            mail.sent_at,
+            mail.date_ok,
+            mail.from_addr,
+            mail.from_name,
+            " ".join(mail.to),
+            " ".join(mail.cc),
+            " ".join(mail.bcc),
+            mail.subject,
+            mail.body,
+            " ".join(tokens),
+            mail.source,
+            digest,
+        )
+
+    def _id(self, address: str) -> int:
+        return self.address_ids.setdefault(address, len(self.address_ids) + 1)

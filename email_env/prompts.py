@@ -1,0 +1,64 @@
+"""Every word the model reads, apart from mail itself: system message, search results, a mail, errors.
+
+Small models pay for each token, so forms are compact: one line a search hit, no labels where the form says it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from email_env.database import Email, SearchHit
+from email_env.scenarios import Scenario
+
+ANSWER_RECEIVED = "Answer received."
+_MAX_ADDRESSES = 20
+_MAX_QUOTED_CHARS = 80
+
+
+def system_message(scenario: Scenario, max_turns: int) -> str:
+    """Who the agent is, whose mail it searches, and its limits; the tools are described elsewhere."""
+    return (
+        f"You are an email search agent. Answer from the mailbox of {scenario.inbox}, using the tools."
+        f" Today is {scenario.query_date}. You have {max_turns} turns."
+        ' If the mail does not say, answer "I don\'t know".'
+    )
+
+
+def search_results(hits: Sequence[SearchHit], keywords: Sequence[str]) -> str:
+    """One line a hit, `m4821 | 2024-03-05 | Anna Keller | Subject | snippet`, or advice where there is none."""
+    if not hits:
+        asked = ", ".join(f'"{keyword}"' for keyword in keywords)
+        return f"No mail matches all of: {asked}. Try fewer or other keywords."
+    return "\n".join(
+        " | ".join((hit.message_id, hit.sent_at[:10], hit.from_name or hit.from_addr, hit.subject, hit.snippet))
+        for hit in hits
+    )
+
+
+def whole_email(email: Email, max_body_chars: int) -> str:
+    """The mail with its headers; the body is cut at `max_body_chars` and says so."""
+    sender = f"{email.from_name} <{email.from_addr}>" if email.from_name else email.from_addr
+    lines = [f"From: {sender}", f"To: {_addresses(email.to)}"]
+    lines += [f"{name}: {_addresses(addresses)}" for name, addresses in (("Cc", email.cc), ("Bcc", email.bcc)) if addresses]
+    lines += [f"Date: {email.sent_at[:10]} {email.sent_at[11:16]}", f"Subject: {email.subject}"]
+    body = email.body.strip()
+    if len(body) > max_body_chars:
+        body = f"{body[:max_body_chars]}\n[... {len(body) - max_body_chars} more characters]"
+    return "\n".join(lines) + f"\n\n{body}"
+
+
+def unknown_email(message_id: str) -> str:
+    """What reading an id gives that this inbox does not show."""
+    quoted = message_id if len(message_id) <= _MAX_QUOTED_CHARS else f"{message_id[:_MAX_QUOTED_CHARS]}..."
+    return f'Error: this inbox has no mail "{quoted}". Use an id from the search results.'
+
+
+def error(message: str) -> str:
+    """A fault as the model sees it."""
+    return f"Error: {message}"
+
+
+def _addresses(addresses: Sequence[str]) -> str:
+    shown = ", ".join(addresses[:_MAX_ADDRESSES])
+    more = len(addresses) - _MAX_ADDRESSES
+    return f"{shown} and {more} more" if more > 0 else shown

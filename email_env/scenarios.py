@@ -1,0 +1,192 @@
+"""Scenarios: one question about one person's mailbox, with its answer and its evidence.
+
+`Scenario.from_dict` reads our own JSON form and the form of the public Enron question sets (`id`, `inbox_address`,
+message ids in angle brackets); `to_dict` writes our own. `load_scenarios` reads a JSONL file. Nothing here looks into
+a database: whether the evidence exists is checked where a database is at hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from email_env.errors import ScenarioError
+
+SPLITS = ("train", "validation", "test")
+DIFFICULTIES = ("easy", "medium", "hard", "")
+
+_ALIASES = {"id": "scenario_id", "inbox_address": "inbox"}
+_IGNORED = frozenset({"how_realistic"})
+_ISO_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ].*)?", re.ASCII)
+
+Plan = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One question for the agent.
+
+    Attributes:
+        scenario_id: unique within its set.
+        question: what the agent is asked.
+        answer: the reference answer.
+        accepted: other forms of the answer that count as right.
+        message_ids: evidence, without angle brackets; empty means that the mailbox does not hold the answer.
+        inbox: lower-case address whose mail the agent may see.
+        query_date: ISO date, inclusive: the agent sees no mail sent after this day.
+        split: "train", "validation" or "test".
+        difficulty: "easy", "medium", "hard", or "" where it is not graded.
+        kind: a free label of the question's family, "" where there is none.
+        plan: an expert's steps before the final answer, as (tool, arguments), for example
+            `(("search", ("falcon", "budget")), ("read", ("m4821",)))`.
+    """
+
+    scenario_id: str
+    question: str
+    answer: str
+    accepted: tuple[str, ...]
+    message_ids: tuple[str, ...]
+    inbox: str
+    query_date: str
+    split: str
+    difficulty: str = ""
+    kind: str = ""
+    plan: Plan = ()
+
+    @property
+    def answerable(self) -> bool:
+        """Whether the mailbox holds the answer."""
+        return bool(self.message_ids)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Scenario:
+        """Reads our own form or that of the public Enron question sets.
+
+        Raises:
+            ScenarioError: a key is missing or unknown, or a value is of the wrong kind.
+        """
+        fields: dict[str, Any] = {}
+        for key, value in data.items():
+            name = _ALIASES.get(key, key)
+            if name in _IGNORED:
+                continue
+            if name not in cls.__dataclass_fields__:
+                near = get_close_matches(str(key), [*cls.__dataclass_fields__, *_ALIASES], n=1)
+                known = ", ".join(cls.__dataclass_fields__)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {known}."
+                raise ScenarioError(f"Unknown key {key!r} in a scenario{hint}")
+            fields[name] = value
+        missing = [name for name in ("scenario_id", "question", "answer", "inbox", "query_date") if name not in fields]
+        if missing:
+            present = ", ".join(map(str, data)) or "no keys"
+            raise ScenarioError(f"A scenario lacks {', '.join(missing)}; it has {present}.")
+        return cls(
+            scenario_id=_text(fields, "scenario_id", required=True),
+            question=_text(fields, "question", required=True),
+            answer=_text(fields, "answer"),
+            accepted=_texts(fields.get("accepted"), "accepted"),
+            message_ids=tuple(bare_message_id(i) for i in _texts(fields.get("message_ids"), "message_ids")),
+            inbox=_text(fields, "inbox", required=True).strip().lower(),
+            query_date=_iso_date(fields["query_date"]),
+            split=_choice(fields.get("split") or "train", "split", SPLITS),
+            difficulty=_choice(fields.get("difficulty") or "", "difficulty", DIFFICULTIES),
+            kind=_text(fields, "kind"),
+            plan=_plan(fields.get("plan")),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form; `from_dict(to_dict())` is the same scenario."""
+        return {
+            "scenario_id": self.scenario_id,
+            "question": self.question,
+            "answer": self.answer,
+            "accepted": list(self.accepted),
+            "message_ids": list(self.message_ids),
+            "inbox": self.inbox,
+            "query_date": self.query_date,
+            "split": self.split,
+            "difficulty": self.difficulty,
+            "kind": self.kind,
+            "plan": [[tool, list(arguments)] for tool, arguments in self.plan],
+        }
+
+
+def load_scenarios(path: str | Path) -> list[Scenario]:
+    """Reads a JSONL file of scenarios, one JSON object a line; blank lines are skipped.
+
+    Raises:
+        ScenarioError: the file cannot be read, a line is no scenario (its number is named), or an id occurs twice.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"Cannot read scenarios from {str(path)!r}: {error}. Expected a JSONL file.") from error
+    scenarios: dict[str, Scenario] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            if not isinstance(data, dict):
+                raise ScenarioError(f"Expected a JSON object, got {line.strip()[:60]!r}.")
+            scenario = Scenario.from_dict(data)
+        except (json.JSONDecodeError, RecursionError, ScenarioError) as error:
+            raise ScenarioError(f"{path}, line {number}: {error}") from error
+        if scenario.scenario_id in scenarios:
+            raise ScenarioError(f"{path}, line {number}: scenario id {scenario.scenario_id!r} occurs twice.")
+        scenarios[scenario.scenario_id] = scenario
+    return list(scenarios.values())
+
+
+def bare_message_id(message_id: str) -> str:
+    """A Message-ID without surrounding blanks and angle brackets, as the database stores it."""
+    return message_id.strip().removeprefix("<").removesuffix(">").strip()
+
+
+def _text(fields: Mapping[str, Any], name: str, *, required: bool = False) -> str:
+    value = fields.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    text = "" if value is None else value
+    if not isinstance(text, str) or (required and not text.strip()):
+        raise ScenarioError(f"{name} of a scenario must be {'a non-empty' if required else 'a'} string, got {value!r}.")
+    return text
+
+
+def _texts(value: Any, name: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ScenarioError(f"{name} of a scenario must be a list of strings, got {value!r}.")
+    return tuple(value)
+
+
+def _choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ScenarioError(f"{name} of a scenario must be one of {', '.join(filter(None, choices))}; got {value!r}.")
+    return value
+
+
+def _iso_date(value: Any) -> str:
+    match = _ISO_DATE.fullmatch(str(value).strip())
+    try:
+        return date.fromisoformat(match[1] if match else "").isoformat()
+    except ValueError:
+        raise ScenarioError(f"query_date of a scenario must look like 2001-05-14, got {value!r}.") from None
+
+
+def _plan(value: Any) -> Plan:
+    if value is None:
+        return ()
+    steps: list[tuple[str, tuple[str, ...]]] = []
+    for step in value if isinstance(value, list | tuple) else [value]:
+        if not isinstance(step, list | tuple) or len(step) != 2 or not isinstance(step[0], str):
+            raise ScenarioError(f"A step of a scenario's plan must be [tool, [arguments]], got {step!r}.")
+        steps.append((step[0], _texts(step[1], "plan")))
+    return tuple(steps)

@@ -1,0 +1,64 @@
+"""Checkpoints: the whole state of a run after a step, written beside and renamed into place.
+
+A checkpoint is a folder ``step-0007`` with the adapter, the engine's state and ``state.json`` (step, position in the
+task stream). A folder without ``state.json`` does not exist as far as a resumed run is concerned.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from grpo.engine.base import Engine
+from grpo.errors import CheckpointError
+from grpo.models import fsync_tree
+from grpo.rundir import write_json
+
+STATE_FILE = "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainState:
+    """What the trainer itself must remember: GRPO steps done and tasks handed out."""
+
+    step: int
+    task_position: int
+
+
+def save_checkpoint(folder: Path, engine: Engine, state: TrainState, keep: int) -> Path:
+    """Write the checkpoint of ``state.step`` and drop all but the newest ``keep``."""
+    target = folder / f"step-{state.step:04d}"
+    building = folder / f".{target.name}.partial"
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    engine.save_state(building)
+    write_json(building / STATE_FILE, asdict(state))
+    fsync_tree(building)
+    if target.exists():
+        shutil.rmtree(target)
+    building.rename(target)
+    for old in _checkpoints(folder)[:-keep]:
+        shutil.rmtree(old)
+    return target
+
+
+def newest_checkpoint(folder: Path) -> tuple[Path, TrainState] | None:
+    """The newest whole checkpoint, or None.
+
+    Raises:
+        CheckpointError: Its state cannot be read.
+    """
+    found = _checkpoints(folder)
+    if not found:
+        return None
+    path = found[-1] / STATE_FILE
+    try:
+        return found[-1], TrainState(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); remove its folder to go on from the one before") from error
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.glob(f"step-*/{STATE_FILE}"))

@@ -1,0 +1,128 @@
+"""The settings of a run: one frozen pydantic model, filled from a recipe (TOML) and command-line flags.
+
+Wrong keys name the nearest right one. The whole config is written to ``config.json`` of the run; ``--resume`` refuses a
+config that differs in anything that changes the result.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grpo.errors import ConfigError
+
+RECIPES_FOLDER = Path(__file__).parent / "recipes"
+RESUMABLE_CHANGES = frozenset({"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base"})
+"""Settings that may differ between a run and its continuation."""
+
+
+class TrainConfig(BaseModel):
+    """Everything that decides what a run does. Token counts are in tokens, times in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    env: str
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    train_split: str = "train"
+    eval_split: str = "test"
+    model: str = "smollm2-135m"
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: int | None = Field(None, ge=1, description="CPU threads of the learner and of vLLM; default: all")
+    seed: int = 0
+
+    steps: int = Field(12, ge=0, description="GRPO steps")
+    groups_per_step: int = Field(8, ge=1)
+    group_size: int = Field(8, ge=2)
+    refill_rounds: int = Field(0, ge=0, description="extra rollout rounds that replace groups without spread")
+    temperature: float = Field(1.0, gt=0, description="of the rollouts; the loss assumes 1.0")
+    max_turn_tokens: int = Field(256, ge=8)
+    max_tokens: int = Field(4096, ge=64, description="of a whole episode, prompt included")
+    concurrency: int = Field(64, ge=1)
+
+    reward: Literal["env", "ruler", "env+ruler"] = "env"
+    judge_model: str = "openai/o4-mini"
+    judge_api_base: str | None = None
+    rubric: str | None = None
+    max_judge_failures: float = Field(0.5, ge=0, le=1, description="share of groups in a step that may fail")
+
+    learning_rate: float = Field(2e-5, gt=0)
+    scale_by_std: bool = False
+    clip_low: float = Field(0.2, gt=0)
+    clip_high: float = Field(0.28, gt=0)
+    max_importance_weight: float = Field(2.0, gt=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    max_gap: float = Field(0.25, gt=0, description="mean |sampler - trainer| logprob above which the run stops")
+    lora_rank: Literal[1, 8, 16, 32, 64, 128, 256] = 16
+    lora_alpha: int = Field(32, ge=1)
+    init_adapter: str | None = None
+    token_budget: int = Field(3072, ge=64, description="tokens (padding included) of one forward pass")
+
+    warm_start_policy: str = "oracle"
+    warm_start_steps: int = Field(0, ge=0, description="optimizer steps on demonstrations before GRPO")
+    warm_start_batch: int = Field(8, ge=1)
+    warm_start_learning_rate: float = Field(1e-3, gt=0)
+
+    eval_scenarios: int = Field(64, ge=0)
+    eval_samples: int = Field(1, ge=1, description="sampled episodes of each scenario")
+    eval_seed: int = 1234
+    eval_greedy: bool = True
+    report_samples: int = Field(8, ge=0, description="transcripts in the report")
+    keep_checkpoints: int = Field(2, ge=1)
+    server_urls: tuple[str, ...] = ()
+
+    def resume_difference(self, earlier: dict[str, Any]) -> list[str]:
+        """What differs from an earlier config in a way that a resumed run cannot take, one line each."""
+        now = json.loads(self.model_dump_json())
+        return [
+            f"{key}: {earlier.get(key)!r} -> {now.get(key)!r}"
+            for key in sorted(now.keys() | earlier.keys())
+            if key not in RESUMABLE_CHANGES and now.get(key) != earlier.get(key)
+        ]
+
+
+def load_config(recipe: str | None, overrides: dict[str, Any]) -> TrainConfig:
+    """A config from a recipe (a bundled name or a TOML file) with ``overrides`` on top.
+
+    Raises:
+        ConfigError: Unknown recipe, unknown key (the nearest one is named) or a value out of range.
+    """
+    values: dict[str, Any] = dict(_recipe_values(recipe)) if recipe else {}
+    env_kwargs = {**values.get("env_kwargs", {}), **overrides.pop("env_kwargs", {})}
+    values |= overrides
+    values["env_kwargs"] = env_kwargs
+    try:
+        return TrainConfig(**values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(item) for item in error.errors())) from None
+
+
+def recipe_names() -> list[str]:
+    """Names of the bundled recipes."""
+    return sorted(path.stem for path in RECIPES_FOLDER.glob("*.toml"))
+
+
+def _recipe_values(recipe: str) -> dict[str, Any]:
+    path = RECIPES_FOLDER / f"{recipe}.toml"
+    if recipe.endswith(".toml"):
+        path = Path(recipe)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"there is no recipe {recipe!r}; bundled: {', '.join(recipe_names())}, or give the path of a .toml file"
+        ) from error
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"the recipe {path} cannot be read: {error}") from error
+
+
+def _explain(item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, TrainConfig.model_fields, n=1)
+        return f"unknown setting {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"{key} = {item['input']!r}: {item['msg']}"

@@ -1,0 +1,183 @@
+"""The local engine: a bf16 base model with float32 LoRA weights in this process, on CPU or one GPU.
+
+It computes hidden states for whole rows but the vocabulary projection for action tokens only. It does not shard; an
+engine for several processes is a class beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grpo.engine.base import BatchView, LossFunction
+from grpo.errors import CheckpointError, ModelError
+from grpo.loss import SelectedLogprobs
+from grpo.segments import Segment, micro_batches
+
+LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+LOGIT_CHUNK_TOKENS = 512
+STATE_FILE = "engine.pt"
+LENGTH_MULTIPLE = 32
+"""Rows are padded to a multiple of this: fewer shapes, so kernels and allocator reuse what they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSpec:
+    """Rank and scale of the adapter (LoRA, arXiv 2106.09685: the update is ``alpha / rank * B A``)."""
+
+    rank: int = 16
+    alpha: int = 32
+
+
+class LocalEngine:
+    """One process, one LoRA policy, AdamW."""
+
+    def __init__(
+        self,
+        model_path: Path,
+        lora: LoraSpec,
+        *,
+        seed: int,
+        device: str = "cpu",
+        threads: int | None = None,
+        token_budget: int = 4096,
+        init_adapter: Path | None = None,
+        dtype: torch.dtype = torch.bfloat16,
+    ):
+        from peft import LoraConfig, PeftModel, get_peft_model
+        from transformers import AutoModelForCausalLM
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.disable_progress_bar()
+        if threads is not None:
+            torch.set_num_threads(threads)
+        torch.manual_seed(seed)
+        self.device = torch.device(device)
+        self.token_budget = token_budget
+        try:
+            base = AutoModelForCausalLM.from_pretrained(
+                str(model_path), dtype=dtype, attn_implementation="sdpa", low_cpu_mem_usage=True
+            ).to(self.device)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"the model in {model_path} could not be loaded: {error}") from error
+        if init_adapter is not None:
+            model = PeftModel.from_pretrained(base, str(init_adapter), is_trainable=True)
+        else:
+            config = LoraConfig(
+                r=lora.rank,
+                lora_alpha=lora.alpha,
+                target_modules=LINEAR_LAYERS,
+                lora_dropout=0.0,
+                task_type="CAUSAL_LM",
+            )
+            model = get_peft_model(base, config)
+        self.model: Any = model
+        self.parameters: list[torch.nn.Parameter] = []
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.float()
+                self.parameters.append(parameter)
+        self.model.train()
+        inner = model.get_base_model()
+        self._body, self._head = inner.model, inner.lm_head
+        if self._head.weight.requires_grad or self._head.bias is not None:
+            raise ModelError("the vocabulary projection must be frozen and without bias for LoRA training here")
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
+
+    def forward_backward(self, segments: Sequence[Segment], loss_function: LossFunction) -> float:
+        """Accumulate gradients over ``segments``; returns the summed loss."""
+        total = 0.0
+        for batch in micro_batches(segments, self.token_budget):
+            loss = loss_function(self._forward(batch))
+            loss.backward()
+            total += float(loss.detach())
+        return total
+
+    @torch.no_grad()
+    def logprobs(self, segments: Sequence[Segment]) -> list[list[float]]:
+        """Log-probabilities of each segment's action tokens, in the order of ``segments``."""
+        found: dict[int, list[float]] = {}
+        for batch in micro_batches(segments, self.token_budget):
+            values = self._forward(batch).logprobs_T.split([s.num_actions for s in batch])
+            found |= {id(segment): value.tolist() for segment, value in zip(batch, values, strict=True)}
+        return [found[id(segment)] for segment in segments]
+
+    def optim_step(self, learning_rate: float, max_grad_norm: float) -> float:
+        """Clip, step and clear gradients; returns the gradient norm before clipping."""
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, max_grad_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return float(norm)
+
+    def reset_optimizer(self) -> None:
+        """Forget the moments, for example between the warm start and reinforcement learning."""
+        self.optimizer.state.clear()
+
+    def save_adapter(self, folder: Path) -> None:
+        """Write ``adapter_model.safetensors`` and ``adapter_config.json``."""
+        self.model.save_pretrained(str(folder))
+
+    def save_state(self, folder: Path) -> None:
+        """Write the adapter, the optimizer and the random state into ``folder``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.save_adapter(folder)
+        state = {
+            "parameters": [parameter.detach().cpu() for parameter in self.parameters],
+            "optimizer": self.optimizer.state_dict(),
+            "rng": torch.get_rng_state(),
+        }
+        torch.save(state, folder / STATE_FILE)
+
+    def load_state(self, folder: Path) -> None:
+        """Continue from what ``save_state`` wrote, to the bit on CPU.
+
+        Raises:
+            CheckpointError: The file is missing or does not fit this model.
+        """
+        path = folder / STATE_FILE
+        try:
+            state = torch.load(path, map_location=self.device, weights_only=True)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        if [p.shape for p in state["parameters"]] != [p.shape for p in self.parameters]:
+            raise CheckpointError(f"{path} was written by a model or LoRA rank of other shapes than this run's")
+        for parameter, saved in zip(self.parameters, state["parameters"], strict=True):
+            parameter.data.copy_(saved)
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["rng"].cpu())
+
+    def _forward(self, batch: Sequence[Segment]) -> BatchView:
+        longest = max(len(segment.ids) for segment in batch)
+        length = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        ids_BL = torch.zeros(len(batch), length, dtype=torch.long)
+        mask_BL = torch.zeros(len(batch), length, dtype=torch.bool)
+        for row, segment in enumerate(batch):
+            ids_BL[row, : len(segment.ids)] = torch.tensor(segment.ids)
+            mask_BL[row, : len(segment.ids)] = torch.tensor(segment.action_mask)
+        ids_BL, mask_BL = ids_BL.to(self.device), mask_BL.to(self.device)
+        predicts_BL = mask_BL[:, 1:]
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._head.weight.dtype == torch.bfloat16):
+            hidden_BLD = self._body(input_ids=ids_BL, use_cache=False).last_hidden_state
+        hidden_TD = hidden_BLD[:, :-1][predicts_BL].to(self._head.weight.dtype)
+        logprobs_T, entropy_T = SelectedLogprobs.apply(  # type: ignore[misc]
+            hidden_TD, self._head.weight, ids_BL[:, 1:][predicts_BL], LOGIT_CHUNK_TOKENS
+        )
+        counts = torch.tensor([segment.num_actions for segment in batch])
+        advantages_T = torch.tensor([s.advantage for s in batch]).repeat_interleave(counts)
+        sampler_T = torch.tensor(
+            [
+                logprob
+                for segment in batch
+                for logprob, is_action in zip(segment.sampler_logprobs, segment.action_mask, strict=True)
+                if is_action
+            ]
+        )
+        return BatchView(logprobs_T, sampler_T.to(self.device), advantages_T.to(self.device), entropy_T, len(batch))
+
+

@@ -1,0 +1,77 @@
+"""Exceptions of grpo. Each is also a standard-library type, so callers that do not know this tree can still catch it.
+
+    GrpoError
+    ├── ConfigError        (ValueError)     a setting has a value that cannot be used
+    ├── ModelError         (ValueError)     a model name cannot be turned into a usable folder
+    │   └── ModelUnavailableError (OSError) it could be, but not from here: a package or the model hub is missing
+    ├── ServerError        (RuntimeError)   vLLM did not do what it was asked
+    │   ├── ServerStartError                it ended or stayed silent before it was healthy
+    │   ├── ServerDiedError                 it ended after it had been healthy
+    │   └── AdapterError                    an adapter could not be written, loaded or found
+    ├── PolicyError        (RuntimeError)   a policy's reply cannot be used
+    ├── EnvError           (RuntimeError)   an environment broke its contract (never: the model acted badly)
+    ├── JudgeFailure       (RuntimeError)   a judge gave no usable verdict; its group has no scores
+    ├── CheckpointError    (RuntimeError)   a checkpoint is missing, incomplete or belongs to another run
+    ├── TrainingError      (RuntimeError)   a training step cannot go on (for example, a loss that is not finite)
+    └── ReportError        (RuntimeError)   a run directory does not hold what a report needs
+
+Messages say what was wrong, the value seen and the next step. A malformed action of the model is never an exception.
+"""
+
+from __future__ import annotations
+
+
+class GrpoError(Exception):
+    """Base of every error that grpo raises on purpose."""
+
+
+class ConfigError(GrpoError, ValueError):
+    """A setting has a value that cannot be used."""
+
+
+class ModelError(GrpoError, ValueError):
+    """A model name cannot be turned into a folder that vLLM and transformers can load."""
+
+
+class ModelUnavailableError(ModelError, OSError):
+    """The model exists in principle, but a package is not installed or the model hub is out of reach."""
+
+
+class ServerError(GrpoError, RuntimeError):
+    """A vLLM server did not do what it was asked."""
+
+
+class ServerStartError(ServerError):
+    """A server ended, or stayed silent for too long, before it was healthy. The message carries the end of its log."""
+
+
+class ServerDiedError(ServerError):
+    """A server that had been healthy has ended. The message carries the end of its log."""
+
+
+class AdapterError(ServerError):
+    """An adapter could not be written, loaded into the server, or found."""
+
+
+class PolicyError(GrpoError, RuntimeError):
+    """A policy's reply cannot be used, for example because its log-probabilities are missing."""
+
+
+class EnvError(GrpoError, RuntimeError):
+    """An environment broke its contract. What the model writes never raises this."""
+
+
+class JudgeFailure(GrpoError, RuntimeError):  # noqa: N818 - the established word for it in this project
+    """A judge gave no usable verdict. The group is dropped and counted; it never becomes a zero score."""
+
+
+class CheckpointError(GrpoError, RuntimeError):
+    """A checkpoint is missing, incomplete, or belongs to another run."""
+
+
+class TrainingError(GrpoError, RuntimeError):
+    """A training step cannot go on, for example because its loss is not finite."""
+
+
+class ReportError(GrpoError, RuntimeError):
+    """A run directory does not hold what a report needs."""

@@ -1,0 +1,51 @@
+"""Which tasks come next: every scenario once per epoch, in an order fixed by the seed, with a position to resume from."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from grpo.errors import ConfigError
+from grpo.seeds import derive_seed
+from grpo.types import Task
+
+
+@dataclass(slots=True)
+class TaskStream:
+    """An endless stream of tasks.
+
+    With ``scenario_ids`` each epoch is a fresh permutation of them; without, tasks differ in their seed alone.
+    ``position`` counts the tasks handed out and is all the state there is.
+    """
+
+    scenario_ids: list[str] | None
+    seed: int
+    position: int = 0
+
+    def __post_init__(self) -> None:
+        if self.scenario_ids is not None and not self.scenario_ids:
+            raise ConfigError("the env has no scenario in this split; choose another split or another database")
+
+    def take(self, count: int) -> list[Task]:
+        """The next ``count`` tasks."""
+        tasks = [self._task(self.position + offset) for offset in range(count)]
+        self.position += count
+        return tasks
+
+    def _task(self, index: int) -> Task:
+        seed = derive_seed(self.seed, "task", index)
+        if self.scenario_ids is None:
+            return Task(seed)
+        epoch, offset = divmod(index, len(self.scenario_ids))
+        order = list(range(len(self.scenario_ids)))
+        random.Random(derive_seed(self.seed, "epoch", epoch)).shuffle(order)
+        return Task(seed, self.scenario_ids[order[offset]])
+
+
+def evaluation_tasks(scenario_ids: list[str] | None, count: int, seed: int) -> list[Task]:
+    """``count`` distinct tasks chosen by ``seed``, the same for every policy that is evaluated."""
+    if scenario_ids is not None and count > len(scenario_ids):
+        raise ConfigError(
+            f"the evaluation asks for {count} scenarios but the split has {len(scenario_ids)}; ask for fewer"
+        )
+    return TaskStream(scenario_ids, derive_seed(seed, "evaluation")).take(count)

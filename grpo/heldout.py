@@ -1,0 +1,94 @@
+"""Evaluation of the policy in training on held-out tasks: at temperature 1 and greedy, before and after.
+
+The tasks and the sampling seeds depend on ``eval_seed`` alone, so that before and after pair question by question.
+A finished evaluation of the same weights is read back instead of repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from grpo.chat import Chat
+from grpo.config import TrainConfig
+from grpo.display import Display
+from grpo.envs import takes_split
+from grpo.evaluate import EvalSpec, evaluate_policy, save_evaluation
+from grpo.groups import evaluation_tasks
+from grpo.policy import CompletionsPolicy
+from grpo.rollout import EnvPool
+from grpo.rundir import RunDirectory
+from grpo.types import Trajectory
+
+WithPolicy = Callable[[Callable[[CompletionsPolicy], Any]], Any]
+"""Runs an async job with the newest policy."""
+
+
+class HeldOut:
+    """The held-out side of a run."""
+
+    def __init__(self, config: TrainConfig, run: RunDirectory, chat: Chat, display: Display):
+        self.config = config
+        self.run = run
+        self.chat = chat
+        self.display = display
+
+    def evaluate(self, when: str, step: int, with_policy: WithPolicy) -> list[dict[str, Any]]:
+        """Summaries of ``<when>-sampled`` and ``<when>-greedy`` for the weights of ``step``."""
+        config = self.config
+        todo = [spec for spec in self._specs(when) if not self._is_done(spec, step)]
+        if todo:
+            split = {"split": config.eval_split} if takes_split(config.env) else {}
+            pool = EnvPool(config.env, {**config.env_kwargs, **split})
+            self.display.phase(
+                f"Evaluation {when} GRPO: {config.eval_scenarios} questions of the {config.eval_split} split"
+            )
+            for spec in todo:
+                self._run(spec, pool, with_policy)
+            pool.close()
+        return self.saved(when)
+
+    def saved(self, when: str) -> list[dict[str, Any]]:
+        """Summaries that lie in the run directory."""
+        paths = [self.run.evaluation(spec.label) for spec in self._specs(when)]
+        return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+    def _specs(self, when: str) -> list[EvalSpec]:
+        config = self.config
+        if config.eval_scenarios == 0:
+            return []
+        sampled = EvalSpec(f"{when}-sampled", config.eval_split, 1.0, config.eval_samples, config.eval_seed)
+        greedy = EvalSpec(f"{when}-greedy", config.eval_split, 0.0, 1, config.eval_seed)
+        return [sampled, greedy] if config.eval_greedy else [sampled]
+
+    def _run(self, spec: EvalSpec, pool: EnvPool, with_policy: WithPolicy) -> None:
+        config = self.config
+        episode = pool.take()
+        tasks = evaluation_tasks(episode.scenario_ids(), config.eval_scenarios, config.eval_seed)
+        pool.give_back(episode)
+        bar = self.display.progress(spec.label, len(tasks) * spec.samples)
+
+        def on_done(trajectory: Trajectory) -> None:
+            bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
+
+        async def job(policy: CompletionsPolicy) -> tuple[list[Trajectory], dict[str, Any]]:
+            return await evaluate_policy(
+                spec,
+                tasks,
+                pool=pool,
+                chat=self.chat,
+                policy=policy,
+                max_turn_tokens=config.max_turn_tokens,
+                max_tokens=config.max_tokens,
+                concurrency=config.concurrency,
+                on_done=on_done,
+            )
+
+        trajectories, summary = with_policy(job)
+        bar.close()
+        save_evaluation(self.run.evaluation(spec.label), summary, trajectories)
+
+    def _is_done(self, spec: EvalSpec, step: int) -> bool:
+        path = self.run.evaluation(spec.label)
+        return path.exists() and json.loads(path.read_text(encoding="utf-8"))["policy"] == step

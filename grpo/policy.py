@@ -1,0 +1,89 @@
+"""Policies: token ids in, sampled ids and their log-probabilities out.
+
+``CompletionsPolicy`` talks to vLLM's ``/v1/completions`` with a list of ids as the prompt, so nothing is rendered or
+tokenised on the way. It knows nothing of episodes, chat formats or adapters beyond the model name it asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx
+
+from grpo.errors import ServerError
+from grpo.types import Sample
+
+MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to sample one turn. ``temperature`` 0 is greedy; ``max_turn_tokens`` bounds one assistant turn."""
+
+    temperature: float = 1.0
+    max_turn_tokens: int = 256
+
+
+class Policy(Protocol):
+    """What a rollout needs of a policy."""
+
+    version: int
+
+    async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> Sample:
+        """Sample one turn after ``prompt_ids``, at most ``max_tokens`` tokens."""
+        ...
+
+
+class CompletionsPolicy:
+    """One named model (base or adapter) behind an OpenAI-compatible completions endpoint of vLLM."""
+
+    def __init__(self, client: httpx.AsyncClient, model: str, stop_token_ids: list[int], version: int = 0):
+        self.client = client
+        self.model = model
+        self.stop_token_ids = stop_token_ids
+        self.version = version
+
+    async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> Sample:
+        """Sample one turn.
+
+        Raises:
+            ServerError: The server refused the request, or did not answer after retries.
+        """
+        request: dict[str, Any] = {
+            "model": self.model,
+            "prompt": prompt_ids,
+            "max_tokens": max_tokens,
+            "temperature": params.temperature,
+            "top_p": 1.0,
+            "top_k": -1,
+            "seed": seed,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "stop_token_ids": self.stop_token_ids,
+            "skip_special_tokens": False,
+        }
+        choice = (await self._post(request))["choices"][0]
+        ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
+        if len(ids) != len(logprobs):
+            raise ServerError(f"the server returned {len(ids)} ids but {len(logprobs)} logprobs for one turn")
+        return Sample(ids=ids, logprobs=logprobs, finish_reason=choice["finish_reason"])
+
+    async def _post(self, request: dict[str, Any]) -> dict[str, Any]:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                response = await self.client.post("/v1/completions", json=request)
+            except httpx.TransportError as error:
+                if attempt == MAX_ATTEMPTS:
+                    raise ServerError(f"the policy server does not answer ({type(error).__name__}: {error})") from error
+                await asyncio.sleep(0.5 * attempt)
+                continue
+            if response.status_code == 200:
+                return response.json()
+            if response.status_code < 500 or attempt == MAX_ATTEMPTS:
+                raise ServerError(
+                    f"the policy server answered {response.status_code} for model {self.model!r}: {response.text[:300]}"
+                )
+            await asyncio.sleep(0.5 * attempt)
+        raise AssertionError("unreachable")

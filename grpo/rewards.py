@@ -1,0 +1,71 @@
+"""What a group is rewarded with: the env's own reward, RULER's relative scores, or both.
+
+RULER needs no labels: an LLM judge compares the members of a group. A group whose judge failed has no scores; it is
+dropped and counted, never scored zero. In ``env+ruler`` the judge only orders trajectories that the env rewards about
+equally: its score is scaled to a fraction of the smallest step between the env's rewards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from grpo.errors import JudgeFailure
+from grpo.types import Group
+
+HYBRID_WEIGHT = 0.25
+"""Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
+
+
+@dataclass(slots=True)
+class Rewarder:
+    """Rewards groups in place. ``failures`` counts groups whose judge gave no verdict."""
+
+    kind: Literal["env", "ruler", "env+ruler"] = "env"
+    judge_model: str = ""
+    judge_api_base: str | None = None
+    rubric: str | None = None
+    seed: int = 0
+    failures: int = 0
+    last_error: str = field(default="")
+
+    async def reward(self, groups: list[Group]) -> list[Group]:
+        """The groups that have rewards; for the env's own reward that is all of them.
+
+        Raises:
+            JudgeFailure: No group of the step got a verdict.
+        """
+        if self.kind == "env" or not groups:
+            return groups
+        judged = await asyncio.gather(*(self._judge(group) for group in groups))
+        kept = [group for group in judged if group is not None]
+        self.failures += len(groups) - len(kept)
+        if not kept:
+            raise JudgeFailure(
+                f"the judge {self.judge_model!r} scored none of {len(groups)} groups; the last error: {self.last_error}"
+            )
+        return kept
+
+    async def _judge(self, group: Group) -> Group | None:
+        from judges import JudgesError, ruler_score_group
+
+        extra: dict[str, Any] = {"api_base": self.judge_api_base} if self.judge_api_base else {}
+        try:
+            scored = await ruler_score_group(
+                group,
+                self.judge_model,
+                rubric=self.rubric,
+                tools=group.trajectories[0].tools,
+                extra_litellm_params=extra,
+                seed=self.seed,
+            )
+        except JudgesError as error:
+            self.last_error = str(error)
+            return None
+        assert scored is not None
+        if self.kind == "env+ruler":
+            for trajectory in scored.trajectories:
+                metrics = trajectory.metrics
+                trajectory.reward = metrics["independent_reward"] + HYBRID_WEIGHT * metrics["ruler_score"]
+        return scored

@@ -1,0 +1,180 @@
+"""The rollout: many episodes at once against one policy, token-in and token-out.
+
+Episodes run as coroutines in one thread; an env's step is expected to take micro- to milliseconds (SQLite does), the
+waiting is for the policy. Every id list is appended to and never re-rendered, so the trainer sees exactly what the
+sampler saw. A harness fault ends its own episode, is recorded with its reason, and is never turned into a zero reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo.chat import Chat
+from grpo.envs import Episode, Observation
+from grpo.errors import EnvError, GrpoError
+from grpo.policy import Policy, SamplingParams
+from grpo.seeds import derive_seed
+from grpo.types import Group, StopReason, Task, Trajectory
+
+OnTrajectory = Callable[[Trajectory], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSpec:
+    """One episode to run: its task, which member of the group it is, and the seed of its sampling."""
+
+    task: Task
+    sample: int
+    seed: int
+
+
+class EnvPool:
+    """Envs kept open between episodes; one per episode in flight."""
+
+    def __init__(self, env_id: str, env_kwargs: dict[str, Any]):
+        self.env_id = env_id
+        self.env_kwargs = env_kwargs
+        self._idle: list[Episode] = []
+        self._all: list[Episode] = []
+
+    def take(self) -> Episode:
+        """An idle env, or a new one."""
+        if self._idle:
+            return self._idle.pop()
+        episode = Episode(self.env_id, self.env_kwargs)
+        self._all.append(episode)
+        return episode
+
+    def give_back(self, episode: Episode) -> None:
+        """Hand an env back after its episode."""
+        self._idle.append(episode)
+
+    def close(self) -> None:
+        """Close every env."""
+        for episode in self._all:
+            episode.close()
+        self._all.clear()
+        self._idle.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Everything an episode needs besides its task: envs, chat format, policy, limits (all in tokens)."""
+
+    pool: EnvPool
+    chat: Chat
+    policy: Policy
+    sampling: SamplingParams
+    max_tokens: int
+    concurrency: int = 64
+
+    async def run(self, specs: Sequence[EpisodeSpec], on_done: OnTrajectory | None = None) -> list[Trajectory]:
+        """Run all episodes, at most ``concurrency`` at once; results in the order of ``specs``."""
+        gate = asyncio.Semaphore(self.concurrency)
+
+        async def one(spec: EpisodeSpec) -> Trajectory:
+            async with gate:
+                trajectory = await self._episode(spec)
+            if on_done is not None:
+                on_done(trajectory)
+            return trajectory
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(spec)) for spec in specs]
+        return [task.result() for task in tasks]
+
+    async def _episode(self, spec: EpisodeSpec) -> Trajectory:
+        trajectory = Trajectory(self.pool.env_id, spec.task, spec.sample, self.policy.version)
+        began = time.monotonic()
+        episode = self.pool.take()
+        try:
+            await self._play(episode, spec, trajectory)
+        except GrpoError as error:
+            trajectory.stop_reason, trajectory.error = StopReason.FAILED, str(error)
+        finally:
+            self.pool.give_back(episode)
+        trajectory.seconds = time.monotonic() - began
+        return trajectory
+
+    async def _play(self, episode: Episode, spec: EpisodeSpec, trajectory: Trajectory) -> None:
+        observation = episode.start(spec.task)
+        begin(trajectory, observation, self.chat)
+        while True:
+            room = self.max_tokens - len(trajectory.token_ids)
+            if room < self.sampling.max_turn_tokens // 2:
+                trajectory.stop_reason = StopReason.CONTEXT_FULL
+                return
+            sample = await self.policy.sample(
+                trajectory.token_ids,
+                self.sampling,
+                max_tokens=min(self.sampling.max_turn_tokens, room),
+                seed=derive_seed(spec.seed, trajectory.num_turns),
+            )
+            trajectory.append(sample.ids, sample.logprobs)
+            done, _ = take_turn(trajectory, episode, self.chat, self.chat.decode(sample.ids), sample.ids)
+            if done:
+                return
+
+
+def begin(trajectory: Trajectory, observation: Observation, chat: Chat) -> None:
+    """Open a trajectory with the first observation's messages, tools and prompt ids."""
+    trajectory.messages = list(observation.messages)
+    trajectory.tools = observation.tools
+    trajectory.metrics = observation.metrics
+    trajectory.append(chat.prompt_ids(observation.messages, observation.tools))
+
+
+def take_turn(
+    trajectory: Trajectory, episode: Episode, chat: Chat, text: str, turn_ids: list[int]
+) -> tuple[bool, Observation]:
+    """Hand the turn to the env and append what it answers; says whether the episode is over, and the answer."""
+    trajectory.messages.append({"role": "assistant", "content": text})
+    observation = episode.step(text)
+    trajectory.messages.extend(observation.messages)
+    trajectory.reward += observation.reward
+    trajectory.metrics = observation.metrics
+    if observation.terminated or observation.truncated:
+        trajectory.stop_reason = StopReason.TERMINATED if observation.terminated else StopReason.TRUNCATED
+        return True, observation
+    trajectory.append(chat.close_ids(turn_ids) + chat.delta_ids(observation.messages))
+    return False, observation
+
+
+def group_specs(tasks: Sequence[Task], group_size: int, *seed_parts: int | str) -> list[EpisodeSpec]:
+    """The episodes of ``tasks`` x ``group_size`` members, group by group, each with a seed of its own."""
+    return [
+        EpisodeSpec(task, sample, derive_seed(*seed_parts, task.key, sample))
+        for task in tasks
+        for sample in range(group_size)
+    ]
+
+
+def into_groups(trajectories: Sequence[Trajectory], group_size: int) -> list[Group]:
+    """Consecutive trajectories as groups.
+
+    Raises:
+        EnvError: Members of a group did not begin from the same prompt.
+    """
+    groups: list[Group] = []
+    for start in range(0, len(trajectories), group_size):
+        members = list(trajectories[start : start + group_size])
+        whole = [t for t in members if t.stop_reason is not StopReason.FAILED]
+        prompts = {tuple(t.token_ids[: _prompt_length(t)]) for t in whole}
+        if len(prompts) > 1:
+            raise EnvError(
+                f"the members of group {members[0].task.key!r} began from {len(prompts)} different prompts; "
+                "the env must give the same first observation for the same seed and scenario"
+            )
+        groups.append(Group(members[0].task, members))
+    return groups
+
+
+def _prompt_length(trajectory: Trajectory) -> int:
+    try:
+        return trajectory.action_mask.index(True)
+    except ValueError:
+        return len(trajectory.action_mask)

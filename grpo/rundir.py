@@ -1,0 +1,106 @@
+"""The run directory: where everything of a run lies, one trainer at a time, and what a continuation may change.
+
+    config.json  metrics.jsonl  warmstart.jsonl  eval/  trajectories/  checkpoints/  adapters/  server.log  report.html
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, TextIO
+
+from grpo.config import TrainConfig
+from grpo.errors import CheckpointError, ConfigError
+
+
+class RunDirectory:
+    """Paths of a run and its lock; create it with ``open``."""
+
+    def __init__(self, root: Path):
+        self.root = root.absolute()
+        self.config_path = self.root / "config.json"
+        self.metrics_path = self.root / "metrics.jsonl"
+        self.warm_start_path = self.root / "warmstart.jsonl"
+        self.checkpoints = self.root / "checkpoints"
+        self.adapters = self.root / "adapters"
+        self.server_log = self.root / "server.log"
+        self._lock: TextIO | None = None
+
+    @classmethod
+    def open(cls, root: Path, config: TrainConfig, *, resume: bool) -> RunDirectory:
+        """Lock the directory for this process and write or check its config.
+
+        Raises:
+            ConfigError: The directory holds a run and ``resume`` is off, or the config differs from that run's.
+            CheckpointError: Another process is using the directory.
+        """
+        run = cls(root)
+        run.root.mkdir(parents=True, exist_ok=True)
+        run._acquire()
+        if run.config_path.exists():
+            earlier = json.loads(run.config_path.read_text(encoding="utf-8"))
+            if not resume:
+                raise ConfigError(
+                    f"{root} already holds a run; continue it with --resume, or choose another --run-dir"
+                )
+            difference = config.resume_difference(earlier)
+            if difference:
+                raise ConfigError(
+                    f"{root} was begun with other settings, so it cannot be continued:\n  "
+                    + "\n  ".join(difference)
+                    + "\nUse the earlier settings, or choose another --run-dir"
+                )
+        write_json(run.config_path, json.loads(config.model_dump_json()))
+        return run
+
+    def evaluation(self, label: str) -> Path:
+        """Summary file of an evaluation; its trajectories lie beside it as ``.jsonl``."""
+        return self.root / "eval" / f"{label}.json"
+
+    def trajectories(self, step: int) -> Path:
+        """Trajectories of a training step."""
+        return self.root / "trajectories" / f"step-{step:04d}.jsonl"
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _acquire(self) -> None:
+        lock = (self.root / ".lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise CheckpointError(
+                f"another process is training in {self.root}; wait for it, stop it, or choose another --run-dir"
+            ) from error
+        self._lock = lock
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON so that a reader sees the old file or the new one, never half."""
+    _write_atomically(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_jsonl(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write all records at once, one a line, atomically."""
+    _write_atomically(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

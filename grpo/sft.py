@@ -1,0 +1,99 @@
+"""The warm start: supervised steps on demonstrations that an env's scripted policy plays.
+
+Demonstrations go through the same chat format and the same append-only ids as rollouts, so what is imitated is token
+for token what will be sampled. Only episodes that the env rewards as well as a success are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+
+from grpo.chat import Chat
+from grpo.engine.base import BatchView, Engine
+from grpo.envs import Episode
+from grpo.groups import TaskStream
+from grpo.loss import imitation_loss
+from grpo.rollout import begin, take_turn
+from grpo.seeds import derive_seed
+from grpo.segments import Segment, segment_of
+from grpo.types import Task, Trajectory
+
+WARM_UP_STEPS = 5
+FINAL_RATE = 0.3
+"""The learning rate rises over the first steps and falls linearly to this fraction of its peak."""
+
+
+def demonstrate(episode: Episode, task: Task, chat: Chat, policy_name: str, seed: int) -> Trajectory:
+    """One episode of the env's scripted policy; its actions are marked like sampled ones, with logprob 0."""
+    trajectory = Trajectory(episode.env_id, task, 0, 0)
+    observation = episode.start(task)
+    begin(trajectory, observation, chat)
+    policy = episode.scripted_policy(policy_name, seed)
+    text, info = observation.text, observation.info
+    while True:
+        action = policy.act(text, info)
+        ids = [*chat.encode(action), chat.stop_token_ids[0]]
+        trajectory.append(ids, [0.0] * len(ids))
+        done, observation = take_turn(trajectory, episode, chat, action, ids)
+        text, info = observation.text, observation.info
+        if done:
+            return trajectory
+
+
+def demonstrations(
+    episode: Episode, stream: TaskStream, chat: Chat, policy_name: str, max_tokens: int
+) -> Iterator[Segment]:
+    """Endless segments of successful demonstrations no longer than ``max_tokens``."""
+    while True:
+        (task,) = stream.take(1)
+        trajectory = demonstrate(episode, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
+        succeeded = trajectory.metrics.get("success", 1.0) > 0 and trajectory.reward > 0
+        segment = segment_of(trajectory, advantage=1.0)
+        if succeeded and segment is not None and len(segment.ids) <= max_tokens:
+            yield segment
+
+
+def learning_rate(step: int, steps: int, peak: float) -> float:
+    """Rate of 0-based ``step``: linear warm-up, then linear decay."""
+    return peak * min(1.0, (step + 1) / WARM_UP_STEPS) * (1.0 - (1.0 - FINAL_RATE) * step / steps)
+
+
+def warm_start(
+    engine: Engine,
+    segments: Iterator[Segment],
+    *,
+    steps: int,
+    batch_size: int,
+    peak_learning_rate: float,
+    max_grad_norm: float,
+    on_step: Callable[[dict[str, float]], None],
+) -> None:
+    """Imitate ``steps`` batches of demonstrations; ``on_step`` gets the metrics of each."""
+    for step in range(steps):
+        began = time.monotonic()
+        batch = [next(segments) for _ in range(batch_size)]
+        tokens = sum(segment.num_actions for segment in batch)
+
+        def loss_function(view: BatchView, tokens: int = tokens):
+            return imitation_loss(view.logprobs_T, normalizer=tokens)
+
+        loss = engine.forward_backward(batch, loss_function)
+        rate = learning_rate(step, steps, peak_learning_rate)
+        norm = engine.optim_step(rate, max_grad_norm)
+        if not math.isfinite(loss):
+            from grpo.errors import TrainingError
+
+            raise TrainingError(f"the warm start's loss is {loss} at step {step + 1}; lower its learning rate")
+        seconds = time.monotonic() - began
+        on_step(
+            {
+                "step": step + 1,
+                "loss": loss,
+                "grad_norm": norm,
+                "lr": rate,
+                "tokens": sum(len(segment.ids) for segment in batch),
+                "seconds": seconds,
+            }
+        )

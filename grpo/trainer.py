@@ -1,0 +1,344 @@
+"""The training run, from warm start to report, in the order it happens.
+
+    warm start -> evaluation before -> steps of (rollout, reward, advantages, loss, update, publish) -> evaluation after
+
+Every phase leaves its result in the run directory, so a stopped run goes on where it was: a finished phase is skipped,
+GRPO goes on from the newest checkpoint. This module computes no gradients (``engine``) and serves no model
+(``server``); it joins them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from grpo.adapters import AdapterStore
+from grpo.advantages import group_advantages, has_spread
+from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.checkpoint import TrainState, newest_checkpoint, save_checkpoint
+from grpo.config import TrainConfig
+from grpo.display import Display
+from grpo.engine.base import BatchView
+from grpo.engine.local import LocalEngine, LoraSpec
+from grpo.envs import Episode, takes_split
+from grpo.errors import EnvError, JudgeFailure, TrainingError
+from grpo.groups import TaskStream
+from grpo.heldout import HeldOut
+from grpo.loss import LossConfig, LossTerms, grpo_loss
+from grpo.metrics import JsonlLog, current_rss_gb, read_jsonl
+from grpo.policy import CompletionsPolicy, SamplingParams
+from grpo.rewards import Rewarder
+from grpo.rollout import EnvPool, Rollout, group_specs, into_groups
+from grpo.rundir import RunDirectory, write_jsonl
+from grpo.seeds import derive_seed
+from grpo.segments import Segment, segment_of
+from grpo.server import PolicyServer
+from grpo.sft import demonstrations, warm_start
+from grpo.types import Group, StopReason, Trajectory
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a step trains on and how it came about."""
+
+    groups: list[Group]
+    segments: list[Segment]
+    sampled: list[Trajectory]
+    dropped: int
+    seconds: float
+
+
+class Trainer:
+    """One run in one directory against one policy server."""
+
+    def __init__(
+        self, config: TrainConfig, run: RunDirectory, model_path: Path, server: PolicyServer, display: Display
+    ):
+        self.config = config
+        self.run = run
+        self.server = server
+        self.display = display
+        self.chat: Chat = chat_for(load_tokenizer(model_path))
+        self.model_path = model_path
+        split = {"split": config.train_split} if takes_split(config.env) else {}
+        self.pool = EnvPool(config.env, {**split, **config.env_kwargs})
+        self.engine = LocalEngine(
+            model_path,
+            LoraSpec(config.lora_rank, config.lora_alpha),
+            seed=config.seed,
+            device=config.device,
+            threads=config.threads,
+            token_budget=config.token_budget,
+            init_adapter=Path(config.init_adapter) if config.init_adapter else None,
+        )
+        self.rewarder = Rewarder(
+            config.reward,
+            config.judge_model,
+            config.judge_api_base,
+            Path(config.rubric).read_text(encoding="utf-8") if config.rubric else None,
+            config.seed,
+        )
+        self.loss_config = LossConfig(config.clip_low, config.clip_high, config.max_importance_weight)
+        self.held_out = HeldOut(config, run, self.chat, display)
+        self.tasks = TaskStream(self._scenario_ids(), config.seed)
+        self.step = 0
+
+    def train(self) -> list[dict[str, Any]]:
+        """Do what is not done yet; returns the evaluations' summaries, before and after."""
+        config, display = self.config, self.display
+        found = newest_checkpoint(self.run.checkpoints)
+        if found is not None:
+            folder, state = found
+            self.engine.load_state(folder)
+            self.step, self.tasks.position = state.step, state.task_position
+            display.note(f"resumed from {folder.name} ({folder})")
+        else:
+            self._warm_start()
+            self._checkpoint()
+        self.server.wait_ready(lambda seconds, line: None)
+        self.adapters = AdapterStore(self.server, self.run.adapters)
+        self._publish()
+        if self.step == 0:
+            self.held_out.evaluate("before", self.step, self._with_policy)
+        if self.step < config.steps:
+            self._grpo_steps()
+        after = self.held_out.evaluate("after", self.step, self._with_policy)
+        return self.held_out.saved("before") + after
+
+    def close(self) -> None:
+        """Close the envs."""
+        self.pool.close()
+
+    # -- phases ------------------------------------------------------------------------------------------------
+
+    def _warm_start(self) -> None:
+        config = self.config
+        if config.warm_start_steps == 0:
+            return
+        self.display.phase(f"Warm start: {config.warm_start_steps} steps on {config.warm_start_policy} demonstrations")
+        self.run.warm_start_path.unlink(missing_ok=True)
+        stream = TaskStream(self.tasks.scenario_ids, derive_seed(config.seed, "demonstrations"))
+        episode = self.pool.take()
+        segments = demonstrations(episode, stream, self.chat, config.warm_start_policy, config.max_tokens)
+        bar = self.display.progress("warm start", config.warm_start_steps)
+        with JsonlLog(self.run.warm_start_path) as log:
+
+            def on_step(metrics: dict[str, float]) -> None:
+                log.append(metrics)
+                bar.update(1, loss=metrics["loss"])
+
+            warm_start(
+                self.engine,
+                segments,
+                steps=config.warm_start_steps,
+                batch_size=config.warm_start_batch,
+                peak_learning_rate=config.warm_start_learning_rate,
+                max_grad_norm=config.max_grad_norm,
+                on_step=on_step,
+            )
+        bar.close()
+        self.pool.give_back(episode)
+        self.engine.reset_optimizer()
+
+    def _grpo_steps(self) -> None:
+        config = self.config
+        self.display.phase(
+            f"GRPO: steps {self.step + 1} to {config.steps}, {config.groups_per_step} groups of {config.group_size}"
+        )
+        with JsonlLog(self.run.metrics_path) as log:
+            log.truncate_after(self.step)
+            for record in read_jsonl(self.run.metrics_path):
+                self.display.step(record, config.steps)
+            while self.step < config.steps:
+                metrics = self._grpo_step()
+                log.append(metrics)
+                self.display.step(metrics, config.steps)
+
+    def _grpo_step(self) -> dict[str, float]:
+        """One step of GRPO: sample groups, reward them, update the policy, hand the new version to the server."""
+        began = time.monotonic()
+        batch = self._sample_groups()
+        trained = time.monotonic()
+        loss_metrics = self._update(batch.segments)
+        published = time.monotonic()
+        self.step += 1
+        self._checkpoint()
+        publish_seconds = self._publish()
+        metrics = {
+            "step": self.step,
+            **self._rollout_metrics(batch),
+            **loss_metrics,
+            "lr": self.config.learning_rate,
+            "staleness": 0.0,
+            "time/rollout": batch.seconds,
+            "time/train": published - trained,
+            "time/publish": publish_seconds,
+            "time/step": time.monotonic() - began,
+            "speed/sample_tokens_per_second": sum(t.num_sampled_tokens for t in batch.sampled) / batch.seconds,
+            "speed/train_tokens_per_second": sum(len(s.ids) for s in batch.segments) / (published - trained),
+            "mem/trainer_rss_gb": current_rss_gb() or 0.0,
+        }
+        write_jsonl(self.run.trajectories(self.step), [t.to_dict() for t in batch.sampled])
+        gap = metrics.get("gap/mean_abs", 0.0)
+        if gap > self.config.max_gap:
+            raise TrainingError(
+                f"step {self.step}: sampler and trainer disagree by {gap:.3f} nats a token on average, above the bound "
+                f"{self.config.max_gap}. The server is not sampling the adapter that is trained (wrong adapter, "
+                "another temperature, or logprobs of another mode); the step's checkpoint is kept"
+            )
+        return metrics
+
+    # -- parts of a step ---------------------------------------------------------------------------------------
+
+    def _sample_groups(self) -> Batch:
+        """Groups with spread, refilled up to ``refill_rounds`` times; groups without spread are dropped and counted."""
+        config = self.config
+        began = time.monotonic()
+        kept: list[Group] = []
+        sampled: list[Trajectory] = []
+        dropped = 0
+        for _ in range(1 + config.refill_rounds):
+            missing = config.groups_per_step - len(kept)
+            if missing == 0:
+                break
+            groups = self._rollout(missing)
+            sampled += [t for group in groups for t in group.trajectories]
+            groups = asyncio.run(self.rewarder.reward(groups))
+            useful = [group for group in groups if has_spread(_whole_rewards(group))]
+            dropped += missing - len(useful)
+            kept += useful
+        self._check_failures(sampled)
+        segments = []
+        for group in kept:
+            members = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
+            group.advantages = group_advantages([t.reward for t in members], scale_by_std=config.scale_by_std)
+            pairs = zip(members, group.advantages, strict=True)
+            segments += [s for t, advantage in pairs if (s := segment_of(t, advantage)) is not None]
+        return Batch(kept, segments, sampled, dropped, time.monotonic() - began)
+
+    def _rollout(self, count: int) -> list[Group]:
+        config = self.config
+        tasks = self.tasks.take(count)
+        specs = group_specs(tasks, config.group_size, "train", config.seed, self.step)
+        bar = self.display.progress(f"step {self.step + 1} rollout", len(specs))
+
+        def on_done(trajectory: Trajectory) -> None:
+            bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
+
+        async def run(policy: CompletionsPolicy) -> list[Trajectory]:
+            sampling = SamplingParams(config.temperature, config.max_turn_tokens)
+            rollout = Rollout(self.pool, self.chat, policy, sampling, config.max_tokens, config.concurrency)
+            return await rollout.run(specs, on_done)
+
+        trajectories = self._with_policy(run)
+        bar.close()
+        return into_groups(trajectories, config.group_size)
+
+    def _update(self, segments: list[Segment]) -> dict[str, float]:
+        """One optimizer step over all segments; the loss is a token sum over the step's count of action tokens."""
+        if not segments:
+            return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
+        import torch
+
+        normalizer = float(sum(segment.num_actions for segment in segments))
+        terms: list[LossTerms] = []
+        entropies: list[torch.Tensor] = []
+        bar = self.display.progress(f"step {self.step + 1} update", len(segments))
+
+        def loss_function(view: BatchView) -> torch.Tensor:
+            result = grpo_loss(
+                view.logprobs_T,
+                view.sampler_logprobs_T,
+                view.advantages_T,
+                normalizer=normalizer,
+                config=self.loss_config,
+            )
+            terms.append(replace(result, loss=result.loss.detach()))
+            entropies.append(view.entropy_T)
+            bar.update(view.rows)
+            return result.loss
+
+        loss = self.engine.forward_backward(segments, loss_function)
+        bar.close()
+        if not math.isfinite(loss):
+            raise TrainingError(f"step {self.step + 1}: the loss is {loss}; the last checkpoint is whole")
+        norm = self.engine.optim_step(self.config.learning_rate, self.config.max_grad_norm)
+        gap, ratio = torch.cat([t.gap_T for t in terms]), torch.cat([t.ratio_T for t in terms])
+        return {
+            "loss/policy": loss,
+            "loss/grad_norm": norm,
+            "loss/entropy": float(torch.cat(entropies).mean()),
+            "loss/clip_share": float(torch.cat([t.clipped_T for t in terms]).float().mean()),
+            "gap/mean_abs": float(gap.mean()),
+            "gap/max": float(gap.max()),
+            "ratio/p99": float(torch.quantile(ratio[:100_000], 0.99)),
+        }
+
+    def _rollout_metrics(self, batch: Batch) -> dict[str, float]:
+        whole = [t for t in batch.sampled if t.stop_reason is not StopReason.FAILED]
+        rewards = [t.reward for t in whole]
+        mean = math.fsum(rewards) / len(rewards)
+        metrics = {
+            "reward/mean": mean,
+            "reward/std": math.sqrt(math.fsum((r - mean) ** 2 for r in rewards) / len(rewards)),
+            "tokens/completion_mean": sum(t.num_sampled_tokens for t in whole) / len(whole),
+            "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
+            "groups/used": float(len(batch.groups)),
+            "groups/dropped": float(batch.dropped),
+            "episodes/failed": float(len(batch.sampled) - len(whole)),
+            "judge/failures": float(self.rewarder.failures),
+        }
+        for name in whole[0].metrics:
+            metrics[f"env/{name}"] = math.fsum(t.metrics[name] for t in whole) / len(whole)
+        return metrics
+
+    def _check_failures(self, sampled: Sequence[Trajectory]) -> None:
+        failed = [t for t in sampled if t.stop_reason is StopReason.FAILED]
+        if failed and len(failed) > len(sampled) / 2:
+            raise EnvError(f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}")
+        if self.rewarder.failures > self.config.max_judge_failures * self.config.groups_per_step * (self.step + 1):
+            raise JudgeFailure(
+                f"the judge failed on {self.rewarder.failures} groups, above the bound {self.config.max_judge_failures} "
+                f"of all; the last error: {self.rewarder.last_error}"
+            )
+
+    # -- hand-over ---------------------------------------------------------------------------------------------
+
+    def _publish(self) -> float:
+        began = time.monotonic()
+        self.adapter = self.adapters.publish(self.engine.save_adapter, self.step)
+        return time.monotonic() - began
+
+    def _checkpoint(self) -> None:
+        state = TrainState(self.step, self.tasks.position)
+        save_checkpoint(self.run.checkpoints, self.engine, state, self.config.keep_checkpoints)
+
+    def _with_policy(self, job: Callable[[CompletionsPolicy], Any]) -> Any:
+        """Run an async job with a policy bound to the newest adapter; its client lives as long as the job."""
+
+        async def main() -> Any:
+            limits = httpx.Limits(max_connections=self.config.concurrency)
+            async with httpx.AsyncClient(base_url=self.server.url, timeout=600.0, limits=limits) as client:
+                policy = CompletionsPolicy(client, self.adapter.name, self.chat.stop_token_ids, self.step)
+                return await job(policy)
+
+        with self.adapters.using(self.adapter):
+            return asyncio.run(main())
+
+    def _scenario_ids(self) -> list[str] | None:
+        episode: Episode = self.pool.take()
+        try:
+            return episode.scenario_ids()
+        finally:
+            self.pool.give_back(episode)
+
+
+def _whole_rewards(group: Group) -> list[float]:
+    return [t.reward for t in group.trajectories if t.stop_reason is not StopReason.FAILED]

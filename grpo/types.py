@@ -1,0 +1,142 @@
+"""The values that flow through a training step: samples, trajectories and groups.
+
+Plain dataclasses without behaviour beyond their invariants; they know neither torch nor the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Message = dict[str, Any]
+"""One OpenAI-style chat message: ``{"role": ..., "content": ...}``."""
+
+
+class StopReason(StrEnum):
+    """Why an episode ended."""
+
+    TERMINATED = "terminated"
+    """The env ended the episode itself (for example a final answer)."""
+    TRUNCATED = "truncated"
+    """The env's own turn limit."""
+    CONTEXT_FULL = "context_full"
+    """No room for another turn within ``max_tokens``."""
+    FAILED = "failed"
+    """A harness fault (server, env exception); the trajectory carries the error and is never trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a policy returns for one assistant turn.
+
+    ``ids`` and ``logprobs`` (natural log, temperature applied) have equal length; ``finish_reason`` is the server's:
+    ``stop`` (an end-of-turn token, included in ``ids``) or ``length``.
+    """
+
+    ids: list[int]
+    logprobs: list[float]
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all members of a group begin from: a scenario (where the env names them) and a seed."""
+
+    seed: int
+    scenario_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """A stable name for logs and for pairing evaluations."""
+        return self.scenario_id if self.scenario_id is not None else f"seed-{self.seed}"
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """One episode, token for token.
+
+    ``token_ids``, ``action_mask`` and ``logprobs`` are append-only lists of equal length: the prompt, every sampled id
+    and every observation id in the order the policy saw them. ``action_mask`` is True for sampled ids alone;
+    ``logprobs`` holds the sampler's log-probability there and 0.0 elsewhere.
+    """
+
+    env: str
+    task: Task
+    sample: int
+    policy_version: int
+    token_ids: list[int] = field(default_factory=list)
+    action_mask: list[bool] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    reward: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)
+    stop_reason: StopReason = StopReason.FAILED
+    error: str = ""
+    explanation: str | None = None
+    seconds: float = 0.0
+
+    def append(self, ids: list[int], logprobs: list[float] | None = None) -> None:
+        """Append ids the policy was given, or, with their ``logprobs``, ids it sampled."""
+        sampled = logprobs is not None
+        values = logprobs if logprobs is not None else [0.0] * len(ids)
+        assert len(values) == len(ids), "ids and logprobs must have equal length"
+        self.token_ids.extend(ids)
+        self.logprobs.extend(values)
+        self.action_mask.extend([sampled] * len(ids))
+
+    @property
+    def num_sampled_tokens(self) -> int:
+        """How many of the tokens the policy sampled."""
+        return sum(self.action_mask)
+
+    @property
+    def num_turns(self) -> int:
+        """How many assistant turns the episode has."""
+        return sum(1 for message in self.messages if message["role"] == "assistant")
+
+    def to_dict(self, *, tokens: bool = False) -> dict[str, Any]:
+        """A JSON-able record; with ``tokens`` it holds all that training needs."""
+        record: dict[str, Any] = {
+            "env": self.env,
+            "scenario_id": self.task.key,
+            "seed": self.task.seed,
+            "sample": self.sample,
+            "policy_version": self.policy_version,
+            "reward": self.reward,
+            "metrics": self.metrics,
+            "stop_reason": str(self.stop_reason),
+            "error": self.error,
+            "explanation": self.explanation,
+            "num_sampled_tokens": self.num_sampled_tokens,
+            "num_tokens": len(self.token_ids),
+            "seconds": round(self.seconds, 3),
+            "messages": self.messages,
+        }
+        if tokens:
+            record |= {
+                "token_ids": self.token_ids,
+                "action_mask": [int(flag) for flag in self.action_mask],
+                "logprobs": self.logprobs,
+            }
+        return record
+
+
+@dataclass(slots=True)
+class Group:
+    """Trajectories that began from the same task; rewards are compared within it."""
+
+    task: Task
+    trajectories: list[Trajectory]
+    advantages: list[float] = field(default_factory=list)
+
+    @property
+    def rewards(self) -> list[float]:
+        """The members' rewards, in order."""
+        return [trajectory.reward for trajectory in self.trajectories]
+
+    @property
+    def failed(self) -> int:
+        """How many members ended in a harness fault."""
+        return sum(1 for t in self.trajectories if t.stop_reason is StopReason.FAILED)

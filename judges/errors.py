@@ -1,0 +1,36 @@
+"""Exceptions of judges. Each is also a standard-library type, so callers that do not know this tree can still catch it.
+
+    JudgeError
+    ├── JudgeInputError        (ValueError)       what was handed in cannot be judged; nothing was sent
+    ├── JudgeCallError         (ConnectionError)  the judge could not be reached, or refused the request
+    │   └── JudgeTimeoutError  (TimeoutError)     it did not answer in time
+    └── MalformedVerdict       (ValueError)       it answered, but the answer is no verdict on these trajectories
+
+A failed judgement is always one of these, never a zero score. No message holds an API key.
+"""
+
+from __future__ import annotations
+
+
+class JudgeError(Exception):
+    """Base of every error that judges raises on purpose."""
+
+
+class JudgeInputError(JudgeError, ValueError):
+    """Messages, tools or settings that cannot be judged. Raised before anything is sent."""
+
+
+class JudgeCallError(JudgeError, ConnectionError):
+    """The judge could not be reached, kept failing, or refused the request. ``status``: the HTTP status, if any."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class JudgeTimeoutError(JudgeCallError, TimeoutError):
+    """The judge did not answer within the time allowed, at the last of all attempts."""
+
+
+class MalformedVerdict(JudgeError, ValueError):
+    """An answer that is no verdict: unreadable, the wrong set of ids, or a score outside [0, 1]."""

@@ -1,0 +1,50 @@
+"""Made-up mail for the tests of the database and its builder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from email_env.ingest.build import BuildReport, build_database
+from email_env.ingest.mail import ParsedMail
+from email_env.scenarios import Scenario
+
+ANNA, BEN, CARO, DAN = "anna@x.com", "ben@x.com", "caro@x.com", "dan@y.org"
+
+
+def mail(message_id: str, subject: str = "Hello", body: str = "Nothing much.", **fields: object) -> ParsedMail:
+    """A mail from Anna to Ben on 2001-05-14, unless said otherwise."""
+    values: dict[str, object] = {
+        "sent_at": "2001-05-14T09:00:00Z",
+        "date_ok": True,
+        "from_addr": ANNA,
+        "from_name": "Anna Keller",
+        "to": (BEN,),
+        "cc": (),
+        "bcc": (),
+    }
+    return ParsedMail(message_id=message_id, subject=subject, body=body, **(values | fields))  # type: ignore[arg-type]
+
+
+def question(scenario_id: str = "s1", **fields: object) -> Scenario:
+    """A question about mail m1 in Ben's inbox."""
+    values: dict[str, object] = {
+        "question": "When is the meeting?",
+        "answer": "Friday",
+        "accepted": (),
+        "message_ids": ("m1",),
+        "inbox": BEN,
+        "query_date": "2001-06-01",
+        "split": "train",
+    }
+    return Scenario(scenario_id=scenario_id, **(values | fields))  # type: ignore[arg-type]
+
+
+def raw(headers: str, body: str = "Text.\n", end: str = "\n") -> bytes:
+    """A message as bytes; `headers` may be indented as a block."""
+    lines = [line.removeprefix("        ") for line in headers.strip("\n").split("\n")]
+    return (end.join(lines) + end + end + body).encode("latin-1")
+
+
+def build(path: Path, *mails: ParsedMail, **options: object) -> BuildReport:
+    """`build_database` with the arguments most tests do not care about."""
+    return build_database(mails, path, source="test", **options)  # type: ignore[arg-type]

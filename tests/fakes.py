@@ -1,0 +1,141 @@
+"""Small real parts for tests: a message env, a scripted policy, a tiny random model with a byte tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+
+from grpo.policy import SamplingParams
+from grpo.types import Sample
+
+WORD_ENV = "tests.fakes:WordEnv-v0"
+
+
+class WordEnv(gymnasium.Env):
+    """Say the secret word within three turns. It speaks the messages contract and imports nothing of ours."""
+
+    observation_space = spaces.Text(200)
+    action_space = spaces.Text(200)
+    words = ("falcon", "maple", "harbor", "quartz")
+
+    def __init__(self, split: str = "train", bonus: float = 0.0):
+        self.split = split
+        self.bonus = bonus
+        self.scripted_policies = {"oracle": WordOracle}
+
+    def scenario_ids(self) -> list[str]:
+        return [f"{self.split}-{word}" for word in self.words]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        ids = self.scenario_ids()
+        scenario = (options or {}).get("scenario_id") or ids[int(self.np_random.integers(len(ids)))]
+        self.word = scenario.split("-", 1)[1]
+        self.turns = 0
+        text = f"The word begins with {self.word[0]}."
+        info = {
+            "messages": [{"role": "system", "content": "Guess the word."}, {"role": "user", "content": text}],
+            "tools": [],
+            "scenario_id": scenario,
+            "metrics": self._metrics(0.0),
+        }
+        return text, info
+
+    def step(self, action: str):
+        self.turns += 1
+        right = self.word in action
+        truncated = not right and self.turns >= 3
+        text = "right" if right else "wrong, guess again"
+        info = {
+            "messages": [{"role": "tool", "content": text}],
+            "metrics": self._metrics(float(right)),
+            "error": "",
+            "stop_reason": "answer" if right else "max_turns" if truncated else "",
+        }
+        return text, (1.0 + self.bonus if right else 0.0), right, truncated, info
+
+    def _metrics(self, success: float) -> dict[str, float]:
+        return {"success": success, "turns": float(self.turns), "difficulty_easy": 1.0}
+
+
+class WordOracle:
+    """Knows the word."""
+
+    def __init__(self, env: WordEnv, seed: int):
+        self.env = env
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        return f"It is {self.env.word}."
+
+
+if "WordEnv-v0" not in gymnasium.registry:
+    gymnasium.register("WordEnv-v0", entry_point="tests.fakes:WordEnv")
+
+
+class ByteChat:
+    """A chat format over bytes: every id is one byte plus two specials, so tests can be read by eye."""
+
+    END, START = 256, 257
+    stop_token_ids = (256,)
+
+    def __init__(self) -> None:
+        self.stop_token_ids = [self.END]
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def prompt_ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
+        return [i for m in messages for i in (self.START, *self.encode(m["content"]), self.END)] + [self.START]
+
+    def delta_ids(self, messages: list[dict[str, Any]]) -> list[int]:
+        return self.prompt_ids(messages, [])
+
+    def close_ids(self, sampled_ids: list[int]) -> list[int]:
+        return [] if sampled_ids and sampled_ids[-1] == self.END else [self.END]
+
+    def decode(self, sampled_ids: list[int]) -> str:
+        return bytes(i for i in sampled_ids if i < 256).decode(errors="replace")
+
+
+class ScriptedPolicy:
+    """Says the given turns in order, whatever it is asked; records the prompts it saw."""
+
+    version = 3
+
+    def __init__(self, chat: Any, turns: list[str], *, ended: bool = True):
+        self.chat = chat
+        self.turns = turns
+        self.ended = ended
+        self.prompts: list[list[int]] = []
+        self._said: dict[int, int] = {}
+
+    async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> Sample:
+        self.prompts.append(list(prompt_ids))
+        turn = sum(1 for p in self.prompts[:-1] if prompt_ids[: len(p)] == p)
+        ids = self.chat.encode(self.turns[turn % len(self.turns)])[:max_tokens]
+        if self.ended:
+            ids = [*ids, self.chat.stop_token_ids[0]]
+        return Sample(ids, [-0.5] * len(ids), "stop" if self.ended else "length")
+
+
+def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0) -> Path:
+    """A random two-layer Llama in float32 with 264 ids, saved as transformers saves it (no tokenizer)."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocab,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+    )
+    LlamaForCausalLM(config).save_pretrained(str(folder))
+    return folder

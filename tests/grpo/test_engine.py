@@ -1,0 +1,180 @@
+"""The learner on a tiny random model in float32: masks, batching, loss and state, against slow plain references."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from grpo.engine.base import BatchView  # noqa: E402
+from grpo.engine.local import LocalEngine, LoraSpec  # noqa: E402
+from grpo.errors import CheckpointError  # noqa: E402
+from grpo.loss import LossConfig, SelectedLogprobs, grpo_loss  # noqa: E402
+from grpo.segments import Segment, micro_batches, segment_of  # noqa: E402
+from grpo.types import Task, Trajectory  # noqa: E402
+from tests.fakes import tiny_model_folder  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    return tiny_model_folder(tmp_path_factory.mktemp("tiny"))
+
+
+def engine(folder, **options):
+    made = LocalEngine(folder, LoraSpec(rank=4, alpha=8), seed=1, dtype=torch.float32, **options)
+    generator = torch.Generator().manual_seed(2)
+    for parameter in made.parameters:
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.05
+    return made
+
+
+def some_segments(count=5):
+    generator = torch.Generator().manual_seed(3)
+    segments = []
+    for row in range(count):
+        length = 20 + 11 * row
+        ids = torch.randint(0, 260, (length,), generator=generator).tolist()
+        mask = (torch.rand(length, generator=generator) < 0.3).tolist()
+        mask[0], mask[-1] = False, True
+        sampler = [-3.0 if flag else 0.0 for flag in mask]
+        segments.append(Segment(ids, mask, sampler, advantage=(-1.0) ** row * (0.5 + row / 4)))
+    return segments
+
+
+def plain_logprobs(made, segment):
+    logits = made.model(input_ids=torch.tensor([segment.ids])).logits[0, :-1]
+    logprobs = torch.log_softmax(logits.float(), -1).gather(1, torch.tensor(segment.ids[1:])[:, None])[:, 0]
+    return logprobs[torch.tensor(segment.action_mask[1:])]
+
+
+def test_logprobs_of_batched_rows_equal_one_plain_forward_per_row(model_folder):
+    made = engine(model_folder, token_budget=150)
+    segments = some_segments()
+    for segment, values in zip(segments, made.logprobs(segments), strict=True):
+        assert values == pytest.approx(plain_logprobs(made, segment).tolist(), abs=1e-5)
+
+
+def gradients(made, segments, loss_function):
+    loss = made.forward_backward(segments, loss_function)
+    found = torch.cat([p.grad.flatten() for p in made.parameters])
+    made.optimizer.zero_grad()
+    return loss, found
+
+
+def test_loss_and_gradient_equal_a_plain_loop_whatever_the_batching_and_the_row_order(model_folder):
+    made = engine(model_folder)
+    segments = some_segments()
+    normalizer = sum(s.num_actions for s in segments)
+
+    def loss_function(view: BatchView):
+        return grpo_loss(
+            view.logprobs_T, view.sampler_logprobs_T, view.advantages_T, normalizer=normalizer, config=LossConfig()
+        ).loss
+
+    expected = torch.zeros(())
+    for segment in segments:
+        logprobs = plain_logprobs(made, segment)
+        weight = torch.exp(logprobs.detach() + 3.0).clamp(max=2.0)
+        expected = expected - (weight * torch.exp(logprobs - logprobs.detach()) * segment.advantage).sum() / normalizer
+    expected.backward()
+    reference = torch.cat([p.grad.flatten() for p in made.parameters])
+    made.optimizer.zero_grad()
+    for budget, rows in ((64, segments), (200, segments[::-1]), (10_000, segments)):
+        made.token_budget = budget
+        loss, found = gradients(made, rows, loss_function)
+        assert loss == pytest.approx(float(expected.detach()), abs=1e-6)
+        assert torch.linalg.norm(found - reference) / torch.linalg.norm(reference) < 1e-5
+
+
+def test_tokens_that_were_not_sampled_get_no_gradient(model_folder):
+    made = engine(model_folder)
+    segment = some_segments(1)[0]
+    seen = []
+
+    def loss_function(view):
+        seen.append(view.logprobs_T.shape[0])
+        return view.logprobs_T.sum()
+
+    made.forward_backward([segment], loss_function)
+    assert seen == [sum(segment.action_mask)]
+
+
+def test_selected_logprobs_have_the_value_entropy_and_gradient_of_log_softmax():
+    torch.manual_seed(0)
+    hidden = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(29, 8, dtype=torch.float64)
+    target = torch.randint(0, 29, (13,))
+    upstream = torch.randn(13)
+    logprobs, entropy = SelectedLogprobs.apply(hidden, weight, target, 5)
+    (logprobs * upstream).sum().backward()
+    found, hidden.grad = hidden.grad, None
+    full = torch.log_softmax(hidden @ weight.T, -1)
+    expected = full.gather(1, target[:, None])[:, 0]
+    (expected * upstream).sum().backward()
+    assert torch.allclose(logprobs.double(), expected, atol=1e-6)
+    assert torch.allclose(entropy.double(), -(full.exp() * full).sum(-1), atol=5e-5)
+    assert torch.allclose(found, hidden.grad, atol=1e-6)
+
+
+def test_grpo_loss_clips_and_truncates_as_written():
+    logprobs = torch.log(torch.tensor([0.5, 0.5, 0.2, 0.9])).requires_grad_()
+    old = torch.log(torch.tensor([0.25, 0.5, 0.4, 0.3]))  # ratios 2, 1, 0.5, 3
+    sampler = torch.log(torch.tensor([0.25, 0.1, 0.4, 0.3]))  # weights 1, 5 -> 2, 1, 1
+    advantages = torch.tensor([1.0, 1.0, -1.0, -1.0])
+    terms = grpo_loss(logprobs, sampler, advantages, normalizer=4, config=LossConfig(), old_logprobs_T=old)
+    # min(2, 1.28) * 1, 2 * min(1, 1), min(-0.5, -0.8), min(-3, -1.28)
+    assert float(terms.loss.detach()) == pytest.approx(-(1.28 + 2.0 - 0.8 - 3.0) / 4, abs=1e-6)
+
+
+def test_micro_batches_hold_every_row_once_within_the_budget():
+    segments = some_segments(9)
+    batches = micro_batches(segments, 130)
+    assert sorted(len(s.ids) for b in batches for s in b) == sorted(len(s.ids) for s in segments)
+    assert all(max(len(s.ids) for s in b) * len(b) <= 130 for b in batches)
+
+
+def test_a_segment_ends_with_the_last_action_token():
+    trajectory = Trajectory("e", Task(0), 0, 0)
+    trajectory.append([1, 2, 3])
+    trajectory.append([4, 5], [-0.1, -0.2])
+    trajectory.append([6, 7])
+    segment = segment_of(trajectory, 0.5)
+    assert (segment.ids, segment.action_mask) == ([1, 2, 3, 4, 5], [False, False, False, True, True])
+    assert segment_of(Trajectory("e", Task(0), 0, 0), 0.5) is None
+
+
+def test_a_continued_engine_equals_an_uninterrupted_one_to_the_bit(model_folder, tmp_path):
+    segments = some_segments()
+
+    def step(made):
+        made.forward_backward(segments, lambda view: -(view.logprobs_T * view.advantages_T).sum() / 50)
+        return made.optim_step(1e-3, 1.0)
+
+    straight = engine(model_folder)
+    norms = [step(straight) for _ in range(4)]
+    first = engine(model_folder)
+    assert [step(first), step(first)] == norms[:2]
+    first.save_state(tmp_path / "state")
+    second = LocalEngine(model_folder, LoraSpec(rank=4, alpha=8), seed=9, dtype=torch.float32)
+    second.load_state(tmp_path / "state")
+    assert [step(second), step(second)] == norms[2:]
+    assert all(torch.equal(a, b) for a, b in zip(straight.parameters, second.parameters, strict=True))
+
+
+def test_a_state_of_another_rank_is_refused(model_folder, tmp_path):
+    engine(model_folder).save_state(tmp_path / "state")
+    other = LocalEngine(model_folder, LoraSpec(rank=2, alpha=8), seed=9, dtype=torch.float32)
+    with pytest.raises(CheckpointError, match="other shapes"):
+        other.load_state(tmp_path / "state")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        other.load_state(tmp_path / "nowhere")
+
+
+def test_the_gradient_norm_is_reported_before_clipping_and_clipping_bounds_the_update(model_folder):
+    made = engine(model_folder)
+    segments = some_segments()
+    made.forward_backward(segments, lambda view: 1000.0 * view.logprobs_T.sum())
+    expected = math.sqrt(sum(float((p.grad**2).sum()) for p in made.parameters))
+    assert made.optim_step(0.0, 1.0) == pytest.approx(expected, rel=1e-5)
