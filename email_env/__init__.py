@@ -1,7 +1,8 @@
 """Email search as a Gymnasium environment: `gymnasium.make("EmailSearch-v0")` after `import email_env`.
 
-Importing registers the id and nothing else; `gymnasium.make("email_env:EmailSearch-v0")` does the import itself. The
-environment is in `email_env.env`, the mail database in `email_env.database`, its builder in `email_env.ingest`.
+Importing registers the id and nothing else; `gymnasium.make("email_env:EmailSearch-v0")` does the import
+itself. The environment is in `email_env.env`, the mail database in `email_env.database`, its builder in
+`email_env.ingest`.
 """
 
 from gymnasium.envs.registration import register

@@ -1,9 +1,10 @@
 """Reads an assistant turn: which tools does it call, with what?
 
-Understood are `<tool_call>` tags (a missing closing tag is forgiven), bare JSON, JSON in a code fence, and an OpenAI
-assistant message as JSON. A call is `{"name": ..., "arguments": {...}}`; arguments may be a JSON string, as OpenAI writes
-them. A turn of plain prose is taken for an answer. Text that tries to be a call and is none becomes a `CallFault`:
-nothing in here raises, whatever the model writes. Whether tool and arguments exist is the toolbox's question.
+Understood are `<tool_call>` tags (a missing closing tag is forgiven), bare JSON, JSON in a code fence, and an
+OpenAI assistant message as JSON. A call is `{"name": ..., "arguments": {...}}`; arguments may be a JSON
+string, as OpenAI writes them. A turn of plain prose is taken for an answer. Text that tries to be a call and
+is none becomes a `CallFault`: nothing in here raises, whatever the model writes. Whether tool and arguments
+exist is the toolbox's question.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MAX_JSON_STARTS = 20  # a bound on the work that a turn full of braces can make
 _DECODER = json.JSONDecoder(strict=False)
 _OPEN = re.compile(r"<tool_call>\s*")
 _CLOSE = re.compile(r"\s*</tool_call>")
-_END_OF_TURN = re.compile(r"(?:\s*(?:<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|</s>))+\s*$")
+_END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>")
 _THOUGHT = re.compile(r"\s*<think>.*?(?:</think>|$)", re.DOTALL)
 _CALL_LIKE = re.compile(rf"[{{}}]|</?[\w|]*(?:tool|function)|{'|'.join(TOOL_NAMES)}", re.IGNORECASE)
 _FORM = 'Write <tool_call>{"name": ..., "arguments": {...}}</tool_call>'
@@ -79,14 +80,12 @@ def parse_action(text: object) -> Action:
 
 
 def _parse(text: str, *, may_unwrap: bool) -> Action:
-    text = _without_thought(_END_OF_TURN.sub("", text)).strip()
+    text = _without_thought(_without_end_of_turn(text)).strip()
     if not text:
         return _fault(ErrorCode.NO_TOOL_CALL, f"the turn is empty. {_FORM}, or give the answer.")
     if text[0] in "{[" and (value := _decode_whole(text)) is not None:
-        if may_unwrap and isinstance(value, dict) and "name" not in value and not value.get("tool_calls"):
-            content = value.get("content")
-            if isinstance(content, str):
-                return _parse(content, may_unwrap=False)
+        if may_unwrap and isinstance(value, dict) and "content" in value and not _holds_calls(value):
+            return _parse(value["content"] if isinstance(value["content"], str) else "", may_unwrap=False)
         return Action(tuple(_calls_in(value)))
     if _OPEN.search(text):
         return Action(tuple(_tagged_calls(text)))
@@ -101,6 +100,14 @@ def _parse(text: str, *, may_unwrap: bool) -> Action:
 
 def _fault(code: ErrorCode, message: str) -> Action:
     return Action((CallFault(code, message),))
+
+
+def _without_end_of_turn(text: str) -> str:
+    """The text without the end-of-turn tokens that some servers leave in."""
+    text = text.rstrip()
+    while text.endswith(_END_OF_TURN):
+        text = text[: max(map(text.rfind, _END_OF_TURN))].rstrip()
+    return text
 
 
 def _without_thought(text: str) -> str:
@@ -157,13 +164,17 @@ def _embedded_calls(text: str) -> Iterator[ToolCall | CallFault]:
             return
         if decoded := _decode(text, position):
             value, end = decoded
-            if _is_call(value) or "tool_calls" in value:
+            if _holds_calls(value):
                 yield from _calls_in(value)
             position = end - 1
 
 
 def _is_call(value: Any) -> bool:
     return isinstance(value, dict) and ("name" in value or isinstance(value.get("function"), dict))
+
+
+def _holds_calls(value: dict[str, Any]) -> bool:
+    return _is_call(value) or bool(value.get("tool_calls"))
 
 
 def _calls_in(value: Any) -> Iterator[ToolCall | CallFault]:
@@ -194,5 +205,7 @@ def _call(value: Any) -> ToolCall | CallFault:
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        return CallFault(ErrorCode.BAD_ARGS, f"the arguments of {name} must be an object, got {shown(arguments)}.", call_id)
+        return CallFault(
+            ErrorCode.BAD_ARGS, f"the arguments of {name} must be an object, got {shown(arguments)}.", call_id
+        )
     return ToolCall(name, arguments, call_id)

@@ -115,7 +115,8 @@ def _progress(source: Source, limit: int | None) -> Iterator[Callable[[int, int]
             done = read if limit else source.position()
             elapsed = bar.tasks[0].elapsed or 0.0
             rate = f"{read / elapsed:,.0f}/s" if elapsed > 0.5 else ""
-            bar.update(task, completed=done, counts=f"{read:,} read, {skipped:,} left out {rate}")
+            step = "Indexing" if done == bar.tasks[0].total else "Reading"
+            bar.update(task, description=step, completed=done, counts=f"{read:,} read, {skipped:,} left out {rate}")
 
         yield show
 

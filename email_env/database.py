@@ -21,17 +21,8 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
+from email_env import query
 from email_env.errors import DatabaseFormatError, DatabaseNotFoundError, ToolInputError, UnknownInboxError
-from email_env.query import (
-    MAX_RESULTS,
-    MAX_SNIPPET_WORDS,
-    address,
-    iso_day,
-    match_words,
-    shown,
-    storable,
-    whole_number,
-)
 from email_env.scenarios import Scenario, bare_message_id
 
 SCHEMA_VERSION = "1"
@@ -108,7 +99,7 @@ class MailDatabase:
         to_addr: str | None = None,
         sent_after: str | None = None,
         sent_before: str | None = None,
-        max_results: int = MAX_RESULTS,
+        max_results: int = query.MAX_RESULTS,
         order: str = "newest",
         snippet_words: int = 12,
     ) -> list[SearchHit]:
@@ -135,16 +126,16 @@ class MailDatabase:
             UnknownInboxError: the database has no mail of `inbox`.
         """
         inbox_id = self._inbox_id(inbox)
-        words = match_words(keywords)
-        limit = whole_number(max_results, "max_results", MAX_RESULTS)
+        words = query.match_words(keywords)
+        limit = query.whole_number(max_results, "max_results", query.MAX_RESULTS)
         if order not in _SEARCHES:
-            raise ToolInputError(f'order must be "newest" or "relevance", got {shown(order)}.')
-        first = self._first_row(iso_day(until, "until"), inclusive=True)
+            raise ToolInputError(f'order must be "newest" or "relevance", got {query.shown(order)}.')
+        first = self._first_row(query.iso_day(until, "until"), inclusive=True)
         end = _NO_ROW
         if sent_before is not None:
-            first = max(first, self._first_row(iso_day(sent_before, "sent_before"), inclusive=False))
+            first = max(first, self._first_row(query.iso_day(sent_before, "sent_before"), inclusive=False))
         if sent_after is not None:
-            after = iso_day(sent_after, "sent_after")
+            after = query.iso_day(sent_after, "sent_after")
             if sent_before is not None and after >= sent_before.strip():
                 raise ToolInputError(f"sent_after ({after}) must be earlier than sent_before ({sent_before}).")
             end = self._first_row(after, inclusive=False)
@@ -152,7 +143,7 @@ class MailDatabase:
         for letter, name, value in (("f", "from_addr", from_addr), ("t", "to_addr", to_addr)):
             if value is None:
                 continue
-            address_id = self._address_id(address(value, name))
+            address_id = self._address_id(query.address(value, name))
             if address_id is None:
                 return []
             who.append(f"{letter}{address_id}")
@@ -163,10 +154,13 @@ class MailDatabase:
                 "first": first,
                 "end": end,
                 "limit": limit,
-                "words": whole_number(snippet_words, "snippet_words", MAX_SNIPPET_WORDS),
+                "words": query.whole_number(snippet_words, "snippet_words", query.MAX_SNIPPET_WORDS),
             },
         )
-        return [SearchHit(*row[:5], " ".join(row[5].split())) for row in rows]
+        return [
+            SearchHit(message_id, sent_at, sender, name, subject, " ".join(snippet.split()))
+            for message_id, sent_at, sender, name, subject, snippet in rows
+        ]
 
     def read(self, message_id: str, *, inbox: str, until: str) -> Email | None:
         """A whole message by its id, with or without angle brackets.
@@ -180,23 +174,24 @@ class MailDatabase:
         """
         inbox_id = self._inbox_id(inbox)
         if not isinstance(message_id, str):
-            raise ToolInputError(f"message_id must be a string, got {shown(message_id)}.")
+            raise ToolInputError(f"message_id must be a string, got {query.shown(message_id)}.")
         key = bare_message_id(message_id)
-        if not storable(key):
+        if not query.storable(key):
             return None
         row = (
             self._connection()
             .execute(
                 "SELECT message_id, sent_at, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who"
                 " FROM emails WHERE message_id = ? AND id >= ?",
-                (key, self._first_row(iso_day(until, "until"), inclusive=True)),
+                (key, self._first_row(query.iso_day(until, "until"), inclusive=True)),
             )
             .fetchone()
         )
         if row is None or f"p{inbox_id}" not in row[9].split():
             return None
-        to, cc, bcc = (tuple(joined.split()) for joined in row[4:7])
-        return Email(*row[:4], to, cc, bcc, *row[7:9])
+        found, sent_at, sender, name, to, cc, bcc, subject, body, _ = row
+        to, cc, bcc = (tuple(addresses.split()) for addresses in (to, cc, bcc))
+        return Email(found, sent_at, sender, name, to, cc, bcc, subject, body)
 
     def scenarios(self, split: str | None = None) -> list[Scenario]:
         """The questions that came with the mail, all or those of one split, in the order they were built."""
@@ -269,7 +264,7 @@ class MailDatabase:
         return address_id
 
     def _look_up_address(self, value: str) -> int | None:
-        if not storable(value):
+        if not query.storable(value):
             return None
         row = self._connection().execute("SELECT id FROM addresses WHERE address = ?", (value,)).fetchone()
         return row[0] if row else None

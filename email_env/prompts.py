@@ -1,6 +1,7 @@
 """Every word the model reads, apart from mail itself: system message, search results, a mail, errors.
 
-Small models pay for each token, so forms are compact: one line a search hit, no labels where the form says it all.
+Small models pay for each token, so forms are compact: one line a search hit, no labels where the form says it
+all.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from email_env.database import Email, SearchHit
+from email_env.query import shown
 from email_env.scenarios import Scenario
 
 ANSWER_RECEIVED = "Answer received."
 _MAX_ADDRESSES = 20
-_MAX_QUOTED_CHARS = 80
 
 
 def system_message(scenario: Scenario, max_turns: int) -> str:
@@ -39,7 +40,9 @@ def whole_email(email: Email, max_body_chars: int) -> str:
     """The mail with its headers; the body is cut at `max_body_chars` and says so."""
     sender = f"{email.from_name} <{email.from_addr}>" if email.from_name else email.from_addr
     lines = [f"From: {sender}", f"To: {_addresses(email.to)}"]
-    lines += [f"{name}: {_addresses(addresses)}" for name, addresses in (("Cc", email.cc), ("Bcc", email.bcc)) if addresses]
+    lines += [
+        f"{name}: {_addresses(addresses)}" for name, addresses in (("Cc", email.cc), ("Bcc", email.bcc)) if addresses
+    ]
     lines += [f"Date: {email.sent_at[:10]} {email.sent_at[11:16]}", f"Subject: {email.subject}"]
     body = email.body.strip()
     if len(body) > max_body_chars:
@@ -49,8 +52,7 @@ def whole_email(email: Email, max_body_chars: int) -> str:
 
 def unknown_email(message_id: str) -> str:
     """What reading an id gives that this inbox does not show."""
-    quoted = message_id if len(message_id) <= _MAX_QUOTED_CHARS else f"{message_id[:_MAX_QUOTED_CHARS]}..."
-    return f'Error: this inbox has no mail "{quoted}". Use an id from the search results.'
+    return f"Error: this inbox has no mail {shown(message_id)}. Use an id from the search results."
 
 
 def error(message: str) -> str:

@@ -1,9 +1,9 @@
 """Text spaces: any UTF-8 string up to a length, the empty one too.
 
-`TextSpace` is Gymnasium's `Text` without an alphabet. It survives the shared memory of `AsyncVectorEnv`, where the stock
-space returns a copy of the blank first observation for ever and fails on letters outside its alphabet: strings are
-written as UTF-8 with their length, and what the parent holds is a live view whose copy is a tuple of strings.
-`ToolCallSpace` samples valid tool calls. Neither can be flattened into numbers.
+`TextSpace` is Gymnasium's `Text` without an alphabet. It survives the shared memory of `AsyncVectorEnv`,
+where the stock space returns a copy of the blank first observation for ever and fails on letters outside its
+alphabet: strings are written as UTF-8 with their length, and what the parent holds is a live view whose copy
+is a tuple of strings. `ToolCallSpace` samples valid tool calls. Neither can be flattened into numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,18 @@ _LENGTH_BYTES = 4
 _MAX_UTF8_BYTES = 4  # of one character
 _MAX_SAMPLE_CHARS = 80
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789 "
-_WORDS = ("meeting", "budget", "invoice", "contract", "report", "schedule", "office", "travel", "project", "price")
+_WORDS = (
+    "meeting",
+    "budget",
+    "invoice",
+    "contract",
+    "report",
+    "schedule",
+    "office",
+    "travel",
+    "project",
+    "price",
+)
 _ANSWERS = ("I don't know", "Monday", "March 5", "14:30", "$4,200")
 
 
@@ -104,7 +115,7 @@ def is_utf8(text: str) -> bool:
 class SharedTexts(Sequence[str]):
     """The strings that several processes last wrote to shared memory; reading decodes, copying gives a plain tuple."""
 
-    def __init__(self, memory: SynchronizedArray[c_uint8], count: int) -> None:
+    def __init__(self, memory: SynchronizedArray[Any], count: int) -> None:
         self._rows = _rows(memory, count)
 
     def __len__(self) -> int:
@@ -131,13 +142,13 @@ class SharedTexts(Sequence[str]):
         return f"SharedTexts{tuple(self)!r}"
 
 
-def _rows(memory: SynchronizedArray[c_uint8], count: int) -> np.ndarray:
+def _rows(memory: SynchronizedArray[Any], count: int) -> np.ndarray:
     """The memory as one row of bytes an environment, shape (count, length field + text)."""
     return np.frombuffer(memory.get_obj(), dtype=np.uint8).reshape(count, -1)  # type: ignore[call-overload]
 
 
 @create_shared_memory.register(TextSpace)
-def _create(space: TextSpace, n: int = 1, ctx: ModuleType | Any = None) -> SynchronizedArray[c_uint8]:
+def _create(space: TextSpace, n: int = 1, ctx: ModuleType | Any = None) -> SynchronizedArray[Any]:
     import multiprocessing
 
     size = _LENGTH_BYTES + _MAX_UTF8_BYTES * space.max_length
@@ -145,12 +156,12 @@ def _create(space: TextSpace, n: int = 1, ctx: ModuleType | Any = None) -> Synch
 
 
 @read_from_shared_memory.register(TextSpace)
-def _read(space: TextSpace, shared_memory: SynchronizedArray[c_uint8], n: int = 1) -> SharedTexts:
+def _read(space: TextSpace, shared_memory: SynchronizedArray[Any], n: int = 1) -> Any:
     return SharedTexts(shared_memory, n)
 
 
 @write_to_shared_memory.register(TextSpace)
-def _write(space: TextSpace, index: int, value: str, shared_memory: SynchronizedArray[c_uint8]) -> None:
+def _write(space: TextSpace, index: int, value: str, shared_memory: SynchronizedArray[Any]) -> None:
     data = value[: space.max_length].encode(errors="replace")
     size = _LENGTH_BYTES + _MAX_UTF8_BYTES * space.max_length
     row = np.frombuffer(shared_memory.get_obj(), dtype=np.uint8)[index * size : (index + 1) * size]  # type: ignore[call-overload]

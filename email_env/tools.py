@@ -1,14 +1,15 @@
 """The three tools: their schemas, the check of their arguments, and what they do.
 
-A `Toolbox` runs one call for one scenario and says what came of it; what it is worth is `reward`'s question. It shows
-the scenario's inbox up to the scenario's day and nothing else. A call that cannot be run gives a result with an error
-code and a text for the model, never an exception; exceptions are the database's own faults.
+A `Toolbox` runs one call for one scenario and says what came of it; what it is worth is `reward`'s question.
+It shows the scenario's inbox up to the scenario's day and nothing else. A call that cannot be run gives a
+result with an error code and a text for the model, never an exception; exceptions are the database's own
+faults.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -93,8 +94,16 @@ def tool_schemas(max_results: int = MAX_RESULTS) -> list[dict[str, Any]]:
 
 
 def _schema(name: str, description: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": parameters},
+    }
 
 
 class Toolbox:
@@ -140,7 +149,7 @@ class Toolbox:
             result = self._tools[call.name](self._checked(call), scenario)
         except ToolInputError as error:
             return ToolResult(prompts.error(str(error)), ErrorCode.BAD_ARGS, call.call_id)
-        return _with_call_id(result, call.call_id)
+        return replace(result, call_id=call.call_id)
 
     def _checked(self, call: ToolCall) -> dict[str, Any]:
         """The arguments that are given; null and "" stand for an optional argument left out."""
@@ -164,7 +173,9 @@ class Toolbox:
         return f"{tool} has no argument {shown(name)}.{hint} Its arguments: {', '.join(known)}."
 
     def _search_inbox(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
-        keywords = [_number_as_text(keyword) for keyword in _listed(arguments.pop("keywords"))]
+        keywords = _listed(arguments.pop("keywords"))
+        if isinstance(keywords, list):
+            keywords = [_number_as_text(keyword) for keyword in keywords]
         limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
         hits = self.database.search(
             inbox=scenario.inbox,
@@ -198,12 +209,6 @@ class Toolbox:
             raise ToolInputError(f"At most {MAX_SOURCES} sources, got {len(sources)}. Name the mails that say so.")
         unique = dict.fromkeys(filter(None, map(bare_message_id, sources)))
         return ToolResult(prompts.ANSWER_RECEIVED, answer=Answer(answer.strip(), tuple(unique)))
-
-
-def _with_call_id(result: ToolResult, call_id: str) -> ToolResult:
-    from dataclasses import replace
-
-    return replace(result, call_id=call_id) if call_id else result
 
 
 def _listed(value: Any) -> Any:

@@ -1,12 +1,13 @@
 """Versions of the policy's LoRA adapter: written whole, served under a name of their own, taken back when unused.
 
-vLLM keys its prefix cache and its reload on an adapter's name, so a name or a folder is never used twice: each published
-version gets both anew. A version is unloaded when no episode uses it and a newer one exists; an episode keeps its version
-to its end. All methods may be called from several threads.
+vLLM keys its prefix cache and its reload on an adapter's name, so a name or a folder is never used twice: each
+published version gets both anew. A version is unloaded when no episode uses it and a newer one exists; an episode keeps
+its version to its end. All methods may be called from several threads.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import shutil
@@ -25,6 +26,7 @@ from grpo.server import PolicyServer
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 _OWN_FOLDER = re.compile(r"\.?policy-[0-9a-f]{6}-\d{4,}(\.\d+)?")
 _LOAD_TIMEOUT_SECONDS = 120.0
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,10 @@ class AdapterStore:
     def _drop_unused(self) -> None:
         for handle in [handle for handle, users in self._users.items() if users == 0 and handle != self._newest]:
             del self._users[handle]
-            self._post("/v1/unload_lora_adapter", {"lora_name": handle.name})
+            try:
+                self._post("/v1/unload_lora_adapter", {"lora_name": handle.name})
+            except AdapterError as error:  # not worth a run: a server that is gone or new does not hold it either
+                _LOGGER.warning("%s", error)
             if self._delete_unused:
                 shutil.rmtree(handle.path)
 
@@ -182,11 +187,9 @@ class AdapterStore:
     def _post(self, path: str, body: dict[str, str]) -> None:
         url, name = f"{self._server.url}{path}", body["lora_name"]
         try:
-            response = httpx.post(url, json=body, timeout=_LOAD_TIMEOUT_SECONDS)
+            response = httpx.post(url, json=body, timeout=_LOAD_TIMEOUT_SECONDS, trust_env=self._server.trust_env)
         except httpx.HTTPError as error:
-            raise AdapterError(
-                f"{url} did not answer for adapter {name} ({type(error).__name__}: {error})"
-            ) from error
+            raise AdapterError(f"{url} did not answer for adapter {name} ({type(error).__name__}: {error})") from error
         if response.status_code == 404 and "lora" not in response.text.lower():
             raise AdapterError(
                 f"the server at {self._server.url} loads no adapters at run time: start vLLM with --enable-lora "

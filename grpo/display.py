@@ -12,9 +12,9 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grpo.metrics import EVALUATION_METRICS, RunningMean, short_duration, short_number
+from grpo.progress import Bar
 
 PLAIN_SECONDS = 10.0
 """Bars write at most one line in this time where the output is not a terminal."""
@@ -29,60 +30,16 @@ PLAIN_SECONDS = 10.0
 STEP_COLUMNS = (
     ("reward/mean", "reward"),
     ("env/success", "success"),
-    ("env/valid_call_rate", "valid calls"),
+    ("env/valid_call_rate", "valid"),
     ("tokens/completion_mean", "tokens"),
-    ("gap/mean_abs", "logprob gap"),
+    ("gap/mean_abs", "gap"),
     ("speed/sample_tokens_per_second", "sample tok/s"),
     ("speed/train_tokens_per_second", "train tok/s"),
-    ("time/step", "seconds"),
+    ("time/step", "s"),
 )
 """Metrics of a training step that are shown, with their column names."""
 
-_CONTROL = {code: None for code in (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0))}
-
-
-class Bar:
-    """One progress bar; ``Display.progress`` makes it."""
-
-    def __init__(self, display: Display, description: str, total: int, clock: Callable[[], float]) -> None:
-        self.description = description
-        self.total = total
-        self.done = 0
-        self.means: dict[str, RunningMean] = {}
-        self._display = display
-        self._clock = clock
-        self._began = clock()
-        self._ended: float | None = None
-
-    def update(self, n: int = 1, **averages: float) -> None:
-        """Counts ``n`` more items; each keyword is the mean of these items and enters a running average."""
-        self.done += n
-        for name, value in averages.items():
-            self.means.setdefault(name, RunningMean()).add(value, n)
-        self._display._bar_changed(self)
-
-    def close(self) -> None:
-        """Ends the bar; its clock stops and a second call does nothing."""
-        if self._ended is None:
-            self._ended = self._clock()
-            self._display._bar_changed(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def status(self) -> str:
-        """``5/8 [00:31<00:18, 6.20s/it, reward=0.412, completion_tokens=143]``, averages over all items so far."""
-        seconds = (self._clock() if self._ended is None else self._ended) - self._began
-        per_item = seconds / self.done if self.done else math.nan
-        left = per_item * max(self.total - self.done, 0)
-        rate = f"{per_item:.2f}s/it" if self.done else "?s/it"
-        averages = [f"{name}={short_number(mean.mean)}" for name, mean in self.means.items()]
-        return f"{self.done}/{self.total} [{_clock_time(seconds)}<{_clock_time(left)}, {', '.join([rate, *averages])}]"
+_CONTROL = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
 
 
 class Display:
@@ -131,7 +88,7 @@ class Display:
 
     def progress(self, description: str, total: int) -> Bar:
         """A bar of ``total`` items; close it, or use it in a ``with`` statement."""
-        bar = Bar(self, _clean(description), total, self._clock)
+        bar = Bar(_clean(description), total, self._clock, self._bar_changed)
         self._bars.append(bar)
         self._redraw()
         return bar
@@ -140,7 +97,7 @@ class Display:
         """Shows a finished training step; ``total_steps`` is the number of the last one, for the time left."""
         self._steps.append(dict(metrics))
         self._total_steps = total_steps
-        self._bars = [bar for bar in self._bars if bar._ended is None]  # their numbers are in the row now
+        self._bars = [bar for bar in self._bars if not bar.is_closed]  # their numbers are in the row now
         for name, _ in STEP_COLUMNS:
             if (value := _number(metrics, name)) is not None:
                 self._averages.setdefault(name, RunningMean()).add(value)
@@ -181,7 +138,7 @@ class Display:
                 ]
                 self._line("   ".join(cells).rstrip())
             return
-        table = Table(title=Text(_clean(title), "bold"), title_justify="left", header_style="dim", border_style="dim")
+        table = Table(box=box.SIMPLE_HEAD, title=Text(_clean(title), "bold"), title_justify="left", header_style="dim")
         for index, column in enumerate(columns):
             table.add_column(Text(_clean(column)), justify="right" if index else "left")
         for row in rows:
@@ -219,16 +176,17 @@ class Display:
         if self.quiet or not self.is_live:
             return
         if self._live is None:
-            self._live = Live(get_renderable=self._picture, console=self.console, refresh_per_second=4)
-            atexit.register(self._live.stop)  # an interrupted run gives the cursor back
-            self._live.start()
-        self._live.refresh()
+            live = self._live = Live(get_renderable=self._picture, console=self.console, refresh_per_second=4)
+            atexit.register(live.stop)  # an interrupted run gives the cursor back
+            live.start()
+        else:
+            self._live.refresh()
 
     def _bar_changed(self, bar: Bar) -> None:
         if self.quiet:
             return
         if self.is_live:
-            if self._live is not None and bar._ended is not None:
+            if self._live is not None and bar.is_closed:
                 self._live.refresh()
         elif self._clock() - self._last_bar_line >= PLAIN_SECONDS:
             self._last_bar_line = self._clock()
@@ -240,7 +198,7 @@ class Display:
             parts.append(self._step_table())
         bars = Table.grid(padding=(0, 1))
         for bar in list(self._bars):
-            drawn = ProgressBar(total=max(bar.total, 1), completed=bar.done, width=24)
+            drawn = ProgressBar(total=max(bar.total, 1), completed=bar.done, width=16)
             bars.add_row(Text(bar.description), drawn, Text(bar.status(), "dim", overflow="ellipsis", no_wrap=True))
         return Group(*parts, bars)
 
@@ -272,7 +230,9 @@ class Display:
         return f"{done} of {self._total_steps} steps, {short_duration(per_step)} each, about {left} left"
 
     def _line(self, text: str) -> None:
-        print(_clean(text), file=self.console.file, flush=True)
+        encoding = getattr(self.console.file, "encoding", None) or "utf-8"
+        printable = _clean(text).encode(encoding, "replace").decode(encoding)  # an ASCII log must not stop a run
+        print(printable, file=self.console.file, flush=True)
 
 
 def _cell(metrics: Mapping[str, Any], name: str) -> str:
@@ -299,14 +259,6 @@ def _column(summary: Mapping[str, Any]) -> str:
     how = "greedy" if temperature == 0 else f"T={temperature:g}"
     name = str(summary["label"]).removesuffix("-sampled").removesuffix("-greedy")
     return f"{name}, {how}"
-
-
-def _clock_time(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "?"
-    whole = int(seconds)
-    hours, rest = divmod(whole, 3600)
-    return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d}"
 
 
 def _clean(text: str) -> str:

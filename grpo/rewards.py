@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from grpo.errors import JudgeFailure
-from grpo.types import Group
+from grpo.types import Group, StopReason
 
 HYBRID_WEIGHT = 0.25
 """Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
@@ -38,7 +38,8 @@ class Rewarder:
         """
         if self.kind == "env" or not groups:
             return groups
-        judged = await asyncio.gather(*(self._judge(group) for group in groups))
+        whole = [_without_failures(group) for group in groups]
+        judged = await asyncio.gather(*(self._judge(group) for group in whole if group.trajectories))
         kept = [group for group in judged if group is not None]
         self.failures += len(groups) - len(kept)
         if not kept:
@@ -48,19 +49,17 @@ class Rewarder:
         return kept
 
     async def _judge(self, group: Group) -> Group | None:
-        from judges import JudgesError, ruler_score_group
+        from judges import JudgeError, ruler_score_group
 
-        extra: dict[str, Any] = {"api_base": self.judge_api_base} if self.judge_api_base else {}
         try:
             scored = await ruler_score_group(
                 group,
                 self.judge_model,
                 rubric=self.rubric,
-                tools=group.trajectories[0].tools,
-                extra_litellm_params=extra,
+                api_base=self.judge_api_base,
                 seed=self.seed,
             )
-        except JudgesError as error:
+        except JudgeError as error:
             self.last_error = str(error)
             return None
         assert scored is not None
@@ -69,3 +68,8 @@ class Rewarder:
                 metrics = trajectory.metrics
                 trajectory.reward = metrics["independent_reward"] + HYBRID_WEIGHT * metrics["ruler_score"]
         return scored
+
+
+def _without_failures(group: Group) -> Group:
+    kept = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
+    return Group(group.task, kept)

@@ -2,13 +2,13 @@
 
     run  --pipe-->  guard  -->  vLLM (API server -> engine -> workers, one process group)
 
-The pipe closes when the run's process is gone, SIGKILL included; the guard then ends vLLM's whole process group. It also
-watches its parent's id, because a process forked by the run may hold the pipe open. Should the guard itself be killed,
-every process of vLLM notices that its own parent is gone and ends itself (``server_main``).
+The pipe closes when the run's process is gone, SIGKILL included; the guard then ends vLLM's whole process group. It
+also watches its parent's id, because a process forked by the run may hold the pipe open. Should the guard itself be
+killed, every process of vLLM notices that its own parent is gone and ends itself (``server_main``).
 
-Run by ``VllmServer``: ``python -m grpo.server_guard GRACE_SECONDS COMMAND...``. The first line on its standard output is
-the id of the command's process group; "stop" on its standard input, or the end of it, stops the command. Its exit status
-is the command's.
+Run by ``VllmServer``: ``python -m grpo.server_guard GRACE_SECONDS COMMAND...``. The first line on its standard output
+is the id of the command's process group. The end of its standard input stops the command. Its exit status is the
+command's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import subprocess
 import sys
 import time
 
-GUARD_PID_VARIABLE = "GRPO_SERVER_GUARD_PID"
+PARENT_VARIABLE = "GRPO_PARENT_PID"
+"""Tells a process of the server the id of the process that started it."""
+
 _POLL_SECONDS = 0.25
 
 
@@ -43,15 +45,14 @@ def guard(command: list[str], grace_seconds: float) -> int:
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         process_group=0,
-        env={**os.environ, GUARD_PID_VARIABLE: str(os.getpid())},
+        env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
     )
     try:
         print(child.pid, flush=True)
         while child.poll() is None and os.getppid() == parent:
             readable, _, _ = select.select([0], [], [], _POLL_SECONDS)
             if readable:
-                os.read(0, 64)  # "stop", or nothing: the pipe is closed
-                break
+                break  # nothing is ever written to the pipe: it is closed
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         end_group(child, grace_seconds)

@@ -16,18 +16,20 @@ import sys
 import threading
 import time
 
-from grpo.server_guard import GUARD_PID_VARIABLE
+from grpo.server_guard import PARENT_VARIABLE
 
 _POLL_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def end_with_parent(parent: int) -> None:
-    """Kill this process as soon as ``parent`` is no longer its parent.
+def end_with_parent() -> None:
+    """Kill this process as soon as the process that started it is gone, even if that was before this call.
 
     A thread watches, and not the kernel's parent-death signal alone, because that signal comes when the *thread* ends
     that started this process.
     """
+    parent = int(os.environ[PARENT_VARIABLE])
+    os.environ[PARENT_VARIABLE] = str(os.getpid())  # for the processes that this one starts
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -37,12 +39,8 @@ def end_with_parent(parent: int) -> None:
     threading.Thread(target=watch, name="grpo-end-with-parent", daemon=True).start()
 
 
-def _in_forked_child() -> None:
-    end_with_parent(os.getppid())
-
-
 def _ask_kernel() -> None:
-    """Have the kernel kill this process with the guard, whose one thread started it (Linux; elsewhere the watch does)."""
+    """On Linux, have the kernel kill this process with the guard (which has one thread), without the watch's delay."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -57,10 +55,9 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    guard_pid = int(os.environ.get(GUARD_PID_VARIABLE, os.getppid()))
     _ask_kernel()
-    end_with_parent(guard_pid)
-    os.register_at_fork(after_in_child=_in_forked_child)
+    end_with_parent()
+    os.register_at_fork(after_in_child=end_with_parent)
     _serve()
 elif __name__ == "__mp_main__":  # multiprocessing has just started this process and prepares it
-    end_with_parent(os.getppid())
+    end_with_parent()

@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from grpo.adapters import AdapterStore
 from grpo.advantages import group_advantages, has_spread
 from grpo.chat import Chat, chat_for, load_tokenizer
@@ -30,7 +28,7 @@ from grpo.engine.local import LocalEngine, LoraSpec
 from grpo.envs import Episode, takes_split
 from grpo.errors import EnvError, JudgeFailure, TrainingError
 from grpo.groups import TaskStream
-from grpo.heldout import HeldOut
+from grpo.heldout import HeldOut, run_with_policy
 from grpo.loss import LossConfig, LossTerms, grpo_loss
 from grpo.metrics import JsonlLog, current_rss_gb, read_jsonl
 from grpo.policy import CompletionsPolicy, SamplingParams
@@ -102,7 +100,8 @@ class Trainer:
         else:
             self._warm_start()
             self._checkpoint()
-        self.server.wait_ready(lambda seconds, line: None)
+        seconds = self.server.wait_ready()
+        display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
         self.adapters = AdapterStore(self.server, self.run.adapters)
         self._publish()
         if self.step == 0:
@@ -238,6 +237,9 @@ class Trainer:
             return await rollout.run(specs, on_done)
 
         trajectories = self._with_policy(run)
+        if any(t.stop_reason is StopReason.FAILED for t in trajectories) and self.server.recover():
+            self.display.note("vLLM had ended and was restarted; the rollouts are repeated")
+            trajectories = self._with_policy(run)
         bar.close()
         return into_groups(trajectories, config.group_size)
 
@@ -313,7 +315,7 @@ class Trainer:
 
     def _publish(self) -> float:
         began = time.monotonic()
-        self.adapter = self.adapters.publish(self.engine.save_adapter, self.step)
+        self.adapters.publish(self.engine.save_adapter, self.step)
         return time.monotonic() - began
 
     def _checkpoint(self) -> None:
@@ -321,16 +323,9 @@ class Trainer:
         save_checkpoint(self.run.checkpoints, self.engine, state, self.config.keep_checkpoints)
 
     def _with_policy(self, job: Callable[[CompletionsPolicy], Any]) -> Any:
-        """Run an async job with a policy bound to the newest adapter; its client lives as long as the job."""
-
-        async def main() -> Any:
-            limits = httpx.Limits(max_connections=self.config.concurrency)
-            async with httpx.AsyncClient(base_url=self.server.url, timeout=600.0, limits=limits) as client:
-                policy = CompletionsPolicy(client, self.adapter.name, self.chat.stop_token_ids, self.step)
-                return await job(policy)
-
-        with self.adapters.using(self.adapter):
-            return asyncio.run(main())
+        """Run an async job with a policy bound to the newest adapter."""
+        with self.adapters.using() as adapter:
+            return run_with_policy(self.server, adapter.name, self.chat, self.step, self.config.concurrency, job)
 
     def _scenario_ids(self) -> list[str] | None:
         episode: Episode = self.pool.take()

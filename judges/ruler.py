@@ -119,10 +119,10 @@ async def ruler_score_group(
 ) -> GroupT | None:
     """Score a group and return a copy of it whose rewards are the scores.
 
-    Works on any object with ``trajectories``, each with ``messages``, ``reward`` and ``metrics``, and with ``tools`` and
-    ``explanation`` where it has them. In the copy, ``metrics["independent_reward"]`` is the reward from before (from
-    before the first judgement, where a group is judged again), ``metrics["ruler_score"]`` the score, and ``explanation``
-    the judge's. The input is left as it was.
+    Works on any object with ``trajectories``, each with ``messages``, ``reward`` and ``metrics``, and with ``tools``
+    and ``explanation`` where it has them. In the copy, ``metrics["independent_reward"]`` is the reward from before
+    (from before the first judgement, where a group is judged again), ``metrics["ruler_score"]`` the score, and
+    ``explanation`` the judge's. The input is left as it was.
 
     Args:
         group: Trajectories with the same goal.

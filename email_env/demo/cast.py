@@ -1,6 +1,7 @@
 """The people and things of one mailbox: owner, colleagues, customers, suppliers, projects, offices.
 
-Within a mailbox no first name, last name or company stem occurs twice, so that "Lena", "Vogt" and "Lena Vogt" mean the same person.
+Within a mailbox no first name, last name or company stem occurs twice, so that "Lena", "Vogt" and "Lena
+Vogt" mean the same person.
 """
 
 import random
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from email_env.demo.names import CITIES, DEPARTMENTS, POOLS, TRADES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Person:
     """Somebody who writes or receives mail."""
 

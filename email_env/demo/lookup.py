@@ -1,7 +1,8 @@
 """The search an expert would run, in memory: which mails hold all keywords, newest first.
 
-It answers as the database's full-text index does (tokens of letters and digits, case and accents ignored, a keyword of several
-words is a phrase, all keywords required), and exists so that the generator can keep only plans that work. No SQLite here.
+It answers as the database's full-text index does (tokens of letters and digits, case and accents ignored, a
+keyword of several words is a phrase, all keywords required), and exists so that the generator can keep only
+plans that work. No SQLite here.
 """
 
 import re
@@ -10,9 +11,12 @@ from collections.abc import Iterable, Sequence
 
 _TOKEN = re.compile(r"[^\W_]+")
 _STOP_WORDS = frozenset(
-    "a an the of for to in on at is are was were be been it its do does did done has have had i we you me my our us your he she they "
-    "what when where which who whom whose how why that this these those than or and as by from with about into until will would can "
-    "could may might must should shall there here if not no so up out s t".split()
+    """
+    a an the of for to in on at is are was were be been it its do does did done has have had i we you me my
+    our us your he she they what when where which who whom whose how why that this these those than or and
+    as by from with about into until will would can could may might must should shall there here if not no
+    so up out s t
+    """.split()  # noqa: SIM905
 )
 
 
@@ -32,8 +36,7 @@ class Lookup:
     """Keyword search over the texts of one inbox.
 
     Args:
-        mails: (sent_at, subject, body) of every mail; ISO times, so that they sort as strings. A phrase does not reach from the
-            subject into the body.
+        mails: (sent_at, subject, body) of every mail; ISO times, so that they sort as strings.
     """
 
     def __init__(self, mails: Iterable[tuple[str, str, str]]) -> None:

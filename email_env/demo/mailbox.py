@@ -1,8 +1,9 @@
-"""One mailbox while it is being written: its mails, what they state, and the questions to be asked about them.
+"""One mailbox while it is being written: its mails, what they state, and the questions about them.
 
-Every statement a question may be about goes into a ledger, `Assertion(topic, field, value, draft)`. Stories claim their topic first,
-so that a topic is told by one story only; where a story states a field twice, the later mail wins. An answer is always looked up in
-the ledger, never written beside it. `questions.py` turns the questions into scenarios once the mailbox is complete.
+Every statement a question may be about goes into a ledger, `Assertion(topic, field, value, draft)`. Stories
+claim their topic first, so that a topic is told by one story only; where a story states a field twice, the
+later mail wins. An answer is always looked up in the ledger, never written beside it. `questions.py` turns
+the questions into scenarios once the mailbox is complete.
 """
 
 import random
@@ -11,33 +12,20 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from email_env.demo.cast import Cast, Person
-from email_env.demo.text import CLOSINGS, CONTEXTS, OPENERS, TEMPTATIONS
+from email_env.demo.text import CHAT, STATEMENT
 from email_env.demo.texts_goods import GOODS_TEXTS
 from email_env.demo.texts_projects import PROJECT_TEXTS
-from email_env.demo.values import Value, date_value, long_date
+from email_env.demo.values import Value, date_value
 from email_env.demo.wordings_chain import CHAIN_WORDINGS
 from email_env.demo.wordings_goods import GOODS_WORDINGS
 from email_env.demo.wordings_projects import PROJECT_WORDINGS
+from email_env.demo.writer import Draft, Writer
 
 Topic = tuple[str, ...]
 Claim = tuple[Topic, str]
 MAILS = PROJECT_TEXTS | GOODS_TEXTS
 WORDINGS = PROJECT_WORDINGS | GOODS_WORDINGS | CHAIN_WORDINGS
 FIRST_DAY, LAST_DAY = datetime(2021, 1, 11), datetime(2024, 12, 31)
-
-
-@dataclass(slots=True, eq=False)
-class Draft:
-    """A mail without its id. `own` is what the sender wrote, `head` its part before the first fact."""
-
-    sent: datetime
-    sender: Person
-    to: tuple[Person, ...]
-    cc: tuple[Person, ...]
-    subject: str
-    head: str
-    own: str
-    body: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +54,7 @@ class Ask:
     open_mail: Draft | None
 
 
-class Mailbox:
+class Mailbox(Writer):
     """Collects the mails, statements and questions of one inbox.
 
     Args:
@@ -76,10 +64,8 @@ class Mailbox:
     """
 
     def __init__(self, rng: random.Random, split: str, cast: Cast) -> None:
-        self.rng = rng
-        self.cast = cast
+        super().__init__(rng, cast)
         self.split = split
-        self.drafts: list[Draft] = []
         self.ledger: list[Assertion] = []
         self.asks: list[Ask] = []
         self._claimed: set[Topic] = set()
@@ -114,14 +100,6 @@ class Mailbox:
         """A working day some days after `moment`, written as no other date of this mailbox."""
         return self.fresh(lambda: date_value(self.later(moment, at_least_days, at_most_days).date()))
 
-    def chance(self, probability: float) -> bool:
-        """True with this probability."""
-        return self.rng.random() < probability
-
-    def colleague(self, *others: Person) -> Person:
-        """A colleague of the owner who is none of `others`."""
-        return self.rng.choice([person for person in self.cast.colleagues if person not in others])
-
     def synonym(self, words: tuple[str, str]) -> str:
         """The question's word for a thing: sometimes one that training never shows, on validation and test only."""
         return words[1] if self.split != "train" and self.chance(0.35) else words[0]
@@ -138,7 +116,9 @@ class Mailbox:
     def working_hour(self, moment: datetime) -> datetime:
         """A random working time on that day, or on the Monday after a weekend."""
         moment += timedelta(days=max(0, 7 - moment.weekday()) if moment.weekday() > 4 else 0)
-        return moment.replace(hour=self.rng.randint(7, 17), minute=self.rng.randrange(60), second=self.rng.randrange(60))
+        return moment.replace(
+            hour=self.rng.randint(7, 17), minute=self.rng.randrange(60), second=self.rng.randrange(60)
+        )
 
     # Writing
 
@@ -168,62 +148,43 @@ class Mailbox:
             quote: How much of that mail it quotes: "full", or "head" (nothing that states a fact).
             forwards: A text to forward below the sender's own.
         """
-        rng, owner = self.rng, self.cast.owner
         templates = MAILS[text]
-        subject = f"RE: {answers.subject.removeprefix('RE: ')}" if answers else rng.choice(templates.subjects).format_map(fields)
+        if answers:
+            subject = f"RE: {answers.subject.removeprefix('RE: ')}"
+        else:
+            subject = self.rng.choice(templates.subjects).format_map(fields)
+        named = [person for person in self.cast.colleagues if person.name in (fields.get("N"), fields.get("M"))]
         if sender is None:
-            sender = owner if self.chance(0.12) else self.colleague()
-        to, cc = self._recipients(sender)
-        fact = rng.choice(templates.sentences).format_map(fields)
-        greeting = "Hi all," if len(to) > 1 else f"{rng.choice(('Hi', 'Hello', 'Dear'))} {to[0].first},"
-        head = greeting + (f"\n\n{rng.choice(OPENERS)}" if self.chance(0.65) else "\n")
-        context = rng.sample(CONTEXTS, 1 if self.chance(0.75) else 2)
-        if self.chance(0.12):
-            context.append(rng.choice(TEMPTATIONS).format(P=rng.choice(self.cast.projects), N=self.colleague().name))
-        own = f"{head} {fact}" if head[-1] != "\n" else f"{head}\n{fact}"
-        own = f"{own}\n{' '.join(context)}\n\n{self._signature(sender)}"
-        body = own
-        if forwards:
-            body = f"{own}\n\n{forwards}"
-        elif answers:
-            body = f"{own}\n\n{self._quotation(answers, quote)}"
-        draft = Draft(on, sender, to, cc, subject, head, own, body)
-        self.drafts.append(draft)
+            sender = self.cast.owner if self.chance(0.12) else self.colleague(*named)
+        below = self.quotation(answers, quote) if answers else forwards
+        words = self.rng.choice(templates.sentences).format_map(fields)
+        tone = STATEMENT if states else CHAT
+        to = answers.sender if answers and answers.sender in self.cast.colleagues else None
+        draft = self.write(subject, words, on, sender, below, tone=tone, to=to, named=named)
         for name, value in (states or {}).items():
             self.ledger.append(Assertion(topic, name, value, draft))
         return draft
 
-    def surround(self, kind: str, fields: Mapping[str, str], draft: Draft, decoys: tuple[int, ...] = (0, 1, 1, 2)) -> None:
-        """Put decoys of this kind around a mail: talk of the same thing that states nothing, and a reply that only says thanks."""
-        extra = {"N": self.colleague().name, "M": self.colleague().name, "count": str(self.rng.randint(2, 60)), **fields}
+    def surround(
+        self, kind: str, fields: Mapping[str, str], draft: Draft, decoys: tuple[int, ...] = (0, 1, 1, 2)
+    ) -> None:
+        """Put decoys around a mail: talk of the same thing that states nothing, and at times a reply of thanks.
+
+        Args:
+            kind: The decoys' templates are `MAILS[kind + "_decoy"]` and, for later ones, `MAILS[kind + "_later"]`.
+            fields: What fills them, beside random people.
+            draft: The mail they surround.
+            decoys: How many, drawn from these.
+        """
+        count = str(self.rng.randint(2, 60))
+        extra = {"N": self.colleague().name, "M": self.colleague().name, "count": count, **fields}
         for _ in range(self.rng.choice(decoys)):
-            moment = draft.sent + timedelta(days=self.rng.choice((-24, -13, -8, 3, 5, 9)))
-            self.tell(f"{kind}_decoy", extra, self.working_hour(max(moment, FIRST_DAY)))
+            days = self.rng.choice((-14, 2, 3, 5, 7, 11))
+            text = f"{kind}_later" if days > 0 and f"{kind}_later" in MAILS else f"{kind}_decoy"
+            self.tell(text, extra, self.working_hour(max(draft.sent + timedelta(days=days), FIRST_DAY)))
         if self.chance(0.25):
             sender = self.cast.owner if draft.sender is not self.cast.owner else self.colleague()
             self.tell("thanks", extra, self.later(draft.sent, 1, 3), sender=sender, answers=draft, quote="head")
-
-    def _recipients(self, sender: Person) -> tuple[tuple[Person, ...], tuple[Person, ...]]:
-        owner = self.cast.owner
-        other = self.colleague(sender)
-        if sender is owner:
-            return (other,), ((self.colleague(other),) if self.chance(0.2) else ())
-        roll = self.rng.random()
-        if roll < 0.65:
-            return (owner,), ()
-        return ((owner, other), ()) if roll < 0.8 else ((other,), (owner,))
-
-    def _signature(self, sender: Person) -> str:
-        closing = self.rng.choice(CLOSINGS)
-        firm = f"\n{sender.department}, {self.cast.company}" if sender in self.cast.colleagues and self.chance(0.4) else ""
-        return f"{closing}\n{sender.name}{firm}"
-
-    def _quotation(self, original: Draft, quote: str) -> str:
-        quoted = original.own if quote == "full" else f"{original.head.rstrip()}\n[...]"
-        if self.chance(0.5):
-            lines = "\n".join(f"> {line}".rstrip() for line in quoted.split("\n") if line)
-            return f"On {long_date(original.sent.date())}, {original.sender.name} wrote:\n{lines}"
-        return f"-----Original Message-----\nFrom: {original.sender.name}\nSubject: {original.subject}\n\n{quoted}"
 
     # Asking
 

@@ -3,10 +3,19 @@
 from datetime import datetime, timedelta
 
 from email_env.demo.cast import Firm
-from email_env.demo.mailbox import Draft, Mailbox, Topic
+from email_env.demo.mailbox import Mailbox, Topic
 from email_env.demo.names import CAUSES, CONTRACTS, GOODS, JOBS, PLACES, PROBLEMS, PRODUCTS
 from email_env.demo.texts_goods import FORWARDED_CHANGE, FORWARDED_REQUEST
-from email_env.demo.values import Value, cause_value, code_value, date_value, firm_value, money_value, person_value
+from email_env.demo.values import (
+    Value,
+    cause_value,
+    code_value,
+    date_value,
+    firm_value,
+    money_value,
+    person_value,
+)
+from email_env.demo.writer import Draft
 
 
 def _firm(firms: tuple[Firm, ...], name: str) -> Firm:
@@ -22,7 +31,8 @@ def order(box: Mailbox) -> None:
         number = box.fresh(lambda: code_value(f"PO-{box.rng.randint(1000, 9999)}"))
         total = box.fresh(lambda: money_value(box.rng.randrange(1_500, 40_000, 10)))
         fields = {
-            "goods": goods, "goods2": box.synonym(GOODS[goods]), "site": site, "V": supplier.name, "number": number.text,
+            "goods": goods, "goods2": box.synonym(GOODS[goods]), "site": site, "V": supplier.name,
+            "number": number.text,
             "amount": total.text, "count": str(box.rng.randint(6, 60)),
         }  # fmt: skip
         on = box.start(120)
@@ -76,7 +86,13 @@ def contract(box: Mailbox) -> None:
             box.ask("contract_end", fields, (topic, "end"), difficulty="medium", after=extended.sent)
         parts = box.rng.sample(("end", "value", "signer"), 2)
         for part, style in zip(parts, ("easy", "medium"), strict=True):
-            box.ask(f"contract_{part}", fields, (topic, part), style=style, before=extended.sent if extended else None)
+            box.ask(
+                f"contract_{part}",
+                fields,
+                (topic, part),
+                style=style,
+                before=extended.sent if extended else None,
+            )
 
 
 def _write_contract(box: Mailbox, topic: Topic, on: datetime) -> tuple[Draft, dict[str, str]]:
@@ -178,7 +194,13 @@ def request(box: Mailbox) -> None:
             box.ask("request_count", fields, (picked, "count"), difficulty="medium", after=changed.sent)
         parts = box.rng.sample(("count", "date"), 2)
         for part, style in zip(parts, ("easy", "medium"), strict=True):
-            box.ask(f"request_{part}", fields, (picked, part), style=style, before=changed.sent if changed else None)
+            box.ask(
+                f"request_{part}",
+                fields,
+                (picked, part),
+                style=style,
+                before=changed.sent if changed else None,
+            )
 
 
 def door(box: Mailbox) -> None:

@@ -17,9 +17,17 @@ def never_written(box: Mailbox) -> None:
     firms = {firm.name: firm.stem for firm in box.cast.customers}
     options = {
         "phone": ("phone_number", "number", ((colleague.name,),)),
-        "contract": (box.rng.choice(("contract_end", "contract_value", "contract_signer")), "", (tuple(firms), CONTRACTS)),
+        "contract": (
+            box.rng.choice(("contract_end", "contract_value", "contract_signer")),
+            "",
+            (tuple(firms), CONTRACTS),
+        ),
         "door": ("door_code", "code", (box.cast.sites, PLACES)),
-        "meeting": (box.rng.choice(("meeting_day", "meeting_time", "meeting_room")), "", (box.cast.projects, tuple(EVENTS))),
+        "meeting": (
+            box.rng.choice(("meeting_day", "meeting_time", "meeting_room")),
+            "",
+            (box.cast.projects, tuple(EVENTS)),
+        ),
         "budget": ("budget_amount", "amount", (box.cast.projects, tuple(PURPOSES))),
     }
     story = box.rng.choice(tuple(options))
@@ -27,9 +35,15 @@ def never_written(box: Mailbox) -> None:
     topic = box.pick(story, *choices)
     if topic:
         on = box.start()
-        names = {"phone": "N", "contract": "C T", "door": "site place", "meeting": "P E", "budget": "P U"}[story].split()
+        names = {"phone": "N", "contract": "C T", "door": "site place", "meeting": "P E", "budget": "P U"}[
+            story
+        ].split()
         fields = dict(zip(names, topic[1:], strict=True))
-        fields |= {"last": colleague.last, "stem": firms.get(topic[1], ""), "asked": f"${box.rng.randrange(4000, 90_000, 50):,}"}
+        fields |= {
+            "last": colleague.last,
+            "stem": firms.get(topic[1], ""),
+            "asked": f"${box.rng.randrange(4000, 90_000, 50):,}",
+        }
         fields["what"] = " ".join(topic[1:])
         decoy = None
         if box.chance(0.6):
@@ -75,5 +89,5 @@ def lead_without_phone(box: Mailbox) -> None:
         person = next(person for person in box.cast.colleagues if person.name == silent[1])
         fields = {"P": topic[1], "N": person.name}
         draft = box.tell("lead", fields, box.start(), topic=topic, states={"name": person_value(person)})
-        box.surround("lead", {"P": topic[1]}, draft)
+        box.surround("lead", {"P": topic[1], "N": box.colleague(person).name}, draft)
         box.ask("lead_phone", fields, (topic, "name"), (silent, "number"), style="hard", missing=True)

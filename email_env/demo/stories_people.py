@@ -3,9 +3,10 @@
 from datetime import date, datetime, timedelta
 
 from email_env.demo.cast import Person
-from email_env.demo.mailbox import Draft, Mailbox, Topic
+from email_env.demo.mailbox import Mailbox, Topic
 from email_env.demo.names import HOTELS, POSITIONS
 from email_env.demo.values import MONTHS, Value, code_value, date_value, person_value
+from email_env.demo.writer import Draft
 
 
 def has_phone(box: Mailbox, person: Person) -> bool:
@@ -70,7 +71,14 @@ def write_trip(box: Mailbox, topic: Topic, person: Person, on: datetime) -> tupl
     hotel = box.rng.choice(HOTELS)
     sender = desk if box.chance(0.6) else None
     sent = box.later(on, 1, 4)
-    box.tell("hotel", {**fields, "hotel": hotel}, sent, sender=sender, topic=topic, states={"hotel": _hotel_value(hotel)})
+    box.tell(
+        "hotel",
+        {**fields, "hotel": hotel},
+        sent,
+        sender=sender,
+        topic=topic,
+        states={"hotel": _hotel_value(hotel)},
+    )
     box.surround("travel", fields, first, decoys=(0, 1))
     return fields, flight("flight_changed", box.later(sent, 3, 6)) if box.chance(0.35) else None
 
@@ -108,7 +116,13 @@ def cover(box: Mailbox) -> None:
         away = on.date() + timedelta(days=40)
         back = date_value(date(away.year, away.month, box.rng.randint(15, 28)))
         first = box.colleague(person)
-        fields = {"N": person.name, "first": person.first, "month": MONTHS[away.month - 1], "back": back.text, "M": first.name}
+        fields = {
+            "N": person.name,
+            "first": person.first,
+            "month": MONTHS[away.month - 1],
+            "back": back.text,
+            "M": first.name,
+        }
         draft = box.tell("cover", fields, on, topic=topic, states={"name": person_value(first), "back": back})
         box.surround("cover", {**fields, "M": box.colleague(person, first).name}, draft, decoys=(0, 1))
         current, change = first, None

@@ -1,18 +1,18 @@
 """Stories about projects: meetings, budgets, deadlines, releases, leads, and the events of every year.
 
-A story claims its topic, writes the mails that state it with decoys around them, and asks about it. Where a later mail changes
-something, a question is asked before the change or after it; only what the change restates is asked after it.
+A story claims its topic, writes the mails that state it with decoys around them, and asks about it. Where a
+later mail changes something, a question is asked before the change or after it; only what the change
+restates is asked after it.
 """
 
 from datetime import date, datetime
 
-from email_env.demo.mailbox import Draft, Mailbox, Topic
+from email_env.demo.mailbox import Mailbox, Topic
 from email_env.demo.names import ANNUAL, DOCUMENTS, EVENTS, PURPOSES, ROOMS
 from email_env.demo.stories_people import has_phone
 from email_env.demo.values import (
     Value,
     code_value,
-    date_value,
     money_value,
     person_value,
     room_value,
@@ -20,6 +20,7 @@ from email_env.demo.values import (
     time_value,
     weekday_value,
 )
+from email_env.demo.writer import Draft
 
 
 def meeting(box: Mailbox) -> None:
@@ -42,10 +43,11 @@ def write_meeting(box: Mailbox, topic: Topic, on: datetime, same_as: Topic = ())
     _, project, event = topic
     day = box.later(on, 8, 24).date()
     time = time_value(box.rng.randint(8, 16), box.rng.choice((0, 15, 30, 45)))
-    room = room_value(box.rng.choice((*ROOMS, *(f"Room {box.rng.randint(101, 420)}" for _ in range(6)))))
+    named = box.chance(0.5)
+    room = room_value(box.rng.choice(ROOMS) if named else f"Room {box.rng.randint(101, 420)}")
     fields = {
         "P": project, "E": event, "what": f"{project} {event}", "day": weekday_value(day).text, "date": short_date(day),
-        "time": time.text, "room": room.text,
+        "time": time.text, "room": f"the {room.text}" if named else room.text,
     }  # fmt: skip
     states = {"day": weekday_value(day), "time": time, "room": room}
     text = "meeting"
@@ -97,7 +99,9 @@ def budget(box: Mailbox) -> None:
         if box.chance(0.4):
             amount = box.fresh(lambda: money_value(box.rng.randrange(4_000, 95_000, 50)))
             sent = box.later(draft.sent, 15, 60)
-            cut = box.tell("budget_cut", {**fields, "amount": amount.text}, sent, topic=topic, states={"amount": amount})
+            cut = box.tell(
+                "budget_cut", {**fields, "amount": amount.text}, sent, topic=topic, states={"amount": amount}
+            )
             box.ask("budget_amount", fields, (topic, "amount"), difficulty="medium", after=cut.sent)
         box.ask("budget_amount", fields, (topic, "amount"), before=cut.sent if cut else None)
         box.ask("budget_amount", fields, (topic, "amount"), style="medium")
@@ -139,7 +143,9 @@ def deadline(box: Mailbox) -> None:
         if box.chance(0.4):
             sent = box.later(draft.sent, 4, 15)
             value = box.fresh_date(sent, 25, 80)
-            moved = box.tell("deadline_moved", {**fields, "date": value.text}, sent, topic=topic, states={"date": value})
+            moved = box.tell(
+                "deadline_moved", {**fields, "date": value.text}, sent, topic=topic, states={"date": value}
+            )
             box.ask("deadline_date", fields, (topic, "date"), difficulty="medium", after=moved.sent)
         box.ask("deadline_date", fields, (topic, "date"), before=moved.sent if moved else None)
         box.ask("deadline_date", fields, (topic, "date"), style="medium")
@@ -201,7 +207,7 @@ def lead(box: Mailbox) -> None:
         on = box.start(400)
         fields = {"P": topic[1], "N": first.name}
         draft = box.tell("lead", fields, on, topic=topic, states={"name": person_value(first)})
-        box.surround("lead", {"P": topic[1]}, draft)
+        box.surround("lead", {"P": topic[1], "N": box.colleague(first, second).name}, draft)
         change = None
         if box.chance(0.5):
             fields["N"] = second.name

@@ -56,6 +56,11 @@ GOODS_TEXTS: dict[str, MailText] = {
         "The draft of the {T} contract with {C} is with legal. Value and end are still open.",
         "{N} read the draft of the {T} contract with {C} and has some questions.",
     ),
+    "contract_later": mail_text(
+        "{C}: copy of the {T} contract | {T} contract with {C} filed",
+        "I filed a copy of the {T} contract with {C}. Ask me if you need it.",
+        "{N} is looking for the {T} contract with {C}. Do you have a copy?",
+    ),
     "quote": mail_text(
         "Offer: {job} in {site} | {V}: {job} in {site}",
         "{V} asks {amount} for the {job} in {site}.",

@@ -17,7 +17,11 @@ PROJECT_TEXTS: dict[str, MailText] = {
         "The {P} {E} is moved to {day} {date}. Everything else stays as it was.",
         "Sorry, we have to shift the {P} {E} to {day} {date}. All else is unchanged.",
     ),
-    "meeting_thread": mail_text("", "{day} {date} suits everybody better, so let us take that one instead.", "Half the team is away then. New plan: {day} {date}."),
+    "meeting_thread": mail_text(
+        "",
+        "{day} {date} suits everybody better, so let us take that one instead.",
+        "Half the team is away then. New plan: {day} {date}.",
+    ),
     "meeting_same_room": mail_text(
         "{P} {E} | {P} {E}: when and where",
         "The {P} {E} is on {day} {date} at {time}, in the same room as the {P2} {E2}.",
@@ -54,6 +58,11 @@ PROJECT_TEXTS: dict[str, MailText] = {
         "Request: {P} {U} budget | {P} {U} budget: what we ask for",
         "We asked finance for {asked} as the {U} budget of {P}. The answer is still open.",
         "{N} wants to request {asked} for the {P} {U} budget. Nothing is decided.",
+    ),
+    "budget_later": mail_text(
+        "{P} {U} budget: how to book | Bookings on the {P} {U} budget",
+        "Please book all {U} costs of {P} on the new cost centre, so that the budget stays readable.",
+        "Who books on the {U} budget of {P}? {N} found two bills that do not belong there.",
     ),
     "deadline": mail_text(
         "{P} {D} | {P} {D}: due date | Due date of the {P} {D}",
@@ -125,6 +134,11 @@ PROJECT_TEXTS: dict[str, MailText] = {
         "{N} asks who else would like to come along to {city}. The flight is long and the programme dense.",
         "Before {N} goes to {city}, we should agree on the hotel rules and on who pays for dinner.",
     ),
+    "travel_later": mail_text(
+        "Receipts: {N}, {city} | {N} is back from {city}",
+        "{N} is back from {city} and handed in the receipts for flight, hotel and dinner.",
+        "The receipts of {N} for {city} are complete, flight and hotel included.",
+    ),
     "visit": mail_text(
         "Visit to {C} | {C}: visit in {city}",
         "{N} will visit {C} in {city} next month.",
@@ -157,6 +171,11 @@ PROJECT_TEXTS: dict[str, MailText] = {
         "{N} has some leave days left and may take them in {month}. Nothing is fixed.",
         "For the leave list: {N} asked whether {month} is a good time. {M} did too.",
     ),
+    "cover_later": mail_text(
+        "{N}: list of open points | Before the leave of {N}",
+        "{N} left a list of open points before the leave in {month}.",
+        "Please ask {N} now if you need something, the leave in {month} is close.",
+    ),
     "hire": mail_text(
         "New {pos} | We hired a {pos} | {pos}: decision",
         "We hired {N} as {pos}. Our new {pos} starts on {date}.",
@@ -166,5 +185,10 @@ PROJECT_TEXTS: dict[str, MailText] = {
         "Interview for {pos}: {N} | Applicant for {pos}: {N}",
         "I had the interview with {N} for the job as {pos}. A strong applicant, but no decision yet.",
         "{N} applied as {pos}. The papers are complete, the interview is next week.",
+    ),
+    "hire_later": mail_text(
+        "Desk for the new {pos} | Welcome of the new {pos}",
+        "We need a desk and a phone for the new {pos}. Who can see to it?",
+        "{N} looks after the new {pos} in the first weeks.",
     ),
 }

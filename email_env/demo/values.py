@@ -5,8 +5,21 @@ from datetime import date
 
 from email_env.demo.cast import Firm, Person
 
-MONTHS = tuple("January February March April May June July August September October November December".split())
-WEEKDAYS = tuple("Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split())
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 DONT_KNOW = "I don't know"
 
 
@@ -65,12 +78,19 @@ def weekday_value(day: date) -> Value:
 def time_value(hour: int, minute: int) -> Value:
     """A time of day on the 24-hour clock, `14:30`."""
     twelve, half = (hour - 1) % 12 + 1, "am" if hour < 12 else "pm"
-    return Value(f"{hour}:{minute:02d}", (f"{twelve}:{minute:02d} {half}", f"{twelve}:{minute:02d}{half}", f"{hour:02d}.{minute:02d}"))
+    return Value(
+        f"{hour}:{minute:02d}",
+        (f"{twelve}:{minute:02d} {half}", f"{twelve}:{minute:02d}{half}", f"{hour:02d}.{minute:02d}"),
+    )
 
 
 def money_value(dollars: int) -> Value:
     """An amount, `$48,250`."""
-    return Value(f"${dollars:,}", (f"{dollars:,}", str(dollars), f"${dollars}", f"{dollars:,} dollars", f"USD {dollars:,}"), dollars)
+    return Value(
+        f"${dollars:,}",
+        (f"{dollars:,}", str(dollars), f"${dollars}", f"{dollars:,} dollars", f"USD {dollars:,}"),
+        dollars,
+    )
 
 
 def code_value(code: str) -> Value:

@@ -1,8 +1,9 @@
 """The notation of the question wordings.
 
-`easy` uses the mail's own words, `medium` paraphrases them, `hard` needs more than one mail. `|` separates wordings; those after `//`
-appear in the validation and test splits only. Searches are separated by `;`, their keywords by `|`; a keyword of several words is a
-phrase. An expert tries the searches in random order until one works.
+`easy` uses the mail's own words, `medium` paraphrases them, `hard` needs more than one mail. `|` separates
+wordings; those after `//` appear in the validation and test splits only. Searches are separated by `;`,
+their keywords by `|`; a keyword of several words is a phrase. An expert tries the searches in random order
+until one works.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Questions that need two mails: chains and comparisons.
 
-Pure data; the notation is that of `wording.py`. In a chain the second search needs something read in the first mail; in a comparison two mails are
-set side by side.
+Pure data; the notation is that of `wording.py`. In a chain the second search needs something read in the
+first mail; in a comparison two mails are set side by side.
 """
 
 from email_env.demo.wording import Wording, chain
@@ -25,7 +25,7 @@ CHAIN_WORDINGS: dict[str, Wording] = {
         How can I call the colleague who covers for {N} in {month}? |
         Which phone number has the colleague who covers for {N} in {month}? |
         What do I dial for the colleague who covers for {N} in {month}?
-        // Whom covers for {N} in {month}, and under which phone number? |
+        // Who covers for {N} in {month}, and under which phone number? |
         Give me the phone number of the person who covers for {N} in {month}.
         """,
     ),

@@ -136,7 +136,7 @@ PROJECT_WORDINGS: dict[str, Wording] = {
         """,
         """
         How can I call {N}? | What do I dial to speak to {N}? | How do I ring {N}? |
-        What do I have to dial for {N}? // How can I get {N} on the line? | Where do I reach {N} for a talk?
+        What do I have to dial for {N}? // How can I get {N} on the line? | Which number gets me {N} on the line?
         """,
     ),
     "cover_name": plain(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-_NEEDS_CARE = re.compile(r"[<>\"'();\s]")
+_NEEDS_CARE = re.compile(r"[<>\"'():;\s]")
 _ANGLE = re.compile(r"<([^<>]*)>")
 _COMMENT = re.compile(r"\(([^()]*)\)")
 _JUNK = str.maketrans("", "", '<>"(),;\x00')

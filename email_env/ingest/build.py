@@ -153,7 +153,7 @@ def _fill(
         raise BuildError(f"{report.read} messages came in, {kept} are kept and {skipped} skipped: they must add up.")
     connection.execute("COMMIT")
     tables = Database(connection)
-    tables["scenarios"].insert_all(
+    tables.table("scenarios").insert_all(
         {"scenario_id": q.scenario_id, "split": q.split, "inbox": q.inbox, "data": _json(q.to_dict())} for q in fitting
     )
     facts = {
@@ -166,7 +166,7 @@ def _fill(
         "skipped": _json(skipped),
         "scenarios": str(len(fitting)),
     }
-    tables["meta"].insert_all({"key": key, "value": value} for key, value in facts.items())
+    tables.table("meta").insert_all({"key": key, "value": value} for key, value in facts.items())
     connection.execute("BEGIN")
     connection.execute("INSERT INTO emails_fts(emails_fts, rank) VALUES ('hashsize', ?)", (_FTS_HASH_BYTES,))
     connection.execute("INSERT INTO emails_fts(emails_fts) VALUES ('rebuild')")

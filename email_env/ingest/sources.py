@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 from email_env.errors import SourceError
 from email_env.ingest.mail import ParsedMail, RawMail, Skip, SkipReason
@@ -116,27 +116,26 @@ def _file(path: str, label: str) -> RawMail | Skip:
 
 
 def _stream(path: Path, read: Callable[[Path, IO[bytes]], Iterator[RawMail | Skip]]) -> Source:
-    try:
-        handle = path.open("rb", buffering=_READ_BYTES)
-        total = path.stat().st_size
-    except OSError as error:
-        raise SourceError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     seen = [0]
 
     def mails() -> Generator[ParsedMail | Skip, None, None]:
+        try:
+            handle = path.open("rb", buffering=_READ_BYTES)
+        except OSError as error:
+            raise SourceError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
         with handle:
             for entry in read(path, handle):
                 seen[0] = handle.tell()
                 yield _parsed(entry)
 
-    return Source(str(path), mails(), total=total, position=lambda: seen[0])
+    return Source(str(path), mails(), total=path.stat().st_size, position=lambda: seen[0])
 
 
 def _tar_mails(path: Path, handle: IO[bytes]) -> Iterator[RawMail | Skip]:
     try:
         with tarfile.open(fileobj=handle, mode="r|*") as archive:
             while (member := archive.next()) is not None:
-                archive.members.clear()  # tarfile would keep every one
+                cast(Any, archive).members.clear()  # tarfile would keep every one
                 if member.isdir():
                     continue
                 label = _storable(member.name.partition("maildir/")[2] or member.name)
@@ -174,6 +173,8 @@ def _csv_mails(path: Path, handle: IO[bytes]) -> Iterator[RawMail | Skip]:
             yield Skip(label, SkipReason.TOO_LARGE) if len(data) > MAX_MESSAGE_BYTES else RawMail(label, data)
     except (csv.Error, OSError, UnicodeError) as error:
         raise SourceError(f"{str(path)!r} cannot be read at line {rows.line_num}: {error}.") from error
+    finally:
+        text.detach()  # the handle is its owner's to close
 
 
 def _parsed(entry: RawMail | Skip) -> ParsedMail | Skip:

@@ -11,7 +11,7 @@ ASK = [{"role": "user", "content": "grade"}]
 
 
 def client(server, **options):
-    options = {"timeout_seconds": 5, "backoff_seconds": 0.01, **options}
+    options = {"timeout_seconds": 20, "backoff_seconds": 0.01, **options}
     return JudgeClient(options.pop("model", "o4-mini"), api_base=server.url, **options)
 
 
@@ -63,8 +63,8 @@ async def test_a_passing_failure_is_tried_again(status):
 
 
 async def test_a_cut_connection_and_a_hang_are_tried_again():
-    with JudgeServer([Reply(cut=True), Reply(delay_seconds=5), "hello"]) as server:
-        assert (await client(server, timeout_seconds=1).complete(ASK)).content == "hello"
+    with JudgeServer([Reply(cut=True), Reply(delay_seconds=30), "hello"]) as server:
+        assert (await client(server, timeout_seconds=2).complete(ASK)).content == "hello"
     assert len(server.requests) == 3
 
 
@@ -139,6 +139,22 @@ async def test_no_error_and_no_repr_holds_a_key():
             await judge.complete(ASK)
     assert secret not in repr(judge)
     assert caught.value.__suppress_context__
+
+
+async def test_failures_print_nothing(capsys):
+    with JudgeServer([401, 500, 400]) as server:
+        for _ in range(3):
+            with pytest.raises(JudgeCallError):
+                await client(server, max_retries=0).complete(ASK)
+    assert capsys.readouterr() == ("", "")
+
+
+async def test_no_connection_outlives_its_request():
+    with JudgeServer(["a", "b"]) as server:
+        await client(server).complete(ASK)
+        await client(server, extra_params={"extra_headers": {"X-Team": "mail"}}).complete(ASK)
+    assert [request.headers["connection"] for request in server.requests] == ["close", "close"]
+    assert server.requests[1].headers["x-team"] == "mail"
 
 
 async def test_without_a_key_or_a_url_nothing_is_sent():

@@ -1,109 +1,12 @@
 import asyncio
 import copy
-import dataclasses
-import json
-import logging
-import subprocess
-import sys
-from types import SimpleNamespace
-from typing import Any
 
-import pydantic
 import pytest
 
 import judges
-from judges import JudgeCallError, JudgeError, JudgeInputError, JudgeTimeoutError, MalformedVerdict, TrajectoryScore
+from judges import JudgeCallError, JudgeError, JudgeTimeoutError, MalformedVerdict, TrajectoryScore
 from tests.judge_server import JudgeServer, Reply, score_by, shown_trajectories, verdict
-
-SYSTEM = {
-    "role": "system",
-    "content": "You are an email search agent. Use the provided tools to search and read emails. You may take up to 10 turns. "
-    "User's email address is joe.hartsoe@enron.com. Today's date is 1999-12-11.",
-}
-USER = {"role": "user", "content": "When did Steve Whitley say TVA would implement the NERC letter?"}
-MAIL = "<18156447.1075846144018.JavaMail.evans@thyme>"
-
-
-def calls(name, **arguments):
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "call_0", "type": "function", "function": function}],
-    }
-
-
-def said(text):
-    return {"role": "assistant", "content": text}
-
-
-def result(text):
-    return {"role": "tool", "tool_call_id": "call_0", "content": text}
-
-
-# A group that a real 0.5B policy wrote, and what o4-mini thought of it.
-JUDGED_GROUP = [
-    (
-        [calls("read_email", message_id="none"), result("Error: no such mail")],
-        0.1,
-        "It read a mail without searching and never answered.",
-    ),
-    (
-        [calls("search_inbox", keywords=["TVA", "NERC"]), result(f"{MAIL} TVA to implement")],
-        0.4,
-        "It searched well but stopped before reading.",
-    ),
-    (
-        [calls("read_email", message_id=MAIL), result("TVA ..."), said("In January.")],
-        0.2,
-        "It read the mail, then guessed.",
-    ),
-    (
-        [said('{"name": "search_inbox", "arguments": {"keywords": [')],
-        0.0,
-        "Its search was malformed and it gave no answer.",
-    ),
-]
-# The group after it: unknown arguments, and answers in prose.
-UNKNOWN_ARGUMENTS_GROUP = [
-    [
-        calls("search_inbox", keywords=["TVA", "NERC letter", "Steve"], message_id="x"),
-        result("Error: unknown argument message_id"),
-    ],
-    [
-        calls("search_inbox", max_results=5, toolbench_rapid_search="x"),
-        result("Error: unknown argument toolbench_rapid_search"),
-    ],
-    [
-        calls("search_inbox", keywords=["TVA", "NERC"]),
-        result(f"{MAIL} implement the NERC letter by Monday"),
-        said("By Monday."),
-    ],
-    [calls("search_inbox", keywords=list("abcdefghi")), result("[]"), said("I was unable to find it.")],
-]
-
-
-def with_start(tails):
-    return [[SYSTEM, USER, *tail] for tail in tails]
-
-
-GROUP = with_start(tail for tail, _, _ in JUDGED_GROUP)
-
-
-def by_table(messages):
-    """Scores each trajectory of JUDGED_GROUP as o4-mini did, in reverse order of what was shown."""
-    entries = []
-    for label, shown in shown_trajectories(messages).items():
-        texts = json.dumps(shown)
-        (match,) = [(score, why) for tail, score, why in JUDGED_GROUP if _same(shown, tail)] or [(texts, "unknown")]
-        entries.append((label, *match))
-    return verdict(reversed(entries))
-
-
-def _same(shown, tail):
-    return json.dumps(shown, sort_keys=True).replace("call_1", "call_0") == json.dumps(
-        [{k: v for k, v in message.items() if v is not None} for message in tail], sort_keys=True
-    )
+from tests.judges.seed_run import GROUP, JUDGED_GROUP, SYSTEM, UNKNOWN_ARGUMENTS_GROUP, USER, by_table, said, with_start
 
 
 async def judge(server, lists, **options):
@@ -184,11 +87,9 @@ def spoiled(how):
     ],
 )
 async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error(how, problem):
-    with JudgeServer(spoiled(how)) as server:
-        with pytest.raises(
-            MalformedVerdict, match="no usable verdict on 4 trajectories: first .*after the repair turn"
-        ) as caught:
-            await judge(server, GROUP)
+    words = r"no usable verdict on 4 trajectories: first .*after the repair turn"
+    with JudgeServer(spoiled(how)) as server, pytest.raises(MalformedVerdict, match=words) as caught:
+        await judge(server, GROUP)
     assert problem in str(caught.value)
     assert isinstance(caught.value, JudgeError)
     first, second = (request.body["messages"] for request in server.requests)
@@ -209,16 +110,17 @@ async def test_a_judge_that_mends_its_verdict_in_the_repair_turn_is_heard():
 
 @pytest.mark.parametrize("content", ["", None, "I'm sorry, I can't help with that."])
 async def test_silence_and_refusal_are_errors_and_never_scores(content):
-    with JudgeServer(lambda messages: Reply(content=content)) as server:
-        with pytest.raises(MalformedVerdict):
-            await judge(server, GROUP)
+    with JudgeServer(lambda messages: Reply(content=content)) as server, pytest.raises(MalformedVerdict):
+        await judge(server, GROUP)
     assert len(server.requests) == 2
 
 
 async def test_a_cut_off_answer_is_told_apart():
-    with JudgeServer(lambda messages: Reply(content='{"scores": [', finish_reason="length")) as server:
-        with pytest.raises(MalformedVerdict, match="raise max_tokens"):
-            await judge(server, GROUP)
+    with (
+        JudgeServer(lambda messages: Reply(content='{"scores": [', finish_reason="length")) as server,
+        pytest.raises(MalformedVerdict, match="raise max_tokens"),
+    ):
+        await judge(server, GROUP)
 
 
 async def test_fenced_json_after_a_429_is_accepted():
@@ -234,117 +136,6 @@ async def test_a_hang_past_the_timeout_and_a_cut_connection_are_typed_errors():
     with JudgeServer(lambda messages: Reply(cut=True)) as server, pytest.raises(JudgeCallError):
         await judge(server, GROUP, max_retries=1)
     assert len(server.requests) == 2
-
-
-@dataclasses.dataclass(slots=True)
-class Trajectory:
-    messages: list[dict[str, Any]]
-    reward: float = 0.0
-    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
-    tools: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    explanation: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    trajectories: list[Trajectory]
-    task: str = "tva"
-
-
-async def score_group(server, group, **options):
-    options = {"api_base": server.url, "timeout_seconds": 20, "backoff_seconds": 0.01, **options}
-    return await judges.ruler_score_group(group, "openai/o4-mini", **options)
-
-
-TOOLS = [{"type": "function", "function": {"name": "search_inbox", "parameters": {"type": "object"}}}]
-
-
-async def test_a_scored_group_is_a_copy_and_the_input_stays_as_it_was():
-    group = Group(
-        [Trajectory(messages, reward=-1.0 - n, metrics={"turns": 2.0}, tools=TOOLS) for n, messages in enumerate(GROUP)]
-    )
-    before = copy.deepcopy(group)
-    with JudgeServer(by_table) as server:
-        scored = await score_group(server, group)
-    assert group == before
-    assert scored is not None
-    assert scored.task == "tva"
-    assert [t.reward for t in scored.trajectories] == [0.1, 0.4, 0.2, 0.0]
-    assert scored.trajectories[1].metrics == {"turns": 2.0, "independent_reward": -2.0, "ruler_score": 0.4}
-    assert [t.explanation for t in scored.trajectories] == [why for _, _, why in JUDGED_GROUP]
-    assert "<tools>" in server.requests[0].body["messages"][1]["content"]
-
-
-async def test_judging_again_keeps_the_reward_from_before_the_first_judgement():
-    group = Group([Trajectory(messages, reward=-1.0) for messages in GROUP])
-    with JudgeServer(score_by(lambda messages: (0.7, "again"))) as server:
-        once = await score_group(server, group)
-        twice = await score_group(server, once)
-    assert [t.metrics for t in twice.trajectories] == [{"independent_reward": -1.0, "ruler_score": 0.7}] * 4
-
-
-class PydanticTrajectory(pydantic.BaseModel):
-    messages: list[dict[str, Any]]
-    reward: float = 0.0
-    metrics: dict[str, float] = {}
-
-
-async def test_pydantic_models_and_plain_objects_serve_as_well():
-    members = (
-        PydanticTrajectory(messages=GROUP[0], reward=2.0),
-        SimpleNamespace(messages=GROUP[1], reward=3.0, metrics={}, explanation=None),
-    )
-    group = SimpleNamespace(trajectories=members)
-    with JudgeServer(score_by(lambda messages: (0.25, "fair"))) as server:
-        scored = await score_group(server, group)
-    assert isinstance(scored.trajectories, tuple)
-    first, second = scored.trajectories
-    assert (first.reward, first.metrics["independent_reward"]) == (0.25, 2.0)
-    assert (second.reward, second.metrics["independent_reward"], second.explanation) == (0.25, 3.0, "fair")
-    assert (members[0].reward, members[0].metrics, members[1].metrics) == (2.0, {}, {})
-
-
-async def test_swallowed_failures_give_none_a_warning_and_an_untouched_input(caplog):
-    group = Group([Trajectory(messages, reward=1.0) for messages in GROUP])
-    before = copy.deepcopy(group)
-    with JudgeServer(lambda messages: "no") as server, caplog.at_level(logging.WARNING):
-        assert await score_group(server, group, swallow_exceptions=True) is None
-        with pytest.raises(MalformedVerdict):
-            await score_group(server, group)
-    assert group == before
-    assert "group of 4 left without scores: judge openai/o4-mini gave no usable verdict" in caplog.text
-
-
-async def test_a_programming_error_is_not_swallowed():
-    with pytest.raises(TypeError, match="timeout"):
-        await judges.ruler_score_group(Group([Trajectory(GROUP[0])]), swallow_exceptions=True, timeout=3)
-
-
-async def test_trajectories_with_different_tools_are_no_group():
-    group = Group([Trajectory(GROUP[0], tools=TOOLS), Trajectory(GROUP[1])])
-    with JudgeServer([]) as server, pytest.raises(JudgeInputError, match="different tools"):
-        await score_group(server, group)
-    assert server.requests == []
-
-
-async def test_an_empty_group_comes_back_empty():
-    with JudgeServer([]) as server:
-        assert (await score_group(server, Group([]))).trajectories == []
-    assert server.requests == []
-
-
-def test_the_sync_doors_work_with_and_without_a_running_loop():
-    options = {"timeout_seconds": 20}
-
-    async def notebook():
-        return judges.score(GROUP, "o4-mini", api_base=server.url, **options)
-
-    with JudgeServer(by_table) as server:
-        plain = judges.score(GROUP, "o4-mini", api_base=server.url, **options)
-        assert [score.score for score in plain] == [0.1, 0.4, 0.2, 0.0]
-        assert asyncio.run(notebook()) == plain
-        scored = judges.score_group(Group([Trajectory(messages) for messages in GROUP]), api_base=server.url, **options)
-        assert [t.reward for t in scored.trajectories] == [0.1, 0.4, 0.2, 0.0]
 
 
 async def test_groups_judged_at_the_same_time_do_not_mix():
@@ -376,29 +167,3 @@ async def test_debug_shows_the_raw_answers_of_a_verdict_that_failed(capsys):
     assert "raw answer 2 (after the repair turn)" in err
     assert "[bold]no" in err
     assert "no verdict" in err
-
-
-def test_importing_judges_opens_no_socket_and_leaves_litellm_alone():
-    program = """
-import socket, sys
-def refuse(*args, **kwargs):
-    raise AssertionError("a socket was opened")
-socket.socket = socket.create_connection = refuse
-import judges
-heavy = {"litellm", "torch", "openai", "httpx"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-
-
-def test_loading_litellm_contacts_nobody_and_prints_nothing():
-    program = """
-import socket
-def refuse(self, address):
-    raise AssertionError(f"a connection to {address} was tried")
-socket.socket.connect = socket.socket.connect_ex = refuse
-from judges.client import _load_litellm
-_load_litellm()
-"""
-    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=120, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("", "")

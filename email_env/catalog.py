@@ -1,0 +1,132 @@
+"""The scenarios an environment plays: those of the database or given ones, by split and difficulty.
+
+Choosing never guesses: an id, index or split that is not there is an error that names what is near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from email_env.database import MailDatabase
+from email_env.errors import ConfigurationError, UnknownScenarioError
+from email_env.scenarios import DIFFICULTIES, SPLITS, Scenario, load_scenarios
+
+_OPTIONS = ("scenario_id", "index", "split")
+
+
+class Catalog:
+    """Scenarios by split.
+
+    Args:
+        database: holds the scenarios where none are given.
+        scenarios: a JSONL file or scenarios; None for those of the database.
+        difficulties: only scenarios of these grades; none for all.
+
+    Raises:
+        ConfigurationError: `scenarios` holds something else, or there is no such grade.
+        ScenarioError: the file cannot be read.
+    """
+
+    def __init__(
+        self,
+        database: MailDatabase,
+        scenarios: str | Path | Sequence[Scenario] | None,
+        difficulties: Sequence[str] | str | None,
+    ) -> None:
+        self._database = database
+        self._given = _given_scenarios(scenarios)
+        self._difficulties = (difficulties,) if isinstance(difficulties, str) else tuple(difficulties or ())
+        for difficulty in self._difficulties:
+            check_choice("difficulties", difficulty, DIFFICULTIES)
+        self._by_split: dict[str | None, dict[str, Scenario]] = {}
+
+    def of(self, split: str | None) -> dict[str, Scenario]:
+        """The scenarios of a split by id, in their order; all where it is None.
+
+        Raises:
+            ConfigurationError: there is no such split.
+            UnknownScenarioError: it has no scenarios.
+        """
+        check_choice("split", split, (*SPLITS, None))
+        if split not in self._by_split:
+            chosen = {s.scenario_id: s for s in self._all(split) if self._is_graded(s)}
+            if not chosen:
+                grades = f" of difficulty {', '.join(map(repr, self._difficulties))}" if self._difficulties else ""
+                source = str(self._database.path) if self._given is None else "the given scenarios"
+                raise UnknownScenarioError(
+                    f"No scenarios in split {split!r}{grades} of {source}. Choose another split (None is all), pass"
+                    " scenarios=, or set EMAIL_ENV_SCENARIOS to a JSONL file."
+                )
+            self._by_split[split] = chosen
+        return self._by_split[split]
+
+    def choose(self, options: Mapping[str, Any], split: str | None, rng: np.random.Generator) -> Scenario:
+        """The scenario that the options of `reset` name; one by chance where they name none.
+
+        Raises:
+            ConfigurationError: an option is unknown or contradicts another.
+            UnknownScenarioError: there is no such scenario.
+        """
+        for name in options:
+            check_choice("an option of reset", name, _OPTIONS)
+        split = options.get("split", split)
+        scenarios = self.of(split)
+        scenario_id, index = options.get("scenario_id"), options.get("index")
+        if scenario_id is not None and index is not None:
+            raise ConfigurationError(f"Give scenario_id or index, not both; got {scenario_id!r} and {index!r}.")
+        if scenario_id is not None:
+            if not isinstance(scenario_id, str) or scenario_id not in scenarios:
+                raise UnknownScenarioError(self._why_missing(scenario_id, split))
+            return scenarios[scenario_id]
+        if index is None:
+            index = int(rng.integers(len(scenarios)))
+        elif isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < len(scenarios):
+            most = len(scenarios) - 1
+            raise UnknownScenarioError(f"index must be a whole number from 0 to {most}, got {index!r}.")
+        return list(scenarios.values())[index]
+
+    def _why_missing(self, scenario_id: object, split: str | None) -> str:
+        elsewhere = next((s for s in self._all(None) if s.scenario_id == scenario_id), None)
+        if elsewhere is not None:
+            return (
+                f"Scenario {scenario_id!r} ({elsewhere.split!r}, {elsewhere.difficulty!r}) is not among"
+                f" those of split {split!r} and the chosen difficulties. Choose its split to play it."
+            )
+        near = get_close_matches(str(scenario_id), self.of(split), n=3, cutoff=0.3)
+        hint = f"The nearest are {', '.join(map(repr, near))}" if near else "scenario_ids() lists them"
+        return f"No scenario {scenario_id!r} in split {split!r}. {hint}."
+
+    def _all(self, split: str | None) -> list[Scenario]:
+        if self._given is None:
+            return self._database.scenarios(split)
+        return [scenario for scenario in self._given if split in (None, scenario.split)]
+
+    def _is_graded(self, scenario: Scenario) -> bool:
+        return not self._difficulties or scenario.difficulty in self._difficulties
+
+
+def check_choice(name: str, value: object, choices: Sequence[str | None]) -> None:
+    """Raises ConfigurationError, with the nearest right value, where `value` is none of `choices`."""
+    if value in choices:
+        return
+    near = get_close_matches(str(value), [choice for choice in choices if choice], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    offered = ", ".join(repr(choice) for choice in choices if choice != "")
+    raise ConfigurationError(f"{name} must be one of {offered}; got {value!r}.{hint}")
+
+
+def _given_scenarios(scenarios: str | Path | Sequence[Scenario] | None) -> list[Scenario] | None:
+    if scenarios is None:
+        return None
+    if isinstance(scenarios, str | Path):
+        return load_scenarios(scenarios)
+    given = list(scenarios)
+    for item in given:
+        if not isinstance(item, Scenario):
+            raise ConfigurationError(f"scenarios must be a path or a list of Scenario, got an item {item!r}.")
+    return given

@@ -1,0 +1,146 @@
+"""The bundled mailboxes: synthetic business mail with questions, made by a seeded generator of our own.
+
+`generate()` returns the whole corpus in about a second, always the same for the same seed and
+`GENERATOR_VERSION`. It needs the standard library only and touches neither disk nor network. People,
+projects and companies are disjoint between the splits.
+"""
+
+import random
+from dataclasses import dataclass
+
+from email_env.demo import noise, stories_goods, stories_missing, stories_people, stories_projects
+from email_env.demo.cast import draw_cast
+from email_env.demo.mailbox import Mailbox
+from email_env.demo.questions import Answered, answer_all, choose
+from email_env.demo.writer import Draft
+from email_env.ingest.mail import ParsedMail
+from email_env.scenarios import Scenario
+
+GENERATOR_VERSION = "1"
+"""Changes whenever the same seed gives other mails or questions."""
+
+MAILS_PER_INBOX = 240
+QUESTIONS_PER_INBOX = {"easy": 38, "medium": 34, "hard": 24}
+UNANSWERABLE_PER_INBOX = 8
+SPLITS = ("train", "validation", "test") + ("train",) * 13 + ("validation",) * 4 + ("test",) * 4
+"""The split of every inbox; the first three inboxes cover all splits."""
+
+STORIES = {
+    stories_projects.meeting: 5,
+    stories_projects.same_room: 2,
+    stories_projects.budget: 2,
+    stories_projects.budget_compare: 2,
+    stories_projects.deadline: 2,
+    stories_projects.deadline_compare: 2,
+    stories_projects.release: 1,
+    stories_projects.lead: 3,
+    stories_projects.annual: 1,
+    stories_people.phone: 2,
+    stories_people.trip: 1,
+    stories_people.visit: 2,
+    stories_people.cover: 2,
+    stories_people.hire: 2,
+    stories_goods.order: 4,
+    stories_goods.ticket: 4,
+    stories_goods.contract: 2,
+    stories_goods.contract_compare: 1,
+    stories_goods.offers: 2,
+    stories_goods.request: 2,
+    stories_goods.door: 2,
+    stories_missing.never_written: 4,
+    stories_missing.still_open: 2,
+    stories_missing.not_yet: 2,
+    stories_missing.lead_without_phone: 1,
+}
+"""How often each story is told in an inbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoCorpus:
+    """The mails and the questions about them."""
+
+    mails: list[ParsedMail]
+    scenarios: list[Scenario]
+
+
+def generate(seed: int = 0, *, inboxes: int | None = None) -> DemoCorpus:
+    """Make the corpus.
+
+    Args:
+        seed: Another seed gives other mailboxes of the same sort.
+        inboxes: Only the first so many of the 24 inboxes; they are the same as in the whole corpus.
+
+    Raises:
+        ValueError: `inboxes` is not between 1 and 24.
+    """
+    count = len(SPLITS) if inboxes is None else inboxes
+    if not 1 <= count <= len(SPLITS):
+        raise ValueError(f"inboxes must be between 1 and {len(SPLITS)}, got {inboxes!r}")
+    numbers = list(range(1000, 10_000))
+    random.Random(f"{seed}/ids").shuffle(numbers)
+    corpus = DemoCorpus([], [])
+    for number in range(count):
+        split = SPLITS[number]
+        company = SPLITS[:number].count(split)
+        box = write_mailbox(seed, number)
+        share = numbers[number * MAILS_PER_INBOX :]
+        ids = {id(draft): f"m{share[place]}" for place, draft in enumerate(box.drafts)}
+        corpus.mails.extend(_mail(draft, ids[id(draft)]) for draft in box.drafts)
+        rng = random.Random(f"{seed}/{number}/questions")
+        chosen = choose(answer_all(box), QUESTIONS_PER_INBOX, UNANSWERABLE_PER_INBOX, rng)
+        prefix = f"{split}-{company + 1:02d}"
+        corpus.scenarios.extend(
+            _scenario(item, f"{prefix}-{place:03d}", box, ids) for place, item in enumerate(chosen, start=1)
+        )
+    return corpus
+
+
+def write_mailbox(seed: int, number: int) -> Mailbox:
+    """Write one inbox with its stories, in random order, and its noise.
+
+    Args:
+        seed: The corpus's seed.
+        number: Index into `SPLITS`.
+    """
+    split = SPLITS[number]
+    rng = random.Random(f"{seed}/{number}")
+    box = Mailbox(rng, split, draw_cast(rng, split, SPLITS[:number].count(split)))
+    stories = [story for story, times in STORIES.items() for _ in range(times)]
+    rng.shuffle(stories)
+    for story in stories:
+        story(box)
+    noise.fill(box, MAILS_PER_INBOX)
+    rng.shuffle(box.drafts)
+    return box
+
+
+def _mail(draft: Draft, message_id: str) -> ParsedMail:
+    return ParsedMail(
+        message_id=message_id,
+        sent_at=draft.sent.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        date_ok=True,
+        from_addr=draft.sender.address,
+        from_name=draft.sender.name,
+        to=tuple(person.address for person in draft.to),
+        cc=tuple(person.address for person in draft.cc),
+        bcc=(),
+        subject=draft.subject,
+        body=draft.body,
+        source="demo",
+    )
+
+
+def _scenario(item: Answered, scenario_id: str, box: Mailbox, ids: dict[int, str]) -> Scenario:
+    return Scenario(
+        scenario_id=scenario_id,
+        question=item.ask.question,
+        answer=item.answer.text,
+        accepted=item.answer.accepted,
+        message_ids=tuple(ids[id(draft)] for draft in item.evidence),
+        inbox=box.cast.owner.address,
+        query_date=item.query_date.isoformat(),
+        split=box.split,
+        difficulty=item.ask.difficulty,
+        kind=item.ask.kind,
+        plan=tuple(("read", (ids[id(step)],)) if isinstance(step, Draft) else ("search", step) for step in item.steps),
+    )

@@ -1,0 +1,138 @@
+"""From the questions of a finished mailbox to scenarios.
+
+For every question a day is drawn on which it is asked, the answer and its evidence are read from the ledger
+as of that day, and the expert's plan is searched for: keyword searches that find each piece of evidence
+among the newest hits. A question without such a plan is dropped. An easy question's keywords are copied
+from the question; of a medium or hard one's first search at least one is.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from email_env.demo.lookup import Lookup, content_words, tokens
+from email_env.demo.mailbox import LAST_DAY, Ask, Mailbox
+from email_env.demo.values import UNKNOWN, Value
+from email_env.demo.writer import Draft
+
+Search = tuple[str, ...]
+EXPERT_HITS = 5
+"""The evidence must be among so many newest hits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question with its answer, evidence and plan; a step is a search (keywords) or a mail to read."""
+
+    ask: Ask
+    query_date: date
+    answer: Value
+    evidence: tuple[Draft, ...]
+    steps: tuple[Search | Draft, ...]
+
+
+def answer_all(box: Mailbox) -> list[Answered]:
+    """Every question of the mailbox for which a plan exists, in the order in which they were asked, none twice."""
+    index = Lookup((draft.sent.isoformat(), draft.subject, draft.body) for draft in box.drafts)
+
+    def search(keywords: Search, until: date) -> list[Draft]:
+        return [box.drafts[number] for number in index.search(keywords, until.isoformat(), EXPERT_HITS)]
+
+    answered: dict[str, Answered] = {}
+    for ask in box.asks:
+        found = _answer(box, ask, search) if ask.question not in answered else None
+        if found:
+            answered[ask.question] = found
+    return list(answered.values())
+
+
+def choose(
+    answered: Sequence[Answered], quotas: dict[str, int], unanswerable: int, rng: random.Random
+) -> list[Answered]:
+    """Draw questions: so many of each difficulty, among them so many without an answer, in random order.
+
+    Where a difficulty has too few questions, the inbox has fewer.
+    """
+    drawn = rng.sample(answered, len(answered))
+    missing = [item for item in drawn if item.answer is UNKNOWN][:unanswerable]
+    room = dict(quotas)
+    chosen: list[Answered] = []
+    for item in missing + [item for item in drawn if item.answer is not UNKNOWN]:
+        if room[item.ask.difficulty] > 0:
+            room[item.ask.difficulty] -= 1
+            chosen.append(item)
+    rng.shuffle(chosen)
+    return chosen
+
+
+def _answer(box: Mailbox, ask: Ask, search: Callable[[Search, date], list[Draft]]) -> Answered | None:
+    held = [box.newest(claim, ask.before) for claim in ask.claims]
+    drafts = [assertion.draft for assertion in held if assertion]
+    if len(drafts) < len(held) - ask.missing:
+        return None
+    first_day = max([draft.sent.date() + timedelta(days=1) for draft in drafts] + ([ask.after] if ask.after else []))
+    last_day = (ask.before or LAST_DAY.date()) - timedelta(days=1)
+    if first_day > last_day:
+        return None
+    span = (last_day - first_day).days
+    day = first_day + timedelta(days=box.rng.randint(0, min(span, 40) if box.chance(0.6) else span))
+    for query_date in dict.fromkeys((day, first_day)):
+        steps = _plan(box, ask, drafts, lambda keywords, until=query_date: search(keywords, until))
+        if steps is not None:
+            last = held[-1]
+            if ask.missing or last is None:
+                return Answered(ask, query_date, UNKNOWN, (), steps)
+            return Answered(ask, query_date, ask.answer or last.value, tuple(dict.fromkeys(drafts)), steps)
+    return None
+
+
+def _plan(
+    box: Mailbox, ask: Ask, drafts: Sequence[Draft], search: Callable[[Search], list[Draft]]
+) -> tuple[Search | Draft, ...] | None:
+    steps: list[Search | Draft] = []
+    for number, hop in enumerate(ask.hops):
+        searches = _allowed(ask, box.rng.sample(hop, len(hop)), first=number == 0)
+        if number < len(drafts):
+            works = next((keywords for keywords in searches if drafts[number] in search(keywords)), None)
+            if works is None:
+                return None
+            if number == 0 and ask.difficulty == "medium" and box.chance(0.2):
+                steps += _vain_search(box, ask, works, search)
+            steps += [works, drafts[number]]
+        else:
+            steps += _search_in_vain(ask, searches, search)
+    return tuple(steps)
+
+
+def _allowed(ask: Ask, searches: Sequence[Search], *, first: bool) -> list[Search]:
+    if not first:
+        return list(searches)
+    words = set(tokens(ask.question))
+    rule = all if ask.difficulty == "easy" else any
+    return [search for search in searches if rule(set(tokens(keyword)) <= words for keyword in search)]
+
+
+def _vain_search(box: Mailbox, ask: Ask, good: Search, search: Callable[[Search], list[Draft]]) -> list[Search | Draft]:
+    """A first try with the question's own words that finds nothing, as an expert would make it too."""
+    words = set(tokens(ask.question))
+    named = next((keyword for keyword in good if set(tokens(keyword)) <= words), "")
+    others = [word for word in content_words(ask.question) if word not in tokens(" ".join(good))]
+    if not named or not others:
+        return []
+    attempt = (named, box.rng.choice(others))
+    return [attempt] if not search(attempt) else []
+
+
+def _search_in_vain(
+    ask: Ask, searches: Sequence[Search], search: Callable[[Search], list[Draft]]
+) -> list[Search | Draft]:
+    """A search, a broader one where it finds nothing, and a look at a mail that leaves the matter open."""
+    narrow = next((keywords for keywords in searches if len(keywords) > 1), searches[0])
+    steps: list[Search | Draft] = [narrow]
+    hits = search(narrow)
+    if not hits and len(ask.hops) == 1:
+        broad = (next(keyword for keyword in narrow if keyword[0].isupper()),)
+        steps.append(broad)
+        hits = search(broad)
+    return [*steps, ask.open_mail] if ask.open_mail in hits else steps

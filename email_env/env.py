@@ -1,0 +1,260 @@
+"""`EmailSearch-v0`: answer a question from one person's mailbox by calling tools, turn by turn.
+
+    env = gymnasium.make("email_env:EmailSearch-v0", split="test")
+    question, info = env.reset(seed=0)
+    observation, reward, terminated, truncated, info = env.step('<tool_call>{"name": ...}</tool_call>')
+
+Observations and actions are text. `info["messages"]` carries the same as chat messages: the whole beginning
+at `reset`, what to append at `step`. Whatever the agent writes is answered, never raised; exceptions are
+faults of whoever drives the environment. It sees no tokens, calls no model and depends on neither clock nor
+chance beyond the seed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+
+from email_env import prompts
+from email_env.actions import CallFault, ErrorCode, parse_action
+from email_env.cache import demo_database
+from email_env.catalog import Catalog, check_choice
+from email_env.database import MailDatabase
+from email_env.errors import ConfigurationError, EpisodeError, UnknownInboxError
+from email_env.policies import SCRIPTED_POLICIES
+from email_env.query import MAX_RESULTS, MAX_SNIPPET_WORDS
+from email_env.reward import RewardConfig, Score, reward_config
+from email_env.scenarios import Scenario
+from email_env.spaces import TextSpace, ToolCallSpace
+from email_env.tools import MAX_ANSWER_CHARS, Answer, Toolbox, ToolResult, tool_schemas
+
+MAX_ACTION_CHARS = 32_768
+MAX_CALLS_PER_ACTION = 8
+
+
+class StopReason(StrEnum):
+    """Why an episode ended."""
+
+    NONE = ""
+    """It goes on."""
+    ANSWER = "answer"
+    """The agent gave its final answer: terminated."""
+    MAX_TURNS = "max_turns"
+    """The agent used up its turns: truncated."""
+
+
+class EmailSearchEnv(gymnasium.Env[str, str]):
+    """Questions about the mail of one inbox each.
+
+    Args:
+        db_path: a mail database; by default `$EMAIL_ENV_DB`, else the demo mailboxes, built at first use.
+        scenarios: a JSONL file or scenarios; by default `$EMAIL_ENV_SCENARIOS`, else those in the database.
+        split: "train", "validation" or "test"; None for all.
+        difficulties: only scenarios of these grades, of "easy", "medium" and "hard".
+        max_turns: actions in an episode.
+        max_results: most search hits shown, 1 to 10.
+        snippet_words: words of the body in a search hit, 1 to 64.
+        max_body_chars: characters of a mail's body that reading shows.
+        order: of search hits, "newest" or "relevance".
+        reward: constants that differ from the defaults of `RewardConfig`.
+        render_mode: None or "ansi", the transcript so far.
+
+    Raises:
+        ConfigurationError: an argument makes no sense.
+        UnknownScenarioError: there are no such scenarios.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}  # type: ignore[misc]
+    scripted_policies = SCRIPTED_POLICIES
+
+    def __init__(
+        self,
+        db_path: str | Path | None = None,
+        scenarios: str | Path | Sequence[Scenario] | None = None,
+        split: str | None = "train",
+        difficulties: Sequence[str] | str | None = None,
+        max_turns: int = 10,
+        max_results: int = MAX_RESULTS,
+        snippet_words: int = 12,
+        max_body_chars: int = 4000,
+        order: str = "newest",
+        reward: RewardConfig | Mapping[str, Any] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        check_choice("order", order, ("newest", "relevance"))
+        check_choice("render_mode", render_mode, ("ansi", None))
+        _check_range("max_turns", max_turns, 1, 10_000)
+        _check_range("max_results", max_results, 1, MAX_RESULTS)
+        _check_range("snippet_words", snippet_words, 1, MAX_SNIPPET_WORDS)
+        _check_range("max_body_chars", max_body_chars, 1, 1_000_000)
+        self.split = split
+        self.max_turns = max_turns
+        self.max_results = max_results
+        self.render_mode = render_mode
+        self.reward_config = reward_config(reward)
+        self.database = MailDatabase(db_path or os.environ.get("EMAIL_ENV_DB") or demo_database())
+        self.toolbox = Toolbox(
+            self.database,
+            max_results=max_results,
+            snippet_words=snippet_words,
+            max_body_chars=max_body_chars,
+            order=order,
+        )
+        if scenarios is None:
+            scenarios = os.environ.get("EMAIL_ENV_SCENARIOS") or None
+        self.catalog = Catalog(self.database, scenarios, difficulties)
+        self.catalog.of(split)
+        self._max_observation_chars = max(16_384, 2 * max_body_chars)
+        self.observation_space = TextSpace(self._max_observation_chars)
+        self.action_space = ToolCallSpace(MAX_ACTION_CHARS)
+        self.scenario: Scenario | None = None
+        self._score: Score | None = None
+        self._stopped = StopReason.NONE
+        self._transcript: list[str] = []
+
+    @property
+    def num_scenarios(self) -> int:
+        """How many scenarios the chosen split has."""
+        return len(self.catalog.of(self.split))
+
+    def scenario_ids(self) -> list[str]:
+        """Ids of the chosen split's scenarios, in their order; `reset(options={"index": i})` takes the i-th."""
+        return list(self.catalog.of(self.split))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Begins an episode.
+
+        Args:
+            seed: the same seed chooses the same scenario.
+            options: `scenario_id` or `index` chooses the scenario, `split` the set to choose from.
+
+        Returns:
+            The question; info with `messages`, `tools`, `scenario_id` and `metrics`.
+
+        Raises:
+            UnknownScenarioError: no such scenario; the nearest ids are named.
+            ConfigurationError: an option is unknown or contradicts another.
+            UnknownInboxError: the database has no mail of the scenario's inbox.
+        """
+        super().reset(seed=seed)
+        scenario = self.catalog.choose(options or {}, self.split, self.np_random)
+        if not self.database.has_inbox(scenario.inbox):
+            raise UnknownInboxError(
+                f"Scenario {scenario.scenario_id!r} asks about {scenario.inbox!r}, of whom {str(self.database.path)!r}"
+                " has no mail. Give the database that the scenarios were written for."
+            )
+        self.scenario = scenario
+        self._score = Score(self.reward_config, scenario, self.max_turns)
+        self._stopped = StopReason.NONE
+        question = self._fit(scenario.question)
+        messages = [
+            {"role": "system", "content": prompts.system_message(scenario, self.max_turns)},
+            {"role": "user", "content": question},
+        ]
+        self._transcript = [_spoken(message["role"], message["content"]) for message in messages]
+        return question, {
+            "messages": messages,
+            "tools": tool_schemas(self.max_results),
+            "scenario_id": scenario.scenario_id,
+            "metrics": self._score.metrics(),
+        }
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Takes one assistant turn: runs its calls in order, up to the final answer.
+
+        Args:
+            action: the turn as text; see `email_env.actions` for the forms.
+
+        Returns:
+            The results as text, the reward, terminated, truncated, and info with `messages` (to append),
+            `metrics`, `error` (of the first invalid call, "" if there is none) and `stop_reason`.
+
+        Raises:
+            EpisodeError: there is no running episode. No action raises.
+        """
+        score, scenario = self._score, self.scenario
+        if score is None or scenario is None:
+            raise EpisodeError("There is no episode yet. Call reset() before step().")
+        if self._stopped:
+            raise EpisodeError(f"The episode has ended ({self._stopped}). Call reset() before the next step().")
+        score.turns += 1
+        results = self._run(action, scenario, score)
+        if score.answer is not None:
+            self._stopped = StopReason.ANSWER
+        elif score.turns >= self.max_turns:
+            self._stopped = StopReason.MAX_TURNS
+        if self._stopped:
+            score.finish()
+        messages = self._messages(results)
+        text = "\n\n".join(message["content"] for message in messages)
+        self._transcript.append(_spoken("assistant", action))
+        self._transcript += [_spoken(message["role"], message["content"]) for message in messages]
+        reward = score.claim()
+        info = {
+            "messages": messages,
+            "metrics": score.metrics(),
+            "error": next((result.error.value for result in results if result.error), ""),
+            "stop_reason": self._stopped.value,
+        }
+        terminated, truncated = self._stopped is StopReason.ANSWER, self._stopped is StopReason.MAX_TURNS
+        return text, reward, terminated, truncated, info
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The transcript so far where `render_mode` is "ansi", else None."""
+        return "\n\n".join(self._transcript) if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """Closes the database; may be called twice."""
+        self.database.close()
+
+    def _run(self, action: object, scenario: Scenario, score: Score) -> list[ToolResult]:
+        if isinstance(action, str) and len(action) > MAX_ACTION_CHARS:
+            message = f"a turn may have {MAX_ACTION_CHARS} characters, got {len(action)}."
+            calls: tuple[Any, ...] = (CallFault(ErrorCode.NO_TOOL_CALL, message),)
+        else:
+            parsed = parse_action(action)
+            if parsed.prose:
+                score.settle(Answer(parsed.prose[:MAX_ANSWER_CHARS], implicit=True))
+                return [ToolResult(prompts.ANSWER_RECEIVED)]
+            calls = parsed.calls
+        if len(calls) > MAX_CALLS_PER_ACTION:
+            message = f"a turn may have {MAX_CALLS_PER_ACTION} calls, got {len(calls)}; the rest was not run."
+            calls = (*calls[:MAX_CALLS_PER_ACTION], CallFault(ErrorCode.BAD_ARGS, message))
+        results: list[ToolResult] = []
+        for call in calls:
+            result = self.toolbox.run(call, scenario)
+            score.note(result)
+            results.append(result)
+            if result.answer is not None:
+                break
+        return results
+
+    def _messages(self, results: Sequence[ToolResult]) -> list[dict[str, Any]]:
+        """A tool message for each call, a user message where no call was to be seen; together within the space."""
+        room = self._max_observation_chars // len(results) - 2
+        messages: list[dict[str, Any]] = []
+        for result in results:
+            no_call = result.error in (ErrorCode.NO_TOOL_CALL, ErrorCode.BAD_JSON) and not result.call_id
+            message = {"role": "user" if no_call else "tool", "content": self._fit(result.text, room)}
+            messages.append(message | ({"tool_call_id": result.call_id} if result.call_id else {}))
+        return messages
+
+    def _fit(self, text: str, max_chars: int | None = None) -> str:
+        """The text as the observation space has it: UTF-8, no longer than its limit."""
+        most = self._max_observation_chars if max_chars is None else max_chars
+        text = text if len(text) <= most else f"{text[: most - 4]} ..."
+        return text.encode(errors="replace").decode()
+
+
+def _spoken(role: str, content: object) -> str:
+    return f"{role.capitalize()}: {content}"
+
+
+def _check_range(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigurationError(f"{name} must be a whole number from {least} to {most}, got {value!r}.")

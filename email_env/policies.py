@@ -1,0 +1,201 @@
+"""Policies without a model: an expert who knows the answer, a plain keyword search, and chance.
+
+    policy = OraclePolicy(env.unwrapped, seed=0)
+    observation, info = env.reset(seed=0)
+    while not done: observation, _, terminated, truncated, info = env.step(policy.act(observation, info))
+
+They are for tests, warm starts and comparison. An `info` with "tools" in it, as `reset` gives it, begins a
+new episode. Only the oracle looks at the scenario; the others see what a model sees.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from email_env.spaces import ToolCallSpace, format_call
+
+if TYPE_CHECKING:
+    from email_env.env import EmailSearchEnv
+    from email_env.scenarios import Scenario
+
+DONT_KNOW = "I don't know"
+
+_WORD = re.compile(r"[^\W_]+(?:['’&-][^\W_]+)*")
+_STOP_WORDS = frozenset(
+    "a about after all also am an and any are as at be been before but by can could day did do does during"
+    " each find for from get give had has have he her him his how i if in into is it its just kind long many"
+    " may me most much must my name no not of off on one or our out over please said say see set she should so"
+    " some such take tell than that the their them then there these they this those to up use used was we were"
+    " what when where which who whom whose why will with would you your".split()
+)
+_HIT = re.compile(r"^(\S+) \| \d{4}-\d{2}-\d{2} \| ", re.MULTILINE)
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_DATE = rf"\b\d{{1,2}} (?:{_MONTHS})(?: \d{{4}})?|\b(?:{_MONTHS}) \d{{1,2}}(?:, \d{{4}})?"
+_WEEKDAY = r"\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"
+_NAME = r"\b[A-Z][a-z]+ [A-Z][a-z]+\b"
+# What a question asks for, and how that looks in a mail; the first that fits is taken.
+_ANSWER_FORMS = (
+    (r"\bweekday|(?:which|what) day of\b", _WEEKDAY),
+    (r"\bwhat time|\bwhat hour|o'clock\b", r"\b\d{1,2}[:.]\d{2}\b(?: ?[ap]m)?"),
+    (r"\bwhen|\bdate|\bwhat day|\bwhich day|\bdue\b", _DATE),
+    (r"\bhow much|cost|price|amount|budget|\bpay|\bpaid", r"[$€£] ?\d[\d,.]*\d"),
+    (r"\broom\b", r"\bRoom \d+|\b[A-Z][a-z]+ Room\b"),
+    (r"\bwho|\bwhom|\bname\b", _NAME),
+    (r"\bcode|number|\bid\b|reference|ticket", r"\b[A-Z]+-?\d[\w-]*|\b\d{3,}[\d-]*\b"),
+    (r"\bhow many\b", r"\b\d+\b"),
+    (r"\bwhere|city|town|place\b", r"(?<=\bin )[A-Z][a-z]+|(?<=\bto )[A-Z][a-z]+|(?<=\bat )[A-Z][a-z]+"),
+)
+
+
+class ScriptedPolicy(Protocol):
+    """What the policies here have in common."""
+
+    def __init__(self, env: EmailSearchEnv, *, seed: int = 0) -> None: ...
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        """The next action, in `<tool_call>` form."""
+        ...
+
+
+class _Plan:
+    """A policy that writes its actions down in order, reading each observation as it comes."""
+
+    def __init__(self, env: EmailSearchEnv, *, seed: int = 0) -> None:
+        self.env = env
+        self.observation = ""
+        self._actions: Iterator[str] = iter(())
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        """The next action, in `<tool_call>` form."""
+        self.observation = observation
+        if "tools" in info:
+            self._actions = self.actions()
+        return next(self._actions)
+
+    def actions(self) -> Iterator[str]:
+        """The actions of one episode."""
+        raise NotImplementedError
+
+
+class OraclePolicy(_Plan):
+    """The expert: follows the scenario's plan, or finds the evidence by its subject, and gives the reference answer.
+
+    It always answers on the last turn at the latest. `seed` changes nothing.
+    """
+
+    def actions(self) -> Iterator[str]:
+        """Searches and reads as planned, then answers."""
+        scenario = self.env.scenario
+        assert scenario is not None, "the environment was reset"
+        steps = [_step(tool, arguments) for tool, arguments in scenario.plan] or list(self._steps(scenario))
+        yield from steps[: self.env.max_turns - 1]
+        while True:
+            answer = scenario.answer if scenario.answerable else DONT_KNOW
+            yield format_call("return_final_answer", {"answer": answer, "sources": list(scenario.message_ids)})
+
+    def _steps(self, scenario: Scenario) -> Iterator[str]:
+        """A search and a read for each piece of evidence; for none, a search with the question's words."""
+        for message_id in scenario.message_ids:
+            yield format_call("search_inbox", self._finding(message_id, scenario))
+            yield format_call("read_email", {"message_id": message_id})
+        if not scenario.message_ids:
+            yield format_call("search_inbox", {"keywords": content_words(scenario.question)[:2] or ["answer"]})
+
+    def _finding(self, message_id: str, scenario: Scenario) -> dict[str, Any]:
+        """Arguments of a search that shows the mail: words of its subject, as few as do, else with sender and day."""
+        database, inbox, until = self.env.database, scenario.inbox, scenario.query_date
+        email = database.read(message_id, inbox=inbox, until=until)
+        if email is None:
+            return {"keywords": content_words(scenario.question)[:2] or ["answer"]}
+        words = content_words(email.subject) or content_words(email.body)
+        choices: list[dict[str, Any]] = [{"keywords": words[:count]} for count in range(1, min(len(words), 6) + 1)]
+        choices += [choice | {"sent_after": email.sent_at[:10]} for choice in choices]
+        choices += [choice | {"from_addr": email.from_addr} for choice in choices if email.from_addr]
+        for choice in choices:
+            hits = database.search(inbox=inbox, until=until, max_results=self.env.max_results, **choice)
+            if any(hit.message_id == email.message_id for hit in hits):
+                return choice
+        return choices[-1] if choices else {"keywords": [message_id]}
+
+
+class KeywordPolicy(_Plan):
+    """The plain baseline: search for the question's words, fewer each time, read the first hit, copy what fits."""
+
+    _MAX_WORDS: ClassVar[int] = 6
+
+    def actions(self) -> Iterator[str]:
+        """Searches until something is found, reads it and answers; "I don't know" where nothing is."""
+        question = self.observation
+        words = telling_words(question)[: self._MAX_WORDS]
+        turns_for_search = max(0, self.env.max_turns - 2)
+        hit = None
+        for count in range(len(words), 0, -1)[:turns_for_search]:
+            yield format_call("search_inbox", {"keywords": words[:count]})
+            if hit := _HIT.search(self.observation):
+                break
+        answer, sources = DONT_KNOW, []
+        if hit:
+            yield format_call("read_email", {"message_id": hit[1]})
+            answer, sources = answer_span(question, self.observation), [hit[1]]
+        while True:
+            yield format_call("return_final_answer", {"answer": answer, "sources": sources})
+
+
+class RandomPolicy:
+    """Valid calls by chance: samples of the action space."""
+
+    def __init__(self, env: EmailSearchEnv, *, seed: int = 0) -> None:
+        self._space = ToolCallSpace(env.action_space.max_length, seed=seed)  # type: ignore[attr-defined]
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        """A random call."""
+        return self._space.sample()
+
+
+SCRIPTED_POLICIES: dict[str, type[ScriptedPolicy]] = {
+    "oracle": OraclePolicy,
+    "keyword": KeywordPolicy,
+    "random": RandomPolicy,
+}
+
+
+def content_words(text: str) -> list[str]:
+    """The words of a text that say something, each once, in their order."""
+    words = [word for word in _WORD.findall(text) if word.casefold() not in _STOP_WORDS and len(word) > 1]
+    return list(dict.fromkeys(words))
+
+
+def telling_words(question: str) -> list[str]:
+    """The content words of a question, names and numbers first, then long words before short ones."""
+    first = _WORD.search(question)
+    opening = first[0] if first else ""
+
+    def plainness(word: str) -> tuple[bool, int]:
+        named = (word[0].isupper() and word != opening) or any(map(str.isdigit, word))
+        return not named, -len(word)
+
+    return sorted(content_words(question), key=plainness)
+
+
+def answer_span(question: str, email: str) -> str:
+    """The first span of a mail that looks like what the question asks for, else the sentence nearest to it."""
+    body = email.partition("\n\n")[2]
+    for asked, form in _ANSWER_FORMS:
+        if re.search(asked, question, re.IGNORECASE):
+            spans = (match[0] for match in re.finditer(form, body))
+            if span := next((span for span in spans if span.casefold() not in question.casefold()), None):
+                return span
+    wanted = {word.casefold() for word in content_words(question)}
+    sentences = re.split(r"(?<=[.!?])\s+|\n+", body)
+    nearest = max(sentences, key=lambda sentence: len(wanted.intersection(map(str.casefold, content_words(sentence)))))
+    return nearest.strip()[:200] or DONT_KNOW
+
+
+def _step(tool: str, arguments: tuple[str, ...]) -> str:
+    if tool == "search":
+        return format_call("search_inbox", {"keywords": list(arguments)})
+    if tool == "read" and len(arguments) == 1:
+        return format_call("read_email", {"message_id": arguments[0]})
+    raise ValueError(f'A plan has steps ("search", keywords) and ("read", (message id,)), got {(tool, arguments)!r}.')

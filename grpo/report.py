@@ -1,0 +1,276 @@
+"""One self-contained offline HTML page for a run: what changed on held-out questions, curves, steps, transcripts.
+
+Reads a run directory as the trainer leaves it; every part is optional, so a run stopped early has a report too. The
+page holds text of models and of strangers' mail: the template escapes all of it, and a content security policy lets
+nothing run but the page's own script, named by its hash. Nothing is loaded from anywhere.
+
+    from grpo.report import write_report
+    write_report(Path("runs/first"))
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from grpo.metrics import EVALUATION_METRICS, ShownMetric, short_duration, short_number
+from grpo.report_charts import Range, Series, interval_chart, line_chart, stacked_bars
+from grpo.report_data import Change, Run, compare, load_run, verdict
+from grpo.report_transcripts import (
+    Record,
+    blocks_of,
+    chips_of,
+    choose_pairs,
+    difficulty_of,
+    question_of,
+)
+
+FOLDER = Path(__file__).parent
+EVALUATIONS = (("sampled", "T = 1", "Sampled at temperature 1"), ("greedy", "greedy", "Greedy decoding"))
+"""How evaluations end their label (after ``before-`` or ``after-``), a short title and a long one."""
+
+SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
+
+CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
+    ("Reward of the rollouts", "line", (("reward/mean", "mean over the step's episodes"),)),
+    (
+        "What the rollouts achieve",
+        "percent",
+        (
+            ("env/success", "success"),
+            ("env/found", "found"),
+            ("env/read", "read"),
+            ("env/valid_call_rate", "valid calls"),
+        ),
+    ),
+    ("Policy loss", "line", (("loss/policy", "mean over the step's action tokens"),)),
+    ("Gradient norm", "line", (("loss/grad_norm", "norm before clipping"),)),
+    ("Logprob gap", "line", (("gap/mean_abs", "mean |sampler - trainer|, nats a token"),)),
+    ("Entropy", "line", (("loss/entropy", "nats a token"),)),
+    ("Sampled tokens an episode", "line", (("tokens/completion_mean", "mean over the step's episodes"),)),
+    (
+        "Tokens a second",
+        "line",
+        (("speed/sample_tokens_per_second", "sampling"), ("speed/train_tokens_per_second", "training")),
+    ),
+    (
+        "Seconds a step",
+        "stack",
+        (("time/rollout", "rollout"), ("time/train", "training"), ("time/publish", "publishing the adapter")),
+    ),
+    ("Groups", "stack", (("groups/used", "used"), ("groups/dropped", "dropped, all rewards equal"))),
+    ("Trainer memory, GB", "line", (("mem/trainer_rss_gb", "resident memory of the process"),)),
+)
+
+STEP_COLUMNS = (
+    ("reward/mean", "Reward"),
+    ("env/success", "Success"),
+    ("env/found", "Found"),
+    ("env/read", "Read"),
+    ("env/valid_call_rate", "Valid calls"),
+    ("tokens/completion_mean", "Tokens"),
+    ("loss/policy", "Loss"),
+    ("loss/grad_norm", "Grad norm"),
+    ("gap/mean_abs", "Gap"),
+    ("groups/used", "Groups"),
+    ("time/step", "Seconds"),
+)
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write ``report.html`` into the run directory, atomically.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        ReportError: The directory holds no part of a run, or a file in it can't be read.
+    """
+    run = load_run(run_dir)
+    data = render(run, run_dir.absolute().name).encode("utf-8", "replace")
+    target = run_dir / "report.html"
+    partial_path = run_dir / f".report.html.{os.getpid()}"
+    try:
+        partial_path.write_bytes(data)
+        partial_path.replace(target)
+    finally:
+        partial_path.unlink(missing_ok=True)
+    return target
+
+
+def render(run: Run, name: str) -> str:
+    """The page as HTML."""
+    script = (FOLDER / "report_script.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    templates = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = templates.get_template("report_template.html.j2")
+    rewards = EVALUATION_METRICS[:2]
+    changes = [
+        (title, change)
+        for how, title, _ in EVALUATIONS
+        for metric in rewards
+        if (change := compare(run, how, metric)) is not None
+    ]
+    return page.render(
+        name=name,
+        script=Markup(script),
+        script_hash=digest,
+        style=Markup((FOLDER / "report_style.css").read_text(encoding="utf-8")),
+        config=run.config,
+        config_rows=[
+            (key, value if isinstance(value, str) else json.dumps(value)) for key, value in run.config.items()
+        ],
+        verdict=verdict(run),
+        tone=changes[0][1].verdict if changes else "noise",
+        changes=changes,
+        facts=_facts(run),
+        failed=sum(int(summary.get("failed", 0)) for summary in run.summaries.values()),
+        evaluations=_evaluation_tables(run),
+        curves=_curves(run),
+        step_columns=[title for _, title in STEP_COLUMNS],
+        step_rows=[
+            [str(step.get("step", "")), *(_step_cell(step, key) for key, _ in STEP_COLUMNS)] for step in run.steps
+        ],
+        pairs=_pairs(run),
+        question_of=question_of,
+        blocks_of=blocks_of,
+        chips_of=chips_of,
+        difficulty_of=difficulty_of,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRow:
+    """A metric, over all episodes or over a slice of them: mean, low and high before and after, and the change."""
+
+    metric: ShownMetric
+    label: str
+    is_slice: bool
+    before: tuple[float, float, float] | None
+    after: tuple[float, float, float] | None
+    change: Change | None
+
+
+def _evaluation_tables(run: Run) -> list[dict[str, Any]]:
+    tables: list[dict[str, Any]] = []
+    for how, _, title in EVALUATIONS:
+        sides = [run.summaries.get(f"{when}-{how}") for when in ("before", "after")]
+        summary = sides[1] or sides[0]
+        if summary is None:
+            continue
+        rows = [row for row in _rows(run, how, sides) if row.before or row.after]
+        ranges = [
+            Range(row.label.split(", ")[-1], row.is_slice, row.before, row.after) for row in rows if row.metric.is_share
+        ]
+        tables.append(
+            {
+                "title": title,
+                "rows": rows,
+                "chart": interval_chart(ranges) if ranges else "",
+                **{key: summary.get(key) for key in ("episodes", "scenarios", "split")},
+            }
+        )
+    return tables
+
+
+def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[EvaluationRow]:
+    names = {name for side in sides for name in (side or {}).get("slices") or {}}
+    slices = sorted(names, key=lambda name: (SLICE_ORDER.get(name, len(SLICE_ORDER)), name))
+    for metric in EVALUATION_METRICS:
+        for cut in (None, *slices) if metric.name == "success" else (None,):
+            before, after = (_triple(side, metric, cut) for side in sides)
+            label = metric.label if cut is None else f"{metric.label}, {cut}"
+            yield EvaluationRow(metric, label, cut is not None, before, after, compare(run, how, metric, cut))
+
+
+def _triple(summary: Record | None, metric: ShownMetric, cut: str | None) -> tuple[float, float, float] | None:
+    part = summary or {}
+    values = part.get("metrics") if cut is None else (part.get("slices") or {}).get(cut)
+    value = (values or {}).get(metric.name)
+    if not value or value.get("mean") is None:
+        return None
+    mean = float(value["mean"])
+    low, high = (mean if value.get(end) is None else float(value[end]) for end in ("low", "high"))
+    return (mean, max(low, 0.0), min(high, 1.0)) if metric.is_share else (mean, low, high)
+
+
+def _curves(run: Run) -> list[tuple[str, str, Markup]]:
+    """Title, last value where there is one curve, and drawing."""
+    drawn: list[tuple[str, str, Markup]] = []
+    draw = {"line": line_chart, "percent": partial(line_chart, percent=True), "stack": stacked_bars}
+    for title, kind, keys in CURVES:
+        series = [one for key, label in keys if (one := _series(run.steps, key, label)).points]
+        if series:
+            last = "" if len(series) > 1 else short_number(series[0].points[-1][1])
+            drawn.append((title, last, draw[kind](series)))
+    loss = _series(run.warm_start, "loss", "imitation loss")
+    if loss.points:
+        drawn.append(("Warm start: imitation loss", short_number(loss.points[-1][1]), line_chart([loss])))
+    return drawn
+
+
+def _series(records: Sequence[Record], key: str, label: str) -> Series:
+    points = {
+        float(record["step"]): float(value)
+        for record in records
+        if isinstance(value := record.get(key), int | float) and math.isfinite(value) and "step" in record
+    }
+    return Series(label, sorted(points.items()))
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    def mean(key: str) -> float | None:
+        points = _series(run.steps, key, "").points
+        return math.fsum(y for _, y in points) / len(points) if points else None
+
+    seconds = sum(y for _, y in _series(run.steps, "time/step", "").points)
+    seconds += sum(y for _, y in _series(run.warm_start, "seconds", "").points)
+    seconds += sum(float(summary.get("seconds") or 0) for summary in run.summaries.values())
+    planned = run.config.get("steps")
+    memory = [y for _, y in _series(run.steps, "mem/trainer_rss_gb", "").points]
+    shown: list[tuple[str, str | None]] = [
+        ("GRPO steps", f"{len(run.steps)} of {planned}" if planned is not None else str(len(run.steps))),
+        ("Warm-start steps", str(len(run.warm_start)) if run.warm_start else None),
+        ("Training and evaluation", short_duration(seconds) if seconds else None),
+        ("Sampling", _with_unit(mean("speed/sample_tokens_per_second"), "tokens/s")),
+        ("Training", _with_unit(mean("speed/train_tokens_per_second"), "tokens/s")),
+        ("Publishing an adapter", _with_unit(mean("time/publish"), "s")),
+        ("Logprob gap", _with_unit(mean("gap/mean_abs"), "nats")),
+        ("Peak trainer memory", _with_unit(max(memory), "GB") if memory else None),
+    ]
+    return [(label, value) for label, value in shown if value is not None]
+
+
+def _pairs(run: Run) -> list[Any]:
+    count = run.config.get("report_samples", 8)
+    for how, _, _ in EVALUATIONS:
+        pairs = choose_pairs(run.trajectories.get(f"before-{how}", []), run.trajectories.get(f"after-{how}", []), count)
+        if pairs:
+            return pairs
+    return []
+
+
+def _step_cell(step: Record, key: str) -> str:
+    value = step.get(key)
+    return short_number(float(value)) if isinstance(value, int | float) else "–"
+
+
+def _with_unit(value: float | None, unit: str) -> str | None:
+    return None if value is None else f"{short_number(value)} {unit}"

@@ -1,0 +1,136 @@
+"""What a run has left on disk, and what it says: paired changes on held-out questions and the one-sentence verdict.
+
+Reading and arithmetic alone; ``report`` draws the page.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo.errors import ReportError
+from grpo.metrics import EVALUATION_METRICS, ShownMetric, read_jsonl
+from grpo.report_transcripts import Record, difficulty_of, is_whole
+from grpo.statistics import Interval, mean_interval, paired_difference
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What lies in a run directory; parts that are not there are empty."""
+
+    config: Record
+    steps: list[Record]
+    warm_start: list[Record]
+    summaries: dict[str, Record]
+    trajectories: dict[str, list[Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One metric of the same episodes before and after, paired; intervals are clustered by scenario."""
+
+    metric: ShownMetric
+    before: Interval
+    after: Interval
+    difference: Interval
+    scenarios: int
+
+    @property
+    def verdict(self) -> str:
+        """``up``, ``down`` or ``noise``: whether the difference's interval leaves out zero, and on which side."""
+        if not self.difference.excludes(0.0):
+            return "noise"
+        return "up" if self.difference.mean > 0 else "down"
+
+
+def load_run(run_dir: Path) -> Run:
+    """Read what the run has left so far.
+
+    Raises:
+        ReportError: The directory holds no part of a run, or a file in it can't be read.
+    """
+    try:
+        config = run_dir / "config.json"
+        run = Run(
+            config=json.loads(config.read_text(encoding="utf-8")) if config.exists() else {},
+            steps=read_jsonl(run_dir / "metrics.jsonl"),
+            warm_start=read_jsonl(run_dir / "warmstart.jsonl"),
+            summaries={
+                path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(run_dir.glob("eval/*.json"))
+            },
+            trajectories={path.stem: read_jsonl(path) for path in sorted(run_dir.glob("eval/*.jsonl"))},
+        )
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{run_dir} can't be reported on: {error}; mend or remove that file") from error
+    if not (run.config or run.steps or run.warm_start or run.summaries):
+        raise ReportError(
+            f"{run_dir} holds no config.json, metrics.jsonl, warmstart.jsonl or eval/; is it a run directory?"
+        )
+    return run
+
+
+def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> Change | None:
+    """One metric before and after over the episodes that both evaluations finished.
+
+    Args:
+        run: The run.
+        how: ``sampled`` or ``greedy``.
+        metric: What to compare.
+        cut: A slice, for example ``hard``: only episodes that carry its flag.
+
+    Returns:
+        The change, or ``None`` where no episode has the metric on both sides.
+    """
+    sides = [
+        {
+            (str(record["scenario_id"]), record.get("sample", 0)): value
+            for record in run.trajectories.get(f"{when}-{how}", ())
+            if is_whole(record)
+            and (cut is None or difficulty_of(record) == cut)
+            and (value := _value(record, metric.name)) is not None
+        }
+        for when in ("before", "after")
+    ]
+    keys = sorted(sides[0].keys() & sides[1].keys())
+    if not keys:
+        return None
+    before, after = ({key: side[key] for key in keys} for side in sides)
+    clusters = [scenario for scenario, _ in keys]
+    return Change(
+        metric,
+        mean_interval(list(before.values()), clusters),
+        mean_interval(list(after.values()), clusters),
+        paired_difference(before, after, cluster_of=lambda key: key[0]),
+        len(set(clusters)),
+    )
+
+
+def verdict(run: Run) -> str:
+    """One sentence on whether training helped on held-out questions, from the data alone."""
+    change = compare(run, "sampled", EVALUATION_METRICS[0]) or compare(run, "greedy", EVALUATION_METRICS[0])
+    if change is None:
+        done, planned = len(run.steps), run.config.get("steps")
+        progress = f"{done} of {planned} steps" if planned is not None else f"{done} steps"
+        return (
+            f"Nothing to compare yet: {progress} done, and held-out questions were not answered both before and after."
+        )
+    how = "at temperature 1" if compare(run, "sampled", EVALUATION_METRICS[0]) else "with greedy decoding"
+    verb = {"up": "rose", "down": "fell", "noise": "did not change beyond noise:"}[change.verdict]
+    if change.difference.low == change.difference.high == 0.0:
+        return f"Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
+    d, signed = change.difference, change.metric.format_difference
+    before, after = change.metric.format(change.before.mean), change.metric.format(change.after.mean)
+    return (
+        f"Held-out reward {how} {verb} from {before} to {after}; "
+        f"difference {signed(d.mean)}, 95 % interval [{signed(d.low)}, {signed(d.high)}], "
+        f"paired over {change.scenarios} scenario{'' if change.scenarios == 1 else 's'}."
+    )
+
+
+def _value(record: Record, name: str) -> float | None:
+    value = {
+        "reward": record.get("reward"),
+        "completion_tokens": record.get("num_sampled_tokens"),
+    }.get(name, (record.get("metrics") or {}).get(name))
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,227 @@
+"""Transcripts for the report: which held-out questions to show, and one trajectory as blocks to read.
+
+Everything here is text written by models and mails: it stays plain text, and the template escapes it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from grpo.metrics import short_number
+
+Record = dict[str, Any]
+
+MAX_BLOCK_CHARS = 6000
+_TOOL_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The same question before and after, and why it is shown."""
+
+    why: str
+    scenario_id: str
+    before: Record | None
+    after: Record | None
+
+    @property
+    def change(self) -> str:
+        """The change of reward, with its sign."""
+        if self.before is None or self.after is None:
+            return ""
+        difference = self.after["reward"] - self.before["reward"]
+        return f"{'+' if difference >= 0 else '-'}{short_number(abs(difference))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a transcript: ``kind`` is text, call, broken (a call that is no JSON) or observation."""
+
+    kind: str
+    title: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A small fact beside a transcript; ``tone`` is good, bad or plain."""
+
+    text: str
+    tone: str = "plain"
+
+
+def choose_pairs(before: Sequence[Record], after: Sequence[Record], count: int) -> list[Pair]:
+    """At most ``count`` questions: half improved, a quarter worse, a quarter still unsolved, by change of reward.
+
+    Failed episodes are left out; a side that was never measured stays empty and the best and worst of the other show.
+    """
+    earlier, later = _by_episode(before), _by_episode(after)
+    if not earlier or not later:
+        side = "before" if earlier else "after"
+        ranked = sorted((earlier or later).values(), key=lambda record: -record["reward"])
+        half = ranked[: (count + 1) // 2]
+        chosen = [("Best", record) for record in half]
+        chosen += [("Worst", record) for record in ranked[len(half) :][::-1][: count // 2]]
+        return [
+            Pair(why, record["scenario_id"], *((record, None) if side == "before" else (None, record)))
+            for why, record in chosen
+        ]
+    pairs = [(earlier[key], later[key]) for key in earlier if key in later]
+    rising = sorted(pairs, key=lambda pair: pair[0]["reward"] - pair[1]["reward"])
+    unsolved = sorted(pairs, key=lambda pair: (-_metric(pair[1], "difficulty_hard"), pair[1]["reward"]))
+    quarter = max(count // 4, 1)
+    plan = (
+        ("Improved", [pair for pair in rising if pair[1]["reward"] > pair[0]["reward"]], count - 2 * quarter),
+        ("Got worse", [pair for pair in rising[::-1] if pair[1]["reward"] < pair[0]["reward"]], quarter),
+        ("Still unsolved", [pair for pair in unsolved if _is_unsolved(*pair)], quarter),
+        ("Unchanged", rising, count),
+    )
+    chosen_pairs: list[Pair] = []
+    seen: set[str] = set()
+    for why, candidates, limit in plan:
+        taken = 0
+        for one, other in candidates:
+            scenario = str(one["scenario_id"])
+            if taken == limit or len(chosen_pairs) == count:
+                break
+            if scenario not in seen and (why != "Unchanged" or one["reward"] == other["reward"]):
+                seen.add(scenario)
+                taken += 1
+                chosen_pairs.append(Pair(why, scenario, one, other))
+    return chosen_pairs
+
+
+def question_of(record: Record) -> tuple[str, str]:
+    """The system message and the question: what the policy was given before its first turn."""
+    system, question = [], []
+    for message in record.get("messages", ()):
+        if message["role"] == "assistant":
+            break
+        (system if message["role"] == "system" else question).append(_content(message))
+    return _shortened("\n\n".join(system)), _shortened("\n\n".join(question))
+
+
+def blocks_of(record: Record) -> list[Block]:
+    """The turns of a trajectory, from the policy's first on."""
+    blocks: list[Block] = []
+    for message in record.get("messages", ()):
+        if message["role"] == "assistant":
+            blocks += _assistant_blocks(message)
+        elif blocks:
+            text = _content(message)
+            lines = text.strip().splitlines() or [""]
+            title = lines[0] if len(lines) == 1 else f"{lines[0]}  (+{len(lines) - 1} lines)"
+            blocks.append(Block("observation", title, _shortened(text)))
+    return blocks
+
+
+def chips_of(record: Record) -> list[Chip]:
+    """Reward and metrics in short."""
+    metrics: Record = record.get("metrics") or {}
+    chips = [Chip(f"reward {short_number(record['reward'])}")]
+    for name in ("success", "found", "read"):
+        if name in metrics:
+            chips.append(Chip(name, "good" if metrics[name] else "bad"))
+    if metrics.get("dont_know"):
+        chips.append(Chip("“I don't know”"))
+    if metrics.get("invalid_calls"):
+        chips.append(Chip(_counted(int(metrics["invalid_calls"]), "invalid call"), "bad"))
+    turns = sum(message["role"] == "assistant" for message in record.get("messages", ()))
+    chips.append(Chip(_counted(turns, "turn")))
+    chips.append(Chip(_counted(int(record.get("num_sampled_tokens") or 0), "token")))
+    if record.get("stop_reason") not in ("terminated", None):
+        chips.append(Chip(str(record["stop_reason"]).replace("_", " "), "bad"))
+    return chips
+
+
+def difficulty_of(record: Record) -> str:
+    """The name of the env's ``difficulty_*`` flag that is set, or nothing."""
+    for name, value in (record.get("metrics") or {}).items():
+        if name.startswith("difficulty_") and value:
+            return name.removeprefix("difficulty_")
+    return ""
+
+
+def is_whole(record: Record) -> bool:
+    """False for an episode that ended in a harness fault: it has no reward to speak of."""
+    return record.get("stop_reason") != "failed" and isinstance(record.get("reward"), int | float)
+
+
+def _by_episode(records: Sequence[Record]) -> dict[tuple[str, int], Record]:
+    return {(str(record["scenario_id"]), record.get("sample", 0)): record for record in records if is_whole(record)}
+
+
+def _metric(record: Record, name: str) -> float:
+    return float((record.get("metrics") or {}).get(name, 0.0))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _is_unsolved(before: Record, after: Record) -> bool:
+    if "success" in (after.get("metrics") or {}):
+        return not _metric(before, "success") and not _metric(after, "success")
+    return after["reward"] <= before["reward"]
+
+
+def _content(message: Record) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
+
+
+def _assistant_blocks(message: Record) -> list[Block]:
+    blocks: list[Block] = []
+    content, end = _content(message), 0
+    for match in _TOOL_CALL.finditer(content):
+        _add_text(blocks, content[end : match.start()])
+        blocks.append(_call_block(match.group(1)))
+        end = match.end()
+    rest = content[end:]
+    if not blocks and rest.lstrip().startswith("{") and _call_of(rest) is not None:
+        blocks.append(_call_block(rest))
+    else:
+        _add_text(blocks, rest)
+    for call in message.get("tool_calls") or ():
+        blocks.append(_call_block(json.dumps(call.get("function", call))))
+    return blocks or [Block("text", "", "(an empty turn)")]
+
+
+def _add_text(blocks: list[Block], text: str) -> None:
+    if text.strip():
+        blocks.append(Block("text", "", _shortened(text.strip())))
+
+
+def _call_block(text: str) -> Block:
+    call = _call_of(text)
+    if call is None:
+        return Block("broken", "a tool call that is not JSON", _shortened(text))
+    name, arguments = call
+    listed = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return Block("call", name, _shortened(listed))
+
+
+def _call_of(text: str) -> tuple[str, Record] | None:
+    try:
+        value = json.loads(text)
+        if isinstance(value, dict) and isinstance(value.get("arguments"), str):
+            value["arguments"] = json.loads(value["arguments"])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    call = cast(Record, value)
+    arguments = call.get("arguments", call.get("parameters", {}))
+    if not isinstance(call.get("name"), str) or not isinstance(arguments, dict):
+        return None
+    return call["name"], cast(Record, arguments)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_BLOCK_CHARS:
+        return text
+    return f"{text[:MAX_BLOCK_CHARS]}\n… ({len(text) - MAX_BLOCK_CHARS:,} more characters)"

@@ -1,0 +1,82 @@
+"""A small office's mail and questions, for the tests of the environment, its tools and its policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from email_env.scenarios import Scenario
+from email_env.spaces import format_call
+from tests.email_env.mails import ANNA, BEN, build, mail, question
+
+BUDGET = question(
+    "budget",
+    question="What is the approved budget for Falcon?",
+    answer="$48,250",
+    accepted=("48250",),
+    message_ids=("m1",),
+    difficulty="easy",
+    plan=(("search", ("falcon", "budget")), ("read", ("m1",))),
+)
+MOVED = question(
+    "moved",
+    question="On which day is the Falcon review?",
+    answer="Thursday",
+    message_ids=("m2", "m3"),
+    difficulty="hard",
+    plan=(("search", ("falcon", "review")), ("read", ("m2",)), ("search", ("moved",)), ("read", ("m3",))),
+)
+NOWHERE = question(
+    "nowhere",
+    question="Who pays for the Falcon party?",
+    answer="I don't know",
+    message_ids=(),
+    difficulty="medium",
+    plan=(("search", ("falcon", "party")),),
+)
+CITY = question("city", question="In which city is the fair?", answer="Zürich", message_ids=("m4",), split="test")
+SCENARIOS = (BUDGET, MOVED, NOWHERE, CITY)
+MAILS = (
+    mail("m1", "Falcon budget", "Finance approved $48,250 for Falcon."),
+    mail("m2", "Falcon review", "The Falcon review is on Tuesday.", sent_at="2001-05-15T08:30:00Z"),
+    mail("m3", "Re: plans", "The review moved to Thursday, sorry.", sent_at="2001-05-16T08:00:00Z"),
+    mail("m4", "Messe", "Die Messe: see you at the fair in Zürich.\n" + "x" * 300, sent_at="2001-05-17T08:00:00Z"),
+    mail("m5", "Falcon party", "Later than the question.", sent_at="2001-07-01T08:00:00Z"),
+    mail("m6", "Falcon secret", "Not in Ben's inbox.", to=("caro@x.com",)),
+    mail("m7", "To all", "Many get this.", cc=tuple(f"p{n}@x.com" for n in range(25)), from_addr=BEN, to=(ANNA,)),
+)
+
+
+def build_office(folder: Path) -> Path:
+    """The database of all this."""
+    path = folder / "office.db"
+    report = build(path, *MAILS, scenarios=SCENARIOS)
+    assert report.scenarios == len(SCENARIOS), report.scenario_misfits
+    return path
+
+
+def search(*keywords: str, **arguments: Any) -> str:
+    return format_call("search_inbox", {"keywords": list(keywords), **arguments})
+
+
+def read(message_id: str) -> str:
+    return format_call("read_email", {"message_id": message_id})
+
+
+def answer(text: str, *sources: str) -> str:
+    return format_call("return_final_answer", {"answer": text, "sources": list(sources)})
+
+
+def as_json(name: str, **arguments: Any) -> str:
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+def play(env: Any, scenario: Scenario, *actions: str) -> tuple[list[float], dict[str, Any]]:
+    """Rewards of each step, and the last info, of an episode of these actions."""
+    env.reset(options={"scenario_id": scenario.scenario_id, "split": scenario.split})
+    rewards, info = [], {}
+    for action in actions:
+        _, reward, _, _, info = env.step(action)
+        rewards.append(reward)
+    return rewards, info

@@ -1,0 +1,605 @@
+import csv
+import io
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from email_env.database import MailDatabase
+from email_env.errors import BuildError, SourceError
+from email_env.ingest import ParsedMail, Skip, SkipReason
+from email_env.ingest.addresses import parse_addresses, parse_mailbox, parse_sender
+from email_env.ingest.build import build_database
+from email_env.ingest.parse import NO_DATE, parse_date, parse_message
+from email_env.ingest.sources import open_source
+from email_env.ingest.staging import Filters
+from tests.email_env.mails import BEN, CARO, DAN, build, mail, question, raw
+
+REAL_MAIL = Path(os.environ.get("EMAIL_ENV_REAL_MAIL", Path(__file__).parents[2].parent / "shared" / "enron"))
+
+PLAIN = """
+        Message-ID: <18.107@thyme>
+        Date: Mon, 14 May 2001 16:39:00 -0700 (PDT)
+        From: Anna.Keller@X.com
+        To: ben@x.com, CARO@x.com,
+        \tben@x.com
+        Subject: Our
+         forecast
+        Cc: dan@y.org
+        Bcc: dan@y.org
+        Content-Type: text/plain; charset=us-ascii
+        Content-Transfer-Encoding: 7bit
+        X-From: "Keller, Anna" </O=ENRON/OU=NA/CN=AKELLE>
+        X-To: Ben <Ben/Enron@EnronXGate>
+"""
+
+
+# ---- parsing ----
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_plain_message_is_read_whole(end):
+    parsed = parse_message(raw(PLAIN, "Here it is.\n\nAnna\n", end), "allen-p/sent/1.")
+    assert parsed == ParsedMail(
+        message_id="18.107@thyme",
+        sent_at="2001-05-14T23:39:00Z",
+        date_ok=True,
+        from_addr="anna.keller@x.com",
+        from_name="Keller, Anna",
+        to=("ben@x.com", "caro@x.com"),
+        cc=("dan@y.org",),
+        bcc=(),
+        subject="Our forecast",
+        body="Here it is.\n\nAnna",
+        source="allen-p/sent/1.",
+    )
+
+
+def test_headers_after_an_unindented_subject_line_are_still_read():
+    parsed = parse_message(raw("From: a@x.com\nSubject: One\ntwo, three\nTo: b@x.com\nCc: c@x.com"))
+    assert (parsed.subject, parsed.to, parsed.cc) == ("One two, three", ("b@x.com",), ("c@x.com",))
+    assert parsed.body == "Text."
+
+
+def test_bytes_that_are_not_utf8_survive_in_headers_as_text():
+    parsed = parse_message(b"From: a@x.com\nSubject: Caf\xe9 \x93now\x94\nTo: b@x.com\n\nx")
+    assert parsed.subject == "Café “now”"
+
+
+def test_control_characters_are_taken_out():
+    parsed = parse_message(b"From: a@x.com\nSubject: a\x07b\x00\nTo: b\x01@x.com\n\nx\x00y\x1bz\ttab")
+    assert (parsed.subject, parsed.to, parsed.body) == ("ab", ("b@x.com",), "xyz\ttab")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"), [("quoted-printable", "a=b c"), ("7bit", "a=3Db=20c"), ("", "a=3Db=20c")]
+)
+def test_quoted_printable_is_decoded_only_where_declared(encoding, body):
+    parsed = parse_message(raw(f"From: a@x.com\nContent-Transfer-Encoding: {encoding}", "a=3Db=20c"))
+    assert parsed.body == body
+
+
+def test_encoded_words_are_decoded():
+    parsed = parse_message(raw("From: =?utf-8?q?J=C3=B6rg?= <j@x.com>\nSubject: =?iso-8859-1?b?Q2Fm6Q==?= =?bad"))
+    assert (parsed.from_addr, parsed.from_name) == ("j@x.com", "Jörg")
+    assert parsed.subject.startswith("Café")
+
+
+def test_of_alternatives_the_plain_text_is_taken_and_attachments_are_left_out():
+    parsed = parse_message(
+        raw(
+            'From: a@x.com\nMIME-Version: 1.0\nContent-Type: multipart/mixed;\n boundary="B"',
+            textwrap.dedent("""\
+                --B
+                Content-Type: multipart/alternative; boundary=C
+
+                --C
+                Content-Type: text/plain; charset=utf-8
+                Content-Transfer-Encoding: base64
+
+                TcO8bGxlcg==
+                --C
+                Content-Type: text/html
+
+                <p>never shown</p>
+                --C--
+                --B
+                Content-Type: text/plain
+                Content-Disposition: attachment; filename=x.txt
+
+                attached
+                --B--
+                """),
+        )
+    )
+    assert parsed.body == "Müller"
+
+
+def test_a_message_of_html_alone_becomes_text():
+    page = "<html><style>p {}</style><!-- a > b --><p>One &amp; two<br>three</p><script>x < y</script> 1 < 2</html>"
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: text/html", page))
+    assert parsed.body.split() == ["One", "&", "two", "three", "1", "<", "2"]
+
+
+def test_hostile_markup_costs_no_more_than_its_length():
+    started = time.process_time()
+    for page in ("<script" * 100_000, "<!--" * 100_000, "<" * 500_000, "&" * 500_000):
+        parse_message(raw("From: a@x.com\nContent-Type: text/html", page))
+    parse_message(raw("From: a@x.com\nTo: " + '"<' * 100_000 + "\nSubject: " + "=?" * 50_000 + "\n" + "\n x" * 50_000))
+    assert time.process_time() - started < 10
+
+
+def test_a_message_without_an_id_gets_one_of_its_bytes():
+    one, same, other = (parse_message(raw(f"From: {name}@x.com")).message_id for name in "aab")
+    assert one == same != other
+
+
+@pytest.mark.parametrize(
+    ("text", "sent_at", "sure"),
+    [
+        ("Mon, 14 May 2001 16:39:00 -0700 (PDT)", "2001-05-14T23:39:00Z", True),
+        ("14 May 2001 16:39:00 +0530", "2001-05-14T11:09:00Z", True),
+        ("Mon, 14 May 01 16:39 GMT", "2001-05-14T16:39:00Z", True),
+        ("Mon, 31 Dec 1979 16:00:00 -0800 (PST)", "1980-01-01T00:00:00Z", True),
+        ("Mon, 31 Dec 1979 15:59:59 -0800 (PST)", "1979-12-31T23:59:59Z", False),
+        ("Tue, 25 Dec 0001 06:26:44 +0000", "0001-12-25T06:26:44Z", False),
+        ("Mon, 01 Jan 0001 00:00:00 +1400", "0001-01-01T00:00:00Z", False),
+        ("Sat, 04 Jan 2044 14:48:58 +0000", "2044-01-04T14:48:58Z", False),
+        ("Mon, 14 May 2001 16:39:60 +0000", "2001-05-14T16:39:59Z", True),
+        ("Mon, 32 May 2001 16:39:00 +0000", NO_DATE, False),
+        ("14 May 99999999999999999999 16:39:00 +0000", NO_DATE, False),
+        ("yesterday", NO_DATE, False),
+        ("", NO_DATE, False),
+    ],
+)
+def test_dates_are_utc_and_lost_ones_are_kept_but_marked(text, sent_at, sure):
+    assert parse_date(text) == (sent_at, sure)
+
+
+@pytest.mark.parametrize(
+    ("header", "addresses"),
+    [
+        ("k..allen@enron.com", ("k..allen@enron.com",)),
+        ("e-mail <.bob@enron.com>", (".bob@enron.com",)),
+        ('<walker"."blair@enron.com>', ("walker.blair@enron.com",)),
+        ("'ben@x.com', \"'Caro@x.com'\" <caro@x.com>", ("ben@x.com", "caro@x.com")),
+        ('"Keller, Anna" <anna@x.com>; ben@x.com', ("anna@x.com", "ben@x.com")),
+        ("ben@x.com (Ben), , anna@x.com", ("ben@x.com", "anna@x.com")),
+        ("pete.davis", ("pete.davis",)),
+        ("Undisclosed Recipients", ()),
+        ("undisclosed-recipients:;", ()),
+        ('"broken <ben@x.com>, anna@x.com', ("ben@x.com", "anna@x.com")),
+        ("a@x.com, A@X.com", ("a@x.com",)),
+        ("o'neil@x.com", ("o'neil@x.com",)),
+        (" , ;", ()),
+    ],
+)
+def test_addresses_of_real_mail_are_read(header, addresses):
+    assert parse_addresses(header) == addresses
+
+
+def test_a_sender_has_a_name_and_an_address():
+    assert parse_mailbox('"Keller, Anna" <Anna@X.com>') == ("anna@x.com", "Keller, Anna")
+    assert parse_sender("Keller, Anna <anna@x.com>") == ("anna@x.com", "Keller, Anna")
+    assert parse_sender("a@x.com, b@x.com") == ("a@x.com", "")
+    assert parse_sender("houston <.ward@enron.com>") == (".ward@enron.com", "houston")
+
+
+def check_storable(parsed):
+    for text in (*parsed.to, *parsed.cc, *parsed.bcc, parsed.from_addr, parsed.from_name, parsed.subject, parsed.body):
+        assert "\x00" not in text
+        text.encode()
+    everybody = (*parsed.to, *parsed.cc, *parsed.bcc)
+    assert len(set(everybody)) == len(everybody)
+    assert all(len(address.split()) == 1 and address == address.lower() for address in everybody)
+    assert len(parsed.subject.splitlines()) <= 1
+    assert len(parsed.sent_at) == 20
+    assert parsed.message_id
+
+
+NAMES = [
+    "From",
+    "To",
+    "Cc",
+    "Bcc",
+    "Date",
+    "Subject",
+    "Message-ID",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "X-From",
+]
+VALUES = [
+    b"multipart/mixed; boundary=B", b"text/html", b"base64", b"quoted-printable", b"text/plain; charset=utf-16",
+    b"text/plain; charset=unicode_escape", b"text/plain; charset=iso-2022-jp", b"text/plain; charset=utf-7",
+    b"Mon, 14 May 2001 16:39:00 -0700", b"=?utf-8?b?/w==?=", b"=?x?q?=41?=", b'"', b"<", b"uu", b"message/rfc822",
+    b"message/external-body", b"=?utf-16?b?ANg=?=",
+]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_message(data):
+    check_storable(parse_message(data))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES) | st.binary(max_size=40)), max_size=8),
+    st.lists(st.sampled_from([*VALUES, b"--B\n", b"--B--\n", b"\n\n", b"<p>", b"\\ud800", b"\xff\xd8"]), max_size=8),
+    st.sampled_from([b"\n", b"\r\n"]),
+)
+def test_any_headers_and_body_give_a_message(headers, body, end):
+    lines = [name.encode() + b": " + value for name, value in headers]
+    check_storable(parse_message(end.join(lines) + end + end + b"".join(body)))
+
+
+# ---- sources ----
+
+
+def tar_of(path, members, mode="w:gz"):
+    with tarfile.open(path, mode) as archive:
+        for member, data in members:
+            info = tarfile.TarInfo(member) if isinstance(member, str) else member
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def read_all(spec):
+    return list(open_source(spec).mails)
+
+
+@pytest.mark.parametrize(("suffix", "mode"), [(".tar.gz", "w:gz"), (".tgz", "w:gz"), (".tar", "w")])
+def test_an_archive_is_read_without_unpacking(tmp_path, suffix, mode):
+    members = [(f"maildir/allen-p/inbox/{n}.", raw(f"From: a@x.com\nSubject: {n}")) for n in range(5)]
+    source = open_source(tar_of(tmp_path / f"mail{suffix}", members, mode))
+    found = list(source.mails)
+    assert [(m.subject, m.source) for m in found] == [(str(n), f"allen-p/inbox/{n}.") for n in range(5)]
+    assert source.position() == source.total > 0
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_links_devices_and_paths_that_lead_outside_do_no_harm(tmp_path):
+    link, device = tarfile.TarInfo("maildir/a/link"), tarfile.TarInfo("maildir/a/null")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    device.type = tarfile.CHRTYPE
+    path = tar_of(
+        tmp_path / "mail.tar",
+        [(link, b""), (device, b""), ("../../evil", raw("From: a@x.com")), ("/abs", raw("From: b@x.com"))],
+        "w",
+    )
+    first, second, third, fourth = read_all(path)
+    assert first == Skip("a/link", SkipReason.UNREADABLE)
+    assert second == Skip("a/null", SkipReason.UNREADABLE)
+    assert (third.from_addr, fourth.from_addr) == ("a@x.com", "b@x.com")
+    assert [p.name for p in tmp_path.iterdir()] == ["mail.tar"]
+
+
+def test_a_message_too_large_is_skipped_unread(tmp_path, monkeypatch):
+    monkeypatch.setattr("email_env.ingest.sources.MAX_MESSAGE_BYTES", 100)
+    members = [("a/1.", b"From: a@x.com\n\n" + b"x" * 100), ("a/2.", raw("From: a@x.com"))]
+    assert read_all(tar_of(tmp_path / "mail.tar.gz", members))[0] == Skip("a/1.", SkipReason.TOO_LARGE)
+    folder = tmp_path / "folder" / "a"
+    folder.mkdir(parents=True)
+    (folder / "1.").write_bytes(members[0][1])
+    assert read_all(tmp_path / "folder") == [Skip("a/1.", SkipReason.TOO_LARGE)]
+
+
+@pytest.mark.parametrize("keep", [0, 5, 300, -600, -1])
+def test_a_truncated_archive_is_an_error_and_writes_nothing(tmp_path, keep):
+    noise = random.Random(0)
+    members = [(f"a/{n}.", raw("From: a@x.com", noise.randbytes(2000).hex())) for n in range(20)]
+    whole = tar_of(tmp_path / "whole.tar.gz", members).read_bytes()
+    path = tmp_path / "cut.tar.gz"
+    path.write_bytes(whole[:keep])
+    out = tmp_path / "out" / "mail.db"
+    source = open_source(path)
+    if keep == -1:  # only the checksum's last byte is gone: nothing that carries mail
+        assert len(list(source.mails)) == 20
+        return
+    with pytest.raises(SourceError, match=r"cut\.tar\.gz.*cannot be read to its end"):
+        build_database(source.mails, out, source=source.name)
+    assert not out.parent.exists() or list(out.parent.iterdir()) == []
+
+
+def test_a_folder_is_walked_in_order_and_links_are_not_followed(tmp_path):
+    root = tmp_path / "maildir"
+    for name, sender in (("b/inbox/1.", "b"), ("a/sent/2.", "a2"), ("a/sent/1.", "a1")):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(raw(f"From: {sender}@x.com"))
+    (root / "a" / "link").symlink_to("/etc/hostname")
+    os.mkfifo(root / "b" / "pipe")
+    source = open_source(root)
+    found = list(source.mails)
+    assert [m.source for m in found] == ["a/link", "a/sent/1.", "a/sent/2.", "b/pipe", "b/inbox/1."]
+    assert [m.reason for m in found if isinstance(m, Skip)] == [SkipReason.UNREADABLE] * 2
+    assert source.position() == source.total == 5
+
+
+def test_the_table_of_kaggle_is_read(tmp_path):
+    path = tmp_path / "emails.csv"
+    long = "x" * 200_000
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(["file", "message"])
+        writer.writerow(["allen-p/sent/1.", 'From: a@x.com\nSubject: "Quotes", commas\n\nOne\nüöä\n'])
+        writer.writerow(["allen-p/sent/2.", f"From: b@x.com\n\n{long}"])
+        writer.writerow(["only one field"])
+    first, second, third = read_all(path)
+    assert (first.source, first.subject, first.body) == ("allen-p/sent/1.", '"Quotes", commas', "One\nüöä")
+    assert second.body == long
+    assert third == Skip("only one field", SkipReason.UNREADABLE)
+
+
+def test_bytes_of_a_table_that_are_not_utf8_survive(tmp_path):
+    path = tmp_path / "emails.csv"
+    path.write_bytes(b'file,message\n1,"From: a@x.com\nSubject: Caf\xe9\n\nx\x00y"\n')
+    (only,) = read_all(path)
+    assert (only.subject, only.body) == ("Café", "xy")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("emails.csv", b"a,b\n1,2\n", "no column `message`.*a, b"),
+        ("emails.csv", b"", "no column `message`"),
+        ("mail.tar.gz", b"no archive at all", "whole tar archive"),
+        ("mail.pst", b"x", "Unknown kind of mail"),
+        ("", b"", "No mail at"),
+    ],
+)
+def test_a_source_that_cannot_be_read_says_so(tmp_path, name, content, words):
+    path = tmp_path / (name or "nothing")
+    if name:
+        path.write_bytes(content)
+    with pytest.raises(SourceError, match=words):
+        read_all(path)
+
+
+# ---- building ----
+
+
+def all_ids(path):
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT message_id FROM emails ORDER BY id").fetchall()
+    connection.close()
+    return [row[0] for row in rows]
+
+
+def test_mail_is_numbered_newest_first_whatever_its_order(tmp_path):
+    mails = [mail(f"m{n:02}", f"S{n}", sent_at=f"2001-05-{1 + n // 2:02}T00:00:00Z") for n in range(20)]
+    expected = [
+        m.message_id for m in sorted(sorted(mails, key=lambda m: m.message_id), key=lambda m: m.sent_at, reverse=True)
+    ]
+    for seed in range(3):
+        random.Random(seed).shuffle(mails)
+        build(tmp_path / "mail.db", *mails)
+        assert all_ids(tmp_path / "mail.db") == expected
+
+
+def test_every_mail_in_is_a_mail_out_or_a_counted_skip(tmp_path):
+    many = tuple(f"p{n}@x.com" for n in range(31))
+    report = build(
+        tmp_path / "mail.db",
+        mail("m1"),
+        mail("m1", "another with the same id"),
+        mail("m2"),
+        mail("m3", body="x" * 5001),
+        mail("m4", body="y" * 5000),
+        mail("m5", "news", to=many),
+        mail("m6", "news", to=many[:15], cc=many[15:30]),
+        mail("m7", "nobody", from_addr="", to=()),
+        mail("m8", "no sender", from_addr=""),
+        mail("m9", "no recipient", to=()),
+        Skip("a/10.", SkipReason.UNREADABLE),
+        mail("m11", "undated", date_ok=False),
+    )
+    assert (report.read, report.kept) == (12, 6)
+    assert report.skipped == {
+        "no_addresses": 1,
+        "unreadable": 1,
+        "body_too_long": 1,
+        "too_many_recipients": 1,
+        "duplicate_message_id": 1,
+        "duplicate_content": 1,
+    }
+    assert set(all_ids(tmp_path / "mail.db")) == {"m1", "m4", "m6", "m8", "m9", "m11"}
+    assert (report.uncertain_dates, report.bytes) == (1, (tmp_path / "mail.db").stat().st_size)
+
+
+def test_filters_can_be_switched_off(tmp_path):
+    report = build(
+        tmp_path / "mail.db",
+        mail("m1"),
+        mail("m2"),
+        mail("m3", body="x" * 9000, to=tuple(f"p{n}@x.com" for n in range(99))),
+        filters=Filters(max_body_chars=None, max_recipients=None, drop_duplicates=False),
+    )
+    assert (report.kept, report.skipped) == (3, {})
+
+
+def test_a_copy_is_dropped_only_when_everyone_on_it_has_the_mail_by_then(tmp_path):
+    path = tmp_path / "mail.db"
+    copies = [
+        mail("early", to=(BEN,), sent_at="2001-05-01T00:00:00Z"),
+        mail("again", to=(BEN,), sent_at="2001-05-02T00:00:00Z"),  # Ben has it
+        mail("caro", to=(BEN, CARO), sent_at="2001-05-03T00:00:00Z"),  # new to Caro
+        mail("both", to=(CARO, BEN), sent_at="2001-05-04T00:00:00Z"),  # both have it
+        mail("other", "Another subject", to=(BEN,)),
+        mail("sender", from_addr=DAN, to=(BEN,)),
+    ]
+    for seed in range(3):
+        random.Random(seed).shuffle(copies)
+        report = build(path, *copies)
+        assert set(all_ids(path)) == {"early", "caro", "other", "sender"}
+        assert report.skipped == {"duplicate_content": 2}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.sets(st.sampled_from([BEN, CARO, DAN])), st.integers(1, 4), st.integers(0, 1)), max_size=8)
+)
+def test_no_inbox_loses_a_mail_to_the_duplicate_filter_on_any_day(tmp_path_factory, drawn):
+    path = tmp_path_factory.mktemp("copies") / "mail.db"
+    mails = [
+        mail(f"m{n}", f"S{s}", to=tuple(sorted(to)), sent_at=f"2001-05-0{day}T00:00:00Z")
+        for n, (to, day, s) in enumerate(drawn)
+    ]
+    build(path, *mails)
+    kept = set(all_ids(path))
+    for person in (BEN, CARO, DAN):
+        for day in range(1, 5):
+            due = [m for m in mails if person in m.to and m.sent_at < f"2001-05-0{day}T23"]
+            assert {m.subject for m in due} == {m.subject for m in due if m.message_id in kept}
+
+
+def test_evidence_is_never_filtered_out(tmp_path):
+    mails = [mail("m0"), mail("m1"), mail("m2", body="z" * 6000)]
+    report = build(tmp_path / "mail.db", *mails, scenarios=[question("a"), question("b", message_ids=("m2",))])
+    assert set(all_ids(tmp_path / "mail.db")) == {"m0", "m1", "m2"}
+    assert (report.scenarios, report.scenario_misfits) == (2, {})
+
+
+def test_questions_that_the_mail_cannot_serve_are_left_out_with_the_reason(tmp_path):
+    path = tmp_path / "mail.db"
+    report = build(
+        path,
+        mail("m1"),
+        scenarios=[
+            question("fits"),
+            question("fits"),
+            question("gone", message_ids=("m1", "m9")),
+            question("other", inbox=CARO),
+            question("early", query_date="2001-05-13"),
+            question("unanswerable", message_ids=()),
+        ],
+    )
+    database = MailDatabase(path)
+    assert [scenario.scenario_id for scenario in database.scenarios()] == ["fits", "unanswerable"]
+    database.close()
+    assert report.scenario_misfits == {
+        "fits": "its id occurs twice",
+        "gone": "no mail m9",
+        "other": f"no mail of {CARO}",
+        "early": "m1 was sent on 2001-05-14, after 2001-05-13",
+    }
+
+
+class Broken(Exception):
+    """What a source might raise."""
+
+
+@pytest.mark.parametrize("failure", [Broken, KeyboardInterrupt, SourceError])
+@pytest.mark.parametrize("before", [b"", b"what was there"])
+def test_a_build_that_fails_leaves_what_was_there(tmp_path, failure, before):
+    out = tmp_path / "mail.db"
+    if before:
+        out.write_bytes(before)
+
+    def mails():
+        yield from (mail(f"m{n}", f"S{n}") for n in range(1200))
+        raise failure("stop")
+
+    with pytest.raises(failure):
+        build_database(mails(), out, source="test")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == ([("mail.db", before)] if before else [])
+
+
+def test_a_build_replaces_the_old_database_while_readers_keep_theirs(tmp_path):
+    path = tmp_path / "mail.db"
+    build(path, mail("m1", "falcon"))
+    reader = MailDatabase(path)
+    build(path, mail("m2", "falcon"))
+    again = MailDatabase(path)
+    find = {"inbox": BEN, "keywords": ["falcon"], "until": "2002-01-01"}
+    assert [hit.message_id for hit in reader.search(**find)] == ["m1"]
+    assert [hit.message_id for hit in again.search(**find)] == ["m2"]
+    reader.close()
+    again.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["mail.db"]
+
+
+def test_a_killed_build_leaves_the_old_database_and_the_next_one_works(tmp_path):
+    path = tmp_path / "mail.db"
+    build(path, mail("m1"))
+    before = path.read_bytes()
+    code = f"""
+import sys, time
+from tests.email_env.mails import build_database, mail
+def mails():
+    for n in range(2000):
+        yield mail(f"k{{n}}", f"S{{n}}")
+    print("half", flush=True)
+    time.sleep(60)
+build_database(mails(), {str(path)!r}, source="test")
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"half\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert path.read_bytes() == before
+    build(path, mail("m2"))
+    assert all_ids(path) == ["m2"]
+
+
+def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BuildError, match="Nothing was written"):
+        build(tmp_path / "file" / "mail.db", mail("m1"))
+    with pytest.raises(BuildError, match="is a folder"):
+        build(tmp_path, mail("m1"))
+
+
+def test_the_same_mail_gives_the_same_bytes(tmp_path):
+    mails = [mail(f"m{n}", f"S{n}") for n in range(50)]
+    build(tmp_path / "one.db", *mails)
+    build(tmp_path / "two.db", *mails)
+    assert (tmp_path / "one.db").read_bytes() == (tmp_path / "two.db").read_bytes()
+
+
+def test_an_empty_source_gives_an_empty_database(tmp_path):
+    report = build(tmp_path / "mail.db")
+    assert (report.read, report.kept) == (0, 0)
+    database = MailDatabase(tmp_path / "mail.db")
+    assert not database.has_inbox(BEN)
+    database.close()
+
+
+def test_progress_counts_to_the_end(tmp_path):
+    seen = []
+    build(
+        tmp_path / "mail.db",
+        *(mail(f"m{n}", f"S{n}") for n in range(1100)),
+        mail("m0"),
+        progress=lambda read, skipped: seen.append((read, skipped)),
+    )
+    assert seen == [(500, 0), (1000, 0), (1101, 1)]
+
+
+@pytest.mark.skipif(
+    not (REAL_MAIL / "emails.csv").is_file(), reason=f"no real mail at {REAL_MAIL}; set EMAIL_ENV_REAL_MAIL"
+)
+def test_real_mail_goes_in_with_every_message_accounted_for(tmp_path):
+    source = open_source(REAL_MAIL / "emails.csv")
+    report = build_database(source.mails, tmp_path / "mail.db", source=source.name)
+    assert report.read == report.kept + sum(report.skipped.values()) > 2000
+    assert set(report.skipped) <= {"body_too_long", "too_many_recipients", "duplicate_content"}
+    connection = sqlite3.connect(tmp_path / "mail.db")
+    (lost,) = connection.execute(
+        "SELECT count(*) FROM emails WHERE from_addr NOT LIKE '%_@_%' OR message_id = ''"
+    ).fetchone()
+    connection.close()
+    assert lost == 0

