@@ -69,7 +69,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         UnknownScenarioError: there are no such scenarios.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}  # type: ignore[misc]
     scripted_policies = SCRIPTED_POLICIES
 
     def __init__(

@@ -21,7 +21,7 @@ _SPARE_TOKENS = 12
 _DENIALS = frozenset({"not", "never", "isn", "wasn", "cannot", "neither", "nor", "without", "except"})
 _HEDGES = frozenset({"or", "either", "maybe", "perhaps", "possibly", "alternatively"})
 _FILLERS = frozenset(
-    "yes sure ok okay answer final according based per as mail mails email emails message messages thread note notice"
+    "yes sure ok okay answer final according based per as mail mails email emails message messages thread note notice"  # noqa: SIM905
     " latest update updated current currently confirmed stated mentioned said says see found source sources which who"
     " that it is was".split()
 )
@@ -106,19 +106,23 @@ def _fishes(
         return True
     if _all_values(form):
         return bool(_DENIALS.intersection(token.value for token in said))
-    return _is_spoilt(_content(said), _content(form), excused) or any(
+    return _is_spoilt(_content(said), _content(form), excused, asked) or any(
         _is_candidate(part, form, excused) for part in _SEPARATORS.split(answer)
     )
 
 
-def _is_spoilt(content: Sequence[Token], form: Sequence[Token], excused: Sequence[Token]) -> bool:
+def _is_spoilt(
+    content: Sequence[Token], form: Sequence[Token], excused: Sequence[Token], asked: Sequence[Token]
+) -> bool:
     """Whether the words beside the form deny it or make another name of it ("Anna Keller Smith", "Lisbon Oslo")."""
     start = _find(content, form)
     assert start is not None, "the answer says the form"
     if _DENIALS.intersection(token.value for token in content[max(0, start - 3) : start]):
         return True
     end = start + len(form)
-    beside = [*content[max(1, start - 1) : start], *content[end : end + 1]]  # the first word has a capital anyhow
+    beside = [*content[max(0, start - 1) : start], *content[end : end + 1]]
+    if start == 1 and beside[0] not in asked:  # the first word of an answer has a capital anyhow
+        del beside[0]
     return any(token in form or (token.named and token not in excused) for token in beside)
 
 

@@ -24,7 +24,7 @@ DONT_KNOW = "I don't know"
 
 _WORD = re.compile(r"[^\W_]+(?:['’&-][^\W_]+)*")
 _STOP_WORDS = frozenset(
-    "a about after all also am an and any are as at be been before but by can could day did do does during"
+    "a about after all also am an and any are as at be been before but by can could day did do does during"  # noqa: SIM905
     " each find for from get give had has have he her him his how i if in into is it its just kind long many"
     " may me most much must my name no not of off on one or our out over please said say see set she should so"
     " some such take tell than that the their them then there these they this those to up use used was we were"

@@ -14,6 +14,8 @@ from email_env.scenarios import Scenario
 
 ANSWER_RECEIVED = "Answer received."
 _MAX_ADDRESSES = 20
+_MAX_SUBJECT_CHARS = 150
+_MAX_SNIPPET_CHARS = 300  # a "word" of a mail can be kilobytes of encoded data
 
 
 def system_message(scenario: Scenario, max_turns: int) -> str:
@@ -31,7 +33,15 @@ def search_results(hits: Sequence[SearchHit], keywords: Sequence[str]) -> str:
         asked = ", ".join(f'"{keyword}"' for keyword in keywords)
         return f"No mail matches all of: {asked}. Try fewer or other keywords."
     return "\n".join(
-        " | ".join((hit.message_id, hit.sent_at[:10], hit.from_name or hit.from_addr, hit.subject, hit.snippet))
+        " | ".join(
+            (
+                hit.message_id,
+                hit.sent_at[:10],
+                hit.from_name or hit.from_addr,
+                _cut(hit.subject, _MAX_SUBJECT_CHARS),
+                _cut(hit.snippet, _MAX_SNIPPET_CHARS),
+            )
+        )
         for hit in hits
     )
 
@@ -58,6 +68,10 @@ def unknown_email(message_id: str) -> str:
 def error(message: str) -> str:
     """A fault as the model sees it."""
     return f"Error: {message}"
+
+
+def _cut(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[:max_chars]}..."
 
 
 def _addresses(addresses: Sequence[str]) -> str:

@@ -61,11 +61,10 @@ class RewardConfig:
     max_penalized_calls: int = 5
 
     # Read by pydantic when a dict is checked; the defaults need no check, and importing pydantic takes its time.
-    __pydantic_config__: ClassVar[dict[str, Any]] = {
-        "extra": "forbid",
-        "strict": True,
-        "allow_inf_nan": False,
-    }
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+_NAMES = tuple(item.name for item in fields(RewardConfig))
 
 
 def reward_config(value: RewardConfig | Mapping[str, Any] | None) -> RewardConfig:
@@ -78,31 +77,28 @@ def reward_config(value: RewardConfig | Mapping[str, Any] | None) -> RewardConfi
         return RewardConfig()
     if isinstance(value, RewardConfig):
         value = asdict(value)
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(
+            f"reward must be a mapping of constants, got {value!r}. Its keys: {', '.join(_NAMES)}."
+        )
+    for name in value:
+        if name not in _NAMES:
+            near = get_close_matches(str(name), _NAMES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"its constants: {', '.join(_NAMES)}."
+            raise ConfigurationError(f"reward has no constant {name!r}; {hint}")
     from pydantic import TypeAdapter, ValidationError
 
     try:
         config = TypeAdapter(RewardConfig).validate_python(dict(value))
-    except (ValidationError, TypeError, ValueError) as error:
-        raise ConfigurationError(_explain(value, error)) from error
+    except ValidationError as error:
+        faults = error.errors()
+        reasons = "; ".join(f"{'.'.join(map(str, f['loc']))}={f['input']!r}: {f['msg']}" for f in faults)
+        raise ConfigurationError(f"A constant of the reward cannot be used: {reasons}.") from error
     if config.max_penalized_calls < 0 or config.invalid_call_penalty < 0:
         raise ConfigurationError(
             "invalid_call_penalty and max_penalized_calls must not be negative: a penalty is taken off."
         )
     return config
-
-
-def _explain(value: object, error: Exception) -> str:
-    known = [item.name for item in fields(RewardConfig)]
-    if not isinstance(value, Mapping):
-        return f"reward must be a mapping of constants, got {value!r}. Its keys: {', '.join(known)}."
-    for key in value:
-        if key not in known:
-            near = get_close_matches(str(key), known, n=1)
-            return f"reward has no constant {key!r}" + (
-                f"; did you mean {near[0]!r}?" if near else f": {', '.join(known)}."
-            )
-    reasons = "; ".join(f"{item['loc'][0]}={item['input']!r}: {item['msg']}" for item in error.errors())  # type: ignore[attr-defined]
-    return f"A constant of the reward cannot be used: {reasons}."
 
 
 @dataclass(slots=True)

@@ -13,15 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-_MONTHS = "january february march april may june july august september october november december".split()
+_MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
 _MONTH = rf"(?:sept|{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in _MONTHS)})\b\.?"
-_WEEKDAYS = {name[:3]: name for name in "monday tuesday wednesday thursday friday saturday sunday".split()}
-_UNITS = (
+_WEEKDAYS = {name[:3]: name for name in "monday tuesday wednesday thursday friday saturday sunday".split()}  # noqa: SIM905
+_UNITS = (  # noqa: SIM905
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
     " eighteen nineteen"
 ).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_ORDINALS = (
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
+_ORDINALS = (  # noqa: SIM905
     "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth"
     " sixteenth seventeenth eighteenth nineteenth"
 ).split()
@@ -49,7 +49,7 @@ _TOKEN = re.compile(
             rf"(?P<day_first>\b\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH}(?:,?\s+\d{{4}}\b)?)",
             rf"(?P<month_first>\b{_MONTH}\s+(?:the\s+)?\d{{1,2}}(?:st|nd|rd|th)?\b(?!:|[.,]\d)(?:,?\s+\d{{4}}\b(?!:))?)",
             r"(?P<slashed>\b\d{1,2}/\d{1,2}(?:/(?:\d{4}|\d{2}))?\b(?!/))",
-            rf"(?P<clock>\b\d{{1,2}}[:h]\d{{2}}(?::\d{{2}})?\b(?:{_HALF})?|\b\d{{1,2}}(?:\.\d{{2}})?{_HALF})",
+            rf"(?P<clock>\b\d{{1,2}}[:h]\d{{2}}(?::\d{{2}})?(?:{_HALF}|\b)|\b\d{{1,2}}(?:\.\d{{2}})?{_HALF})",
             r"(?P<clock_word>\b(?:noon|midnight)\b)",
             rf"(?P<number>{_DIGITS}(?:st|nd|rd|th)?(?![^\W_])|{_DIGITS}(?=(?:k|mm|bn)\b))",
             r"(?P<currency>us\$|[$€£])",

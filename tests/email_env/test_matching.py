@@ -27,14 +27,29 @@ RIGHT = {
     ("0042",): ["0042"],
 }
 WRONG = {
-    DAY: ["Friday", "Tuesday or Thursday", "from Tuesday to Thursday", "not Thursday", "March 7 2023", "Thursday, March 8"],
+    DAY: [
+        "Friday",
+        "Tuesday or Thursday",
+        "from Tuesday to Thursday",
+        "not Thursday",
+        "March 7 2023",
+        "Thursday, March 8",
+    ],
     DATE: ["15 March", "14 March 2023", "Monday 14 March", "14 April", "March", "14 March or 15 March"],
     TIME: ["2:30 am", "02:30", "14:35", "14:30 or 15:30", "14"],
     NAME: ["Tom", "Anna Schmidt", "Anna Keller or Tom", "Anna Keller, Tom Wu", "Not Anna Keller", "Keller Anna Tom"],
     MONEY: ["$48,251", "€48,250", "$48,250 of $50,000", "148,250", "48"],
     ROOM: ["205", "Room 1204", "204 205", "Room 204 or Room 205", "204, or else 205"],
     CODE: ["KX7", "KX7-PQ2, KX7-PQ3", "KX7-PQ3"],
-    ("Lisbon",): ["Lisbon/Oslo", "Lisbon Oslo", "Oslo, Lisbon", "maybe Lisbon", "I don't know, Lisbon?", "It isn't Lisbon", ""],
+    ("Lisbon",): [
+        "Lisbon/Oslo",
+        "Lisbon Oslo",
+        "Oslo, Lisbon",
+        "maybe Lisbon",
+        "I don't know, Lisbon?",
+        "It isn't Lisbon",
+        "",
+    ],
     ("0042",): ["42"],
     ("I like it",): ["I like"],
 }
@@ -92,14 +107,20 @@ def test_not_knowing_is_recognised(said):
     assert is_dont_know(said)
 
 
-@pytest.mark.parametrize("said", ["Lisbon", "No", "Unknown Street 5", "knowledge", "", "He can meet on Friday", "Information desk"])
+@pytest.mark.parametrize(
+    "said", ["Lisbon", "No", "Unknown Street 5", "knowledge", "", "He can meet on Friday", "Information desk"]
+)
 def test_an_answer_is_not_taken_for_not_knowing(said):
     assert not is_dont_know(said)
 
 
 @given(st.dates(), st.booleans())
 def test_a_date_is_the_same_however_it_is_written(day, with_year):
-    forms = [f"{day:%B} {day.day}, {day.year:04}", f"{day.day} {day:%b} {day.year:04}", f"{day.year:04}-{day.month:02}-{day.day:02}"]
+    forms = [
+        f"{day:%B} {day.day}, {day.year:04}",
+        f"{day.day} {day:%b} {day.year:04}",
+        f"{day.year:04}-{day.month:02}-{day.day:02}",
+    ]
     if not with_year:
         forms = [f"{day:%B} {day.day}", f"the {day.day}th of {day:%B}", f"{day.month}/{day.day}"]
     expected = Token("date", (day.year if with_year else None, day.month, day.day))

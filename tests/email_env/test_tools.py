@@ -71,7 +71,9 @@ def test_several_tagged_calls_are_read_in_order_and_a_tag_inside_a_string_is_no_
     assert [call.name for call in parse_action('[{"name": "a"}, {"name": "b"}]').calls] == ["a", "b"]
 
 
-@pytest.mark.parametrize("text", ["The meeting is on Thursday.", "42", '"Friday"', "I don't know", "[1] Lisbon", "a < b"])
+@pytest.mark.parametrize(
+    "text", ["The meeting is on Thursday.", "42", '"Friday"', "I don't know", "[1] Lisbon", "a < b"]
+)
 def test_plain_prose_is_an_answer(text):
     action = parse_action(text)
     assert (action.calls, action.prose) == ((), text)

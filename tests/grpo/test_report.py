@@ -221,7 +221,6 @@ def test_the_verdict_of_an_unchanged_policy_claims_nothing(tmp_path: Path) -> No
     root = tmp_path / "run"
     for when in ("before", "after"):
         write_lines(root / "eval" / f"{when}-sampled.jsonl", [make_trajectory(i, 0.1, solved=False) for i in range(5)])
-    (root / "config.json").write_text("{}")
     expected = "Held-out reward at temperature 1 is the same before and after in all 5 episodes."
     assert verdict(load_run(root)) == expected
 
@@ -367,7 +366,7 @@ def test_chips_say_what_happened() -> None:
         (0.13, 0.48, [0.1, 0.2, 0.3, 0.4, 0.5]),
         (-0.018, 0.021, [-0.02, -0.01, 0, 0.01, 0.02, 0.03]),
         (300, 340, [300, 310, 320, 330, 340]),
-        (1.1801, 1.1802, [1.05, 1.1, 1.15, 1.2, 1.25, 1.3]),
+        (1.1801, 1.1802, [1.0, 1.1, 1.2, 1.3]),
         (5, 5, [4.5, 4.75, 5.0, 5.25, 5.5]),
     ],
 )

@@ -1,0 +1,419 @@
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given
+from hypothesis import strategies as st
+
+import email_env
+from email_env.database import MailDatabase
+from email_env.env import MAX_ACTION_CHARS, MAX_CALLS_PER_ACTION, EmailSearchEnv, StopReason
+from email_env.errors import ConfigurationError, EpisodeError, UnknownInboxError, UnknownScenarioError
+from email_env.reward import RewardConfig
+from email_env.spaces import TextSpace, ToolCallSpace
+from tests.email_env.mails import question
+from tests.email_env.office import (
+    BUDGET,
+    CITY,
+    MOVED,
+    NOWHERE,
+    SCENARIOS,
+    answer,
+    as_json,
+    build_office,
+    play,
+    read,
+    search,
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return build_office(tmp_path_factory.mktemp("office"))
+
+
+@pytest.fixture(scope="module")
+def env(path):
+    env = EmailSearchEnv(path)
+    yield env
+    env.close()
+
+
+def make(path, **options):
+    return gymnasium.make(email_env.ENV_ID, db_path=path, **options)
+
+
+def test_the_environment_passes_gymnasiums_checker_without_a_warning(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(make(path).unwrapped)
+
+
+def test_the_id_is_registered_by_the_import_alone():
+    spec = gymnasium.registry["EmailSearch-v0"]
+    assert spec.entry_point == "email_env.env:EmailSearchEnv"
+    assert spec.max_episode_steps is None
+
+
+def test_importing_and_making_loads_nothing_heavy(path):
+    code = (
+        "import sys, gymnasium, email_env; assert 'email_env.env' not in sys.modules;"
+        "gymnasium.make('EmailSearch-v0').reset(seed=0);"
+        "print(*sorted({'pydantic', 'torch', 'sqlite_utils', 'click', 'rich', 'litellm'} & set(sys.modules)))"
+    )
+    environment = os.environ | {"EMAIL_ENV_DB": str(path), "PYTHONPATH": str(Path(email_env.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_reset_gives_the_question_the_messages_the_tools_and_metrics(env):
+    text, info = env.reset(options={"scenario_id": "budget"})
+    assert text == "What is the approved budget for Falcon?"
+    system, user = info["messages"]
+    assert system["role"] == "system"
+    assert "ben@x.com" in system["content"]
+    assert "2001-06-01" in system["content"]
+    assert "10 turns" in system["content"]
+    assert len(system["content"]) < 240
+    assert user == {"role": "user", "content": text}
+    assert [tool["function"]["name"] for tool in info["tools"]] == ["search_inbox", "read_email", "return_final_answer"]
+    assert info["scenario_id"] == "budget"
+    assert set(map(type, info["metrics"].values())) == {float}
+
+
+def test_an_episode_from_question_to_answer(env):
+    env.reset(options={"scenario_id": "budget"})
+    text, reward, terminated, truncated, info = env.step(search("falcon", "budget"))
+    assert text.startswith("m1 | 2001-05-14 | Anna Keller | Falcon budget | ")
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert info["messages"] == [{"role": "tool", "content": text}]
+    assert (info["error"], info["stop_reason"], info["metrics"]["found"]) == ("", "", 1.0)
+    _, reward, *_, info = env.step(read("m1"))
+    assert (reward, info["metrics"]["read"]) == (0.0, 1.0)
+    text, reward, terminated, truncated, info = env.step(answer("48,250 dollars", "m1"))
+    assert (text, terminated, truncated, info["stop_reason"]) == ("Answer received.", True, False, "answer")
+    assert reward == pytest.approx(1.47) == info["metrics"]["reward"]
+    assert info["metrics"]["success"] == 1.0
+
+
+def test_the_rewards_add_up_to_the_metric_and_penalties_come_when_they_happen(env):
+    rewards, info = play(env, BUDGET, "<tool_call>{", as_json("grep"), search("falcon"), answer("48250", "m1"))
+    # two penalties; 1 + 0.3 + 0.1 + 0.1 * (1 - 4/10)
+    assert rewards == pytest.approx([-0.1, -0.1, 0.0, 1.46])
+    assert info["metrics"]["reward"] == pytest.approx(1.26)
+    assert info["metrics"]["valid_call_rate"] == 0.5
+    assert info["metrics"]["invalid_calls"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "role"),
+    [
+        ("", "no_tool_call", "user"),
+        ("search_inbox falcon", "no_tool_call", "user"),
+        ("<tool_call>{", "bad_json", "user"),
+        (as_json("grep"), "unknown_tool", "tool"),
+        (search("falcon", message_id="m1"), "bad_args", "tool"),
+        (as_json("search_inbox", keywords=[]), "bad_args", "tool"),
+        ("x" * (MAX_ACTION_CHARS + 1), "no_tool_call", "user"),
+    ],
+)
+def test_an_invalid_action_is_told_and_the_episode_goes_on(env, action, code, role):
+    env.reset(options={"scenario_id": "budget"})
+    text, reward, terminated, truncated, info = env.step(action)
+    assert info["error"] == code
+    assert info["messages"] == [{"role": role, "content": text}]
+    assert text.startswith("Error: ")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (-0.1, False, False, "")
+    assert env.step(answer("48250", "m1"))[4]["metrics"]["success"] == 1.0
+
+
+@pytest.mark.parametrize("action", [None, 5, b"bytes", ["x"], {"name": "read_email"}, float("nan")])
+def test_an_action_that_is_no_text_is_an_invalid_action(env, action):
+    env.reset(options={"scenario_id": "budget"})
+    *_, info = env.step(action)
+    assert info["error"] == "no_tool_call"
+
+
+def test_prose_is_an_implicit_answer(env):
+    _, info = play(env, BUDGET, search("falcon"), "The approved budget is $48,250.")
+    metrics = info["metrics"]
+    assert (info["stop_reason"], info["error"]) == ("answer", "")
+    assert (metrics["success"], metrics["implicit_answer"], metrics["source_recall"]) == (1.0, 1.0, 0.0)
+    assert metrics["reward"] == pytest.approx(1.08)
+    _, info = play(env, BUDGET, "I was unable to find it.")
+    assert (info["metrics"]["dont_know"], info["metrics"]["reward"]) == (1.0, pytest.approx(0.1))
+
+
+def test_several_calls_in_one_action_run_in_order_until_the_answer(env):
+    env.reset(options={"scenario_id": "budget"})
+    text, _, terminated, _, info = env.step(search("falcon") + search("a", oops=1) + read("m1"))
+    assert [message["role"] for message in info["messages"]] == ["tool"] * 3
+    assert text == "\n\n".join(message["content"] for message in info["messages"])
+    assert (info["error"], terminated) == ("bad_args", False)
+    assert (info["metrics"]["turns"], info["metrics"]["tool_calls"], info["metrics"]["invalid_calls"]) == (
+        1.0,
+        3.0,
+        1.0,
+    )
+    *_, info = env.step(answer("48250", "m1") + read("m99"))
+    assert len(info["messages"]) == 1
+    assert info["metrics"]["unknown_ids"] == 0.0
+
+
+def test_a_turn_of_too_many_calls_runs_the_first_and_says_so(env):
+    env.reset(options={"scenario_id": "budget"})
+    *_, info = env.step(read("m1") * (MAX_CALLS_PER_ACTION + 5))
+    assert len(info["messages"]) == MAX_CALLS_PER_ACTION + 1
+    assert "the rest was not run" in info["messages"][-1]["content"]
+    assert info["metrics"]["invalid_calls"] == 1.0
+
+
+def test_openai_calls_are_answered_under_their_ids(env):
+    env.reset(options={"scenario_id": "budget"})
+    calls = [
+        {"id": "a", "type": "function", "function": {"name": "read_email", "arguments": '{"message_id": "m1"}'}},
+        {"id": "b", "type": "function", "function": {"name": "read_email", "arguments": "{"}},
+    ]
+    *_, info = env.step(json.dumps({"role": "assistant", "content": "", "tool_calls": calls}))
+    assert [(message["role"], message["tool_call_id"]) for message in info["messages"]] == [
+        ("tool", "a"),
+        ("tool", "b"),
+    ]
+    assert info["error"] == "bad_json"
+
+
+def test_the_last_turn_truncates(path):
+    env = EmailSearchEnv(path, max_turns=2)
+    env.reset(options={"scenario_id": "budget"})
+    assert env.step(search("falcon"))[2:4] == (False, False)
+    _, reward, terminated, truncated, info = env.step(read("m1"))
+    assert (terminated, truncated, info["stop_reason"]) == (False, True, "max_turns")
+    assert reward == pytest.approx(0.3)
+    env.reset(options={"scenario_id": "budget"})
+    env.step(search("falcon"))
+    assert env.step(answer("48250"))[2:4] == (True, False)
+
+
+def test_stepping_without_a_running_episode_is_the_callers_fault(path):
+    env = EmailSearchEnv(path)
+    with pytest.raises(EpisodeError, match="no episode yet"):
+        env.step("x")
+    env.reset(seed=0)
+    env.step("prose")
+    with pytest.raises(EpisodeError, match=r"has ended \(answer\)"):
+        env.step("x")
+
+
+def test_the_seed_chooses_the_scenario(path):
+    env, other = EmailSearchEnv(path, split=None), EmailSearchEnv(path, split=None)
+    ids = [env.reset(seed=seed)[1]["scenario_id"] for seed in range(30)]
+    assert ids == [other.reset(seed=seed)[1]["scenario_id"] for seed in range(30)]
+    assert set(ids) == {scenario.scenario_id for scenario in SCENARIOS}
+    assert env.reset(seed=1, options={"scenario_id": "moved"})[1]["scenario_id"] == "moved"
+
+
+def test_scenarios_are_those_of_the_split_and_difficulty(path):
+    env = EmailSearchEnv(path)
+    assert env.scenario_ids() == ["budget", "moved", "nowhere"]
+    assert env.num_scenarios == 3
+    assert env.reset(options={"index": 1})[1]["scenario_id"] == "moved"
+    assert env.reset(options={"split": "test"})[1]["scenario_id"] == "city"
+    assert EmailSearchEnv(path, split="test").scenario_ids() == ["city"]
+    assert EmailSearchEnv(path, difficulties=["easy", "hard"]).scenario_ids() == ["budget", "moved"]
+    assert EmailSearchEnv(path, difficulties="medium").scenario_ids() == ["nowhere"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "hint"),
+    [
+        ({"scenario_id": "budgets"}, UnknownScenarioError, "The nearest are 'budget'"),
+        ({"scenario_id": "city"}, UnknownScenarioError, "'city' ('test', '')"),
+        ({"scenario_id": 5}, UnknownScenarioError, "No scenario 5"),
+        ({"index": 3}, UnknownScenarioError, "from 0 to 2, got 3"),
+        ({"index": -1}, UnknownScenarioError, "from 0 to 2, got -1"),
+        ({"index": "one"}, UnknownScenarioError, "got 'one'"),
+        ({"split": "tests"}, ConfigurationError, "Did you mean 'test'?"),
+        ({"split": "validation"}, UnknownScenarioError, "No scenarios in split 'validation'"),
+        ({"scenario": "budget"}, ConfigurationError, "Did you mean 'scenario_id'?"),
+        ({"scenario_id": "budget", "index": 0}, ConfigurationError, "not both"),
+    ],
+)
+def test_a_scenario_that_is_not_there_is_an_error_that_helps(env, options, error, hint):
+    with pytest.raises(error) as caught:
+        env.reset(options=options)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"split": "Train"}, "Did you mean 'train'?"),
+        ({"order": "new"}, "Did you mean 'newest'?"),
+        ({"difficulties": ["eazy"]}, "Did you mean 'easy'?"),
+        ({"max_turns": 0}, "max_turns must be a whole number from 1"),
+        ({"max_results": 11}, "max_results must be a whole number from 1 to 10, got 11"),
+        ({"snippet_words": 2.5}, "snippet_words"),
+        ({"max_body_chars": True}, "max_body_chars"),
+        ({"render_mode": "human"}, "render_mode must be one of 'ansi', None"),
+        ({"reward": {"sped": 1}}, "did you mean 'speed'"),
+        ({"scenarios": [{"id": 1}]}, "list of Scenario"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(path, options, hint):
+    with pytest.raises(ConfigurationError) as caught:
+        EmailSearchEnv(path, **options)
+    assert hint in str(caught.value)
+
+
+def test_scenarios_and_database_may_come_from_the_environment(path, tmp_path, monkeypatch):
+    file = tmp_path / "questions.jsonl"
+    file.write_text(json.dumps(question("mine", message_ids=("m1",)).to_dict()) + "\n")
+    monkeypatch.setenv("EMAIL_ENV_DB", str(path))
+    assert EmailSearchEnv().num_scenarios == 3
+    assert EmailSearchEnv(scenarios=file).scenario_ids() == ["mine"]
+    monkeypatch.setenv("EMAIL_ENV_SCENARIOS", str(file))
+    assert EmailSearchEnv().scenario_ids() == ["mine"]
+    assert EmailSearchEnv(scenarios=[BUDGET]).scenario_ids() == ["budget"]
+
+
+def test_a_scenario_of_somebody_else_is_refused_at_reset(path):
+    env = EmailSearchEnv(path, scenarios=[question("other", inbox="nobody@x.com")])
+    with pytest.raises(UnknownInboxError, match=r"nobody@x\.com"):
+        env.reset(seed=0)
+
+
+def test_limits_of_what_is_shown_are_options(path):
+    env = EmailSearchEnv(path, max_results=1, snippet_words=2, max_body_chars=5)
+    env.reset(options={"scenario_id": "budget"})
+    assert env.step(search("falcon"))[0].count("\n") == 0
+    assert env.step(read("m1"))[0].endswith("Finan\n[... 31 more characters]")
+
+
+def test_rewards_are_an_option(path):
+    for reward in ({"right_answer": 7.0}, RewardConfig(right_answer=7.0)):
+        rewards, _ = play(EmailSearchEnv(path, reward=reward), BUDGET, answer("48250"))
+        assert rewards == pytest.approx([7.09])
+
+
+def test_the_transcript_is_rendered(path):
+    env = make(path, render_mode="ansi")
+    env.reset(options={"scenario_id": "budget"})
+    env.step(read("m1"))
+    lines = env.render().splitlines()
+    assert lines[2] == "User: What is the approved budget for Falcon?"
+    assert "Tool: From: Anna Keller <anna@x.com>" in lines
+    assert EmailSearchEnv(path).render() is None
+
+
+def test_info_is_new_at_every_call(env):
+    _, first = env.reset(options={"scenario_id": "budget"})
+    kept = copy.deepcopy(first)
+    first["messages"].clear()
+    first["tools"][0]["function"].clear()
+    first["metrics"].clear()
+    assert env.reset(options={"scenario_id": "budget"})[1] == kept
+
+
+def test_an_environment_pickles_and_goes_on(path):
+    env = EmailSearchEnv(path)
+    env.reset(options={"scenario_id": "budget"})
+    again = pickle.loads(pickle.dumps(env))
+    assert again.step(search("falcon"))[0] == env.step(search("falcon"))[0]
+
+
+def test_closing_twice_does_no_harm(path):
+    env = EmailSearchEnv(path)
+    env.reset(seed=0)
+    env.close()
+    env.close()
+    assert env.reset(seed=0)[1]["messages"]
+
+
+def test_the_spaces_are_text(env):
+    assert env.observation_space == TextSpace(16_384)
+    assert env.action_space == ToolCallSpace(MAX_ACTION_CHARS)
+
+
+@pytest.mark.parametrize(("mode", "options"), [("sync", {}), ("async", {}), ("async", {"context": "spawn"})])
+def test_vector_environments_carry_any_text(path, mode, options):
+    scenarios = [CITY, question("empty", question="ü ", message_ids=("m4",), split="test")]
+    envs = gymnasium.make_vec(
+        email_env.ENV_ID,
+        num_envs=2,
+        vectorization_mode=mode,
+        vector_kwargs=options,
+        db_path=path,
+        scenarios=scenarios,
+        split="test",
+        max_body_chars=60,
+    )
+    try:
+        texts, infos = envs.reset(seed=[0, 1], options={"index": 1})
+        assert tuple(texts) == ("ü ", "ü ")
+        assert tuple(infos["scenario_id"]) == ("empty", "empty")
+        texts, rewards, terminations, truncations, infos = envs.step((search("messe"), ""))
+        assert (
+            texts[0]
+            == "m4 | 2001-05-17 | Anna Keller | Messe | Die Messe: see you at the fair in Zürich. " + "x" * 258 + "..."
+        )
+        assert texts[1].startswith("Error: the turn is empty.")
+        assert rewards.tolist() == [0.0, -0.1]
+        assert infos["metrics"]["found"].tolist() == [1.0, 0.0]
+        assert infos["error"].tolist() == ["", "no_tool_call"]
+        earlier = tuple(texts)
+        texts, rewards, terminations, truncations, infos = envs.step((read("m4"), answer("Zürich", "m4")))
+        assert "the fair in Zürich.\nxx" in texts[0]
+        assert texts[1] == "Answer received."
+        assert earlier[1].startswith("Error")
+        assert terminations.tolist() == [False, True]
+        assert not truncations.any()
+        assert envs.action_space.contains(envs.action_space.sample())
+    finally:
+        envs.close()
+
+
+def test_a_stop_reason_is_text():
+    assert [reason.value for reason in StopReason] == ["", "answer", "max_turns"]
+
+
+ACTIONS = st.one_of(
+    st.text(),
+    st.text(alphabet='<>/{}[]":,tool_call name argumens', max_size=80),
+    st.builds(search, st.text(), st.text(), from_addr=st.text(), sent_after=st.text(), max_results=st.integers()),
+    st.builds(read, st.text()),
+    st.builds(answer, st.text(), st.text()),
+    st.dictionaries(st.text(), st.integers() | st.text() | st.none()).map(json.dumps),
+)
+
+
+@given(st.lists(ACTIONS, max_size=4))
+def test_no_action_raises_and_every_step_keeps_the_contract(env, actions):
+    _, info = env.reset(options={"scenario_id": "budget"})
+    names, total = list(info["metrics"]), 0.0
+    for action in actions:
+        text, reward, terminated, truncated, info = env.step(action)
+        total += reward
+        assert text in env.observation_space
+        assert list(info["metrics"]) == names
+        assert info["metrics"]["reward"] == pytest.approx(total, abs=1e-9)
+        assert info["error"] in ("", "bad_json", "unknown_tool", "bad_args", "no_tool_call")
+        assert all(message["role"] in ("tool", "user") for message in info["messages"])
+        if terminated or truncated:
+            assert info["stop_reason"] == "answer"
+            break
+
+
+def test_two_environments_share_a_database_file_and_not_a_connection(path):
+    one, other = EmailSearchEnv(path), EmailSearchEnv(path)
+    assert isinstance(one.database, MailDatabase)
+    assert one.database is not other.database
+    for scenario in (BUDGET, MOVED, NOWHERE):
+        assert play(one, scenario, search("falcon"))[1] == play(other, scenario, search("falcon"))[1]
