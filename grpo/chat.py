@@ -1,10 +1,10 @@
 """Messages to token ids, once, append-only.
 
-A chat format knows how to tokenise the first prompt and how to tokenise what follows an assistant turn. It never renders
-or tokenises a sampled turn: those ids come from the policy and stay as they are. Two formats:
+A chat format knows how to tokenise the first prompt and how to tokenise what follows an assistant turn. It never
+renders or tokenises a sampled turn: those ids come from the policy and stay as they are. Two formats:
 
-- ``TemplateChat`` for models whose own template knows tools (Qwen2.5 and others): the text that a delta adds is found by
-  rendering it behind a placeholder turn.
+- ``TemplateChat`` for models whose own template knows tools (Qwen2.5 and others): the text that a delta adds is found
+  by rendering it behind a placeholder turn.
 - ``HermesChat`` for ChatML models without tools in their template: a short signature of each tool in the system
   message and calls in ``<tool_call>`` tags.
 """
@@ -101,6 +101,7 @@ class HermesChat(_Base):
         super().__init__(tokenizer, [tokenizer.convert_tokens_to_ids("<|im_end|>")])
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
+        """The messages as ChatML, the tools described in the system message."""
         described = describe_tools(tools)
         parts: list[str] = []
         for index, message in enumerate(messages):
@@ -113,6 +114,7 @@ class HermesChat(_Base):
         return self.encode("".join(parts) + "<|im_start|>assistant\n")
 
     def delta_ids(self, messages: list[Message]) -> list[int]:
+        """The newline that ends the assistant's turn, the messages, and the head of the next turn."""
         text = "".join(f"\n<|im_start|>{m['role']}\n{m['content']}<|im_end|>" for m in messages)
         return self.encode(text + "\n<|im_start|>assistant\n")
 
@@ -130,12 +132,14 @@ class TemplateChat(_Base):
         super().__init__(tokenizer, [end])
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
+        """What the template renders, generation prompt included."""
         text = self.tokenizer.apply_chat_template(
             messages, tools=tools or None, add_generation_prompt=True, tokenize=False
         )
         return self.encode(text)
 
     def delta_ids(self, messages: list[Message]) -> list[int]:
+        """What the template renders behind a placeholder turn."""
         head: list[Message] = [
             {"role": "user", "content": "?"},
             {"role": "assistant", "content": _PLACEHOLDER},

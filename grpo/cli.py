@@ -148,3 +148,7 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+if __name__ == "__main__":
+    click.Group("grpo", commands={"train": train, "eval": evaluate, "report": report})()

@@ -1,4 +1,4 @@
-"""Episodes of any registered Gymnasium env that speaks in messages, found by its info keys (see README, "Env contract").
+"""Episodes of any registered Gymnasium env that speaks in messages (see "Env contract" in the README).
 
 The trainer holds envs through this file alone: how an id is resolved, how an episode is started so that the members of
 a group begin equal, what a step returns. It never sees the env's class.

@@ -1,4 +1,4 @@
-"""Which tasks come next: every scenario once per epoch, in an order fixed by the seed, with a position to resume from."""
+"""Which tasks come next: every scenario once per epoch, in an order fixed by the seed, from a position on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands do, between the command line and the trainer: say what will happen, join the parts, show the result."""
+"""What the commands do between the command line and the trainer: join the parts and show the result."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import click
 
 from grpo.config import TrainConfig, load_config
 from grpo.display import Display
-from grpo.envs import Episode, takes_split
+from grpo.envs import Episode, make_env, takes_split
 from grpo.errors import ConfigError
 from grpo.evaluate import EvalSpec, evaluate_scripted, save_evaluation
 from grpo.groups import evaluation_tasks
 from grpo.models import resolve_model
 from grpo.report import write_report
+from grpo.report_data import load_run, verdict
 from grpo.rundir import RunDirectory
 from grpo.server import make_server
 
@@ -23,19 +24,24 @@ from grpo.server import make_server
 def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: bool) -> None:
     """Train, evaluate and report; prints the closing table and the report's path."""
     display = Display(quiet=quiet)
+    make_env(config.env, **config.env_kwargs).close()  # a wrong id or argument is found before anything is written
     run = RunDirectory.open(directory, config, resume=resume)
     try:
         if not _is_finished(run, config):
             _train(config, run, display)
         else:
-            display.note(f"{directory} is finished: nothing to train. Raise --steps to go on, or choose another --run-dir")
+            display.note(
+                f"{directory} is finished: nothing to train. Raise --steps to go on, or choose another --run-dir"
+            )
         summaries = [
             json.loads(path.read_text(encoding="utf-8"))
             for label in ("before-sampled", "before-greedy", "after-sampled", "after-greedy")
             if (path := run.evaluation(label)).exists()
         ]
         display.eval_table(summaries)
-        display.note(f"Report: {write_report(run.root)}")
+        report = write_report(run.root)
+        click.echo(verdict(load_run(run.root)))
+        click.echo(f"Report: {report}")
     finally:
         run.close()
 

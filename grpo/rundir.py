@@ -1,6 +1,6 @@
 """The run directory: where everything of a run lies, one trainer at a time, and what a continuation may change.
 
-    config.json  metrics.jsonl  warmstart.jsonl  eval/  trajectories/  checkpoints/  adapters/  server.log  report.html
+config.json  metrics.jsonl  warmstart.jsonl  eval/  trajectories/  checkpoints/  adapters/  server.log  report.html
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ class RunDirectory:
         if run.config_path.exists():
             earlier = json.loads(run.config_path.read_text(encoding="utf-8"))
             if not resume:
-                raise ConfigError(
-                    f"{root} already holds a run; continue it with --resume, or choose another --run-dir"
-                )
+                raise ConfigError(f"{root} already holds a run; continue it with --resume, or choose another --run-dir")
             difference = config.resume_difference(earlier)
             if difference:
                 raise ConfigError(

@@ -36,9 +36,7 @@ def segment_of(trajectory: Trajectory, advantage: float) -> Segment | None:
     if not any(trajectory.action_mask):
         return None
     end = len(trajectory.action_mask) - trajectory.action_mask[::-1].index(True)
-    return Segment(
-        trajectory.token_ids[:end], trajectory.action_mask[:end], trajectory.logprobs[:end], advantage
-    )
+    return Segment(trajectory.token_ids[:end], trajectory.action_mask[:end], trajectory.logprobs[:end], advantage)
 
 
 def micro_batches(segments: Sequence[Segment], token_budget: int) -> list[list[Segment]]:

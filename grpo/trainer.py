@@ -307,8 +307,8 @@ class Trainer:
             raise EnvError(f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}")
         if self.rewarder.failures > self.config.max_judge_failures * self.config.groups_per_step * (self.step + 1):
             raise JudgeFailure(
-                f"the judge failed on {self.rewarder.failures} groups, above the bound {self.config.max_judge_failures} "
-                f"of all; the last error: {self.rewarder.last_error}"
+                f"the judge failed on {self.rewarder.failures} groups, above the bound of "
+                f"{self.config.max_judge_failures} of all; the last error: {self.rewarder.last_error}"
             )
 
     # -- hand-over ---------------------------------------------------------------------------------------------

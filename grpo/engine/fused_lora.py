@@ -1,7 +1,7 @@
 """LoRA linears as one autograd function each, in the base model's dtype, without autocast's casts and copies.
 
-peft computes ``base(x) + B(A(x)) * scale`` with separate kernels for the scaling, the sum and their gradients, each over
-a full-sized activation. Here the update is accumulated into the base product by ``addmm``, in forward and backward.
+peft computes ``base(x) + B(A(x)) * scale`` with separate kernels for the scaling, the sum and their gradients, each
+over a full-sized activation. Here the update is accumulated into the base product by ``addmm``, both ways.
 Values and gradients are peft's up to rounding (arXiv 2106.09685, eq. 3); the parameters stay peft's own float32 ones.
 """
 
@@ -14,7 +14,10 @@ from torch import Tensor
 
 
 class FusedLoraLinear(torch.autograd.Function):
-    """``y = x W^T + (x A^T)(scale B)^T`` with W frozen. Shapes: x ``(..., in)``, W ``(out, in)``, A ``(r, in)``, B ``(out, r)``."""
+    """``y = x W^T + (x A^T)(scale B)^T`` with W frozen.
+
+    Shapes: x ``(..., in)``, W ``(out, in)``, A ``(r, in)``, B ``(out, r)``.
+    """
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, a: Tensor, b: Tensor, scale: float):  # type: ignore[override]

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from grpo.engine import cpu_attention, fused_lora
 from grpo.engine.base import BatchView, LossFunction
 from grpo.errors import CheckpointError, ModelError
 from grpo.loss import SelectedLogprobs
@@ -57,10 +58,11 @@ class LocalEngine:
             torch.set_num_threads(threads)
         torch.manual_seed(seed)
         self.device = torch.device(device)
+        attention = cpu_attention.register() if self.device.type == "cpu" else "sdpa"
         self.token_budget = token_budget
         try:
             base = AutoModelForCausalLM.from_pretrained(
-                str(model_path), dtype=dtype, attn_implementation="sdpa", low_cpu_mem_usage=True
+                str(model_path), dtype=dtype, attn_implementation=attention, low_cpu_mem_usage=True
             ).to(self.device)
         except (OSError, ValueError) as error:
             raise ModelError(f"the model in {model_path} could not be loaded: {error}") from error
@@ -82,6 +84,7 @@ class LocalEngine:
                 parameter.data = parameter.data.float()
                 self.parameters.append(parameter)
         self.model.train()
+        fused_lora.fuse_lora(model)
         inner = model.get_base_model()
         self._body, self._head = inner.model, inner.lm_head
         if self._head.weight.requires_grad or self._head.bias is not None:
@@ -162,8 +165,7 @@ class LocalEngine:
             mask_BL[row, : len(segment.ids)] = torch.tensor(segment.action_mask)
         ids_BL, mask_BL = ids_BL.to(self.device), mask_BL.to(self.device)
         predicts_BL = mask_BL[:, 1:]
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._head.weight.dtype == torch.bfloat16):
-            hidden_BLD = self._body(input_ids=ids_BL, use_cache=False).last_hidden_state
+        hidden_BLD = self._body(input_ids=ids_BL, use_cache=False).last_hidden_state
         hidden_TD = hidden_BLD[:, :-1][predicts_BL].to(self._head.weight.dtype)
         logprobs_T, entropy_T = SelectedLogprobs.apply(  # type: ignore[misc]
             hidden_TD, self._head.weight, ids_BL[:, 1:][predicts_BL], LOGIT_CHUNK_TOKENS
@@ -179,5 +181,3 @@ class LocalEngine:
             ]
         )
         return BatchView(logprobs_T, sampler_T.to(self.device), advantages_T.to(self.device), entropy_T, len(batch))
-
-

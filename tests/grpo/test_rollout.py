@@ -20,9 +20,9 @@ async def test_each_prompt_is_the_previous_ids_plus_the_sampled_and_the_observed
     (trajectory,) = await rollout(policy).run(group_specs([Task(0, "train-falcon")], 1, "t"))
     observed = chat.delta_ids([{"role": "tool", "content": "wrong, guess again"}])
     first, second, third = policy.prompts
-    assert second == first + [*b"is it oak?", 256] + observed
-    assert third == second + [*b"maybe pine", 256] + observed
-    assert trajectory.token_ids == third + [*b"falcon", 256]
+    assert second == [*first, *b"is it oak?", 256, *observed]
+    assert third == [*second, *b"maybe pine", 256, *observed]
+    assert trajectory.token_ids == [*third, *b"falcon", 256]
     sampled = [i for i, flag in zip(trajectory.token_ids, trajectory.action_mask, strict=True) if flag]
     assert sampled == [*b"is it oak?", 256, *b"maybe pine", 256, *b"falcon", 256]
     assert [lp for lp, flag in zip(trajectory.logprobs, trajectory.action_mask, strict=True) if not flag] == [0.0] * (
@@ -73,7 +73,9 @@ async def test_many_episodes_at_once_keep_their_order_and_their_own_envs():
 
 
 async def test_members_that_begin_differently_stop_the_run():
-    trajectories = await rollout(ScriptedPolicy(ByteChat(), ["maple"])).run(group_specs([Task(0, "train-maple")], 2, "t"))
+    trajectories = await rollout(ScriptedPolicy(ByteChat(), ["maple"])).run(
+        group_specs([Task(0, "train-maple")], 2, "t")
+    )
     trajectories[1].token_ids[3] += 1
     with pytest.raises(EnvError, match="began from 2 different prompts"):
         into_groups(trajectories, 2)

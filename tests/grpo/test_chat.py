@@ -1,0 +1,87 @@
+"""Chat formats against the real tokenizer of the embedded model."""
+
+import pytest
+
+from grpo.chat import HermesChat, TemplateChat, chat_for, describe_tools, load_tokenizer
+from grpo.errors import ModelError
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "search_inbox",
+            "description": "Search.",
+            "parameters": {
+                "type": "object",
+                "properties": {"keywords": {"type": "array"}, "from_addr": {"type": "string"}},
+                "required": ["keywords"],
+            },
+        },
+    }
+]
+MESSAGES = [{"role": "system", "content": "Find mail."}, {"role": "user", "content": "Where is the Atlas review?"}]
+CALL = '<tool_call>\n{"name": "search_inbox", "arguments": {"keywords": ["Atlas"]}}\n</tool_call>'
+TOOL_TEMPLATE = (
+    "{% if tools %}<|im_start|>system\ntools: {{ tools | length }}<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model_dir):
+    return load_tokenizer(model_dir)
+
+
+def test_hermes_writes_chatml_with_one_signature_a_tool(tokenizer):
+    chat = chat_for(tokenizer)
+    assert isinstance(chat, HermesChat)
+    assert tokenizer.decode(chat.prompt_ids(MESSAGES, TOOLS)) == (
+        "<|im_start|>system\nFind mail.\nTools:\nsearch_inbox(keywords, from_addr?)\nCall one tool per turn:\n"
+        '<tool_call>\n{"name": NAME, "arguments": {...}}\n</tool_call><|im_end|>\n'
+        "<|im_start|>user\nWhere is the Atlas review?<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_a_whole_conversation_in_pieces_is_the_conversation_in_one_piece(tokenizer):
+    chat = HermesChat(tokenizer)
+    sampled = [*chat.encode(CALL), chat.stop_token_ids[0]]
+    ids = chat.prompt_ids(MESSAGES, []) + sampled + chat.delta_ids([{"role": "tool", "content": "m1 | Atlas"}])
+    assert tokenizer.decode(ids) == (
+        "<|im_start|>system\nFind mail.<|im_end|>\n<|im_start|>user\nWhere is the Atlas review?<|im_end|>\n"
+        f"<|im_start|>assistant\n{CALL}<|im_end|>\n<|im_start|>tool\nm1 | Atlas<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_turns_that_ended_need_no_closing_and_turns_cut_for_length_do(tokenizer):
+    chat = HermesChat(tokenizer)
+    end = chat.stop_token_ids[0]
+    assert chat.close_ids([5, 6, end]) == []
+    assert chat.close_ids([5, 6]) == [end]
+    assert chat.decode([*chat.encode("yes, Thursday"), end]) == "yes, Thursday"
+
+
+def test_a_template_with_tools_is_used_and_its_delta_is_what_it_adds(model_dir):
+    tokenizer = load_tokenizer(model_dir)
+    tokenizer.chat_template = TOOL_TEMPLATE
+    chat = chat_for(tokenizer)
+    assert isinstance(chat, TemplateChat)
+    assert tokenizer.decode(chat.prompt_ids(MESSAGES, TOOLS)).startswith("<|im_start|>system\ntools: 1<|im_end|>\n")
+    delta = tokenizer.decode(chat.delta_ids([{"role": "tool", "content": "m1"}]))
+    assert delta == "\n<|im_start|>tool\nm1<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_template_that_rewrites_turns_is_refused(model_dir):
+    tokenizer = load_tokenizer(model_dir)
+    tokenizer.chat_template = "{% if tools %}t{% endif %}{% for m in messages %}[{{ m.content | upper }}]{% endfor %}"
+    with pytest.raises(ModelError, match="does not write an assistant turn as its text"):
+        chat_for(tokenizer).delta_ids([{"role": "tool", "content": "m1"}])
+
+
+def test_no_tools_means_no_description():
+    assert describe_tools([]) == ""
+
+
+def test_a_folder_without_a_tokenizer_is_a_clear_error(tmp_path):
+    with pytest.raises(ModelError, match="no tokenizer could be loaded"):
+        load_tokenizer(tmp_path)

@@ -1,0 +1,41 @@
+import pytest
+
+from grpo.config import TrainConfig, load_config, recipe_names
+from grpo.errors import ConfigError
+
+
+def test_every_bundled_recipe_is_a_valid_config():
+    assert recipe_names() == ["email-cpu", "email-gpu"]
+    for name in recipe_names():
+        assert load_config(name, {"env": "EmailSearch-v0"}).env_kwargs["max_turns"] > 0
+
+
+def test_flags_override_the_recipe_and_env_kwargs_are_merged():
+    config = load_config("email-cpu", {"env": "E", "steps": 3, "env_kwargs": {"order": "relevance"}})
+    assert config.steps == 3
+    assert config.env_kwargs["order"] == "relevance"
+    assert config.env_kwargs["max_turns"] == 6
+
+
+def test_a_wrong_key_names_the_nearest_right_one():
+    with pytest.raises(ConfigError, match=r"unknown setting 'learnig_rate'; did you mean 'learning_rate'\?"):
+        load_config(None, {"env": "E", "learnig_rate": 1e-4})
+
+
+def test_a_value_out_of_range_is_named_with_its_value():
+    with pytest.raises(ConfigError, match="group_size = 1: Input should be greater than or equal to 2"):
+        load_config(None, {"env": "E", "group_size": 1})
+
+
+def test_an_unknown_recipe_lists_the_bundled_ones(tmp_path):
+    with pytest.raises(ConfigError, match="bundled: email-cpu, email-gpu"):
+        load_config("email-tpu", {"env": "E"})
+    (tmp_path / "r.toml").write_text("steps = [")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(str(tmp_path / "r.toml"), {"env": "E"})
+
+
+def test_a_continued_run_may_change_the_number_of_steps_and_nothing_that_changes_results():
+    earlier = TrainConfig(env="E", steps=5).model_dump(mode="json")
+    assert TrainConfig(env="E", steps=9, threads=1).resume_difference(earlier) == []
+    assert TrainConfig(env="E", seed=3).resume_difference(earlier) == ["seed: 0 -> 3"]

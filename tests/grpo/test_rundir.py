@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from grpo.checkpoint import TrainState, newest_checkpoint, save_checkpoint
+from grpo.config import TrainConfig
+from grpo.errors import CheckpointError, ConfigError
+from grpo.rundir import RunDirectory, write_json
+
+CONFIG = TrainConfig(env="E")
+
+
+class FileEngine:
+    """Writes its state as one file; stands for an engine where only files matter."""
+
+    def __init__(self, value="weights"):
+        self.value = value
+
+    def save_state(self, folder):
+        (folder / "engine.pt").write_text(self.value)
+
+
+def test_a_run_directory_is_locked_for_one_process_and_free_after_close(tmp_path):
+    run = RunDirectory.open(tmp_path / "r", CONFIG, resume=False)
+    with pytest.raises(CheckpointError, match="another process is training"):
+        RunDirectory.open(tmp_path / "r", CONFIG, resume=True)
+    run.close()
+    RunDirectory.open(tmp_path / "r", CONFIG, resume=True).close()
+
+
+def test_an_existing_run_is_not_overwritten_by_accident(tmp_path):
+    RunDirectory.open(tmp_path / "r", CONFIG, resume=False).close()
+    with pytest.raises(ConfigError, match="continue it with --resume"):
+        RunDirectory.open(tmp_path / "r", CONFIG, resume=False)
+
+
+def test_a_changed_setting_is_refused_with_the_difference_and_the_config_is_kept(tmp_path):
+    RunDirectory.open(tmp_path / "r", CONFIG, resume=False).close()
+    with pytest.raises(ConfigError, match=r"learning_rate: 2e-05 -> 0\.1"):
+        RunDirectory.open(tmp_path / "r", TrainConfig(env="E", learning_rate=0.1), resume=True)
+    assert json.loads((tmp_path / "r" / "config.json").read_text())["learning_rate"] == 2e-5
+
+
+def test_json_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"a": object()})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_the_newest_whole_checkpoint_is_found_and_old_ones_are_dropped(tmp_path):
+    assert newest_checkpoint(tmp_path) is None
+    for step in range(4):
+        save_checkpoint(tmp_path, FileEngine(f"w{step}"), TrainState(step, step * 6), keep=2)
+    (tmp_path / "step-0009").mkdir()  # what a killed process might leave: no state, so not a checkpoint
+    (tmp_path / "step-0009" / "engine.pt").write_text("half")
+    folder, state = newest_checkpoint(tmp_path)
+    assert (folder.name, state) == ("step-0003", TrainState(3, 18))
+    assert (folder / "engine.pt").read_text() == "w3"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0002", "step-0003", "step-0009"]
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    save_checkpoint(tmp_path, FileEngine(), TrainState(1, 2), keep=2)
+    (tmp_path / "step-0001" / "state.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"state\.json is damaged"):
+        newest_checkpoint(tmp_path)
