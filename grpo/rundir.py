@@ -40,18 +40,11 @@ class RunDirectory:
         run = cls(root)
         run.root.mkdir(parents=True, exist_ok=True)
         run._acquire()
-        if run.config_path.exists():
-            earlier = json.loads(run.config_path.read_text(encoding="utf-8"))
-            if not resume:
-                raise ConfigError(f"{root} already holds a run; continue it with --resume, or choose another --run-dir")
-            difference = config.resume_difference(earlier)
-            if difference:
-                raise ConfigError(
-                    f"{root} was begun with other settings, so it cannot be continued:\n  "
-                    + "\n  ".join(difference)
-                    + "\nUse the earlier settings, or choose another --run-dir"
-                )
-        write_json(run.config_path, json.loads(config.model_dump_json()))
+        try:
+            run._settle(config, resume=resume)
+        except BaseException:
+            run.close()
+            raise
         return run
 
     def evaluation(self, label: str) -> Path:
@@ -67,6 +60,21 @@ class RunDirectory:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _settle(self, config: TrainConfig, *, resume: bool) -> None:
+        if self.config_path.exists():
+            if not resume:
+                raise ConfigError(
+                    f"{self.root} already holds a run; continue it with --resume, or choose another --run-dir"
+                )
+            difference = config.resume_difference(json.loads(self.config_path.read_text(encoding="utf-8")))
+            if difference:
+                raise ConfigError(
+                    f"{self.root} was begun with other settings, so it cannot be continued:\n  "
+                    + "\n  ".join(difference)
+                    + "\nUse the earlier settings, or choose another --run-dir"
+                )
+        write_json(self.config_path, json.loads(config.model_dump_json()))
 
     def _acquire(self) -> None:
         lock = (self.root / ".lock").open("w")

@@ -2,7 +2,8 @@
 
 The fused CPU kernel of ``scaled_dot_product_attention`` is fast forward and slow backward. For rows of a few hundred
 tokens it pays to keep the probabilities and use three matrix products instead. Grouped key/value heads are never
-repeated: the query heads that share one are laid out as more rows. Rows are padded on the right, so causality is the only mask.
+repeated: the query heads that share one are laid out as more rows. Rows are padded on the right, so no mask
+is needed but causality.
 
     softmax(Q K^T / sqrt(D) + M) V          (Attention Is All You Need, arXiv 1706.03762, eq. 1)
 
