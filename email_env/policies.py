@@ -10,6 +10,7 @@ new episode. Only the oracle looks at the scenario; the others see what a model 
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -120,6 +121,47 @@ class OraclePolicy(_Plan):
         return choices[-1] if choices else {"keywords": [message_id]}
 
 
+class TutorPolicy(OraclePolicy):
+    """The expert for warm starts, who also shows how to recover.
+
+    In half of the episodes (drawn by ``seed``) a search that finds nothing comes first, and the expert's plan after it.
+    During that search ``imitate`` is False: it is there to be answered, not to be learned.
+    """
+
+    STUMBLE_SHARE: ClassVar[float] = 0.5
+
+    def __init__(self, env: EmailSearchEnv, *, seed: int = 0) -> None:
+        super().__init__(env, seed=seed)
+        self.imitate = True
+        self._random = random.Random(seed)
+
+    def actions(self) -> Iterator[str]:
+        """Perhaps a search that finds nothing, then the expert's actions."""
+        scenario = self.env.scenario
+        assert scenario is not None, "the environment was reset"
+        room = self.env.max_turns - len(scenario.plan) - 1
+        if room > 0 and self._random.random() < self.STUMBLE_SHARE:
+            keywords = self._missing_keywords(scenario)
+            if keywords:
+                self.imitate = False
+                yield format_call("search_inbox", {"keywords": keywords})
+                self.imitate = True
+        yield from super().actions()
+
+    def _missing_keywords(self, scenario: Scenario) -> list[str]:
+        """Words of the question that no mail holds together, as a hasty searcher would take them; else none."""
+        words = content_words(scenario.question)
+        for count in (2, 2, 3, 3, 4):
+            chosen = self._random.sample(words, min(count, len(words)))
+            if not chosen:
+                break
+            if not self.env.database.search(
+                inbox=scenario.inbox, keywords=chosen, until=scenario.query_date, max_results=1
+            ):
+                return chosen
+        return []
+
+
 class KeywordPolicy(_Plan):
     """The plain baseline: search for the question's words, fewer each time, read the first hit, copy what fits."""
 
@@ -156,6 +198,7 @@ class RandomPolicy:
 
 SCRIPTED_POLICIES: dict[str, type[ScriptedPolicy]] = {
     "oracle": OraclePolicy,
+    "tutor": TutorPolicy,
     "keyword": KeywordPolicy,
     "random": RandomPolicy,
 }

@@ -113,7 +113,7 @@ def train(
 @click.option(
     "--policy",
     required=True,
-    help="A policy the env brings (EmailSearch-v0: oracle, keyword, random), a run directory (its newest "
+    help="A policy the env brings (EmailSearch-v0: oracle, tutor, keyword, random), a run directory (its newest "
     "checkpoint), an adapter folder, or 'base'.",
 )
 @click.option("--split", default="test", show_default=True, help="Split, where the env has splits.")

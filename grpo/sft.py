@@ -26,7 +26,10 @@ FINAL_RATE = 0.3
 
 
 def demonstrate(episode: Episode, task: Task, chat: Chat, policy_name: str, seed: int) -> Trajectory:
-    """One episode of the env's scripted policy; its actions are marked like sampled ones, with logprob 0."""
+    """One episode of the env's scripted policy; its actions are marked like sampled ones, with logprob 0.
+
+    A policy may set ``imitate`` to False for an action that is part of the demonstration but not to be learned.
+    """
     trajectory = Trajectory(episode.env_id, task, 0, 0)
     observation = episode.start(task)
     begin(trajectory, observation, chat)
@@ -35,7 +38,7 @@ def demonstrate(episode: Episode, task: Task, chat: Chat, policy_name: str, seed
     while True:
         action = policy.act(text, info)
         ids = [*chat.encode(action), chat.stop_token_ids[0]]
-        trajectory.append(ids, [0.0] * len(ids))
+        trajectory.append(ids, [0.0] * len(ids) if getattr(policy, "imitate", True) else None)
         done, observation = take_turn(trajectory, episode, chat, action, ids)
         text, info = observation.text, observation.info
         if done:

@@ -237,9 +237,6 @@ class Trainer:
             return await rollout.run(specs, on_done)
 
         trajectories = self._with_policy(run)
-        if any(t.stop_reason is StopReason.FAILED for t in trajectories) and self.server.recover():
-            self.display.note("vLLM had ended and was restarted; the rollouts are repeated")
-            trajectories = self._with_policy(run)
         bar.close()
         return into_groups(trajectories, config.group_size)
 
@@ -323,9 +320,19 @@ class Trainer:
         save_checkpoint(self.run.checkpoints, self.engine, state, self.config.keep_checkpoints)
 
     def _with_policy(self, job: Callable[[CompletionsPolicy], Any]) -> Any:
-        """Run an async job with a policy bound to the newest adapter."""
+        """Run an async job with a policy bound to the newest adapter; once more where vLLM had to be restarted."""
+        concurrency = self.config.concurrency
         with self.adapters.using() as adapter:
-            return run_with_policy(self.server, adapter.name, self.chat, self.step, self.config.concurrency, job)
+            try:
+                result = run_with_policy(self.server, adapter.name, self.chat, self.step, concurrency, job)
+            except EnvError:  # every episode failed: the server's fault if it has ended, the env's otherwise
+                if not self.server.recover():
+                    raise
+            else:
+                if not self.server.recover():
+                    return result
+            self.display.note("vLLM had ended and was restarted; its work is repeated")
+            return run_with_policy(self.server, adapter.name, self.chat, self.step, concurrency, job)
 
     def _scenario_ids(self) -> list[str] | None:
         episode: Episode = self.pool.take()

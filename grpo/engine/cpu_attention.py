@@ -41,7 +41,7 @@ class CausalAttention(torch.autograd.Function):
         grad = grad.contiguous()
         grad_v = torch.bmm(probs.transpose(1, 2), grad)
         grad_probs = torch.bmm(grad, v.transpose(1, 2))
-        grad_scores = torch._softmax_backward_data(grad_probs, probs, -1, probs.dtype)
+        grad_scores = torch.ops.aten._softmax_backward_data(grad_probs, probs, -1, probs.dtype)
         grad_q = torch.bmm(grad_scores, k).mul_(ctx.scale)
         grad_k = torch.bmm(grad_scores.transpose(1, 2), q).mul_(ctx.scale)
         return grad_q, grad_k, grad_v, None, None

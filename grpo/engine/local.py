@@ -61,9 +61,10 @@ class LocalEngine:
         attention = cpu_attention.register() if self.device.type == "cpu" else "sdpa"
         self.token_budget = token_budget
         try:
-            base = AutoModelForCausalLM.from_pretrained(
+            base: Any = AutoModelForCausalLM.from_pretrained(
                 str(model_path), dtype=dtype, attn_implementation=attention, low_cpu_mem_usage=True
-            ).to(self.device)
+            )
+            base = base.to(self.device)
         except (OSError, ValueError) as error:
             raise ModelError(f"the model in {model_path} could not be loaded: {error}") from error
         if init_adapter is not None:
@@ -85,7 +86,7 @@ class LocalEngine:
                 self.parameters.append(parameter)
         self.model.train()
         fused_lora.fuse_lora(model)
-        inner = model.get_base_model()
+        inner: Any = model.get_base_model()
         self._body, self._head = inner.model, inner.lm_head
         if self._head.weight.requires_grad or self._head.bias is not None:
             raise ModelError("the vocabulary projection must be frozen and without bias for LoRA training here")

@@ -4,7 +4,7 @@ import pytest
 
 from email_env.cache import demo_database
 from email_env.env import EmailSearchEnv
-from email_env.policies import answer_span, content_words, telling_words
+from email_env.policies import TutorPolicy, answer_span, content_words, telling_words
 from tests.email_env.office import BUDGET, CITY, MOVED, NOWHERE, answer, build_office, read, search
 
 
@@ -136,3 +136,27 @@ def test_the_keyword_baseline_finds_easy_questions_easier_than_hard_ones(demo):
         share[difficulty] = sum(successes) / len(successes)
     assert share["easy"] > share["medium"] > share["hard"]
     assert share["hard"] < 0.25
+
+
+def test_the_tutor_stumbles_in_about_half_of_its_episodes_recovers_and_marks_what_not_to_imitate():
+    stumbles = 0
+    for seed in range(40):
+        env = EmailSearchEnv(split="train", max_turns=6)
+        observation, info = env.reset(seed=seed)
+        tutor = TutorPolicy(env, seed=seed)
+        action = tutor.act(observation, info)
+        if not tutor.imitate:
+            stumbles += 1
+            observation, _, _, _, info = env.step(action)
+            assert observation.startswith("No mail matches all of")
+            action = tutor.act(observation, info)
+        assert tutor.imitate
+        done = False
+        while not done:
+            observation, _, terminated, truncated, info = env.step(action)
+            done = terminated or truncated
+            if not done:
+                action = tutor.act(observation, info)
+        assert info["metrics"]["success"] == 1.0
+        env.close()
+    assert 8 <= stumbles <= 28

@@ -71,4 +71,4 @@ def test_the_oracle_is_right_on_every_question_and_the_keyword_baseline_is_betwe
 def test_an_unknown_policy_names_the_ones_there_are():
     result = CliRunner().invoke(cli.evaluate, ["--env", "EmailSearch-v0", "--policy", "wizard"])
     assert result.exit_code == 1
-    assert "it offers: keyword, oracle, random" in result.output
+    assert "it offers: keyword, oracle, random, tutor" in result.output
