@@ -73,9 +73,9 @@ class ServerOptions:
         if self.device == "cpu":
             # With an explicit cache vLLM skips a warm-up that would size it. Small blocks share more of a prefix.
             kv_cache_gib = kv_cache_gib or 2.0
-            # A batch has room for every prompt, so none is ever cut in chunks: for a request with a seed vLLM would then
-            # rewind its generator, which torch's CPU generator cannot ("CPU Generator does not use offset": the engine
-            # dies).
+            # A batch has room for every prompt, so none is cut in chunks: for a request with a seed vLLM then would
+            # rewind its generator, which torch's CPU generator cannot, and the engine dies ("CPU Generator does not use
+            # offset").
             batched_tokens = self.max_num_seqs * self.max_model_len
             arguments += ["--block-size", "32", "--max-num-batched-tokens", str(batched_tokens)]
         else:
