@@ -46,7 +46,7 @@ def save_random_adapter(model_dir: Path) -> Callable[[Path, int], None]:
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in adapted.named_parameters():
             if "lora_" in name:
-                parameter.data.normal_(0.0, 0.02, generator=generator)
+                parameter.data.normal_(0.0, 0.03, generator=generator)
         adapted.save_pretrained(folder)
 
     return save

@@ -209,11 +209,15 @@ def test_a_real_server_swaps_adapters(
         models = httpx.get(f"{vllm_server.url}/v1/models", trust_env=False).json()["data"]
         return {model["id"] for model in models if model.get("parent")}
 
-    def answer(model: str) -> list[int]:
-        body = {"model": model, "prompt": list(range(1000, 1080)), "max_tokens": 12, "temperature": 0.0,
-                "return_token_ids": True, "ignore_eos": True}  # fmt: skip
-        reply = httpx.post(f"{vllm_server.url}/v1/completions", json=body, timeout=120, trust_env=False)
-        return reply.raise_for_status().json()["choices"][0]["token_ids"]
+    def answer(model: str) -> float:
+        """Log-probability of the first token after a fixed prompt, its prefix cached by a first request.
+
+        With the prefix cached and without it vLLM computes in different shapes, so only like is compared with like.
+        """
+        body = {"model": model, "prompt": list(range(1000, 1080)), "max_tokens": 1, "temperature": 0.0, "logprobs": 0}
+        for _ in range(2):
+            reply = httpx.post(f"{vllm_server.url}/v1/completions", json=body, timeout=120, trust_env=False)
+        return reply.raise_for_status().json()["choices"][0]["logprobs"]["token_logprobs"][0]
 
     others = served()
     store = AdapterStore(vllm_server, tmp_path)
@@ -222,12 +226,12 @@ def test_a_real_server_swaps_adapters(
     second = store.publish(lambda folder: save_random_adapter(folder, 11), 1)
     of_second = answer(second.name)
     assert served() - others == {first.name, second.name}
-    assert of_second != of_first  # the same prompt: nothing of the first version's cache is used
-    assert answer(first.name) == of_first  # and an episode keeps its version
+    assert abs(of_second - of_first) > 0.2  # the same prompt: nothing of the first version's cache is used
+    assert answer(first.name) == pytest.approx(of_first, abs=0.05)  # and an episode keeps its version
     store.release(first)
     assert served() - others == {second.name}
     third = store.publish(lambda folder: save_random_adapter(folder, 10), 2)
-    assert answer(third.name) == of_first  # the same weights under a new name
+    assert answer(third.name) == pytest.approx(of_first, abs=0.05)  # the same weights under a new name
     with pytest.raises(AdapterError, match="answered"):
         store.publish(lambda folder: save_broken_adapter(folder), 3)
     assert store.newest == third
