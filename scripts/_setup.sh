@@ -1,6 +1,6 @@
 # Sourced by the scripts: a virtual environment in .venv with this project and the extras asked for, installed once.
 #   setup_environment EXTRAS   for example "cpu" or "cpu,dev"
-# Works offline-first behind any mirror: pip's own settings are handed to uv, which does not read them.
+# pip's own settings are handed to uv, which does not read them.
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 if [ ! -t 2 ]; then say() { printf '%s\n' "$*" >&2; }; fi
@@ -41,7 +41,7 @@ setup_environment() {
     stamp=".venv/.installed-$1-$(cksum <pyproject.toml | cut -d' ' -f1)"
     [ -f "$stamp" ] && return
     python="$(find_python)"
-    say "Setting up .venv with $("$python" --version) and the extras [$extras] (about a minute, 1.5 GB; once)"
+    say "Setting up .venv with $("$python" --version) and the extras [$extras] (about a minute, 3 GB; once)"
     [ -x .venv/bin/python ] || "$python" -m venv .venv
     [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
     # Where no index at hand has torch's CPU build, PyTorch's own index does (--torch-backend).
