@@ -118,7 +118,8 @@ def run_with_policy(
 
     async def main() -> Any:
         limits = httpx.Limits(max_connections=concurrency)
-        async with httpx.AsyncClient(base_url=server.url, timeout=600.0, limits=limits, trust_env=False) as client:
+        options: dict[str, Any] = {"timeout": 600.0, "limits": limits, "trust_env": server.trust_env}
+        async with httpx.AsyncClient(base_url=server.url, **options) as client:
             return await job(CompletionsPolicy(client, name, chat.stop_token_ids, version))
 
     return asyncio.run(main())

@@ -1,4 +1,4 @@
-"""The LoRA plugin for vLLM on the CPU: against a plain loop, against vLLM's own class, and in a real server against peft."""
+"""The LoRA plugin for vLLM on the CPU: against a plain loop over tokens, and in a real server against peft."""
 
 import asyncio
 import logging
