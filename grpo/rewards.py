@@ -1,8 +1,8 @@
 """What a group is rewarded with: the env's own reward, RULER's relative scores, or both.
 
 RULER needs no labels: an LLM judge compares the members of a group. A group whose judge failed has no scores; it is
-dropped and counted, never scored zero. In ``env+ruler`` the judge only orders trajectories that the env rewards about
-equally: its score is scaled to a fraction of the smallest step between the env's rewards.
+dropped and counted, never scored zero. ``env+ruler`` adds ``HYBRID_WEIGHT`` times the judge's score to the env's reward;
+with rewards that lie closer together than that, the judge can reorder them.
 """
 
 from __future__ import annotations
