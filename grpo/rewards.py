@@ -1,7 +1,7 @@
 """What a group is rewarded with: the env's own reward, RULER's relative scores, or both.
 
 RULER needs no labels: an LLM judge compares the members of a group. A group whose judge failed has no scores; it is
-dropped and counted, never scored zero. ``env+ruler`` adds ``HYBRID_WEIGHT`` times the judge's score to the env's reward;
+dropped and counted, never scored zero. ``env+ruler`` adds ``HYBRID_WEIGHT`` times the judge's score to the env's own;
 with rewards that lie closer together than that, the judge can reorder them.
 """
 
