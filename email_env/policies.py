@@ -10,9 +10,10 @@ new episode. Only the oracle looks at the scenario; the others see what a model 
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from email_env.spaces import ToolCallSpace, format_call
@@ -92,6 +93,10 @@ class OraclePolicy(_Plan):
         assert scenario is not None, "the environment was reset"
         steps = [_step(tool, arguments) for tool, arguments in scenario.plan] or list(self._steps(scenario))
         yield from steps[: self.env.max_turns - 1]
+        yield from self._answers(scenario)
+
+    def _answers(self, scenario: Scenario) -> Iterator[str]:
+        """The reference answer, as often as it is asked for."""
         while True:
             answer = scenario.answer if scenario.answerable else DONT_KNOW
             yield format_call("return_final_answer", {"answer": answer, "sources": list(scenario.message_ids)})
@@ -122,13 +127,16 @@ class OraclePolicy(_Plan):
 
 
 class TutorPolicy(OraclePolicy):
-    """The expert for warm starts, who also shows how to recover.
+    """The expert for warm starts: shows what a small model can copy, and how to recover.
 
-    In half of the episodes (drawn by ``seed``) a search that finds nothing comes first, and the expert's plan after it.
-    During that search ``imitate`` is False: it is there to be answered, not to be learned.
+    Its searches take words the reader has seen, in the question or in mail, where those find the next mail of the
+    expert's plan; an expert's synonyms teach a small model to invent words. In half of the episodes (drawn by ``seed``)
+    a search that finds nothing comes first. ``imitate`` is False during a search that leads nowhere: it is there to be
+    answered, not to be learned.
     """
 
     STUMBLE_SHARE: ClassVar[float] = 0.5
+    _MAX_WORDS: ClassVar[int] = 5
 
     def __init__(self, env: EmailSearchEnv, *, seed: int = 0) -> None:
         super().__init__(env, seed=seed)
@@ -136,17 +144,48 @@ class TutorPolicy(OraclePolicy):
         self._random = random.Random(seed)
 
     def actions(self) -> Iterator[str]:
-        """Perhaps a search that finds nothing, then the expert's actions."""
+        """Perhaps a search that finds nothing, then the expert's steps in words already seen, then the answer."""
         scenario = self.env.scenario
         assert scenario is not None, "the environment was reset"
-        room = self.env.max_turns - len(scenario.plan) - 1
+        plan = [*scenario.plan, ("answer", ())]
+        room = self.env.max_turns - len(plan)
+        seen = self.observation
         if room > 0 and self._random.random() < self.STUMBLE_SHARE:
             keywords = self._missing_keywords(scenario)
             if keywords:
-                self.imitate = False
+                yield from self._without_imitation(format_call("search_inbox", {"keywords": keywords}))
+        for (tool, arguments), (next_tool, next_arguments) in itertools.pairwise(plan):
+            if tool == "search" and next_tool == "read":
+                keywords = self._seen_keywords(arguments, next_arguments[0], scenario, seen)
                 yield format_call("search_inbox", {"keywords": keywords})
-                self.imitate = True
-        yield from super().actions()
+            elif tool == "search" and scenario.answerable:
+                yield from self._without_imitation(_step(tool, arguments))
+            else:
+                yield _step(tool, arguments)
+            seen += self.observation
+        yield from super().actions() if not scenario.plan else self._answers(scenario)
+
+    def _without_imitation(self, action: str) -> Iterator[str]:
+        self.imitate = False
+        yield action
+        self.imitate = True
+
+    def _seen_keywords(self, planned: Sequence[str], message_id: str, scenario: Scenario, seen: str) -> list[str]:
+        """Of the planned keywords that were seen, and the question's words by one, two and three, what lists the mail
+        highest among the fewest; the planned keywords where nothing lists it. Names come first.
+        """
+        words = telling_words(scenario.question)[: self._MAX_WORDS]
+        known = [word for word in sorted(planned, key=_named, reverse=True) if word.casefold() in seen.casefold()]
+        best, best_place = list(planned), (self.env.max_results, 0)
+        choices = itertools.chain([known], *(itertools.combinations(words, count) for count in (1, 2, 3)))
+        for choice in filter(None, choices):
+            hits = self.env.database.search(
+                inbox=scenario.inbox, keywords=choice, until=scenario.query_date, max_results=self.env.max_results
+            )
+            ids = [hit.message_id for hit in hits]
+            if message_id in ids and (place := (ids.index(message_id), len(ids))) < best_place:
+                best, best_place = list(choice), place
+        return best
 
     def _missing_keywords(self, scenario: Scenario) -> list[str]:
         """Words of the question that no mail holds together, as a hasty searcher would take them; else none."""
@@ -214,12 +253,12 @@ def telling_words(question: str) -> list[str]:
     """The content words of a question, names and numbers first, then long words before short ones."""
     first = _WORD.search(question)
     opening = first[0] if first else ""
+    return sorted(content_words(question), key=lambda word: (word == opening or not _named(word), -len(word)))
 
-    def plainness(word: str) -> tuple[bool, int]:
-        named = (word[0].isupper() and word != opening) or any(map(str.isdigit, word))
-        return not named, -len(word)
 
-    return sorted(content_words(question), key=plainness)
+def _named(words: str) -> bool:
+    """Whether a word or phrase looks like a name or a number."""
+    return words[0].isupper() or any(map(str.isdigit, words))
 
 
 def answer_span(question: str, email: str) -> str:

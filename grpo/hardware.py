@@ -7,12 +7,6 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-from grpo.models import EMBEDDED_MODEL
-
-GPU_MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
-"""The model that a machine with a GPU and a model hub in reach starts with."""
 
 _GIB = 1024**3
 
@@ -40,35 +34,9 @@ class Hardware:
     gpus: tuple[Gpu, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """What to run when the user says nothing, and why."""
-
-    device: Literal["cpu", "cuda"]
-    model: str
-    reason: str
-
-
 def detect() -> Hardware:
     """Look at this machine. Takes well under a second and opens no connection."""
     return Hardware(cpu_count(), memory_gib(), visible_gpus())
-
-
-def choose_defaults(hardware: Hardware, *, hub: bool, prefer_cpu: bool = False) -> Defaults:
-    """Choose device and model.
-
-    Args:
-        hardware: What ``detect`` found.
-        hub: Whether a model hub is in reach (``hub_reachable``).
-        prefer_cpu: Leave GPUs alone.
-    """
-    if prefer_cpu or not hardware.gpus:
-        why = "the CPU was asked for" if prefer_cpu else "no GPU is visible"
-        return Defaults("cpu", EMBEDDED_MODEL, f"{why}: the embedded model on {hardware.cpus} cores")
-    gpu = hardware.gpus[0].name
-    if not hub:
-        return Defaults("cuda", EMBEDDED_MODEL, f"{gpu}, and no model hub in reach: the embedded model")
-    return Defaults("cuda", GPU_MODEL, f"{gpu}, and a model hub in reach")
 
 
 def cpu_count() -> int:

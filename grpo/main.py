@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from grpo.server import make_server
 
 def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: bool) -> None:
     """Train, evaluate and report; prints the closing table and the report's path."""
+    _share_cores()
     display = Display(quiet=quiet)
     make_env(config.env, **config.env_kwargs).close()  # a wrong id or argument is found before anything is written
     run = RunDirectory.open(directory, config, resume=resume)
@@ -116,6 +118,7 @@ def _evaluate_trained(
 
     from grpo.heldout import evaluate_adapter
 
+    _share_cores()
     folder = None if policy == "base" else Path(policy)
     overrides: dict[str, Any] = {"env": env, "env_kwargs": env_kwargs}
     if folder is not None and (folder / "config.json").exists() and not (folder / "adapter_config.json").exists():
@@ -141,6 +144,14 @@ def _evaluate_trained(
             return evaluate_adapter(config, model.path, server, folder, spec, scenarios, Path(scratch), display)
         finally:
             server.stop()
+
+
+def _share_cores() -> None:
+    """Let OpenMP threads sleep soon after their work, here and in vLLM, before either loads OpenMP.
+
+    By default they spin at barriers, and a thread that waits for its turn on a busy core holds up all others.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 
 def _is_finished(run: RunDirectory, config: TrainConfig) -> bool:

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -138,25 +139,46 @@ def test_the_keyword_baseline_finds_easy_questions_easier_than_hard_ones(demo):
     assert share["hard"] < 0.25
 
 
+def tutored(seed, **kwargs):
+    """An episode of the tutor: the question, then (action, imitate, observation) of each turn, and the last metrics."""
+    env = EmailSearchEnv(split="train", max_turns=6, **kwargs)
+    observation, info = env.reset(seed=seed)
+    question, turns, done = observation, [], False
+    tutor = TutorPolicy(env, seed=seed)
+    while not done:
+        action = tutor.act(observation, info)
+        observation, _, terminated, truncated, info = env.step(action)
+        turns.append((action, tutor.imitate, observation))
+        done = terminated or truncated
+    env.close()
+    return question, turns, info["metrics"]
+
+
 def test_the_tutor_stumbles_in_about_half_of_its_episodes_recovers_and_marks_what_not_to_imitate():
     stumbles = 0
     for seed in range(40):
-        env = EmailSearchEnv(split="train", max_turns=6)
-        observation, info = env.reset(seed=seed)
-        tutor = TutorPolicy(env, seed=seed)
-        action = tutor.act(observation, info)
-        if not tutor.imitate:
-            stumbles += 1
-            observation, _, _, _, info = env.step(action)
-            assert observation.startswith("No mail matches all of")
-            action = tutor.act(observation, info)
-        assert tutor.imitate
-        done = False
-        while not done:
-            observation, _, terminated, truncated, info = env.step(action)
-            done = terminated or truncated
-            if not done:
-                action = tutor.act(observation, info)
-        assert info["metrics"]["success"] == 1.0
-        env.close()
+        _, turns, metrics = tutored(seed)
+        hasty = [observation for _, imitate, observation in turns if not imitate]
+        assert all(observation.startswith("No mail matches all of") for observation in hasty)
+        assert turns[-1][1], "the answer is imitated"
+        assert metrics["success"] == 1.0
+        stumbles += bool(hasty)
     assert 8 <= stumbles <= 28
+
+
+def test_the_tutor_searches_for_words_that_were_seen_names_first():
+    searches, misplaced, unseen = 0, 0, []
+    for seed in range(60):
+        question, turns, metrics = tutored(seed, max_results=5)
+        seen = question.casefold()
+        for action, imitate, observation in turns:
+            if imitate and '"search_inbox"' in action and metrics["answerable"]:
+                keywords = json.loads(action.split("\n")[1])["arguments"]["keywords"]
+                searches += 1
+                capitals = [keyword[0].isupper() or any(map(str.isdigit, keyword)) for keyword in keywords]
+                misplaced += capitals != sorted(capitals, reverse=True)
+                unseen += [(question, keyword) for keyword in keywords if keyword.casefold() not in seen]
+            seen += observation.casefold()
+    assert searches > 50
+    assert len(unseen) <= searches * 0.05  # a few questions share no word with their mail
+    assert misplaced <= searches * 0.05  # a question's first word is capitalised too, and comes last

@@ -14,7 +14,7 @@ def test_flags_override_the_recipe_and_env_kwargs_are_merged():
     config = load_config("email-cpu", {"env": "E", "steps": 3, "env_kwargs": {"order": "relevance"}})
     assert config.steps == 3
     assert config.env_kwargs["order"] == "relevance"
-    assert config.env_kwargs["max_turns"] == 6
+    assert config.env_kwargs["max_turns"] == 5
 
 
 def test_a_wrong_key_names_the_nearest_right_one():
