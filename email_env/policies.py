@@ -163,7 +163,7 @@ class TutorPolicy(OraclePolicy):
             else:
                 yield _step(tool, arguments)
             seen += self.observation
-        yield from super().actions() if not scenario.plan else self._answers(scenario)
+        yield from self._answers(scenario) if scenario.plan else super().actions()
 
     def _without_imitation(self, action: str) -> Iterator[str]:
         self.imitate = False
@@ -253,7 +253,12 @@ def telling_words(question: str) -> list[str]:
     """The content words of a question, names and numbers first, then long words before short ones."""
     first = _WORD.search(question)
     opening = first[0] if first else ""
-    return sorted(content_words(question), key=lambda word: (word == opening or not _named(word), -len(word)))
+
+    def plainness(word: str) -> tuple[bool, int]:
+        capital_only = word == opening and not any(map(str.isdigit, word))
+        return capital_only or not _named(word), -len(word)
+
+    return sorted(content_words(question), key=plainness)
 
 
 def _named(words: str) -> bool:
