@@ -100,6 +100,7 @@ class MailDatabase:
         sent_after: str | None = None,
         sent_before: str | None = None,
         max_results: int = query.MAX_RESULTS,
+        match: str = "all",
         order: str = "newest",
         snippet_words: int = 12,
     ) -> list[SearchHit]:
@@ -107,7 +108,7 @@ class MailDatabase:
 
         Args:
             inbox: address whose mail is searched: what it sent or received.
-            keywords: words or phrases; all must occur in subject or body, each phrase word for word. Case and accents
+            keywords: words or phrases that must occur in subject or body, each phrase word for word. Case and accents
                 do not matter.
             until: ISO date, inclusive; later mail does not exist.
             from_addr: only mail from this address.
@@ -115,6 +116,7 @@ class MailDatabase:
             sent_after: ISO date, inclusive.
             sent_before: ISO date, exclusive.
             max_results: 1 to `MAX_RESULTS`.
+            match: whether "all" keywords must occur or "any" of them.
             order: "newest" or "relevance" (bm25).
             snippet_words: words around the match, 1 to `MAX_SNIPPET_WORDS`.
 
@@ -126,7 +128,7 @@ class MailDatabase:
             UnknownInboxError: the database has no mail of `inbox`.
         """
         inbox_id = self._inbox_id(inbox)
-        words = query.match_words(keywords)
+        words = query.match_words(keywords, match)
         limit = query.whole_number(max_results, "max_results", query.MAX_RESULTS)
         if order not in _SEARCHES:
             raise ToolInputError(f'order must be "newest" or "relevance", got {query.shown(order)}.')

@@ -61,6 +61,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         snippet_words: words of the body in a search hit, 1 to 64.
         max_body_chars: characters of a mail's body that reading shows.
         order: of search hits, "newest" or "relevance".
+        fallback_any: where no mail has all keywords of a search, show those with any, best match first.
         reward: constants that differ from the defaults of `RewardConfig`.
         render_mode: None or "ansi", the transcript so far.
 
@@ -83,6 +84,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         snippet_words: int = 12,
         max_body_chars: int = 4000,
         order: str = "newest",
+        fallback_any: bool = False,
         reward: RewardConfig | Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
@@ -104,6 +106,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
             snippet_words=snippet_words,
             max_body_chars=max_body_chars,
             order=order,
+            fallback_any=fallback_any,
         )
         if scenarios is None:
             scenarios = os.environ.get("EMAIL_ENV_SCENARIOS") or None
@@ -159,7 +162,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         self._transcript = [_spoken(message["role"], message["content"]) for message in messages]
         return question, {
             "messages": messages,
-            "tools": tool_schemas(self.max_results),
+            "tools": tool_schemas(self.max_results, self.toolbox.order, fallback_any=self.toolbox.fallback_any),
             "scenario_id": scenario.scenario_id,
             "metrics": self._score.metrics(),
         }

@@ -111,8 +111,7 @@ class OraclePolicy(_Plan):
 
     def _finding(self, message_id: str, scenario: Scenario) -> dict[str, Any]:
         """Arguments of a search that shows the mail: words of its subject, as few as do, else with sender and day."""
-        database, inbox, until = self.env.database, scenario.inbox, scenario.query_date
-        email = database.read(message_id, inbox=inbox, until=until)
+        email = self.env.database.read(message_id, inbox=scenario.inbox, until=scenario.query_date)
         if email is None:
             return {"keywords": content_words(scenario.question)[:2] or ["answer"]}
         words = content_words(email.subject) or content_words(email.body)
@@ -120,8 +119,7 @@ class OraclePolicy(_Plan):
         choices += [choice | {"sent_after": email.sent_at[:10]} for choice in choices]
         choices += [choice | {"from_addr": email.from_addr} for choice in choices if email.from_addr]
         for choice in choices:
-            hits = database.search(inbox=inbox, until=until, max_results=self.env.max_results, **choice)
-            if any(hit.message_id == email.message_id for hit in hits):
+            if any(hit.message_id == email.message_id for hit in self.env.toolbox.search(scenario, **choice)[0]):
                 return choice
         return choices[-1] if choices else {"keywords": [message_id]}
 
@@ -130,12 +128,12 @@ class TutorPolicy(OraclePolicy):
     """The expert for warm starts: shows what a small model can copy, and how to recover.
 
     Its searches take words the reader has seen, in the question or in mail, where those find the next mail of the
-    expert's plan; an expert's synonyms teach a small model to invent words. In half of the episodes (drawn by ``seed``)
-    a search that finds nothing comes first. ``imitate`` is False during a search that leads nowhere: it is there to be
-    answered, not to be learned.
+    expert's plan; an expert's synonyms teach a small model to invent words. In two episodes of three (by ``seed``) it
+    stumbles where the turns allow: a search that finds nothing comes first, or another mail of the list is read before
+    the right one. ``imitate`` is False during a step that leads nowhere: it is there to be recovered from.
     """
 
-    STUMBLE_SHARE: ClassVar[float] = 0.5
+    STUMBLES: ClassVar[tuple[str, ...]] = ("", "search", "read")
     _MAX_WORDS: ClassVar[int] = 5
 
     def __init__(self, env: EmailSearchEnv, *, seed: int = 0) -> None:
@@ -148,16 +146,18 @@ class TutorPolicy(OraclePolicy):
         scenario = self.env.scenario
         assert scenario is not None, "the environment was reset"
         plan = [*scenario.plan, ("answer", ())]
-        room = self.env.max_turns - len(plan)
+        stumble = self._random.choice(self.STUMBLES) if self.env.max_turns > len(plan) else ""
         seen = self.observation
-        if room > 0 and self._random.random() < self.STUMBLE_SHARE:
-            keywords = self._missing_keywords(scenario)
-            if keywords:
-                yield from self._without_imitation(format_call("search_inbox", {"keywords": keywords}))
+        if stumble == "search" and (missing := self._missing_keywords(scenario)):
+            yield from self._without_imitation(format_call("search_inbox", {"keywords": missing}))
         for (tool, arguments), (next_tool, next_arguments) in itertools.pairwise(plan):
             if tool == "search" and next_tool == "read":
-                keywords = self._seen_keywords(arguments, next_arguments[0], scenario, seen)
+                keywords = self._seen_keywords(arguments, next_arguments[0], scenario, seen, 1 + (stumble == "read"))
                 yield format_call("search_inbox", {"keywords": keywords})
+                others = [hit for hit in _HIT.findall(self.observation) if hit != next_arguments[0]]
+                if stumble == "read" and others:
+                    stumble = ""
+                    yield from self._without_imitation(_step("read", (self._random.choice(others),)))
             elif tool == "search" and scenario.answerable:
                 yield from self._without_imitation(_step(tool, arguments))
             else:
@@ -170,20 +170,20 @@ class TutorPolicy(OraclePolicy):
         yield action
         self.imitate = True
 
-    def _seen_keywords(self, planned: Sequence[str], message_id: str, scenario: Scenario, seen: str) -> list[str]:
+    def _seen_keywords(
+        self, planned: Sequence[str], message_id: str, scenario: Scenario, seen: str, least_hits: int
+    ) -> list[str]:
         """Of the planned keywords that were seen, and the question's words by one, two and three, what lists the mail
-        highest among the fewest; the planned keywords where nothing lists it. Names come first.
+        highest among the fewest (no fewer than ``least_hits`` where that can be); the planned keywords where nothing
+        lists it. Names come first.
         """
         words = telling_words(scenario.question)[: self._MAX_WORDS]
         known = [word for word in sorted(planned, key=_named, reverse=True) if word.casefold() in seen.casefold()]
-        best, best_place = list(planned), (self.env.max_results, 0)
+        best, best_place = list(planned), (True, self.env.max_results, 0)
         choices = itertools.chain([known], *(itertools.combinations(words, count) for count in (1, 2, 3)))
         for choice in filter(None, choices):
-            hits = self.env.database.search(
-                inbox=scenario.inbox, keywords=choice, until=scenario.query_date, max_results=self.env.max_results
-            )
-            ids = [hit.message_id for hit in hits]
-            if message_id in ids and (place := (ids.index(message_id), len(ids))) < best_place:
+            ids = [hit.message_id for hit in self.env.toolbox.search(scenario, choice)[0]]
+            if message_id in ids and (place := (len(ids) < least_hits, ids.index(message_id), len(ids))) < best_place:
                 best, best_place = list(choice), place
         return best
 
@@ -194,9 +194,7 @@ class TutorPolicy(OraclePolicy):
             chosen = self._random.sample(words, min(count, len(words)))
             if not chosen:
                 break
-            if not self.env.database.search(
-                inbox=scenario.inbox, keywords=chosen, until=scenario.query_date, max_results=1
-            ):
+            if not self.env.toolbox.search(scenario, chosen)[0]:
                 return chosen
         return []
 

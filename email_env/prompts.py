@@ -27,12 +27,15 @@ def system_message(scenario: Scenario, max_turns: int) -> str:
     )
 
 
-def search_results(hits: Sequence[SearchHit], keywords: Sequence[str]) -> str:
-    """One line a hit, `m4821 | 2024-03-05 | Anna Keller | Subject | snippet`, or advice where there is none."""
+def search_results(hits: Sequence[SearchHit], keywords: Sequence[str], *, partial: bool = False) -> str:
+    """One line a hit, `m4821 | 2024-03-05 | Anna Keller | Subject | snippet`, or advice where there is none.
+
+    A line before ``partial`` hits says that they match some of the keywords only.
+    """
     if not hits:
         asked = ", ".join(f'"{keyword}"' for keyword in keywords)
         return f"No mail matches all of: {asked}. Try fewer or other keywords."
-    return "\n".join(
+    return ("No mail matches all keywords. Some match:\n" if partial else "") + "\n".join(
         " | ".join(
             (
                 hit.message_id,

@@ -20,12 +20,15 @@ MAX_RESULTS = 10
 MAX_SNIPPET_WORDS = 64
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_JOINED = {"all": " AND ", "any": " OR "}
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
 
 
-def match_words(keywords: Sequence[str]) -> str:
-    """The keywords as quoted FTS phrases, all required."""
+def match_words(keywords: Sequence[str], match: str = "all") -> str:
+    """The keywords as quoted FTS phrases, all required or ("any") at least one."""
+    if match not in _JOINED:
+        raise ToolInputError(f'match must be "all" or "any", got {shown(match)}.')
     if isinstance(keywords, str):
         keywords = [keywords]
     if not isinstance(keywords, list | tuple) or not keywords:
@@ -51,7 +54,7 @@ def match_words(keywords: Sequence[str]) -> str:
         phrases.append('"' + keyword.replace('"', '""') + '"')
     if words > MAX_SEARCH_WORDS:
         raise ToolInputError(f"At most {MAX_SEARCH_WORDS} words over all keywords, got {words}. Use fewer.")
-    return " AND ".join(phrases)
+    return _JOINED[match].join(phrases)
 
 
 def address(value: str, name: str) -> str:

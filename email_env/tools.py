@@ -8,14 +8,14 @@ faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
 from email_env import prompts
 from email_env.actions import TOOL_NAMES, CallFault, ErrorCode, ToolCall
-from email_env.database import MailDatabase
+from email_env.database import MailDatabase, SearchHit
 from email_env.errors import ToolInputError
 from email_env.query import MAX_RESULTS, shown, whole_number
 from email_env.scenarios import Scenario, bare_message_id
@@ -58,15 +58,21 @@ class ToolResult:
     answer: Answer | None = None
 
 
-def tool_schemas(max_results: int = MAX_RESULTS) -> list[dict[str, Any]]:
+def tool_schemas(
+    max_results: int = MAX_RESULTS, order: str = "newest", *, fallback_any: bool = False
+) -> list[dict[str, Any]]:
     """The tools as OpenAI function schemas, new objects at every call."""
+    first = "newest mail" if order == "newest" else "best match"
+    rule = "All keywords must occur in a mail."
+    if fallback_any:
+        rule = "Where no mail has all keywords, mail with some of them is shown."
     words = {"type": "array", "items": {"type": "string"}}
     return [
         _schema(
             "search_inbox",
-            "Search the inbox, newest mail first. All keywords must occur in a mail.",
+            f"Search the inbox, {first} first. {rule}",
             {
-                "keywords": words | {"description": "Words or phrases, all required."},
+                "keywords": words | {"description": "Words or phrases."},
                 "from_addr": {"type": "string", "description": "Sender's address."},
                 "to_addr": {"type": "string", "description": "A recipient's address."},
                 "sent_after": {"type": "string", "description": "First day, YYYY-MM-DD."},
@@ -115,16 +121,25 @@ class Toolbox:
         snippet_words: words of the body in a search hit.
         max_body_chars: a longer body is cut.
         order: "newest" or "relevance".
+        fallback_any: where no mail has all keywords, show those with any of them, best match first.
     """
 
     def __init__(
-        self, database: MailDatabase, *, max_results: int, snippet_words: int, max_body_chars: int, order: str
+        self,
+        database: MailDatabase,
+        *,
+        max_results: int,
+        snippet_words: int,
+        max_body_chars: int,
+        order: str,
+        fallback_any: bool = False,
     ) -> None:
         self.database = database
         self.max_results = max_results
         self.snippet_words = snippet_words
         self.max_body_chars = max_body_chars
         self.order = order
+        self.fallback_any = fallback_any
         self._arguments = {
             schema["function"]["name"]: (
                 tuple(schema["function"]["parameters"]["properties"]),
@@ -177,17 +192,31 @@ class Toolbox:
         if isinstance(keywords, list):
             keywords = [_number_as_text(keyword) for keyword in keywords]
         limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
-        hits = self.database.search(
-            inbox=scenario.inbox,
-            keywords=keywords,
-            until=scenario.query_date,
-            max_results=min(limit, self.max_results),
-            order=self.order,
-            snippet_words=self.snippet_words,
-            **arguments,
-        )
-        text = prompts.search_results(hits, keywords)
+        hits, partial = self.search(scenario, keywords, min(limit, self.max_results), **arguments)
+        text = prompts.search_results(hits, keywords, partial=partial)
         return ToolResult(text, searched=True, found=tuple(hit.message_id for hit in hits))
+
+    def search(
+        self, scenario: Scenario, keywords: Sequence[str], max_results: int | None = None, **filters: str
+    ) -> tuple[list[SearchHit], bool]:
+        """What `search_inbox` shows: the hits, and whether they match some of the keywords only.
+
+        Raises:
+            ToolInputError: an argument cannot be used.
+        """
+        common: dict[str, Any] = {
+            "inbox": scenario.inbox,
+            "keywords": keywords,
+            "until": scenario.query_date,
+            "max_results": max_results or self.max_results,
+            "snippet_words": self.snippet_words,
+            **filters,
+        }
+        hits = self.database.search(order=self.order, **common)
+        if hits or not self.fallback_any:
+            return hits, False
+        hits = self.database.search(match="any", order="relevance", **common)
+        return hits, bool(hits)
 
     def _read_email(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         message_id = arguments["message_id"]

@@ -51,7 +51,12 @@ class TrainConfig(BaseModel):
     max_judge_failures: float = Field(0.5, ge=0, le=1, description="share of groups in a step that may fail")
 
     learning_rate: float = Field(2e-5, gt=0)
+    lr_warmup_steps: int = Field(
+        0, ge=0, description="steps before the first at the full learning rate; it rises evenly"
+    )
+    updates_per_step: int = Field(1, ge=1, description="optimizer updates a step, each on its share of the rollouts")
     scale_by_std: bool = False
+    negative_weight: float = Field(1.0, ge=0, description="factor on advantages below zero")
     clip_low: float = Field(0.2, gt=0)
     clip_high: float = Field(0.28, gt=0)
     max_importance_weight: float = Field(2.0, gt=0)
@@ -60,7 +65,7 @@ class TrainConfig(BaseModel):
     lora_rank: Literal[1, 8, 16, 32, 64, 128, 256] = 16
     lora_alpha: int = Field(32, ge=1)
     init_adapter: str | None = None
-    token_budget: int = Field(3072, ge=64, description="tokens (padding included) of one forward pass")
+    token_budget: int = Field(3072, ge=64, description="tokens of one forward pass, shared ones once")
 
     warm_start_policy: str = "oracle"
     warm_start_steps: int = Field(0, ge=0, description="optimizer steps on demonstrations before GRPO")

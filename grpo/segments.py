@@ -1,7 +1,7 @@
 """Trajectories to training rows: what the learner computes on, and how rows share a forward pass.
 
-A segment is one append-only id list with its action mask. Rows are sorted by length and cut into micro-batches under a
-token budget, so padding stays small; padding sits on the right, where causal attention never looks at it.
+A segment is one append-only id list with its action mask. Rows are sorted by their ids, so that rows with a common
+beginning stand together (``engine.shared_rows`` computes it once), and cut into micro-batches under a token budget.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from grpo.errors import ConfigError
 from grpo.types import Trajectory
+
+ROWS_BUDGET = 3
+"""Attention works on whole rows: this many times the token budget bounds its memory where rows share much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,10 @@ def segment_of(trajectory: Trajectory, advantage: float) -> Segment | None:
 
 
 def micro_batches(segments: Sequence[Segment], token_budget: int) -> list[list[Segment]]:
-    """Segments in batches of rows x longest row <= ``token_budget`` tokens, longest first.
+    """Segments, sorted by their ids, in batches of at most ``token_budget`` tokens, those of a common beginning once.
+
+    Counting every row as long as the longest, a batch holds ``ROWS_BUDGET`` times the budget at most. A row above the
+    budget is a batch of its own.
 
     Raises:
         ConfigError: ``token_budget`` is not positive.
@@ -48,9 +54,24 @@ def micro_batches(segments: Sequence[Segment], token_budget: int) -> list[list[S
     if token_budget <= 0:
         raise ConfigError(f"token_budget must be a positive number of tokens, not {token_budget}")
     batches: list[list[Segment]] = []
-    for segment in sorted(segments, key=lambda s: -len(s.ids)):
-        if batches and len(batches[-1][0].ids) * (len(batches[-1]) + 1) <= token_budget:
+    tokens = longest = 0
+    before: list[int] = []
+    for segment in sorted(segments, key=lambda s: s.ids):
+        tokens += len(segment.ids) - common_prefix(before, segment.ids)
+        longest = max(longest, len(segment.ids))
+        before = segment.ids
+        fits = (
+            tokens <= token_budget and longest * (len(batches[-1]) + 1 if batches else 1) <= ROWS_BUDGET * token_budget
+        )
+        if batches and fits:
             batches[-1].append(segment)
         else:
             batches.append([segment])
+            tokens = longest = len(segment.ids)
     return batches
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many ids two lists begin with in common."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))

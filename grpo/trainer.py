@@ -13,7 +13,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,12 @@ from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.checkpoint import TrainState, newest_checkpoint, save_checkpoint
 from grpo.config import TrainConfig
 from grpo.display import Display
-from grpo.engine.base import BatchView
 from grpo.engine.local import LocalEngine, LoraSpec
 from grpo.envs import Episode, takes_split
 from grpo.errors import EnvError, JudgeFailure, TrainingError
 from grpo.groups import TaskStream
 from grpo.heldout import HeldOut, run_with_policy
-from grpo.loss import LossConfig, LossTerms, grpo_loss
+from grpo.loss import LossConfig
 from grpo.metrics import JsonlLog, current_rss_gb, read_jsonl
 from grpo.policy import CompletionsPolicy, SamplingParams
 from grpo.rewards import Rewarder
@@ -40,6 +39,7 @@ from grpo.segments import Segment, segment_of
 from grpo.server import PolicyServer
 from grpo.sft import demonstrations, warm_start
 from grpo.types import Group, StopReason, Trajectory
+from grpo.update import UpdateConfig, update_policy
 
 
 @dataclass(slots=True)
@@ -83,7 +83,6 @@ class Trainer:
             Path(config.rubric).read_text(encoding="utf-8") if config.rubric else None,
             config.seed,
         )
-        self.loss_config = LossConfig(config.clip_low, config.clip_high, config.max_importance_weight)
         self.held_out = HeldOut(config, run, self.chat, display)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
         self.step = 0
@@ -170,18 +169,18 @@ class Trainer:
         self.step += 1
         self._checkpoint()
         publish_seconds = self._publish()
+        trained_tokens = sum(len(s.ids) for s in batch.segments if s.advantage != 0.0)
         metrics = {
             "step": self.step,
             **self._rollout_metrics(batch),
             **loss_metrics,
-            "lr": self.config.learning_rate,
             "staleness": 0.0,
             "time/rollout": batch.seconds,
             "time/train": published - trained,
             "time/publish": publish_seconds,
             "time/step": time.monotonic() - began,
             "speed/sample_tokens_per_second": sum(t.num_sampled_tokens for t in batch.sampled) / batch.seconds,
-            "speed/train_tokens_per_second": sum(len(s.ids) for s in batch.segments) / (published - trained),
+            "speed/train_tokens_per_second": trained_tokens / (published - trained),
             "mem/trainer_rss_gb": current_rss_gb() or 0.0,
         }
         write_jsonl(self.run.trajectories(self.step), [t.to_dict() for t in batch.sampled])
@@ -214,10 +213,12 @@ class Trainer:
             dropped += missing - len(useful)
             kept += useful
         self._check_failures(sampled)
-        segments = []
+        segments: list[Segment] = []
         for group in kept:
             members = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
-            group.advantages = group_advantages([t.reward for t in members], scale_by_std=config.scale_by_std)
+            group.advantages = group_advantages(
+                [t.reward for t in members], scale_by_std=config.scale_by_std, negative_weight=config.negative_weight
+            )
             pairs = zip(members, group.advantages, strict=True)
             segments += [s for t, advantage in pairs if (s := segment_of(t, advantage)) is not None]
         return Batch(kept, segments, sampled, dropped, time.monotonic() - began)
@@ -240,45 +241,20 @@ class Trainer:
         bar.close()
         return into_groups(trajectories, config.group_size)
 
-    def _update(self, segments: list[Segment]) -> dict[str, float]:
-        """One optimizer step over all segments; the loss is a token sum over the step's count of action tokens."""
-        if not segments:
-            return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
-        import torch
-
-        normalizer = float(sum(segment.num_actions for segment in segments))
-        terms: list[LossTerms] = []
-        entropies: list[torch.Tensor] = []
-        bar = self.display.progress(f"step {self.step + 1} update", len(segments))
-
-        def loss_function(view: BatchView) -> torch.Tensor:
-            result = grpo_loss(
-                view.logprobs_T,
-                view.sampler_logprobs_T,
-                view.advantages_T,
-                normalizer=normalizer,
-                config=self.loss_config,
-            )
-            terms.append(replace(result, loss=result.loss.detach()))
-            entropies.append(view.entropy_T)
-            bar.update(view.rows)
-            return result.loss
-
-        loss = self.engine.forward_backward(segments, loss_function)
+    def _update(self, rows: list[Segment]) -> dict[str, float]:
+        config = self.config
+        update = UpdateConfig(
+            config.updates_per_step,
+            config.learning_rate * min(1.0, (self.step + 1) / (config.lr_warmup_steps + 1)),
+            config.max_grad_norm,
+            LossConfig(config.clip_low, config.clip_high, config.max_importance_weight),
+        )
+        bar = self.display.progress(f"step {self.step + 1} update", sum(row.advantage != 0.0 for row in rows))
+        metrics = update_policy(
+            self.engine, rows, update, seed=derive_seed(config.seed, "updates", self.step), on_rows=bar.update
+        )
         bar.close()
-        if not math.isfinite(loss):
-            raise TrainingError(f"step {self.step + 1}: the loss is {loss}; the last checkpoint is whole")
-        norm = self.engine.optim_step(self.config.learning_rate, self.config.max_grad_norm)
-        gap, ratio = torch.cat([t.gap_T for t in terms]), torch.cat([t.ratio_T for t in terms])
-        return {
-            "loss/policy": loss,
-            "loss/grad_norm": norm,
-            "loss/entropy": float(torch.cat(entropies).mean()),
-            "loss/clip_share": float(torch.cat([t.clipped_T for t in terms]).float().mean()),
-            "gap/mean_abs": float(gap.mean()),
-            "gap/max": float(gap.max()),
-            "ratio/p99": float(torch.quantile(ratio[:100_000], 0.99)),
-        }
+        return metrics | {"lr": update.learning_rate}
 
     def _rollout_metrics(self, batch: Batch) -> dict[str, float]:
         whole = [t for t in batch.sampled if t.stop_reason is not StopReason.FAILED]

@@ -13,13 +13,9 @@ Shapes: B rows, K key/value heads, G query heads for each of them, L positions, 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
-
-NAME = "grpo_cpu"
-"""Name under which ``register`` makes it known to transformers (``attn_implementation``)."""
 
 
 class CausalAttention(torch.autograd.Function):
@@ -56,21 +52,6 @@ def causal_attention(q_BHLD: Tensor, k_BKLD: Tensor, v_BKLD: Tensor, scale: floa
     k, v = (x.reshape(batch * kv_heads, length, width) for x in (k_BKLD, v_BKLD))
     out = CausalAttention.apply(q, k, v, _bias(length, groups, q.dtype), scale)
     return out.view(batch, heads, length, width).transpose(1, 2)  # type: ignore[union-attr]
-
-
-def register() -> str:
-    """Make the function known to transformers; returns the name for ``attn_implementation``."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    AttentionInterface.register(NAME, _forward)
-    AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)
-    return NAME
-
-
-def _forward(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: float, **_: Any
-) -> tuple[Tensor, None]:
-    return causal_attention(query, key, value, scaling), None
 
 
 @lru_cache(maxsize=4)

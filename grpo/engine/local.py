@@ -1,6 +1,6 @@
 """The local engine: a bf16 base model with float32 LoRA weights in this process, on CPU or one GPU.
 
-It computes hidden states for whole rows but the vocabulary projection for action tokens only. It does not shard; an
+It computes what rows have in common once, and the vocabulary projection for action tokens only. It does not shard; an
 engine for several processes is a class beside this one.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from grpo.engine import cpu_attention, fused_lora
+from grpo.engine import fused_lora, shared_rows
 from grpo.engine.base import BatchView, LossFunction
 from grpo.errors import CheckpointError, ModelError
 from grpo.loss import SelectedLogprobs
@@ -22,8 +22,6 @@ from grpo.segments import Segment, micro_batches
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 LOGIT_CHUNK_TOKENS = 512
 STATE_FILE = "engine.pt"
-LENGTH_MULTIPLE = 32
-"""Rows are padded to a multiple of this: fewer shapes, so kernels and allocator reuse what they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +56,10 @@ class LocalEngine:
             torch.set_num_threads(threads)
         torch.manual_seed(seed)
         self.device = torch.device(device)
-        attention = cpu_attention.register() if self.device.type == "cpu" else "sdpa"
         self.token_budget = token_budget
         try:
             base: Any = AutoModelForCausalLM.from_pretrained(
-                str(model_path), dtype=dtype, attn_implementation=attention, low_cpu_mem_usage=True
+                str(model_path), dtype=dtype, attn_implementation=shared_rows.register(), low_cpu_mem_usage=True
             )
             base = base.to(self.device)
         except (OSError, ValueError) as error:
@@ -157,28 +154,25 @@ class LocalEngine:
         torch.set_rng_state(state["rng"].cpu())
 
     def _forward(self, batch: Sequence[Segment]) -> BatchView:
-        longest = max(len(segment.ids) for segment in batch)
-        length = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-        ids_BL = torch.zeros(len(batch), length, dtype=torch.long)
-        mask_BL = torch.zeros(len(batch), length, dtype=torch.bool)
-        for row, segment in enumerate(batch):
-            ids_BL[row, : len(segment.ids)] = torch.tensor(segment.ids)
-            mask_BL[row, : len(segment.ids)] = torch.tensor(segment.action_mask)
-        ids_BL, mask_BL = ids_BL.to(self.device), mask_BL.to(self.device)
-        predicts_BL = mask_BL[:, 1:]
-        hidden_BLD = self._body(input_ids=ids_BL, use_cache=False).last_hidden_state
-        hidden_TD = hidden_BLD[:, :-1][predicts_BL].to(self._head.weight.dtype)
+        layout = shared_rows.lay_out(batch)
+        actions = [
+            (row, position) for row, s in enumerate(batch) for position, acts in enumerate(s.action_mask) if acts
+        ]
+        predictors_T = self._tensor([layout.place(row, position - 1) for row, position in actions])
+        targets_T = self._tensor([batch[row].ids[position] for row, position in actions])
+        hidden_ND = self._body(
+            input_ids=self._tensor([layout.ids]),
+            position_ids=self._tensor([layout.positions]),
+            use_cache=False,
+            layout=layout,
+        ).last_hidden_state[0]
+        hidden_TD = hidden_ND[predictors_T].to(self._head.weight.dtype)
         logprobs_T, entropy_T = SelectedLogprobs.apply(  # type: ignore[misc]
-            hidden_TD, self._head.weight, ids_BL[:, 1:][predicts_BL], LOGIT_CHUNK_TOKENS
+            hidden_TD, self._head.weight, targets_T, LOGIT_CHUNK_TOKENS
         )
-        counts = torch.tensor([segment.num_actions for segment in batch])
-        advantages_T = torch.tensor([s.advantage for s in batch]).repeat_interleave(counts)
-        sampler_T = torch.tensor(
-            [
-                logprob
-                for segment in batch
-                for logprob, is_action in zip(segment.sampler_logprobs, segment.action_mask, strict=True)
-                if is_action
-            ]
-        )
-        return BatchView(logprobs_T, sampler_T.to(self.device), advantages_T.to(self.device), entropy_T, len(batch))
+        advantages_T = self._tensor([batch[row].advantage for row, _ in actions])
+        sampler_T = self._tensor([batch[row].sampler_logprobs[position] for row, position in actions])
+        return BatchView(logprobs_T, sampler_T, advantages_T, entropy_T, len(batch))
+
+    def _tensor(self, values: list[Any]) -> torch.Tensor:
+        return torch.tensor(values, device=self.device)

@@ -56,6 +56,13 @@ def test_all_keywords_are_required_and_the_newest_comes_first(db):
     assert ids(db, ["falcon", "giraffe"]) == []
 
 
+def test_any_of_the_keywords_can_be_asked_for(db):
+    assert ids(db, ["friday", "giraffe"], match="any") == ["m1"]
+    assert ids(db, ["lunch", "friday", "secret"], match="any") == ["m3", "m1"]
+    assert ids(db, ["falcon", "friday"], match="any", order="relevance")[0] == "m1"
+    assert ids(db, ["giraffe"], match="any") == []
+
+
 def test_a_keyword_of_several_words_is_a_phrase(db):
     assert ids(db, ["falcon budget"]) == ["m2", "m1"]
     assert ids(db, ["40,000 dollars"]) == ["m1"]
@@ -158,6 +165,7 @@ def test_read_shows_nothing_of_other_inboxes_and_of_unknown_ids(db, message_id):
         ({"max_results": True}, "from 1 to 10, got True"),
         ({"max_results": "5"}, "from 1 to 10, got '5'"),
         ({"order": "best"}, "newest"),
+        ({"match": "some"}, 'match must be "all" or "any", got \'some\''),
         ({"snippet_words": 65}, "from 1 to 64"),
     ],
 )

@@ -154,16 +154,31 @@ def tutored(seed, **kwargs):
     return question, turns, info["metrics"]
 
 
-def test_the_tutor_stumbles_in_about_half_of_its_episodes_recovers_and_marks_what_not_to_imitate():
-    stumbles = 0
-    for seed in range(40):
+def test_the_tutor_stumbles_in_about_two_episodes_of_three_recovers_and_marks_what_not_to_imitate():
+    searches = reads = 0
+    for seed in range(60):
         _, turns, metrics = tutored(seed)
-        hasty = [observation for _, imitate, observation in turns if not imitate]
-        assert all(observation.startswith("No mail matches all of") for observation in hasty)
+        hasty = [(action, observation) for action, imitate, observation in turns if not imitate]
+        assert len(hasty) <= 1
+        for action, observation in hasty:
+            if '"search_inbox"' in action:
+                searches += 1
+                assert observation.startswith("No mail matches all of")
+            else:
+                reads += 1
+                assert json.loads(action.split("\n")[1])["arguments"]["message_id"] not in turns[-1][0], "no source"
         assert turns[-1][1], "the answer is imitated"
         assert metrics["success"] == 1.0
-        stumbles += bool(hasty)
-    assert 8 <= stumbles <= 28
+    assert 8 <= searches <= 28
+    assert 8 <= reads <= 28
+
+
+def test_the_tutor_solves_every_question_where_partial_matches_are_shown_too():
+    seen = [
+        tutored(seed, order="relevance", fallback_any=True, max_results=3, difficulties=["easy", "medium"])
+        for seed in range(40)
+    ]
+    assert [metrics["success"] for _, _, metrics in seen] == [1.0] * 40
 
 
 def test_the_tutor_searches_for_words_that_were_seen_names_first():

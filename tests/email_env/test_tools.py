@@ -145,6 +145,20 @@ def test_a_search_shows_one_line_a_hit_newest_first(toolbox):
     assert (result.found, result.searched, result.error) == (("m2", "m1"), True, "")
 
 
+def test_where_no_mail_has_all_keywords_those_with_some_are_shown_if_wanted_and_marked(toolbox):
+    options = {"max_results": 3, "snippet_words": 6, "max_body_chars": 100, "order": "newest"}
+    lenient = Toolbox(toolbox.database, **options, fallback_any=True)
+    strict_result, result = run(toolbox, search("falcon", "zebra")), run(lenient, search("falcon", "zebra"))
+    assert strict_result.found == ()
+    note, *lines = result.text.split("\n")
+    assert note == "No mail matches all keywords. Some match:"
+    assert [line.split(" | ")[0] for line in lines] == list(result.found)
+    assert set(result.found) == {"m1", "m2"}
+    assert run(lenient, search("falcon", "budget")).text == run(toolbox, search("falcon", "budget")).text
+    assert run(lenient, search("zebra")).text == run(toolbox, search("zebra")).text
+    assert run(lenient, search("secret", "zebra")).found == (), "another inbox's mail stays hidden"
+
+
 def test_a_search_sees_neither_later_mail_nor_other_inboxes(toolbox):
     assert run(toolbox, search("party")).found == ()
     assert run(toolbox, search("secret")).found == ()
@@ -239,6 +253,16 @@ def test_an_answer_is_taken_with_its_sources_once_each_and_bare(toolbox):
 def test_no_arguments_raise(toolbox, name, arguments):
     result = toolbox.run(ToolCall(name, arguments), BUDGET)
     assert result.error in ("", "bad_args")
+
+
+def test_the_schema_says_what_comes_first_and_what_must_match():
+    def description(*arguments, **options):
+        return tool_schemas(*arguments, **options)[0]["function"]["description"]
+
+    assert description() == "Search the inbox, newest mail first. All keywords must occur in a mail."
+    assert description(5, "relevance", fallback_any=True) == (
+        "Search the inbox, best match first. Where no mail has all keywords, mail with some of them is shown."
+    )
 
 
 def test_schemas_name_what_the_tools_take_and_are_new_at_every_call():

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from grpo.engine.base import BatchView  # noqa: E402
 from grpo.engine.local import LocalEngine, LoraSpec  # noqa: E402
+from grpo.engine.shared_rows import LENGTH_MULTIPLE, lay_out  # noqa: E402
 from grpo.errors import CheckpointError  # noqa: E402
 from grpo.loss import LossConfig, SelectedLogprobs, grpo_loss  # noqa: E402
 from grpo.segments import Segment, micro_batches, segment_of  # noqa: E402
@@ -88,6 +89,58 @@ def test_loss_and_gradient_equal_a_plain_loop_whatever_the_batching_and_the_row_
         assert torch.linalg.norm(found - reference) / torch.linalg.norm(reference) < 1e-5
 
 
+def rows_of_a_group():
+    """Rows that branch at several places, one that ends where another goes on, and one that comes twice."""
+    generator = torch.Generator().manual_seed(5)
+
+    def ids(count):
+        return torch.randint(0, 260, (count,), generator=generator).tolist()
+
+    prompt, call, result = ids(21), ids(9), ids(13)
+    lists = [
+        prompt + call + result + ids(8),
+        prompt + call + result + ids(15),
+        prompt + call,
+        prompt + ids(40),
+        prompt + call + result + ids(8),
+        ids(33),
+    ]
+    lists.append(lists[0])
+    masks = [[(at >= 21 and at % 3 != 0) or at == len(row) - 1 for at in range(len(row))] for row in lists]
+    return [
+        Segment(row, mask, [-5.0 if acts else 0.0 for acts in mask], advantage=number - 2.5)
+        for number, (row, mask) in enumerate(zip(lists, masks, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("budget", [30, 120, 400])
+def test_rows_with_common_beginnings_have_the_values_and_gradients_of_separate_rows(model_folder, budget):
+    made = engine(model_folder, token_budget=budget)
+    segments = rows_of_a_group()
+    total = torch.zeros(())
+    for segment, values in zip(segments, made.logprobs(segments), strict=True):
+        plain = plain_logprobs(made, segment)
+        assert values == pytest.approx(plain.tolist(), abs=1e-5)
+        total = total - plain.sum() * segment.advantage
+    total.backward()
+    reference = torch.cat([p.grad.flatten() for p in made.parameters])
+    made.optimizer.zero_grad()
+    loss, found = gradients(made, segments, lambda view: -(view.logprobs_T * view.advantages_T).sum())
+    assert loss == pytest.approx(float(total.detach()), rel=1e-5)
+    assert torch.linalg.norm(found - reference) / torch.linalg.norm(reference) < 1e-5
+
+
+def test_what_rows_have_in_common_stands_in_the_list_once():
+    batch = sorted([row(1, 2, 3, 4), row(1, 2, 3), row(1, 2, 8, 9), row(1, 2, 3, 4)], key=lambda s: s.ids)
+    layout = lay_out(batch)
+    assert layout.ids[:6] == [1, 2, 3, 4, 8, 9]
+    assert layout.positions[:6] == [0, 1, 2, 3, 2, 3]
+    assert len(layout.ids) == LENGTH_MULTIPLE
+    assert [[layout.ids[layout.place(r, p)] for p in range(len(s.ids))] for r, s in enumerate(batch)] == [
+        s.ids for s in batch
+    ]
+
+
 def test_tokens_that_were_not_sampled_get_no_gradient(model_folder):
     made = engine(model_folder)
     segment = some_segments(1)[0]
@@ -128,11 +181,29 @@ def test_grpo_loss_clips_and_truncates_as_written():
     assert float(terms.loss.detach()) == pytest.approx(-(1.28 + 2.0 - 0.8 - 3.0) / 4, abs=1e-6)
 
 
+def row(*ids):
+    return Segment(list(ids), [False] + [True] * (len(ids) - 1), [0.0] * len(ids), 1.0)
+
+
 def test_micro_batches_hold_every_row_once_within_the_budget():
     segments = some_segments(9)
     batches = micro_batches(segments, 130)
     assert sorted(len(s.ids) for b in batches for s in b) == sorted(len(s.ids) for s in segments)
-    assert all(max(len(s.ids) for s in b) * len(b) <= 130 for b in batches)
+    assert len(batches) < 9
+    assert all(sum(len(s.ids) for s in b) <= 130 for b in batches)
+
+
+def test_micro_batches_put_common_beginnings_together_and_count_them_once():
+    rows = [row(1, 2, 9, 9), row(5, 6, 7), row(1, 2, 3, 4), row(1, 2, 3, 8)]
+    batches = micro_batches(rows, 7)  # 4 + 1 + 2 tokens, then 3
+    assert [[s.ids for s in batch] for batch in batches] == [[[1, 2, 3, 4], [1, 2, 3, 8], [1, 2, 9, 9]], [[5, 6, 7]]]
+    equal_rows = micro_batches([row(*range(10))] * 7, 10)  # 10 tokens, but never more than 3 x 10 counted row by row
+    assert [len(batch) for batch in equal_rows] == [3, 3, 1]
+
+
+def test_a_row_above_the_budget_is_a_batch_of_its_own():
+    batches = micro_batches([row(1, 2, 3, 4, 5), row(1, 2), row(7, 8)], 4)
+    assert [[s.ids for s in batch] for batch in batches] == [[[1, 2]], [[1, 2, 3, 4, 5]], [[7, 8]]]
 
 
 def test_a_segment_ends_with_the_last_action_token():

@@ -27,6 +27,7 @@ def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
         *(sys.executable, "-m", "grpo.cli", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
         *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--warm-start-steps", "3"),
         *("--groups-per-step", "2", "--group-size", "3", "--eval-scenarios", "2", "--set", "warm_start_batch=2"),
+        *("--set", "learning_rate=1e-4", "--set", "lr_warmup_steps=3"),
         *("--reward", "env+ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
     ]
 
@@ -92,6 +93,7 @@ def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(model_dir,
     assert "resumed from step-" in finished.stdout
     records = read_jsonl(run_dir / "metrics.jsonl")
     assert [r["step"] for r in records] == list(range(1, done + 2))
+    assert [r["lr"] for r in records] == pytest.approx([1e-4 * min(r["step"] / 4, 1.0) for r in records])
     last = records[-1]
     assert last["tokens/completion_mean"] > 0
     assert 0.0 <= last["gap/mean_abs"] < 0.1

@@ -1,0 +1,105 @@
+"""A step's optimizer updates: rows with their advantages in, a better policy in the engine, metrics out.
+
+It computes no advantages (``advantages``) and no gradients itself (``engine``); it says which rows make an update, what
+their loss is, and what is logged of it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grpo.engine.base import BatchView, Engine
+from grpo.errors import TrainingError
+from grpo.loss import LossConfig, grpo_loss
+from grpo.segments import Segment
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConfig:
+    """How a step's rows become updates.
+
+    ``count`` updates share the rows evenly. The loss of each is normalised by its share of the step's action tokens.
+    """
+
+    count: int
+    learning_rate: float
+    max_grad_norm: float
+    loss: LossConfig
+
+
+def update_policy(
+    engine: Engine, rows: Sequence[Segment], config: UpdateConfig, *, seed: int, on_rows: Callable[[int], None]
+) -> dict[str, float]:
+    """Update the policy on one step's rows.
+
+    Rows without advantage count as action tokens but are not computed: their gradient is zero. From the second update
+    on the ratio is taken against the sampler (PPO, arXiv 1707.06347, eq. 6 and 7); in the first, both are the same
+    policy, and that is where the gap between them is measured.
+
+    Args:
+        engine: What computes.
+        rows: Of the whole step.
+        config: See there.
+        seed: Which rows share an update.
+        on_rows: Called with the number of rows that were computed.
+
+    Returns:
+        ``loss/*``, ``gap/*`` and ``ratio/*``: means over the updates; gap and ratio in nats and of the first update.
+
+    Raises:
+        TrainingError: The loss is not finite.
+    """
+    import torch
+
+    useful = [row for row in rows if row.advantage != 0.0]
+    if not useful:
+        return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
+    shuffled = random.Random(seed).sample(useful, len(useful))
+    shares = [shuffled[number :: config.count] for number in range(min(config.count, len(useful)))]
+    normalizer = sum(row.num_actions for row in rows) / len(shares)
+    losses: list[float] = []
+    norms: list[float] = []
+    gaps: list[Tensor] = []
+    ratios: list[Tensor] = []
+    clipped: list[Tensor] = []
+    entropies: list[Tensor] = []
+    for number, share in enumerate(shares):
+
+        def loss_function(view: BatchView, first: bool = number == 0) -> Tensor:
+            terms = grpo_loss(
+                view.logprobs_T,
+                view.sampler_logprobs_T,
+                view.advantages_T,
+                normalizer=normalizer,
+                config=config.loss,
+                old_logprobs_T=None if first else view.sampler_logprobs_T,
+            )
+            if first:
+                gaps.append(terms.gap_T)
+                ratios.append(terms.ratio_T)
+            clipped.append(terms.clipped_T)
+            entropies.append(view.entropy_T)
+            on_rows(view.rows)
+            return terms.loss
+
+        losses.append(engine.forward_backward(share, loss_function))
+        if not math.isfinite(losses[-1]):
+            raise TrainingError(f"the loss is {losses[-1]} in update {number + 1}; the last checkpoint is whole")
+        norms.append(engine.optim_step(config.learning_rate, config.max_grad_norm))
+    gap = torch.cat(gaps)
+    return {
+        "loss/policy": math.fsum(losses) / len(losses),
+        "loss/grad_norm": math.fsum(norms) / len(norms),
+        "loss/entropy": float(torch.cat(entropies).mean()),
+        "loss/clip_share": float(torch.cat(clipped).float().mean()),
+        "gap/mean_abs": float(gap.mean()),
+        "gap/max": float(gap.max()),
+        "ratio/p99": float(torch.quantile(torch.cat(ratios)[:100_000], 0.99)),
+    }

@@ -1,0 +1,94 @@
+"""A step's updates on a tiny random model in float32, against updates written out by hand."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from grpo.engine.local import LocalEngine, LoraSpec  # noqa: E402
+from grpo.errors import TrainingError  # noqa: E402
+from grpo.loss import LossConfig  # noqa: E402
+from grpo.segments import Segment  # noqa: E402
+from grpo.update import UpdateConfig, update_policy  # noqa: E402
+from tests.fakes import tiny_model_folder  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    return tiny_model_folder(tmp_path_factory.mktemp("tiny"))
+
+
+def engine(folder):
+    made = LocalEngine(folder, LoraSpec(rank=4, alpha=8), seed=1, dtype=torch.float32)
+    generator = torch.Generator().manual_seed(2)
+    for parameter in made.parameters:
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.05
+    return made
+
+
+def segment(number, advantage, logprob=-5.5):
+    ids = [(7 * number + at) % 250 for at in range(12)]
+    return Segment(ids, [False] * 6 + [True] * 6, [0.0] * 6 + [logprob] * 6, advantage)
+
+
+def update(made, rows, count=1, loss=None):
+    seen = []
+    config = UpdateConfig(count, 1e-3, 1.0, loss or LossConfig(max_importance_weight=100.0))
+    metrics = update_policy(made, rows, config, seed=3, on_rows=seen.append)
+    return metrics, sum(seen)
+
+
+def test_one_update_is_the_importance_weighted_policy_gradient(model_folder):
+    ours, plain = engine(model_folder), engine(model_folder)
+    rows = [segment(0, 1.0), segment(1, -0.5)]
+    metrics, seen = update(ours, rows)
+
+    def loss(view):
+        weight_T = torch.exp(view.logprobs_T.detach() - view.sampler_logprobs_T)
+        return -(weight_T * view.advantages_T * torch.exp(view.logprobs_T - view.logprobs_T.detach())).sum() / 12
+
+    expected = plain.forward_backward(rows, loss)
+    norm = plain.optim_step(1e-3, 1.0)
+    assert seen == 2
+    assert metrics["loss/policy"] == pytest.approx(expected, abs=1e-7)
+    assert metrics["loss/grad_norm"] == pytest.approx(norm, rel=1e-6)
+    for one, other in zip(ours.parameters, plain.parameters, strict=True):
+        assert torch.allclose(one, other, atol=1e-7)
+
+
+def test_rows_without_advantage_are_counted_but_not_computed(model_folder):
+    alone, _ = update(engine(model_folder), [segment(0, 1.0)])
+    beside, seen = update(engine(model_folder), [segment(0, 1.0), segment(1, 0.0), segment(2, 0.0)])
+    assert seen == 1
+    assert beside["loss/policy"] == pytest.approx(alone["loss/policy"] / 3, rel=1e-5)
+    assert update(engine(model_folder), [segment(0, 0.0)]) == ({"loss/policy": 0.0, "loss/grad_norm": 0.0}, 0)
+
+
+def test_later_updates_take_the_clipped_ratio_against_the_sampler(model_folder):
+    made = engine(model_folder)
+    rows = [segment(number, 1.0) for number in range(4)]
+    sampled = made.logprobs(rows)
+    rows = [Segment(r.ids, r.action_mask, [0.0] * 6 + values, 1.0) for r, values in zip(rows, sampled, strict=True)]
+    config = UpdateConfig(4, 0.05, 1.0, LossConfig())
+    losses = []
+    forward_backward = made.forward_backward
+
+    def recorded(share, loss_function):
+        logprobs = torch.tensor(made.logprobs(share)[0])
+        ratio = torch.exp(logprobs - torch.tensor(share[0].sampler_logprobs[6:])).clamp(max=1.28)
+        losses.append((forward_backward(share, loss_function), -float(ratio.sum()) / 6))
+        return losses[-1][0]
+
+    made.forward_backward = recorded
+    metrics = update_policy(made, rows, config, seed=0, on_rows=lambda rows: None)
+    assert losses[0][0] == pytest.approx(-1.0, abs=1e-5)
+    assert [found for found, _ in losses] == pytest.approx([expected for _, expected in losses], abs=1e-5)
+    assert losses[-1][0] != pytest.approx(-1.0, abs=1e-2), "the policy had moved"
+    assert metrics["gap/mean_abs"] == pytest.approx(0.0, abs=1e-5), "measured before it moved"
+    assert metrics["loss/clip_share"] > 0
+
+
+def test_a_loss_that_is_not_finite_stops_the_step(model_folder):
+    with pytest.raises(TrainingError, match="the loss is nan in update 1"):
+        update(engine(model_folder), [segment(0, float("nan"))])
