@@ -54,9 +54,11 @@ class TrainConfig(BaseModel):
     lr_warmup_steps: int = Field(
         0, ge=0, description="steps before the first at the full learning rate; it rises evenly"
     )
+    lr_final: float = Field(1.0, ge=0, le=1, description="share of the rate left at the last step; it falls evenly")
     updates_per_step: int = Field(1, ge=1, description="optimizer updates a step, each on its share of the rollouts")
     scale_by_std: bool = False
     negative_weight: float = Field(1.0, ge=0, description="factor on advantages below zero")
+    reinforce_invalid_calls: bool = Field(True, description="whether invalid calls of a good rollout are learned, too")
     clip_low: float = Field(0.2, gt=0)
     clip_high: float = Field(0.28, gt=0)
     max_importance_weight: float = Field(2.0, gt=0)

@@ -135,6 +135,7 @@ def take_turn(
     trajectory.messages.append({"role": "assistant", "content": text})
     observation = episode.step(text)
     trajectory.messages.extend(observation.messages)
+    trajectory.turn_errors.append(str(observation.info.get("error", "")))
     trajectory.reward += observation.reward
     trajectory.metrics = observation.metrics
     if observation.terminated or observation.truncated:

@@ -34,12 +34,28 @@ class Segment:
         return sum(self.action_mask)
 
 
-def segment_of(trajectory: Trajectory, advantage: float) -> Segment | None:
-    """The segment of a trajectory, or None where it has no action token."""
-    if not any(trajectory.action_mask):
+def segment_of(trajectory: Trajectory, advantage: float, *, without_invalid_turns: bool = False) -> Segment | None:
+    """The segment of a trajectory, or None where it has no action token.
+
+    With ``without_invalid_turns``, turns that the env answered with an error are observed, not acted.
+    """
+    mask = trajectory.action_mask
+    if without_invalid_turns:
+        mask = _without_invalid_turns(mask, trajectory.turn_errors)
+    if not any(mask):
         return None
-    end = len(trajectory.action_mask) - trajectory.action_mask[::-1].index(True)
-    return Segment(trajectory.token_ids[:end], trajectory.action_mask[:end], trajectory.logprobs[:end], advantage)
+    end = len(mask) - mask[::-1].index(True)
+    return Segment(trajectory.token_ids[:end], mask[:end], trajectory.logprobs[:end], advantage)
+
+
+def _without_invalid_turns(action_mask: list[bool], turn_errors: list[str]) -> list[bool]:
+    """The mask with the runs (turns) of True switched off whose turn has an error."""
+    mask: list[bool] = []
+    turn = -1
+    for at, acts in enumerate(action_mask):
+        turn += acts and (at == 0 or not action_mask[at - 1])
+        mask.append(acts and not (turn < len(turn_errors) and turn_errors[turn]))
+    return mask
 
 
 def micro_batches(segments: Sequence[Segment], token_budget: int) -> list[list[Segment]]:

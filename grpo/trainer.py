@@ -39,7 +39,7 @@ from grpo.segments import Segment, segment_of
 from grpo.server import PolicyServer
 from grpo.sft import demonstrations, warm_start
 from grpo.types import Group, StopReason, Trajectory
-from grpo.update import UpdateConfig, update_policy
+from grpo.update import UpdateConfig, learning_rate, update_policy
 
 
 @dataclass(slots=True)
@@ -220,7 +220,10 @@ class Trainer:
                 [t.reward for t in members], scale_by_std=config.scale_by_std, negative_weight=config.negative_weight
             )
             pairs = zip(members, group.advantages, strict=True)
-            segments += [s for t, advantage in pairs if (s := segment_of(t, advantage)) is not None]
+            for trajectory, advantage in pairs:
+                spare = advantage > 0 and not config.reinforce_invalid_calls
+                segment = segment_of(trajectory, advantage, without_invalid_turns=spare)
+                segments += [segment] if segment is not None else []
         return Batch(kept, segments, sampled, dropped, time.monotonic() - began)
 
     def _rollout(self, count: int) -> list[Group]:
@@ -245,7 +248,7 @@ class Trainer:
         config = self.config
         update = UpdateConfig(
             config.updates_per_step,
-            config.learning_rate * min(1.0, (self.step + 1) / (config.lr_warmup_steps + 1)),
+            learning_rate(self.step, config.steps, config.learning_rate, config.lr_warmup_steps, config.lr_final),
             config.max_grad_norm,
             LossConfig(config.clip_low, config.clip_high, config.max_importance_weight),
         )

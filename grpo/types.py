@@ -58,7 +58,8 @@ class Trajectory:
 
     ``token_ids``, ``action_mask`` and ``logprobs`` are append-only lists of equal length: the prompt, every sampled id
     and every observation id in the order the policy saw them. ``action_mask`` is True for sampled ids alone;
-    ``logprobs`` holds the sampler's log-probability there and 0.0 elsewhere.
+    ``logprobs`` holds the sampler's log-probability there and 0.0 elsewhere. ``turn_errors`` has the env's error code
+    of every assistant turn, "" where there was none.
     """
 
     env: str
@@ -70,6 +71,7 @@ class Trajectory:
     logprobs: list[float] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
+    turn_errors: list[str] = field(default_factory=list)
     reward: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     stop_reason: StopReason = StopReason.FAILED

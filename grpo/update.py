@@ -34,6 +34,13 @@ class UpdateConfig:
     loss: LossConfig
 
 
+def learning_rate(step: int, steps: int, peak: float, warmup_steps: int, final: float) -> float:
+    """Rate of 0-based ``step`` of ``steps``: a linear rise, and a linear fall to ``final * peak`` at the last step."""
+    rise = min(1.0, (step + 1) / (warmup_steps + 1))
+    fall = 1.0 - (1.0 - final) * step / max(1, steps - 1)
+    return peak * rise * fall
+
+
 def update_policy(
     engine: Engine, rows: Sequence[Segment], config: UpdateConfig, *, seed: int, on_rows: Callable[[int], None]
 ) -> dict[str, float]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from grpo.engine.cpu_attention import causal_attention
+from grpo.errors import ModelError
 from grpo.segments import Segment, common_prefix
 
 NAME = "grpo_shared_rows"
@@ -155,15 +156,28 @@ def _forward(
     attention_mask: Any,
     scaling: float,
     layout: Layout | None = None,
-    **_: Any,
+    **special: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention; without a layout the inputs are whole rows already."""
+    _refuse_special(special, layout.longest if layout else q_1HTD.shape[2])
     if layout is None:
         return _causal(q_1HTD, k_1KTD, v_1KTD, scaling), None
     q, k, v = (_whole_rows(x, layout) for x in (q_1HTD, k_1KTD, v_1KTD))
     out_BLHD = _causal(q, k, v, scaling)
     out_TW = OwnTokens.apply(out_BLHD.flatten(2), layout)
     return out_TW.view(1, -1, *out_BLHD.shape[2:]), None  # type: ignore[union-attr]
+
+
+def _refuse_special(special: dict[str, Any], longest: int) -> None:
+    window = special.get("sliding_window")
+    found = [name for name in ("softcap", "s_aux") if special.get(name) is not None]
+    if window is not None and window < longest:
+        found.append(f"sliding_window={window}")
+    if found:
+        raise ModelError(
+            f"the model's attention has {', '.join(found)}, which the learner does not compute; "
+            "train a model with plain causal attention, for example Llama, Qwen2.5 or SmolLM2"
+        )
 
 
 def _whole_rows(x_1HTD: Tensor, layout: Layout) -> Tensor:

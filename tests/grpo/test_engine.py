@@ -6,10 +6,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
+from transformers import AttentionInterface  # noqa: E402
+
 from grpo.engine.base import BatchView  # noqa: E402
 from grpo.engine.local import LocalEngine, LoraSpec  # noqa: E402
-from grpo.engine.shared_rows import LENGTH_MULTIPLE, lay_out  # noqa: E402
-from grpo.errors import CheckpointError  # noqa: E402
+from grpo.engine.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
+from grpo.errors import CheckpointError, ModelError  # noqa: E402
 from grpo.loss import LossConfig, SelectedLogprobs, grpo_loss  # noqa: E402
 from grpo.segments import Segment, micro_batches, segment_of  # noqa: E402
 from grpo.types import Task, Trajectory  # noqa: E402
@@ -141,6 +143,16 @@ def test_what_rows_have_in_common_stands_in_the_list_once():
     ]
 
 
+@pytest.mark.parametrize("special", [{"sliding_window": 16}, {"softcap": 50.0}])
+def test_an_attention_that_would_be_computed_wrong_is_refused(model_folder, special):
+    made = engine(model_folder)
+    attend = AttentionInterface()[NAME]
+    q = torch.randn(1, 2, 32, 4)
+    with pytest.raises(ModelError, match=f"has {next(iter(special))}.*train a model with plain causal attention"):
+        attend(made.model, q, q, q, None, scaling=0.5, **special)
+    attend(made.model, q, q, q, None, scaling=0.5, sliding_window=32)
+
+
 def test_tokens_that_were_not_sampled_get_no_gradient(model_folder):
     made = engine(model_folder)
     segment = some_segments(1)[0]
@@ -214,6 +226,21 @@ def test_a_segment_ends_with_the_last_action_token():
     segment = segment_of(trajectory, 0.5)
     assert (segment.ids, segment.action_mask) == ([1, 2, 3, 4, 5], [False, False, False, True, True])
     assert segment_of(Trajectory("e", Task(0), 0, 0), 0.5) is None
+
+
+def test_turns_with_an_error_can_be_left_out_of_what_is_learned():
+    trajectory = Trajectory("e", Task(0), 0, 0)
+    trajectory.append([1, 2])
+    for ids, error in (([3, 4], ""), ([5, 6], "bad_json"), ([7], "bad_args"), ([8, 9], "")):
+        trajectory.append(ids, [-0.5] * len(ids))
+        trajectory.turn_errors.append(error)
+        trajectory.append([0])
+    learned = segment_of(trajectory, 1.0, without_invalid_turns=True)
+    assert learned.ids == [1, 2, 3, 4, 0, 5, 6, 0, 7, 0, 8, 9]
+    assert [i for i, acts in zip(learned.ids, learned.action_mask, strict=True) if acts] == [3, 4, 8, 9]
+    assert segment_of(trajectory, 1.0).num_actions == 7
+    trajectory.turn_errors = ["bad_json"] * 4
+    assert segment_of(trajectory, 1.0, without_invalid_turns=True) is None
 
 
 def test_a_continued_engine_equals_an_uninterrupted_one_to_the_bit(model_folder, tmp_path):

@@ -30,6 +30,7 @@ async def test_each_prompt_is_the_previous_ids_plus_the_sampled_and_the_observed
     )
     assert (trajectory.reward, trajectory.stop_reason) == (1.0, StopReason.TERMINATED)
     assert trajectory.metrics["success"] == 1.0
+    assert trajectory.turn_errors == ["no_tool_call", "", ""]
     assert [m["role"] for m in trajectory.messages] == [
         "system", "user", "assistant", "tool", "assistant", "tool", "assistant", "tool",
     ]  # fmt: skip

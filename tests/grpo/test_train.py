@@ -27,7 +27,7 @@ def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
         *(sys.executable, "-m", "grpo.cli", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
         *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--warm-start-steps", "3"),
         *("--groups-per-step", "2", "--group-size", "3", "--eval-scenarios", "2", "--set", "warm_start_batch=2"),
-        *("--set", "learning_rate=1e-4", "--set", "lr_warmup_steps=3"),
+        *("--set", "learning_rate=1e-4", "--set", "lr_warmup_steps=3", "--set", "lr_final=1"),
         *("--reward", "env+ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
     ]
 

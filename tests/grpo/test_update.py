@@ -8,7 +8,7 @@ from grpo.engine.local import LocalEngine, LoraSpec  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.loss import LossConfig  # noqa: E402
 from grpo.segments import Segment  # noqa: E402
-from grpo.update import UpdateConfig, update_policy  # noqa: E402
+from grpo.update import UpdateConfig, learning_rate, update_policy  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -92,3 +92,9 @@ def test_later_updates_take_the_clipped_ratio_against_the_sampler(model_folder):
 def test_a_loss_that_is_not_finite_stops_the_step(model_folder):
     with pytest.raises(TrainingError, match="the loss is nan in update 1"):
         update(engine(model_folder), [segment(0, float("nan"))])
+
+
+def test_the_learning_rate_rises_evenly_and_falls_evenly():
+    assert [learning_rate(step, 5, 8.0, 3, 1.0) for step in range(5)] == [2.0, 4.0, 6.0, 8.0, 8.0]
+    assert [learning_rate(step, 5, 8.0, 0, 0.5) for step in range(5)] == [8.0, 7.0, 6.0, 5.0, 4.0]
+    assert learning_rate(0, 1, 8.0, 0, 0.5) == 8.0
