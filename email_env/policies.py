@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -61,7 +62,7 @@ class ScriptedPolicy(Protocol):
         ...
 
 
-class _Plan:
+class _Plan(ABC):
     """A policy that writes its actions down in order, reading each observation as it comes."""
 
     def __init__(self, env: EmailSearchEnv, *, seed: int = 0) -> None:
@@ -76,9 +77,9 @@ class _Plan:
             self._actions = self.actions()
         return next(self._actions)
 
+    @abstractmethod
     def actions(self) -> Iterator[str]:
         """The actions of one episode."""
-        raise NotImplementedError
 
 
 class OraclePolicy(_Plan):
@@ -142,7 +143,7 @@ class TutorPolicy(OraclePolicy):
         self._random = random.Random(seed)
 
     def actions(self) -> Iterator[str]:
-        """Perhaps a search that finds nothing, then the expert's steps in words already seen, then the answer."""
+        """The expert's steps in words already seen, perhaps with a stumble on the way, then the answer."""
         scenario = self.env.scenario
         assert scenario is not None, "the environment was reset"
         plan = [*scenario.plan, ("answer", ())]

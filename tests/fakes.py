@@ -139,3 +139,16 @@ def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0) -> Path:
     )
     LlamaForCausalLM(config).save_pretrained(str(folder))
     return folder
+
+
+def tiny_engine(folder: Path, **options: Any):
+    """A float32 engine on a tiny model, with a LoRA that is not zero."""
+    import torch
+
+    from grpo.engine.local import LocalEngine, LoraSpec
+
+    made = LocalEngine(folder, LoraSpec(rank=4, alpha=8), seed=1, dtype=torch.float32, **options)
+    generator = torch.Generator().manual_seed(2)
+    for parameter in made.parameters:
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.05
+    return made

@@ -15,6 +15,7 @@ from grpo.errors import CheckpointError, ModelError  # noqa: E402
 from grpo.loss import LossConfig, SelectedLogprobs, grpo_loss  # noqa: E402
 from grpo.segments import Segment, micro_batches, segment_of  # noqa: E402
 from grpo.types import Task, Trajectory  # noqa: E402
+from tests.fakes import tiny_engine as engine  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -23,14 +24,6 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory):
     return tiny_model_folder(tmp_path_factory.mktemp("tiny"))
-
-
-def engine(folder, **options):
-    made = LocalEngine(folder, LoraSpec(rank=4, alpha=8), seed=1, dtype=torch.float32, **options)
-    generator = torch.Generator().manual_seed(2)
-    for parameter in made.parameters:
-        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.05
-    return made
 
 
 def some_segments(count=5):

@@ -4,11 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
-from grpo.engine.local import LocalEngine, LoraSpec  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.loss import LossConfig  # noqa: E402
 from grpo.segments import Segment  # noqa: E402
 from grpo.update import UpdateConfig, learning_rate, update_policy  # noqa: E402
+from tests.fakes import tiny_engine as engine  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -17,14 +17,6 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory):
     return tiny_model_folder(tmp_path_factory.mktemp("tiny"))
-
-
-def engine(folder):
-    made = LocalEngine(folder, LoraSpec(rank=4, alpha=8), seed=1, dtype=torch.float32)
-    generator = torch.Generator().manual_seed(2)
-    for parameter in made.parameters:
-        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.05
-    return made
 
 
 def segment(number, advantage, logprob=-5.5):
