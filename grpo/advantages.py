@@ -18,15 +18,12 @@ def has_spread(rewards: Sequence[float]) -> bool:
     return len(rewards) > 1 and max(rewards) - min(rewards) > SPREAD_FLOOR
 
 
-def group_advantages(
-    rewards: Sequence[float], *, scale_by_std: bool = False, negative_weight: float = 1.0, epsilon: float = 1e-4
-) -> list[float]:
+def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False, epsilon: float = 1e-4) -> list[float]:
     """Advantage of each member: reward minus group mean, optionally over the sample standard deviation.
 
     Args:
         rewards: One finite number per member.
         scale_by_std: Divide by (standard deviation with n - 1, plus ``epsilon``).
-        negative_weight: Factor on advantages below zero.
         epsilon: Keeps the division finite.
 
     Raises:
@@ -42,4 +39,4 @@ def group_advantages(
     if scale_by_std:
         std = math.sqrt(math.fsum(c * c for c in centred) / (len(rewards) - 1))
         centred = [c / (std + epsilon) for c in centred]
-    return [c if c > 0 else c * negative_weight for c in centred]
+    return centred

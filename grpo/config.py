@@ -58,7 +58,9 @@ class TrainConfig(BaseModel):
     updates_per_step: int = Field(1, ge=1, description="optimizer updates a step, each on its share of the rollouts")
     scale_by_std: bool = False
     negative_weight: float = Field(1.0, ge=0, description="factor on advantages below zero")
-    reinforce_invalid_calls: bool = Field(True, description="whether invalid calls of a good rollout are learned, too")
+    invalid_call_weight: float | None = Field(
+        None, ge=0, description="if set: invalid calls are learned from rollouts below the mean only, with this factor"
+    )
     clip_low: float = Field(0.2, gt=0)
     clip_high: float = Field(0.28, gt=0)
     max_importance_weight: float = Field(2.0, gt=0)

@@ -34,27 +34,53 @@ class Segment:
         return sum(self.action_mask)
 
 
-def segment_of(trajectory: Trajectory, advantage: float, *, without_invalid_turns: bool = False) -> Segment | None:
-    """The segment of a trajectory, or None where it has no action token.
+@dataclass(frozen=True, slots=True)
+class TurnWeights:
+    """What a rollout below its group's mean weighs, and invalid calls apart from the others.
 
-    With ``without_invalid_turns``, turns that the env answered with an error are observed, not acted.
+    ``negative`` multiplies advantages below zero. With ``invalid_calls`` set, turns that the env answered with an error
+    are learned from rollouts below the mean only, with this factor: a good rollout does not speak for them.
     """
-    mask = trajectory.action_mask
-    if without_invalid_turns:
-        mask = _without_invalid_turns(mask, trajectory.turn_errors)
+
+    negative: float = 1.0
+    invalid_calls: float | None = None
+
+
+def segment_of(trajectory: Trajectory, advantage: float) -> Segment | None:
+    """The segment of a trajectory, or None where it has no action token."""
+    return _segment(trajectory, trajectory.action_mask, advantage)
+
+
+def weighted_segments(trajectory: Trajectory, advantage: float, weights: TurnWeights) -> list[Segment]:
+    """The rows a rollout is learned from: one, or one of its valid and one of its invalid turns."""
+    everything = trajectory.action_mask
+    others = advantage if advantage > 0 else advantage * weights.negative
+    if weights.invalid_calls is None:
+        rows = [_segment(trajectory, everything, others)]
+    else:
+        invalid = _invalid_turns(everything, trajectory.turn_errors)
+        valid = [acts and not wrong for acts, wrong in zip(everything, invalid, strict=True)]
+        rows = [
+            _segment(trajectory, valid, others),
+            _segment(trajectory, invalid, min(advantage, 0.0) * weights.invalid_calls),
+        ]
+    return [row for row in rows if row is not None]
+
+
+def _segment(trajectory: Trajectory, mask: list[bool], advantage: float) -> Segment | None:
     if not any(mask):
         return None
     end = len(mask) - mask[::-1].index(True)
     return Segment(trajectory.token_ids[:end], mask[:end], trajectory.logprobs[:end], advantage)
 
 
-def _without_invalid_turns(action_mask: list[bool], turn_errors: list[str]) -> list[bool]:
-    """The mask with the runs (turns) of True switched off whose turn has an error."""
+def _invalid_turns(action_mask: list[bool], turn_errors: list[str]) -> list[bool]:
+    """The mask with only those runs (turns) of True left whose turn has an error."""
     mask: list[bool] = []
     turn = -1
     for at, acts in enumerate(action_mask):
         turn += acts and (at == 0 or not action_mask[at - 1])
-        mask.append(acts and not (turn < len(turn_errors) and turn_errors[turn]))
+        mask.append(acts and turn < len(turn_errors) and turn_errors[turn] != "")
     return mask
 
 

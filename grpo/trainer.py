@@ -35,7 +35,7 @@ from grpo.rewards import Rewarder
 from grpo.rollout import EnvPool, Rollout, group_specs, into_groups
 from grpo.rundir import RunDirectory, write_jsonl
 from grpo.seeds import derive_seed
-from grpo.segments import Segment, segment_of
+from grpo.segments import Segment, TurnWeights, weighted_segments
 from grpo.server import PolicyServer
 from grpo.sft import demonstrations, warm_start
 from grpo.types import Group, StopReason, Trajectory
@@ -214,16 +214,12 @@ class Trainer:
             kept += useful
         self._check_failures(sampled)
         segments: list[Segment] = []
+        weights = TurnWeights(config.negative_weight, config.invalid_call_weight)
         for group in kept:
             members = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
-            group.advantages = group_advantages(
-                [t.reward for t in members], scale_by_std=config.scale_by_std, negative_weight=config.negative_weight
-            )
-            pairs = zip(members, group.advantages, strict=True)
-            for trajectory, advantage in pairs:
-                spare = advantage > 0 and not config.reinforce_invalid_calls
-                segment = segment_of(trajectory, advantage, without_invalid_turns=spare)
-                segments += [segment] if segment is not None else []
+            group.advantages = group_advantages([t.reward for t in members], scale_by_std=config.scale_by_std)
+            for trajectory, advantage in zip(members, group.advantages, strict=True):
+                segments += weighted_segments(trajectory, advantage, weights)
         return Batch(kept, segments, sampled, dropped, time.monotonic() - began)
 
     def _rollout(self, count: int) -> list[Group]:

@@ -15,11 +15,6 @@ def test_scaling_divides_by_the_sample_standard_deviation():
     assert group_advantages([1.0, 0.0, 0.5, 0.5], scale_by_std=True) == pytest.approx(expected, rel=1e-12)
 
 
-def test_advantages_below_zero_can_be_given_less_weight():
-    assert group_advantages([1.0, 0.0, 0.5, 0.5], negative_weight=0.25) == [0.5, -0.125, 0.0, 0.0]
-    assert group_advantages([1.0, 0.0], negative_weight=0.0) == [0.5, 0.0]
-
-
 def test_a_group_without_spread_teaches_nothing():
     assert group_advantages([0.3, 0.3, 0.3]) == [0.0, 0.0, 0.0]
     assert not has_spread([0.3, 0.3])

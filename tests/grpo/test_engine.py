@@ -13,7 +13,7 @@ from grpo.engine.local import LocalEngine, LoraSpec  # noqa: E402
 from grpo.engine.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
 from grpo.errors import CheckpointError, ModelError  # noqa: E402
 from grpo.loss import LossConfig, SelectedLogprobs, grpo_loss  # noqa: E402
-from grpo.segments import Segment, micro_batches, segment_of  # noqa: E402
+from grpo.segments import Segment, TurnWeights, micro_batches, segment_of, weighted_segments  # noqa: E402
 from grpo.types import Task, Trajectory  # noqa: E402
 from tests.fakes import tiny_engine as engine  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
@@ -221,19 +221,27 @@ def test_a_segment_ends_with_the_last_action_token():
     assert segment_of(Trajectory("e", Task(0), 0, 0), 0.5) is None
 
 
-def test_turns_with_an_error_can_be_left_out_of_what_is_learned():
+def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():
     trajectory = Trajectory("e", Task(0), 0, 0)
     trajectory.append([1, 2])
     for ids, error in (([3, 4], ""), ([5, 6], "bad_json"), ([7], "bad_args"), ([8, 9], "")):
         trajectory.append(ids, [-0.5] * len(ids))
         trajectory.turn_errors.append(error)
         trajectory.append([0])
-    learned = segment_of(trajectory, 1.0, without_invalid_turns=True)
-    assert learned.ids == [1, 2, 3, 4, 0, 5, 6, 0, 7, 0, 8, 9]
-    assert [i for i, acts in zip(learned.ids, learned.action_mask, strict=True) if acts] == [3, 4, 8, 9]
-    assert segment_of(trajectory, 1.0).num_actions == 7
+
+    def learned(advantage, weights):
+        rows = weighted_segments(trajectory, advantage, weights)
+        actions = [[i for i, acts in zip(r.ids, r.action_mask, strict=True) if acts] for r in rows]
+        return list(zip(actions, [r.advantage for r in rows], strict=True))
+
+    every = [3, 4, 5, 6, 7, 8, 9]
+    assert learned(1.0, TurnWeights()) == [(every, 1.0)]
+    assert learned(-1.0, TurnWeights(negative=0.25)) == [(every, -0.25)]
+    assert learned(1.0, TurnWeights(0.25, 0.5)) == [([3, 4, 8, 9], 1.0), ([5, 6, 7], 0.0)]
+    assert learned(-1.0, TurnWeights(0.25, 0.5)) == [([3, 4, 8, 9], -0.25), ([5, 6, 7], -0.5)]
+    assert weighted_segments(trajectory, -1.0, TurnWeights(0.25, 0.5))[1].ids == [1, 2, 3, 4, 0, 5, 6, 0, 7]
     trajectory.turn_errors = ["bad_json"] * 4
-    assert segment_of(trajectory, 1.0, without_invalid_turns=True) is None
+    assert learned(-1.0, TurnWeights(0.25, 0.5)) == [(every, -0.5)]
 
 
 def test_a_continued_engine_equals_an_uninterrupted_one_to_the_bit(model_folder, tmp_path):
