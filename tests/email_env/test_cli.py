@@ -5,8 +5,7 @@ from click.testing import CliRunner
 
 from email_env.cli import main
 from email_env.database import MailDatabase
-from tests.email_env.mails import raw
-from tests.email_env.test_ingest import tar_of
+from tests.email_env.mails import raw, tar_of
 
 
 @pytest.fixture

@@ -1,12 +1,9 @@
-import csv
-import io
 import os
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import textwrap
 import time
 from pathlib import Path
@@ -242,129 +239,6 @@ def test_any_bytes_give_a_message(data):
 def test_any_headers_and_body_give_a_message(headers, body, end):
     lines = [name.encode() + b": " + value for name, value in headers]
     check_storable(parse_message(end.join(lines) + end + end + b"".join(body)))
-
-
-# ---- sources ----
-
-
-def tar_of(path, members, mode="w:gz"):
-    with tarfile.open(path, mode) as archive:
-        for member, data in members:
-            info = tarfile.TarInfo(member) if isinstance(member, str) else member
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
-
-
-def read_all(spec):
-    return list(open_source(spec).mails)
-
-
-@pytest.mark.parametrize(("suffix", "mode"), [(".tar.gz", "w:gz"), (".tgz", "w:gz"), (".tar", "w")])
-def test_an_archive_is_read_without_unpacking(tmp_path, suffix, mode):
-    members = [(f"maildir/allen-p/inbox/{n}.", raw(f"From: a@x.com\nSubject: {n}")) for n in range(5)]
-    source = open_source(tar_of(tmp_path / f"mail{suffix}", members, mode))
-    found = list(source.mails)
-    assert [(m.subject, m.source) for m in found] == [(str(n), f"allen-p/inbox/{n}.") for n in range(5)]
-    assert source.position() == source.total > 0
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_links_devices_and_paths_that_lead_outside_do_no_harm(tmp_path):
-    link, device = tarfile.TarInfo("maildir/a/link"), tarfile.TarInfo("maildir/a/null")
-    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-    device.type = tarfile.CHRTYPE
-    path = tar_of(
-        tmp_path / "mail.tar",
-        [(link, b""), (device, b""), ("../../evil", raw("From: a@x.com")), ("/abs", raw("From: b@x.com"))],
-        "w",
-    )
-    first, second, third, fourth = read_all(path)
-    assert first == Skip("a/link", SkipReason.UNREADABLE)
-    assert second == Skip("a/null", SkipReason.UNREADABLE)
-    assert (third.from_addr, fourth.from_addr) == ("a@x.com", "b@x.com")
-    assert [p.name for p in tmp_path.iterdir()] == ["mail.tar"]
-
-
-def test_a_message_too_large_is_skipped_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr("email_env.ingest.sources.MAX_MESSAGE_BYTES", 100)
-    members = [("a/1.", b"From: a@x.com\n\n" + b"x" * 100), ("a/2.", raw("From: a@x.com"))]
-    assert read_all(tar_of(tmp_path / "mail.tar.gz", members))[0] == Skip("a/1.", SkipReason.TOO_LARGE)
-    folder = tmp_path / "folder" / "a"
-    folder.mkdir(parents=True)
-    (folder / "1.").write_bytes(members[0][1])
-    assert read_all(tmp_path / "folder") == [Skip("a/1.", SkipReason.TOO_LARGE)]
-
-
-@pytest.mark.parametrize("keep", [0, 5, 300, -600, -1])
-def test_a_truncated_archive_is_an_error_and_writes_nothing(tmp_path, keep):
-    noise = random.Random(0)
-    members = [(f"a/{n}.", raw("From: a@x.com", noise.randbytes(2000).hex())) for n in range(20)]
-    whole = tar_of(tmp_path / "whole.tar.gz", members).read_bytes()
-    path = tmp_path / "cut.tar.gz"
-    path.write_bytes(whole[:keep])
-    out = tmp_path / "out" / "mail.db"
-    source = open_source(path)
-    if keep == -1:  # only the checksum's last byte is gone: nothing that carries mail
-        assert len(list(source.mails)) == 20
-        return
-    with pytest.raises(SourceError, match=r"cut\.tar\.gz.*cannot be read to its end"):
-        build_database(source.mails, out, source=source.name)
-    assert not out.parent.exists() or list(out.parent.iterdir()) == []
-
-
-def test_a_folder_is_walked_in_order_and_links_are_not_followed(tmp_path):
-    root = tmp_path / "maildir"
-    for name, sender in (("b/inbox/1.", "b"), ("a/sent/2.", "a2"), ("a/sent/1.", "a1")):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(raw(f"From: {sender}@x.com"))
-    (root / "a" / "link").symlink_to("/etc/hostname")
-    os.mkfifo(root / "b" / "pipe")
-    source = open_source(root)
-    found = list(source.mails)
-    assert [m.source for m in found] == ["a/link", "a/sent/1.", "a/sent/2.", "b/pipe", "b/inbox/1."]
-    assert [m.reason for m in found if isinstance(m, Skip)] == [SkipReason.UNREADABLE] * 2
-    assert source.position() == source.total == 5
-
-
-def test_the_table_of_kaggle_is_read(tmp_path):
-    path = tmp_path / "emails.csv"
-    long = "x" * 200_000
-    with path.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.writer(handle)
-        writer.writerow(["file", "message"])
-        writer.writerow(["allen-p/sent/1.", 'From: a@x.com\nSubject: "Quotes", commas\n\nOne\nüöä\n'])
-        writer.writerow(["allen-p/sent/2.", f"From: b@x.com\n\n{long}"])
-        writer.writerow(["only one field"])
-    first, second, third = read_all(path)
-    assert (first.source, first.subject, first.body) == ("allen-p/sent/1.", '"Quotes", commas', "One\nüöä")
-    assert second.body == long
-    assert third == Skip("only one field", SkipReason.UNREADABLE)
-
-
-def test_bytes_of_a_table_that_are_not_utf8_survive(tmp_path):
-    path = tmp_path / "emails.csv"
-    path.write_bytes(b'file,message\n1,"From: a@x.com\nSubject: Caf\xe9\n\nx\x00y"\n')
-    (only,) = read_all(path)
-    assert (only.subject, only.body) == ("Café", "xy")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("emails.csv", b"a,b\n1,2\n", "no column `message`.*a, b"),
-        ("emails.csv", b"", "no column `message`"),
-        ("mail.tar.gz", b"no archive at all", "whole tar archive"),
-        ("mail.pst", b"x", "Unknown kind of mail"),
-        ("", b"", "No mail at"),
-    ],
-)
-def test_a_source_that_cannot_be_read_says_so(tmp_path, name, content, words):
-    path = tmp_path / (name or "nothing")
-    if name:
-        path.write_bytes(content)
-    with pytest.raises(SourceError, match=words):
-        read_all(path)
 
 
 # ---- building ----
