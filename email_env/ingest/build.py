@@ -121,7 +121,7 @@ def _fill(
     unknown = [inbox for inbox in staging.filters.inboxes if inbox not in staging.address_ids]
     if unknown:
         raise BuildError(
-            f"None of {staging.read:,} mails from {source} is of {', '.join(unknown)}. Nothing was written."
+            f"No mail of {', '.join(unknown)} is left of {staging.read:,} from {source}. Nothing was written."
         )
     if staging.filters.drop_duplicates:
         staging.drop_duplicates()

@@ -21,8 +21,9 @@ from email_env.ingest.addresses import display_name, parse_addresses, parse_send
 from email_env.ingest.mail import ParsedMail
 
 NO_DATE = "1970-01-01T00:00:00Z"
-MIN_YEAR, MAX_YEAR = 1980, 2037
-"""Dates outside these years are kept but marked: lost dates turn up as 1979, 0001 or 2044."""
+MIN_YEAR, MAX_YEAR = 1982, 2037
+"""Dates outside these years are kept but marked. Mail has its form since 1982 (RFC 822); lost dates turn up as 0001,
+2044 or 31 December 1979, which is the first moment of 1980 in UTC."""
 
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(r"\r?\n")
