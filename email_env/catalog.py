@@ -105,7 +105,7 @@ class Catalog:
         return list(scenarios.values())[index]
 
     def _why_missing(self, scenario_id: object, split: str | None) -> str:
-        if scenario_id in self.misfits:
+        if isinstance(scenario_id, str) and scenario_id in self.misfits:
             return f"Scenario {scenario_id!r} does not fit {str(self._database.path)!r}: {self.misfits[scenario_id]}."
         elsewhere = next((s for s in self._all(None) if s.scenario_id == scenario_id), None)
         if elsewhere is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def load_scenarios(source: str | Path, max_evidence: int | None = None) -> list[
         ScenarioError: the file cannot be read, a line is no scenario (its number is named), or an id occurs twice.
         HubError: the data set is out of reach.
     """
-    from_hub = str(source) == hub.QUESTIONS or Path(source).is_dir()
+    from_hub = str(source) == hub.QUESTIONS or os.path.isdir(source)
     scenarios = _hub_scenarios(str(source)) if from_hub else _file_scenarios(Path(source))
     most = int(from_hub) if max_evidence is None else max_evidence
     return [scenario for scenario in scenarios if not most or len(scenario.message_ids) <= most]

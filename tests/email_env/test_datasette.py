@@ -1,4 +1,4 @@
-"""Datasette opens a database as it is: a real server on a local port, asked over HTTP."""
+"""Datasette opens a database as the README says: a real server on a local port, asked over HTTP."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ def address(tmp_path_factory):
     build(
         path, mail("m1", "Falcon budget", "It grew."), mail("m2", "Lunch", "At the falcon."), mail("m3", "Other", "No.")
     )
-    command = [sys.executable, "-m", "datasette", "serve", str(path), "--port", "0"]
+    command = [sys.executable, "-m", "datasette", str(path), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     for line in process.stdout:

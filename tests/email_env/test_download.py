@@ -80,13 +80,14 @@ def test_a_download_that_breaks_off_is_an_error_and_writes_nothing(server, manne
     ("url", "words"),
     [
         ("{server}/gone/mail.tar.gz", "Cannot download .*404"),
+        ("{server}/gone/mail.tar.gz?version=1", "Cannot download .*404"),
         ("http://127.0.0.1:1/mail.tar.gz", "Cannot download .*refused"),
-        ("http://[/mail.tar.gz", "Cannot download|no web address"),
+        ("http://[/mail.tar.gz", "Cannot download"),
     ],
 )
 def test_an_address_without_mail_is_an_error_that_says_why(server, url, words):
     with pytest.raises(SourceError, match=words):
-        list(open_source(url.format(server=server), "tar").mails)
+        list(open_source(url.format(server=server)).mails)
 
 
 def test_what_cannot_be_streamed_is_refused_before_any_download():

@@ -169,11 +169,12 @@ def test_bytes_of_a_table_that_are_not_utf8_survive(tmp_path):
         ("mail.tar.gz", b"no archive at all", "whole tar archive"),
         ("mail.pst", b"x", "Unknown kind of mail"),
         ("", b"", "No mail at"),
+        ("x" * 300, None, "No mail at"),
     ],
 )
 def test_a_source_that_cannot_be_read_says_so(tmp_path, name, content, words):
     path = tmp_path / (name or "nothing")
-    if name:
+    if name and content is not None:
         path.write_bytes(content)
     with pytest.raises(SourceError, match=words):
         read_all(path)

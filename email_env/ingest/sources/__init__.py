@@ -6,10 +6,10 @@ has what they all give, `stream` the bytes of files and downloads.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from email_env.errors import SourceError
 from email_env.hub import MAILS
@@ -55,7 +55,7 @@ def open_source(spec: str | Path | None = None, format: str | None = None) -> So
     if is_url(location):
         if kind not in _FROM_URL:
             raise SourceError(f"A {kind} source cannot be read from {location!r}; download it and name the file.")
-    elif kind not in ("demo", "hub") and not Path(location).exists():
+    elif kind not in ("demo", "hub") and not os.path.exists(location):
         raise SourceError(_no_mail(location))
     return FORMATS[kind](location)
 
@@ -65,11 +65,11 @@ def _detected(location: str) -> str:
         return "demo"
     if location == MAILS:
         return "hub"
-    path = Path(urlsplit(location).path if is_url(location) else location)
+    path = Path(location.partition("?")[0] if is_url(location) else location)
     if not is_url(location):
-        if path.is_dir():
+        if os.path.isdir(location):
             return "hub" if any(any(path.glob(pattern)) for pattern in ("*.parquet", "data/*.parquet")) else "folder"
-        if not path.exists():
+        if not os.path.exists(location):
             raise SourceError(_no_mail(location))
     by_suffix = next((kind for suffix, kind in _SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
     kind = by_suffix or (None if is_url(location) else _by_first_bytes(path))

@@ -67,9 +67,8 @@ class ByteStream(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Reads the next bytes."""
         try:
-            if self._raw is None:
-                self._open()
-            count = self._raw.readinto(buffer)
+            raw = self._raw or self._open()
+            count = raw.readinto(buffer)
         except OSError as error:
             raise SourceError(f"Cannot read {self._location!r}: {error.strerror or error}.") from error
         self._digest.update(memoryview(buffer)[:count])
@@ -85,13 +84,14 @@ class ByteStream(io.RawIOBase):
         """SHA-256 of all bytes; "" where not all have been read."""
         return self._digest.hexdigest() if self._ended else ""
 
-    def _open(self) -> None:
+    def _open(self) -> Any:
         if is_url(self._location):
             self._raw = Download(self._location)
             self.total = self._raw.total
         else:
             self._raw = io.FileIO(self._location)
             self.total = os.fstat(self._raw.fileno()).st_size
+        return self._raw
 
     def close(self) -> None:
         """Closes what was opened; may be called twice."""
