@@ -1,11 +1,9 @@
-"""Hub data sets. No hub is in reach of a test: folders in the form of one stand in, and a server that has nothing."""
+"""Hub data sets, from folders in the form of one and from a hub on a local port: the real one is not in reach of a test."""
 
 import json
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from email_env.ingest.sources import open_source
 from email_env.scenario_sets import KNOWN_BAD, load_scenarios
 from tests.email_env.test_records import MAIL, ROW, jsonl, parquet
 from tests.email_env.test_scenarios import HUB as QUESTION
+from tests.hub_server import HubServer
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,39 +83,40 @@ def test_the_command_takes_both_data_sets(folder):
     MailDatabase(out).close()
 
 
-class NothingHere(BaseHTTPRequestHandler):
-    asked: list[str]
-
-    def do_GET(self):
-        self.asked.append(self.path)
-        self.send_error(404)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *arguments):
-        pass
+def run(endpoint, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "email_env.cli", *map(str, arguments)],
+        env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
 
 
-def test_without_a_source_the_hub_at_hf_endpoint_is_asked_and_its_silence_is_a_clear_error(folder):
-    asked: list[str] = []
-    handler = type("Handler", (NothingHere,), {"asked": asked})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
-        thread = threading.Thread(target=serving.serve_forever)
-        thread.start()
-        endpoint = f"http://127.0.0.1:{serving.server_port}"
-        out = folder / "out" / "mail.db"
-        done = subprocess.run(
-            [sys.executable, "-m", "email_env.cli", "--out", str(out)],
-            env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"},
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-        )
-        serving.shutdown()
-        thread.join()
+def test_without_a_source_the_hub_at_hf_endpoint_is_read(folder):
+    mails = {"data/train-00000-of-00001.parquet": (folder / "mails/data/train-00000-of-00001.parquet").read_bytes()}
+    questions = {
+        f"{split}.jsonl": (folder / "questions" / f"{split}.jsonl").read_bytes() for split in ("train", "test")
+    }
+    out = folder / "mail.db"
+    with HubServer({hub.MAILS: mails, hub.QUESTIONS: questions}) as server:
+        done = run(server.url, "--out", out, "--scenarios", hub.QUESTIONS, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["source"], report["read"], report["kept"]) == ("corbt/enron-emails", 30, 1)
+    assert set(report["scenario_misfits"]) == {"1", "2", "1-test"}
+    database = MailDatabase(out)
+    assert database.metadata["source"] == "corbt/enron-emails"
+    database.close()
+
+
+def test_a_hub_without_the_data_set_is_a_clear_error_that_names_it(folder):
+    out = folder / "out" / "mail.db"
+    with HubServer({}) as server:
+        done = run(server.url, "--out", out)
     assert done.returncode == 1
-    assert any(hub.MAILS in path for path in asked)
-    assert f"Error: Cannot read the data set 'corbt/enron-emails' from {endpoint}" in done.stderr
+    assert any(hub.MAILS in path for path in server.asked)
+    assert f"Error: Cannot read the data set 'corbt/enron-emails' from {server.url}" in done.stderr
     assert "enron_mail_20150507.tar.gz" in done.stderr
     assert "Traceback" not in done.stderr
     assert not out.parent.exists()
