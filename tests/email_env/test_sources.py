@@ -255,7 +255,7 @@ def test_any_bytes_are_mail_skips_or_a_source_error(tmp_path_factory, data, kind
 
 
 def test_a_folder_is_no_archive(tmp_path):
-    with pytest.raises(SourceError, match="Cannot read .*: Is a directory"):
+    with pytest.raises(SourceError, match=r"Cannot read .*: Is a directory"):
         list(open_source(tmp_path, "tar").mails)
 
 
