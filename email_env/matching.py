@@ -55,12 +55,12 @@ def is_right(answer: str, accepted: Sequence[str], question: str = "") -> bool:
     if len(answer) > MAX_ANSWER_CHARS:
         return False
     said = tokens(answer)
-    forms = [form for text in accepted if (form := tokens(text))]
-    known = specific(token for form in forms for token in form)
+    given = [form for text in accepted if (form := tokens(text))]
+    known = specific(token for form in given for token in form)
     if not said or _other_currency(said, known):
         return False
-    forms = [_without_weekday([_most_specific(token, known) for token in form]) for form in forms]
-    if any(_as_string(said) == _as_string(form) for form in forms):
+    forms = [_without_weekday([_most_specific(token, known) for token in form]) for form in given]
+    if any(_as_string(said) == _as_string(form) for form in (*given, *forms)):
         return True
     if is_dont_know(answer):
         return False

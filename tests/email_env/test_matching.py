@@ -25,6 +25,7 @@ RIGHT = {
     ("$1.5 million",): ["1,500,000", "$1.5M is wrong, it is 1500k"][:1],
     ("Research and Development",): ["the Research and Development"],
     ("0042",): ["0042"],
+    ("From Monday 5th June to 9th July (2000).",): ["from Monday 5th June to 9th July (2000)"],
 }
 WRONG = {
     DAY: [
