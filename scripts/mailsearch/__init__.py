@@ -1,1 +1,1 @@
-"""Parts of `bench_db` and `fuzz_tools`: a made-up corpus, the reference form of the database, questions and tool calls."""
+"""Parts of `bench_db` and `fuzz_tools`: corpus, reference form of the database, searches, random tool calls."""

@@ -35,14 +35,13 @@ SHARE_FORWARDED = 0.14
 SHARE_LOST_DATES = 0.0008
 COPIES_FROM = 400  # a copy lies in another folder of the same mailbox
 
-STOP_WORDS = (
-    "the to and of a in for is on that you i be with this will have are it as we if or at by not from your can please"
-    " any would our has me all but was an they know there so do been which should may what my no he new"
-).split()
-_SYLLABLES = (
-    "ba be bi bo bu da de di do du fa fe fi fo ga ge go ha he hi ho ja jo ka ke ki ko la le li lo lu ma me mi mo mu na ne"
-    " ni no nu pa pe pi po ra re ri ro ru sa se si so su ta te ti to tu va ve vi vo wa we za zo"
-).split()
+STOP_WORDS = tuple(
+    """
+    the to and of a in for is on that you i be with this will have are it as we if or at by not from your can please
+    any would our has me all but was an they know there so do been which should may what my no he new
+    """.split()  # noqa: SIM905
+)
+_SYLLABLES = tuple(onset + vowel for onset in "bdfghjklmnprstvwz" for vowel in "aeiou")
 _SEPARATORS = np.array([" ", ", ", ". ", "\n", ".\n\n", " - "], dtype=object)
 _SEPARATOR_ODDS = (0.80, 0.05, 0.05, 0.08, 0.015, 0.005)
 _FOLDERS = ("all_documents", "discussion_threads", "inbox", "sent_items", "notes_inbox", "_sent_mail", "deleted_items")
