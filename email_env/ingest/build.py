@@ -23,6 +23,7 @@ from email_env.errors import BuildError
 from email_env.ingest.mail import ParsedMail, Skip, SkipReason
 from email_env.ingest.staging import COLUMNS, Filters, Staging
 from email_env.ingest.versions import BUILDER_VERSION
+from email_env.query import COMMON_MAILS
 from email_env.scenarios import Scenario
 
 _FTS_HASH_BYTES = 1 << 28  # one big pass over the words instead of many segments to merge
@@ -34,6 +35,7 @@ _SCHEMA = """
     );
     CREATE TABLE addresses (id INTEGER PRIMARY KEY, address TEXT UNIQUE);
     CREATE TABLE days (day TEXT PRIMARY KEY, first_id INTEGER) WITHOUT ROWID;
+    CREATE TABLE common_words (word TEXT PRIMARY KEY, mails INTEGER) WITHOUT ROWID;
     CREATE TABLE scenarios (scenario_id TEXT PRIMARY KEY, split TEXT, inbox TEXT, data TEXT);
     CREATE VIRTUAL TABLE emails_fts USING fts5(subject, body, who, content='emails', content_rowid='id');
 """
@@ -172,6 +174,9 @@ def _fill(
     connection.execute("INSERT INTO emails_fts(emails_fts) VALUES ('rebuild')")
     connection.execute("INSERT INTO emails_fts(emails_fts) VALUES ('optimize')")
     connection.execute("COMMIT")
+    if kept > COMMON_MAILS:
+        connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, emails_fts, row)")
+        connection.execute("INSERT INTO common_words SELECT term, doc FROM words WHERE doc > ?", (COMMON_MAILS,))
     _verify(connection, kept)
     return report
 

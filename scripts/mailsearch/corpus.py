@@ -65,7 +65,7 @@ class Corpus:
     def rows(self) -> Iterator[tuple[str, str]]:
         """(file, message), mailbox by mailbox."""
         generator = np.random.default_rng(self.seed)
-        sizes = 1 / (np.arange(OWNERS) + 3.0)
+        sizes = 1 / (np.arange(OWNERS) + 10.0)
         ends = np.ceil(np.cumsum(sizes / sizes.sum()) * self.mails).astype(int)
         number = 0
         for owner, end in enumerate(ends.tolist()):
@@ -178,7 +178,7 @@ class Corpus:
 
     def _others(self, generator: np.random.Generator, count: int) -> list[tuple[str, str]]:
         """Different people, those at the head of the list more often."""
-        picks = (generator.random(min(count, 15) if count < 60 else 60) ** 3 * len(self.people)).astype(int)
+        picks = (generator.random(min(count, 15) if count < 60 else 60) ** 2 * len(self.people)).astype(int)
         found = list(dict.fromkeys(picks.tolist()))
         while count >= 60 and len(found) <= 31:
             found.append(found[-1] + 1)
