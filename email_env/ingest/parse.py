@@ -24,9 +24,12 @@ NO_DATE = "1970-01-01T00:00:00Z"
 MIN_YEAR, MAX_YEAR = 1980, 2037
 """Dates outside these years are kept but marked: lost dates turn up as 1979, 0001 or 2044."""
 
-_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(r"\r?\n")
-_HEADER = re.compile(r"([!-9;-~]+)[ \t]*:(.*)", re.DOTALL)
+_WANTED = re.compile(  # a header goes on in every line that does not start the next one, indented or not
+    r"^(message-id|date|from|to|cc|bcc|subject|x-from|content-type|content-transfer-encoding)[ \t]*:"
+    r"(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)",
+    re.IGNORECASE | re.MULTILINE | re.ASCII,
+)
 _HEADER_START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 _DATE = re.compile(
     r"(?:[A-Za-z]{3},\s*)?(\d{1,2}) ([A-Za-z]{3}) (\d{4}) (\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})\b", re.ASCII
@@ -40,6 +43,7 @@ _TAG_NAME = re.compile(r"/?[a-z][a-z0-9]*|!--", re.IGNORECASE)
 _BREAK_TAGS = frozenset({"br", "/p", "/div", "/tr", "/li", "/h1", "/h2", "/h3", "/h4"})
 _HIDDEN_UNTIL = {"script": "/script", "style": "/style", "!--": "--"}
 _CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f\\ud800-\\udfff]")
+_CONTROL_BYTES = bytes({*range(32), 127} - {9, 10, 13})
 _MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
 _NOT_ASCII_BASED = ("utf-16", "utf16", "utf_16", "utf-32", "utf32", "utf_32", "iso-2022")
 
@@ -104,21 +108,25 @@ def made_up_id(data: bytes) -> str:
 
 
 def _split_message(data: bytes) -> tuple[dict[str, str], bytes]:
-    """The headers (lower-case name -> first value, unfolded) and the undecoded body."""
+    """The headers that matter (lower-case name -> first value, unfolded) and the undecoded body."""
     if not _HEADER_START.match(data):
         return {}, data
-    end = _BLANK_LINE.search(data)
-    block, body = (data[: end.start()], data[end.end() :]) if end else (data, b"")
-    headers: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in _LINE_END.split(_CONTROL.sub("", _decode(block, ""))):
-        match = None if line[:1] in (" ", "\t") else _HEADER.match(line)
-        if match:
-            current = [match[2].strip()]
-            headers.setdefault(match[1].lower(), current)  # the first of a repeated header counts
-        else:
-            current.append(line.strip())
-    return {name: " ".join(lines) for name, lines in headers.items()}, body
+    block, body = _halves(data)
+    headers: dict[str, str] = {}
+    for name, text in _WANTED.findall(_decode(block, "")):
+        if "\n" in text:
+            text = " ".join(map(str.strip, _LINE_END.split(text)))
+        headers.setdefault(name.lower(), text.strip())  # the first of a repeated header counts
+    return headers, body
+
+
+def _halves(data: bytes) -> tuple[bytes, bytes]:
+    """What stands before and behind the first blank line."""
+    end = data.find(b"\n\n")
+    crlf = data.find(b"\n\r\n", 0, end if end >= 0 else len(data))
+    if crlf >= 0:
+        return data[:crlf], data[crlf + 3 :]
+    return (data[:end], data[end + 2 :]) if end >= 0 else (data, b"")
 
 
 def _body(headers: dict[str, str], data: bytes) -> str:
@@ -128,8 +136,8 @@ def _body(headers: dict[str, str], data: bytes) -> str:
         if encoding == "quoted-printable":
             data = quopri.decodestring(data)
         if encoding in _PLAIN_ENCODINGS or encoding == "quoted-printable":
-            return _clean(_decode(data, _charset(content_type)))
-    return _clean(_mime_text(headers, data))
+            return _unix(_decode(data, _charset(content_type)))
+    return _unix(_CONTROL.sub("", _mime_text(headers, data)))  # entities may stand for control characters
 
 
 def _mime_text(headers: dict[str, str], data: bytes) -> str:
@@ -193,17 +201,18 @@ def _charset(content_type: str) -> str:
 def _decode(data: bytes, charset: str) -> str:
     """Text of undeclared or wrongly declared bytes: as declared, else UTF-8, else Windows-1252, else Latin-1.
 
-    Only charsets of real mail are tried: Python also knows "unicode_escape", "idna" and the like.
+    Only charsets of real mail are tried: Python also knows "unicode_escape", "idna" and the like. Control characters
+    are left out.
     """
     if data.isascii() and not charset.startswith(_NOT_ASCII_BASED):
-        return data.decode("ascii")
+        return data.translate(None, _CONTROL_BYTES).decode("ascii")
     for name in (charset if _TRUSTED_CHARSET.match(charset) else "", "utf-8", "cp1252"):
         try:
             if name:
-                return data.decode(name)
+                return _CONTROL.sub("", data.decode(name))
         except (LookupError, UnicodeError):
             continue
-    return data.decode("latin-1")
+    return _CONTROL.sub("", data.decode("latin-1"))
 
 
 def _unquoted(text: str) -> str:
@@ -224,9 +233,10 @@ def _message_id(header: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(_CONTROL.sub(" ", text).split())
+    return " ".join(text.split())
 
 
-def _clean(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROL.sub("", text).strip("\n \t")
+def _unix(text: str) -> str:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.strip("\n \t")
