@@ -5,8 +5,10 @@ Choosing never guesses: an id, index or split that is not there is an error that
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ import numpy as np
 
 from email_env.database import MailDatabase
 from email_env.errors import ConfigurationError, UnknownScenarioError
-from email_env.scenarios import DIFFICULTIES, SPLITS, Scenario, load_scenarios
+from email_env.scenario_sets import load_scenarios
+from email_env.scenarios import DIFFICULTIES, SPLITS, Scenario
 
+_log = logging.getLogger(__name__)
 _OPTIONS = ("scenario_id", "index", "split")
 
 
@@ -24,12 +28,16 @@ class Catalog:
 
     Args:
         database: holds the scenarios where none are given.
-        scenarios: a JSONL file or scenarios; None for those of the database.
+        scenarios: scenarios, a JSONL file or a hub data set; None for those of the database.
         difficulties: only scenarios of these grades; none for all.
 
     Raises:
         ConfigurationError: `scenarios` holds something else, or there is no such grade.
         ScenarioError: the file cannot be read.
+        HubError: the data set is out of reach.
+
+    Attributes:
+        misfits: why given scenarios are left out, by id: what the database cannot serve.
     """
 
     def __init__(
@@ -39,7 +47,12 @@ class Catalog:
         difficulties: Sequence[str] | str | None,
     ) -> None:
         self._database = database
+        self.misfits: dict[str, str] = {}
         self._given = _given_scenarios(scenarios)
+        if self._given is not None:
+            self._given, self.misfits = database.sort_out(self._given)
+        if self.misfits:
+            _log.warning("%d given scenarios do not fit %s: %s", len(self.misfits), database.path, self._examples())
         self._difficulties = (difficulties,) if isinstance(difficulties, str) else tuple(difficulties or ())
         for difficulty in self._difficulties:
             check_choice("difficulties", difficulty, DIFFICULTIES)
@@ -58,9 +71,10 @@ class Catalog:
             if not chosen:
                 grades = f" of difficulty {', '.join(map(repr, self._difficulties))}" if self._difficulties else ""
                 source = str(self._database.path) if self._given is None else "the given scenarios"
+                misfits = f" {len(self.misfits)} do not fit the mail: {self._examples()}." if self.misfits else ""
                 raise UnknownScenarioError(
-                    f"No scenarios in split {split!r}{grades} of {source}. Choose another split (None is all), pass"
-                    " scenarios=, or set EMAIL_ENV_SCENARIOS to a JSONL file."
+                    f"No scenarios in split {split!r}{grades} of {source}.{misfits} Choose another split (None is all),"
+                    " pass scenarios=, or set EMAIL_ENV_SCENARIOS to a JSONL file."
                 )
             self._by_split[split] = chosen
         return self._by_split[split]
@@ -91,6 +105,8 @@ class Catalog:
         return list(scenarios.values())[index]
 
     def _why_missing(self, scenario_id: object, split: str | None) -> str:
+        if isinstance(scenario_id, str) and scenario_id in self.misfits:
+            return f"Scenario {scenario_id!r} does not fit {str(self._database.path)!r}: {self.misfits[scenario_id]}."
         elsewhere = next((s for s in self._all(None) if s.scenario_id == scenario_id), None)
         if elsewhere is not None:
             return (
@@ -105,6 +121,9 @@ class Catalog:
         if self._given is None:
             return self._database.scenarios(split)
         return [scenario for scenario in self._given if split in (None, scenario.split)]
+
+    def _examples(self) -> str:
+        return "; ".join(f"{key}: {why}" for key, why in islice(self.misfits.items(), 3))
 
     def _is_graded(self, scenario: Scenario) -> bool:
         return not self._difficulties or scenario.difficulty in self._difficulties

@@ -2,18 +2,16 @@
 
     build-enron-db demo --out data/demo.db
     build-enron-db enron_mail_20150507.tar.gz --out data/enron.db
+    build-enron-db ~/Maildir --inbox me@example.com --out data/mine.db
 
-On a terminal it shows a progress bar; elsewhere a line every ten seconds. Both go to stderr, so `--json` leaves stdout
-to the report alone.
+Progress goes to stderr, so `--json` leaves stdout to the report alone.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,57 +20,114 @@ import click
 
 from email_env._version import __version__
 from email_env.errors import EmailEnvError
+from email_env.ingest.sources import FORMATS, open_source
 
 if TYPE_CHECKING:
     from email_env.ingest.build import BuildReport
-    from email_env.ingest.sources import Source
-
-_PLAIN_SECONDS = 10.0
 
 
 @click.command(epilog="Example: build-enron-db demo --out data/demo.db")
-@click.argument("source", default="demo")
+@click.argument("source", required=False)
 @click.option(
     "--out", "-o", required=True, type=click.Path(path_type=Path), help="Database to write; replaced if it is there."
 )
+@click.option(
+    "--format", "format_", type=click.Choice(list(FORMATS)), help="What SOURCE is. Found out where not given."
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Read at most this many messages.")
+@click.option("--inbox", "inboxes", multiple=True, metavar="ADDRESS", help="Only mail of this inbox; may be repeated.")
+@click.option(
+    "--max-body-chars",
+    type=click.IntRange(min=0),
+    default=5000,
+    show_default=True,
+    help="Leave out longer mail; 0 takes any length.",
+)
+@click.option(
+    "--max-recipients",
+    type=click.IntRange(min=0),
+    default=30,
+    show_default=True,
+    help="Leave out mail to more people; 0 takes any number.",
+)
+@click.option("--keep-duplicates", is_flag=True, help="Keep copies with the same sender, subject and body.")
 @click.option(
     "--scenarios",
-    type=click.Path(path_type=Path),
-    help="JSONL file of questions to put in. Without it, those that the source brings.",
+    metavar="FILE|NAME",
+    help="Questions to put in: a JSONL file, or the hub data set corbt/enron_emails_sample_questions."
+    " Without it, those that the source brings.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "--max-evidence",
+    type=click.IntRange(min=0),
+    help="Leave out questions that need more mails than this; 0 takes all.  [default: 1 for a hub data set, else 0]",
+)
+@click.option("--report", type=click.Path(path_type=Path), help="JSONL file that lists every skipped mail and why.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.version_option(__version__)
-def main(source: str, out: Path, limit: int | None, scenarios: Path | None, as_json: bool) -> None:
+def main(
+    source: str | None,
+    out: Path,
+    format_: str | None,
+    limit: int | None,
+    inboxes: tuple[str, ...],
+    max_body_chars: int,
+    max_recipients: int,
+    keep_duplicates: bool,
+    scenarios: str | None,
+    max_evidence: int | None,
+    report: Path | None,
+    as_json: bool,
+) -> None:
     """Build a mail database that EmailSearch-v0 can search.
 
-    SOURCE is `demo` (the bundled mailboxes, the default), a maildir folder, an archive (.tar.gz, .tgz, .tar: read as a
-    stream, never unpacked) or a table with the columns file and message (.csv).
+    \b
+    SOURCE is one of
+      (nothing)       the hub data set corbt/enron-emails, streamed (extra `hub`)
+      demo            the bundled mailboxes
+      *.tar.gz *.tar  an archive with one file a message, such as CMU's
+                      enron_mail_20150507.tar.gz: streamed, never unpacked
+      https://...     the same from the web; .csv, .jsonl and .mbox too
+      FOLDER          a maildir tree, a Maildir with its .Folders, .eml files
+      *.csv           a table with the columns file and message
+      *.jsonl *.parquet  records in the schema of the hub data set
+      *.mbox          an mbox file
 
-    Left out, and counted in the report: mail without any address, bodies over 5,000 characters, mail to more than 30
+    Left out, and counted in the summary: mail without any address, bodies over 5,000 characters, mail to more than 30
     people, and copies of a mail that everyone on it already has. Nothing is written unless all goes well.
     """
     from email_env.ingest.build import build_database
-    from email_env.ingest.sources import open_source
-    from email_env.scenarios import load_scenarios
+    from email_env.ingest.skips import skip_list
+    from email_env.ingest.staging import Filters
+    from email_env.progress import build_progress
+    from email_env.scenario_sets import load_scenarios
 
+    filters = Filters(
+        max_body_chars=max_body_chars or None,
+        max_recipients=max_recipients or None,
+        drop_duplicates=not keep_duplicates,
+        inboxes=tuple(dict.fromkeys(inbox.strip().lower() for inbox in inboxes)),
+    )
     try:
-        questions = None if scenarios is None else load_scenarios(scenarios)
-        opened = open_source(source)
-        with closing(opened.mails), _progress(opened, limit) as progress:
-            report = build_database(
+        questions = None if scenarios is None else load_scenarios(scenarios, max_evidence)
+        opened = open_source(source, format_)
+        with closing(opened.mails), skip_list(report) as on_skip, build_progress(opened, limit) as progress:
+            done = build_database(
                 islice(opened.mails, limit),
                 out,
                 scenarios=opened.scenarios if questions is None else questions,
                 source=opened.name,
+                filters=filters,
+                checksum=opened.checksum,
                 progress=progress,
+                on_skip=on_skip,
             )
     except EmailEnvError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         click.echo(f"Stopped; {out} is as it was.", err=True)
         sys.exit(130)
-    click.echo(json.dumps(report.to_dict(), indent=2) if as_json else _summary(report))
+    click.echo(json.dumps(done.to_dict(), indent=2) if as_json else _summary(done))
 
 
 def _summary(report: BuildReport) -> str:
@@ -90,49 +145,6 @@ def _summary(report: BuildReport) -> str:
         lines.append(f"  questions {len(report.scenario_misfits):,} left out, for example:")
         lines.extend(f"    {key}: {why}" for key, why in islice(report.scenario_misfits.items(), 5))
     return "\n".join(lines)
-
-
-@contextmanager
-def _progress(source: Source, limit: int | None) -> Iterator[Callable[[int, int], None]]:
-    """A callback for `build_database` that shows how far it is."""
-    if not sys.stderr.isatty():
-        yield _plain_progress()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[counts]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Reading", total=limit or source.total or None, counts="")
-
-        def show(read: int, skipped: int) -> None:
-            done = read if limit else source.position()
-            elapsed = bar.tasks[0].elapsed or 0.0
-            rate = f"{read / elapsed:,.0f}/s" if elapsed > 0.5 else ""
-            step = "Indexing" if done == bar.tasks[0].total else "Reading"
-            bar.update(task, description=step, completed=done, counts=f"{read:,} read, {skipped:,} left out {rate}")
-
-        yield show
-
-
-def _plain_progress() -> Callable[[int, int], None]:
-    started = time.monotonic()
-    due = started + _PLAIN_SECONDS
-
-    def show(read: int, skipped: int) -> None:
-        nonlocal due
-        now = time.monotonic()
-        if now >= due:
-            due = now + _PLAIN_SECONDS
-            click.echo(f"{read:,} read, {skipped:,} left out, {read / (now - started):,.0f}/s", err=True)
-
-    return show
 
 
 if __name__ == "__main__":

@@ -11,14 +11,15 @@ bound or quoted, never SQL or FTS syntax. Writing is `email_env.ingest.build`'s.
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from email_env import query
+from email_env import misfits, query
 from email_env.connections import Connections
 from email_env.errors import DatabaseFormatError, DatabaseNotFoundError, ToolInputError, UnknownInboxError
 from email_env.scenarios import Scenario, bare_message_id
@@ -226,6 +227,10 @@ class MailDatabase:
         rows = self._connection().execute(f"SELECT data FROM scenarios{where} ORDER BY rowid", values)
         return [Scenario.from_dict(json.loads(data)) for (data,) in rows]
 
+    def sort_out(self, scenarios: Iterable[Scenario]) -> tuple[list[Scenario], dict[str, str]]:
+        """The scenarios that this mail can serve and, by id, why it cannot serve the others."""
+        return misfits.sort_out(self._connection(), scenarios)
+
     def has_inbox(self, inbox: str) -> bool:
         """Whether any mail was sent or received by this address."""
         return self._address_id(inbox.strip().lower()) is not None
@@ -267,7 +272,7 @@ class MailDatabase:
             self.close()
             raise DatabaseFormatError(
                 f"{str(self.path)!r} has schema version {version!r}, this package reads {SCHEMA_VERSION!r}. Rebuild it:"
-                f" build-enron-db {metadata.get('source', 'SOURCE')} --out {self.path}"
+                f" build-enron-db {shlex.quote(metadata.get('source', 'SOURCE'))} --out {shlex.quote(str(self.path))}"
             )
         return metadata
 

@@ -25,7 +25,7 @@ from email_env.actions import CallFault, ErrorCode, parse_action
 from email_env.cache import demo_database
 from email_env.catalog import Catalog, check_choice
 from email_env.database import MailDatabase
-from email_env.errors import ConfigurationError, EpisodeError, UnknownInboxError
+from email_env.errors import ConfigurationError, EpisodeError
 from email_env.policies import SCRIPTED_POLICIES
 from email_env.query import MAX_RESULTS, MAX_SNIPPET_WORDS
 from email_env.reward import RewardConfig, Score, reward_config
@@ -53,7 +53,9 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
 
     Args:
         db_path: a mail database; by default `$EMAIL_ENV_DB`, else the demo mailboxes, built at first use.
-        scenarios: a JSONL file or scenarios; by default `$EMAIL_ENV_SCENARIOS`, else those in the database.
+        scenarios: scenarios, a JSONL file or the hub's `corbt/enron_emails_sample_questions`; by default
+            `$EMAIL_ENV_SCENARIOS`, else those in the database. What the database cannot serve is left out and listed
+            in `misfits`.
         split: "train", "validation" or "test"; None for all.
         difficulties: only scenarios of these grades, of "easy", "medium" and "hard".
         max_turns: actions in an episode.
@@ -67,7 +69,10 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
 
     Raises:
         ConfigurationError: an argument makes no sense.
-        UnknownScenarioError: there are no such scenarios.
+        UnknownScenarioError: there are no such scenarios, or none that the database can serve.
+
+    Attributes:
+        misfits: why given scenarios are left out, by id.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}  # type: ignore[misc]
@@ -111,6 +116,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         if scenarios is None:
             scenarios = os.environ.get("EMAIL_ENV_SCENARIOS") or None
         self.catalog = Catalog(self.database, scenarios, difficulties)
+        self.misfits = self.catalog.misfits
         self.catalog.of(split)
         self._max_observation_chars = max(16_384, 2 * max_body_chars)
         self.observation_space = TextSpace(self._max_observation_chars)
@@ -142,15 +148,9 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         Raises:
             UnknownScenarioError: no such scenario; the nearest ids are named.
             ConfigurationError: an option is unknown or contradicts another.
-            UnknownInboxError: the database has no mail of the scenario's inbox.
         """
         super().reset(seed=seed)
         scenario = self.catalog.choose(options or {}, self.split, self.np_random)
-        if not self.database.has_inbox(scenario.inbox):
-            raise UnknownInboxError(
-                f"Scenario {scenario.scenario_id!r} asks about {scenario.inbox!r}, of whom {str(self.database.path)!r}"
-                " has no mail. Give the database that the scenarios were written for."
-            )
         self.scenario = scenario
         self._score = Score(self.reward_config, scenario, self.max_turns)
         self._stopped = StopReason.NONE

@@ -11,6 +11,7 @@
     │   ├── DatabaseFormatError (ValueError) not a mail database, or one of another schema version
     │   └── UnknownInboxError (LookupError)  no mail of the database has this address
     ├── SourceError (ValueError)             mail that cannot be read: missing, truncated, of an unknown kind
+    ├── HubError (ConnectionError)           a hub data set that cannot be had: no package, no network, no such name
     ├── BuildError (RuntimeError)            a database that could not be built; nothing was written
     └── CacheError (OSError)                 the per-user cache cannot be written
 
@@ -63,6 +64,10 @@ class UnknownInboxError(DatabaseError, LookupError):
 
 class SourceError(EmailEnvError, ValueError):
     """Mail to be built from that is missing, unreadable or of an unknown kind."""
+
+
+class HubError(EmailEnvError, ConnectionError):
+    """A hub data set that is out of reach, or whose package is not installed."""
 
 
 class BuildError(EmailEnvError, RuntimeError):

@@ -1,19 +1,17 @@
 """Scenarios: one question about one person's mailbox, with its answer and its evidence.
 
 `Scenario.from_dict` reads our own JSON form and the form of the public Enron question sets (`id`, `inbox_address`,
-message ids in angle brackets); `to_dict` writes our own. `load_scenarios` reads a JSONL file. Nothing here looks into
-a database: whether the evidence exists is checked where a database is at hand.
+message ids in angle brackets); `to_dict` writes our own. Sets of them are read by `email_env.scenario_sets`. Nothing
+here looks into a database: whether the evidence exists is checked where a database is at hand.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from email_env.errors import ScenarioError
@@ -115,33 +113,6 @@ class Scenario:
             "kind": self.kind,
             "plan": [[tool, list(arguments)] for tool, arguments in self.plan],
         }
-
-
-def load_scenarios(path: str | Path) -> list[Scenario]:
-    """Reads a JSONL file of scenarios, one JSON object a line; blank lines are skipped.
-
-    Raises:
-        ScenarioError: the file cannot be read, a line is no scenario (its number is named), or an id occurs twice.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"Cannot read scenarios from {str(path)!r}: {error}. Expected a JSONL file.") from error
-    scenarios: dict[str, Scenario] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-            if not isinstance(data, dict):
-                raise ScenarioError(f"Expected a JSON object, got {line.strip()[:60]!r}.")
-            scenario = Scenario.from_dict(data)
-        except (json.JSONDecodeError, RecursionError, ScenarioError) as error:
-            raise ScenarioError(f"{path}, line {number}: {error}") from error
-        if scenario.scenario_id in scenarios:
-            raise ScenarioError(f"{path}, line {number}: scenario id {scenario.scenario_id!r} occurs twice.")
-        scenarios[scenario.scenario_id] = scenario
-    return list(scenarios.values())
 
 
 def bare_message_id(message_id: str) -> str:

@@ -6,7 +6,7 @@ Example::
     from email_env.ingest.sources import open_source
 
     source = open_source("enron-maildir.tar.gz")
-    report = build_database(source.mails, Path("mail.db"), source=source.name)
+    report = build_database(source.mails, Path("mail.db"), source=source.name, checksum=source.checksum)
 """
 
 from email_env.ingest.mail import ParsedMail, RawMail, Skip, SkipReason

@@ -8,21 +8,21 @@ check and a count; whatever goes wrong before that, Ctrl-C included, leaves the 
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from email_env.database import SCHEMA_VERSION
 from email_env.errors import BuildError
+from email_env.ingest.atomic import replacing
 from email_env.ingest.mail import ParsedMail, Skip, SkipReason
 from email_env.ingest.staging import COLUMNS, Filters, Staging
 from email_env.ingest.versions import BUILDER_VERSION
+from email_env.misfits import sort_out
 from email_env.query import COMMON_MAILS
 from email_env.scenarios import Scenario
 
@@ -37,16 +37,20 @@ _SCHEMA = """
     CREATE TABLE days (day TEXT PRIMARY KEY, first_id INTEGER) WITHOUT ROWID;
     CREATE TABLE common_words (word TEXT PRIMARY KEY, mails INTEGER) WITHOUT ROWID;
     CREATE TABLE scenarios (scenario_id TEXT PRIMARY KEY, split TEXT, inbox TEXT, data TEXT);
-    CREATE VIRTUAL TABLE emails_fts USING fts5(subject, body, who, content='emails', content_rowid='id');
+    CREATE VIRTUAL TABLE emails_fts USING fts5(subject, body, who, content="emails", content_rowid="id");
 """
 
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build did. `read` is `kept` plus all of `skipped`; `bytes` is the size of the file at `path`."""
+    """What a build did. `read` is `kept` plus all of `skipped`; `bytes` is the size of the file at `path`.
+
+    `source_sha256` is "" where the source is no single file, or was not read to its end.
+    """
 
     path: str
     source: str
+    source_sha256: str
     read: int
     kept: int
     skipped: dict[str, int]
@@ -69,7 +73,9 @@ def build_database(
     scenarios: Iterable[Scenario] = (),
     source: str,
     filters: Filters | None = None,
+    checksum: Callable[[], str] = lambda: "",
     progress: Callable[[int, int], None] | None = None,
+    on_skip: Callable[[Skip], None] | None = None,
 ) -> BuildReport:
     """Builds the database at `out`, replacing what is there.
 
@@ -80,7 +86,9 @@ def build_database(
             named in the report.
         source: where the mail is from, for the metadata.
         filters: `Filters()` where None.
+        checksum: called when `mails` has been read, for the metadata.
         progress: called with (messages read, messages skipped) every few hundred messages.
+        on_skip: called with every message that is left out.
 
     Raises:
         BuildError: the database cannot be written. Errors of `mails` pass through. In both cases `out` is unchanged.
@@ -90,57 +98,45 @@ def build_database(
     questions = list(scenarios)
     evidence = {message_id for question in questions for message_id in question.message_ids}
     try:
-        with _beside(out) as temporary:
-            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-                report = _fill(connection, mails, questions, evidence, source, filters or Filters(), progress)
-            _sync(temporary)
-            size = temporary.stat().st_size
-            os.replace(temporary, out)
-            _sync(out.parent)
+        with replacing(out) as temporary, closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            staging = Staging(connection, filters or Filters(), evidence, progress, on_skip)
+            report = _fill(connection, staging, mails, questions, source, checksum)
+        size = out.stat().st_size
     except (sqlite3.Error, OSError) as error:
         raise BuildError(f"Cannot build {str(out)!r}: {error}. Nothing was written there.") from error
     return replace(report, path=str(out), bytes=size, seconds=time.perf_counter() - started)
 
 
-@contextmanager
-def _beside(out: Path) -> Iterator[Path]:
-    """A path for a new file in the folder of `out`; what is there afterwards, not renamed, is removed."""
-    if out.is_dir():
-        raise IsADirectoryError(f"{str(out)!r} is a folder; name a file in it")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.parent / f".{out.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
-    try:
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _fill(
     connection: sqlite3.Connection,
+    staging: Staging,
     mails: Iterable[ParsedMail | Skip],
     questions: list[Scenario],
-    evidence: set[str],
     source: str,
-    filters: Filters,
-    progress: Callable[[int, int], None] | None,
+    checksum: Callable[[], str],
 ) -> BuildReport:
     from sqlite_utils import Database
 
     connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
     connection.execute("BEGIN")
-    staging = Staging(connection, filters, evidence, progress)
     staging.run(mails)
-    if filters.drop_duplicates:
+    unknown = [inbox for inbox in staging.filters.inboxes if inbox not in staging.address_ids]
+    if unknown:
+        raise BuildError(
+            f"No mail of {', '.join(unknown)} is left of {staging.read:,} from {source}. Nothing was written."
+        )
+    if staging.filters.drop_duplicates:
         staging.drop_duplicates()
     connection.execute(f"INSERT INTO emails ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY sent_at DESC, message_id")
     connection.execute("INSERT INTO days SELECT substr(sent_at, 1, 10) AS day, min(id) FROM emails GROUP BY day")
     connection.executemany("INSERT INTO addresses (address, id) VALUES (?, ?)", staging.address_ids.items())
-    fitting, misfits = _checked(connection, questions)
+    fitting, misfits = sort_out(connection, questions)
     (kept, uncertain) = connection.execute("SELECT count(*), ifnull(sum(NOT date_ok), 0) FROM emails").fetchone()
     skipped = {reason.value: staging.skipped[reason] for reason in SkipReason if staging.skipped[reason]}
     report = BuildReport(
         path="",
         source=source,
+        source_sha256=checksum(),
         read=staging.read,
         kept=kept,
         skipped=skipped,
@@ -162,7 +158,8 @@ def _fill(
         "schema_version": SCHEMA_VERSION,
         "builder_version": BUILDER_VERSION,
         "source": source,
-        "filters": _json(asdict(filters)),
+        "source_sha256": report.source_sha256,
+        "filters": _json(asdict(staging.filters)),
         "read": str(report.read),
         "kept": str(kept),
         "skipped": _json(skipped),
@@ -181,51 +178,11 @@ def _fill(
     return report
 
 
-def _checked(connection: sqlite3.Connection, questions: list[Scenario]) -> tuple[list[Scenario], dict[str, str]]:
-    """The scenarios that the mail can serve, and why the others cannot be."""
-    fitting: list[Scenario] = []
-    misfits: dict[str, str] = {}
-    seen: set[str] = set()
-    for question in questions:
-        problem = "its id occurs twice" if question.scenario_id in seen else _misfit(connection, question)
-        seen.add(question.scenario_id)
-        if problem:
-            misfits[question.scenario_id] = problem
-        else:
-            fitting.append(question)
-    return fitting, misfits
-
-
-def _misfit(connection: sqlite3.Connection, question: Scenario) -> str:
-    inbox = connection.execute("SELECT id FROM addresses WHERE address = ?", (question.inbox,)).fetchone()
-    if inbox is None:
-        return f"no mail of {question.inbox}"
-    for message_id in question.message_ids:
-        row = connection.execute(
-            "SELECT who, substr(sent_at, 1, 10) FROM emails WHERE message_id = ?", (message_id,)
-        ).fetchone()
-        if row is None:
-            return f"no mail {message_id}"
-        if f"p{inbox[0]}" not in row[0].split():
-            return f"{message_id} is not in the inbox of {question.inbox}"
-        if row[1] > question.query_date:
-            return f"{message_id} was sent on {row[1]}, after {question.query_date}"
-    return ""
-
-
 def _verify(connection: sqlite3.Connection, kept: int) -> None:
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     (indexed,) = connection.execute("SELECT count(*) FROM emails_fts_docsize").fetchone()
     if verdict != "ok" or indexed != kept:
         raise BuildError(f"The new database is damaged ({verdict}; {indexed} of {kept} mails indexed). Build again.")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _json(value: object) -> str:

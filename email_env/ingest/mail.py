@@ -54,6 +54,8 @@ class SkipReason(StrEnum):
     """The source holds an entry whose bytes cannot be had, or a table row without a message."""
     TOO_LARGE = "too_large"
     """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
+    OTHER_INBOX = "other_inbox"
+    """Filter: none of `Filters.inboxes` sent or received it."""
     BODY_TOO_LONG = "body_too_long"
     """Filter: the body has more characters than `Filters.max_body_chars`."""
     TOO_MANY_RECIPIENTS = "too_many_recipients"

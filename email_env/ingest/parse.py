@@ -21,8 +21,9 @@ from email_env.ingest.addresses import display_name, parse_addresses, parse_send
 from email_env.ingest.mail import ParsedMail
 
 NO_DATE = "1970-01-01T00:00:00Z"
-MIN_YEAR, MAX_YEAR = 1980, 2037
-"""Dates outside these years are kept but marked: lost dates turn up as 1979, 0001 or 2044."""
+MIN_YEAR, MAX_YEAR = 1982, 2037
+"""Dates outside these years are kept but marked. Mail has its form since 1982 (RFC 822); lost dates turn up as 0001,
+2044 or 31 December 1979, which is the first moment of 1980 in UTC."""
 
 _LINE_END = re.compile(r"\r?\n")
 _WANTED = re.compile(  # a header goes on in every line that does not start the next one, indented or not
@@ -66,7 +67,7 @@ def parse_message(data: bytes, source: str = "") -> ParsedMail:
     cc = tuple(a for a in parse_addresses(_unquoted(headers.get("cc", ""))) if a not in to)
     bcc = tuple(a for a in parse_addresses(_unquoted(headers.get("bcc", ""))) if a not in to and a not in cc)
     return ParsedMail(
-        message_id=_message_id(headers.get("message-id", "")) or made_up_id(data),
+        message_id=parse_message_id(headers.get("message-id", "")) or made_up_id(data),
         sent_at=sent_at,
         date_ok=date_ok,
         from_addr=from_addr,
@@ -74,7 +75,7 @@ def parse_message(data: bytes, source: str = "") -> ParsedMail:
         to=to,
         cc=cc,
         bcc=bcc,
-        subject=_one_line(_unquoted(headers.get("subject", ""))),
+        subject=one_line(_unquoted(headers.get("subject", ""))),
         body=_body(headers, body),
         source=source,
     )
@@ -99,7 +100,18 @@ def parse_date(text: str) -> tuple[str, bool]:
         sent -= zone
     except OverflowError:  # the first or last day of all time, beyond trust anyway
         pass
+    return timestamp(sent)
+
+
+def timestamp(sent: datetime) -> tuple[str, bool]:
+    """A UTC time without its zone as (`YYYY-MM-DDTHH:MM:SSZ`, whether it can be trusted)."""
     return sent.isoformat(timespec="seconds") + "Z", MIN_YEAR <= sent.year <= MAX_YEAR
+
+
+def parse_message_id(header: str) -> str:
+    """The id of a Message-ID header without its angle brackets; "" where there is none."""
+    match = _MESSAGE_ID.search(header)
+    return match[1] if match else "".join(header.split()).strip("<>")
 
 
 def made_up_id(data: bytes) -> str:
@@ -137,7 +149,7 @@ def _body(headers: dict[str, str], data: bytes) -> str:
             data = quopri.decodestring(data)
         if encoding in _PLAIN_ENCODINGS or encoding == "quoted-printable":
             return _unix(_decode(data, _charset(content_type)))
-    return _unix(_CONTROL.sub("", _mime_text(headers, data)))  # entities may stand for control characters
+    return clean_body(_mime_text(headers, data))  # entities may stand for control characters
 
 
 def _mime_text(headers: dict[str, str], data: bytes) -> str:
@@ -227,13 +239,19 @@ def _unquoted(text: str) -> str:
     return _CONTROL.sub("", "".join(words))
 
 
-def _message_id(header: str) -> str:
-    match = _MESSAGE_ID.search(header)
-    return match[1] if match else "".join(header.split()).strip("<>")
+def one_line(text: str) -> str:
+    """Text without control characters, every run of white space one blank."""
+    return " ".join(_CONTROL.sub(" ", text).split())
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def clean_body(text: str) -> str:
+    """Text with `\\n` line ends, without control characters and without blank lines around it."""
+    return _unix(_CONTROL.sub("", text))
+
+
+def without_controls(text: str) -> str:
+    """Text without the characters that no database, terminal or report should see."""
+    return _CONTROL.sub("", text)
 
 
 def _unix(text: str) -> str:

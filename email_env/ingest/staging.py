@@ -28,14 +28,16 @@ _TABLE = """
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What is left out of the database on purpose. `None` and False switch a filter off.
+    """What is left out of the database on purpose. `None`, False and () switch a filter off.
 
-    Evidence of a scenario is never left out.
+    `inboxes` are lower-case addresses: where there are any, only what they sent or received is taken. The other filters
+    never leave out the evidence of a scenario.
     """
 
     max_body_chars: int | None = 5000
     max_recipients: int | None = 30
     drop_duplicates: bool = True
+    inboxes: tuple[str, ...] = ()
 
 
 class Staging:
@@ -47,12 +49,14 @@ class Staging:
         filters: Filters,
         evidence: set[str],
         progress: Callable[[int, int], None] | None,
+        on_skip: Callable[[Skip], None] | None,
     ) -> None:
         connection.execute(_TABLE)
         self.connection = connection
         self.filters = filters
         self.evidence = evidence
         self.progress = progress
+        self.on_skip = on_skip
         self.read = 0
         self.skipped: Counter[SkipReason] = Counter()
         self.address_ids: dict[str, int] = {}
@@ -66,7 +70,7 @@ class Staging:
             self.read += 1
             reason = mail.reason if isinstance(mail, Skip) else self._unwanted(mail)
             if reason is not None:
-                self.skipped[reason] += 1
+                self._skip(mail.source, reason)
             elif isinstance(mail, ParsedMail):
                 batch.append(self._row(mail))
             if len(batch) >= _BATCH:
@@ -84,26 +88,33 @@ class Staging:
         So no inbox loses a mail, on no day, and the outcome does not depend on the order of the source.
         """
         copies = self.connection.execute(
-            "SELECT rowid, digest, who, message_id FROM staged WHERE digest IN"
+            "SELECT rowid, digest, who, message_id, source FROM staged WHERE digest IN"
             " (SELECT digest FROM staged GROUP BY digest HAVING count(*) > 1) ORDER BY digest, sent_at, message_id"
         )
         surplus: list[tuple[int]] = []
         current, served = b"", set[str]()
-        for rowid, digest, who, message_id in copies:
+        for rowid, digest, who, message_id, source in copies:
             people = {token for token in who.split() if token[0] != "p"}
             if digest != current:
                 current, served = digest, set()
             if people <= served and message_id not in self.evidence:
                 surplus.append((rowid,))
+                self._skip(source, SkipReason.DUPLICATE_CONTENT)
             served |= people
         self.connection.executemany("DELETE FROM staged WHERE rowid = ?", surplus)
-        self.skipped[SkipReason.DUPLICATE_CONTENT] += len(surplus)
+
+    def _skip(self, source: str, reason: SkipReason) -> None:
+        self.skipped[reason] += 1
+        if self.on_skip:
+            self.on_skip(Skip(source, reason))
 
     def _unwanted(self, mail: ParsedMail) -> SkipReason | None:
         filters = self.filters
         recipients = len(mail.to) + len(mail.cc) + len(mail.bcc)
         if not recipients and not mail.from_addr:
             return SkipReason.NO_ADDRESSES
+        if filters.inboxes and not {mail.from_addr, *mail.to, *mail.cc, *mail.bcc}.intersection(filters.inboxes):
+            return SkipReason.OTHER_INBOX
         if mail.message_id in self._message_ids:
             return SkipReason.DUPLICATE_MESSAGE_ID
         if mail.message_id not in self.evidence:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from email_env.ingest.build import BuildReport, build_database
@@ -48,3 +51,13 @@ def raw(headers: str, body: str = "Text.\n", end: str = "\n") -> bytes:
 def build(path: Path, *mails: ParsedMail, **options: object) -> BuildReport:
     """`build_database` with the arguments most tests do not care about."""
     return build_database(mails, path, source="test", **options)  # type: ignore[arg-type]
+
+
+def tar_of(path: Path, members: Iterable[tuple[str | tarfile.TarInfo, bytes]], mode: str = "w:gz") -> Path:
+    """An archive of these members, at `path`."""
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        for member, data in members:
+            info = tarfile.TarInfo(member) if isinstance(member, str) else member
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path

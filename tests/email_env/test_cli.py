@@ -1,12 +1,14 @@
+import hashlib
 import json
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from email_env.cli import main
 from email_env.database import MailDatabase
-from tests.email_env.mails import raw
-from tests.email_env.test_ingest import tar_of
+from email_env.ingest.sources import FORMATS
+from tests.email_env.mails import raw, tar_of
 
 
 @pytest.fixture
@@ -43,6 +45,66 @@ def test_limit_bounds_what_is_read(archive, tmp_path):
     assert (report["read"], report["kept"]) == (2, 2)
 
 
+def test_filters_are_options_and_every_skip_is_listed_with_its_reason(tmp_path):
+    many = ", ".join(f"p{n}@x.com" for n in range(31))
+    members = [
+        ("maildir/a/1.", raw("Message-ID: <m1>\nFrom: a@x.com\nTo: b@x.com")),
+        ("maildir/a/2.", raw("Message-ID: <m2>\nFrom: a@x.com\nTo: b@x.com")),
+        ("maildir/a/3.", raw(f"Message-ID: <m3>\nFrom: a@x.com\nTo: {many}")),
+        ("maildir/a/4.", raw("Message-ID: <m4>\nFrom: a@x.com\nTo: b@x.com", "x" * 5001)),
+        ("maildir/ö/5.", raw("Message-ID: <m5>\nFrom: c@x.com\nTo: d@x.com")),
+    ]
+    path, out, skips = tar_of(tmp_path / "mail.tar.gz", members), tmp_path / "mail.db", tmp_path / "new" / "skips.jsonl"
+    report = json.loads(
+        run(path, "--out", out, "--inbox", "B@x.com", "--inbox", "a@x.com", "--report", skips, "--json").stdout
+    )
+    assert [json.loads(line) for line in skips.read_text().splitlines()] == [
+        {"source": "a/3.", "reason": "too_many_recipients"},
+        {"source": "a/4.", "reason": "body_too_long"},
+        {"source": "ö/5.", "reason": "other_inbox"},
+        {"source": "a/2.", "reason": "duplicate_content"},
+    ]
+    assert (report["kept"], sum(report["skipped"].values())) == (1, 4)
+    assert report["source_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    off = ["--max-body-chars", 0, "--max-recipients", 0, "--keep-duplicates"]
+    report = json.loads(run(path, "--out", out, *off, "--json").stdout)
+    assert (report["kept"], report["skipped"]) == (5, {})
+
+
+def test_a_failed_build_leaves_the_old_database_and_the_old_list_of_skips(archive, tmp_path):
+    out, skips = tmp_path / "mail.db", tmp_path / "skips.jsonl"
+    out.write_text("old")
+    skips.write_text("old")
+    archive.write_bytes(archive.read_bytes()[:-50])
+    result = run(archive, "--out", out, "--report", skips)
+    assert (result.exit_code, out.read_text(), skips.read_text()) == (1, "old", "old")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mail.db", "mail.tar.gz", "skips.jsonl"]
+
+
+def test_the_format_may_be_named(archive, tmp_path):
+    plain = archive.rename(tmp_path / "backup")
+    report = json.loads(run(plain, "--format", "tar", "--out", tmp_path / "mail.db", "--json").stdout)
+    assert report["kept"] == 5
+    result = run(plain, "--format", "mbox", "--out", tmp_path / "mail.db")
+    assert (result.exit_code, "is no mbox" in result.stderr) == (1, True)
+
+
+def test_a_question_that_needs_more_mails_than_asked_for_is_left_out(archive, tmp_path):
+    questions = tmp_path / "questions.jsonl"
+    line = {
+        "id": 1,
+        "question": "?",
+        "answer": "!",
+        "message_ids": ["m1", "m2"],
+        "inbox_address": "b@x.com",
+        "query_date": "2001-05-09",
+    }
+    questions.write_text(json.dumps(line))
+    command = [archive, "--out", tmp_path / "mail.db", "--scenarios", questions, "--json"]
+    assert json.loads(run(*command).stdout)["scenarios"] == 1
+    assert json.loads(run(*command, "--max-evidence", 1).stdout)["scenarios"] == 0
+
+
 def test_questions_are_put_in_and_misfits_shown(archive, tmp_path):
     questions = tmp_path / "questions.jsonl"
     lines = [
@@ -60,6 +122,8 @@ def test_questions_are_put_in_and_misfits_shown(archive, tmp_path):
     [
         (["nowhere.tar.gz"], "No mail at 'nowhere.tar.gz'"),
         ([__file__], "Unknown kind of mail 'test_cli.py'"),
+        (["demo", "--inbox", "nobody@x.com"], "No mail of nobody@x.com is left of"),
+        (["demo", "--report", "/dev/null/skips"], "Cannot write the list of skipped mail '/dev/null/skips'"),
         (["demo", "--scenarios", "nowhere.jsonl"], "Cannot read scenarios from 'nowhere.jsonl'"),
     ],
 )
@@ -75,3 +139,9 @@ def test_help_has_an_example():
     result = run("--help")
     assert result.exit_code == 0
     assert "Example: build-enron-db demo --out data/demo.db" in result.stdout
+
+
+def test_help_names_every_format_and_every_option_has_a_text():
+    shown = run("--help").stdout
+    assert all(name in shown for name in FORMATS)
+    assert all(parameter.help for parameter in main.params if isinstance(parameter, click.Option))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import email_env
 from email_env.database import MailDatabase
 from email_env.env import MAX_ACTION_CHARS, MAX_CALLS_PER_ACTION, EmailSearchEnv, StopReason
-from email_env.errors import ConfigurationError, EpisodeError, UnknownInboxError, UnknownScenarioError
+from email_env.errors import ConfigurationError, EpisodeError, UnknownScenarioError
 from email_env.reward import RewardConfig
 from email_env.spaces import TextSpace, ToolCallSpace
 from tests.email_env.mails import question
@@ -284,10 +284,19 @@ def test_scenarios_and_database_may_come_from_the_environment(path, tmp_path, mo
     assert EmailSearchEnv(scenarios=[BUDGET]).scenario_ids() == ["budget"]
 
 
-def test_a_scenario_of_somebody_else_is_refused_at_reset(path):
-    env = EmailSearchEnv(path, scenarios=[question("other", inbox="nobody@x.com")])
-    with pytest.raises(UnknownInboxError, match=r"nobody@x\.com"):
-        env.reset(seed=0)
+def test_scenarios_that_the_mail_cannot_serve_are_left_out_with_the_reason(path, caplog):
+    given = [BUDGET, question("other", inbox="nobody@x.com"), question("gone", message_ids=("m99",))]
+    env = EmailSearchEnv(path, scenarios=given)
+    assert env.scenario_ids() == ["budget"]
+    assert env.misfits == {"other": "no mail of nobody@x.com", "gone": "no mail m99"}
+    assert "2 given scenarios do not fit" in caplog.text
+    with pytest.raises(UnknownScenarioError, match=r"'gone' does not fit .*: no mail m99"):
+        env.reset(options={"scenario_id": "gone"})
+
+
+def test_scenarios_of_which_none_fits_the_mail_are_refused_with_the_reason(path):
+    with pytest.raises(UnknownScenarioError, match=r"1 do not fit the mail: other: no mail of nobody@x\.com"):
+        EmailSearchEnv(path, scenarios=[question("other", inbox="nobody@x.com")])
 
 
 def test_limits_of_what_is_shown_are_options(path):

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from email_env.errors import EmailEnvError, ScenarioError
-from email_env.scenarios import DIFFICULTIES, SPLITS, Scenario, load_scenarios
+from email_env.scenario_sets import load_scenarios
+from email_env.scenarios import DIFFICULTIES, SPLITS, Scenario
 
 HUB = {
     "id": 1000001,

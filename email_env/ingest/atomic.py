@@ -1,0 +1,83 @@
+"""A new file that takes the place of an old one: whole, or not at all.
+
+The new file grows beside the old one under a lock that the system drops when its process ends, however it ends. So what
+a killed process left behind is known for certain, and the next one removes it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # no POSIX: leftovers of a killed process stay
+    fcntl = None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields the path of a new, empty file; it becomes `path` if the block ends well, and is removed if not.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder; name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
+    temporary, handle = _create_beside(path)
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _create_beside(path: Path) -> tuple[Path, int]:
+    while True:
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        if _lock(handle) and temporary.exists():  # else another process took it for abandoned before it was locked
+            return temporary, handle
+        os.close(handle)
+
+
+def _remove_abandoned(path: Path) -> None:
+    if fcntl is None:
+        return
+    for name in glob.glob(f".{glob.escape(path.name)}.*.tmp", root_dir=path.parent):
+        try:
+            handle = os.open(path.parent / name, os.O_RDWR)
+        except OSError:
+            continue
+        try:
+            if _lock(handle):
+                (path.parent / name).unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,104 @@
+"""A tar archive, gzipped or not, read as a stream: never unpacked, and nothing in it can name a place to write to.
+
+Hostile archives cost what their bytes cost and no more. A message over the size limit is passed over; the headers of an
+entry may take `_MAX_HEADER_BYTES` (tarfile would read a "long name" of any length into memory); and an archive that
+expands more than `MAX_EXPANSION`-fold, beyond the first `_FREE_BYTES`, is refused. Mail compresses about fourfold.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from email_env.errors import SourceError
+from email_env.ingest.mail import RawMail, Skip, SkipReason
+from email_env.ingest.sources.source import Entry, is_too_large, storable
+
+MAX_EXPANSION = 200
+_FREE_BYTES = 256 * 1024 * 1024
+_MAX_HEADER_BYTES = 1024 * 1024
+_BLOCK_BYTES = tarfile.BLOCKSIZE
+_READ_BYTES = 1 << 18
+
+
+def tar_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
+    """The files of an archive.
+
+    Raises:
+        SourceError: it is damaged, cut short, or made to exhaust the machine.
+    """
+    try:
+        tape = _Tape(handle)
+        with tarfile.open(fileobj=cast(Any, tape), mode="r|") as archive:
+            allowed = _MAX_HEADER_BYTES
+            while True:
+                tape.allowed = allowed
+                member = archive.next()
+                if member is None:
+                    break
+                cast(Any, archive).members.clear()  # tarfile would keep every one
+                allowed = _MAX_HEADER_BYTES + member.size  # of what is not read here, tarfile skips on its next turn
+                if not member.isdir():
+                    tape.allowed = allowed
+                    yield _entry(archive, member)
+            tape.finish()
+    except SourceError:
+        raise
+    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, RecursionError) as error:
+        raise SourceError(
+            f"{name!r} cannot be read to its end ({error}); is it a whole tar archive? Fetch it again."
+        ) from error
+
+
+def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Entry:
+    label = storable(member.name.partition("maildir/")[2] or member.name)
+    if not member.isreg() or member.issparse():
+        return Skip(label, SkipReason.UNREADABLE)
+    if is_too_large(member.size):
+        return Skip(label, SkipReason.TOO_LARGE)
+    content = archive.extractfile(member)
+    data = content.read() if content else b""
+    if len(data) != member.size:
+        raise tarfile.ReadError(f"{member.name!r} is cut short")
+    return RawMail(label, data)
+
+
+class _Tape:
+    """The unpacked bytes of an archive, as tarfile reads them."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self.allowed = 0
+        self._packed = handle
+        is_gzip = cast(Any, handle).peek(2)[:2] == b"\x1f\x8b"
+        self._plain: IO[bytes] = cast(Any, gzip.GzipFile(fileobj=handle)) if is_gzip else handle
+        self._position = 0
+        self._last = b""
+
+    def read(self, size: int) -> bytes:
+        self.allowed -= size
+        if self.allowed < -tarfile.RECORDSIZE:  # tarfile reads ahead by up to one record
+            raise tarfile.ReadError(f"the headers of one entry take more than {_MAX_HEADER_BYTES:,} bytes")
+        return self._read(size)
+
+    def finish(self) -> None:
+        """Reads what follows the last entry.
+
+        Raises:
+            tarfile.ReadError: there is no end mark: the archive was cut between two entries.
+        """
+        while self._read(_READ_BYTES):
+            pass
+        if not self._last or any(self._last):
+            raise tarfile.ReadError("its end is missing")
+
+    def _read(self, size: int) -> bytes:
+        data = self._plain.read(size)
+        self._position += len(data)
+        if data:
+            self._last = data[-_BLOCK_BYTES:]
+        if self._position > _FREE_BYTES + MAX_EXPANSION * self._packed.tell():
+            raise tarfile.ReadError(f"it expands more than {MAX_EXPANSION}-fold: a decompression bomb")
+        return data

@@ -1,0 +1,66 @@
+"""What every source gives: a stream of mail, and how far it has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+
+from email_env.ingest.mail import ParsedMail, RawMail, Skip
+from email_env.ingest.parse import parse_message
+from email_env.scenarios import Scenario
+
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+"""A message over this size is skipped unread."""
+
+Entry = RawMail | ParsedMail | Skip
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream of mail with what a progress display and the database's metadata need.
+
+    Attributes:
+        name: as the database's metadata names it.
+        mails: the mail; can be read once. Close it where it is not read to its end.
+        scenarios: questions that come with the mail.
+        total: size of the whole in the unit of `position`; 0 where it is not known (yet).
+        position: how far `mails` has been read, in bytes or messages.
+        checksum: SHA-256 of the source's bytes once `mails` has been read to its end; "" before, and for sources that
+            are no single file.
+    """
+
+    name: str
+    mails: Generator[ParsedMail | Skip, None, None]
+    scenarios: list[Scenario] = field(default_factory=list[Scenario])
+    total: Callable[[], int] = lambda: 0
+    position: Callable[[], int] = lambda: 0
+    checksum: Callable[[], str] = lambda: ""
+
+
+def counted_source(name: str, entries: Iterable[Entry], total: int, scenarios: Iterable[Scenario] = ()) -> Source:
+    """A source whose progress is counted in messages."""
+    read = 0
+
+    def counted() -> Generator[Entry, None, None]:
+        nonlocal read
+        for entry in entries:
+            read += 1
+            yield entry
+
+    return Source(name, parsed(counted()), list(scenarios), lambda: total, lambda: read)
+
+
+def parsed(entries: Iterable[Entry]) -> Generator[ParsedMail | Skip, None, None]:
+    """The entries with every raw mail parsed."""
+    for entry in entries:
+        yield parse_message(entry.data, entry.source) if isinstance(entry, RawMail) else entry
+
+
+def is_too_large(size_bytes: int) -> bool:
+    """Whether a message of this size is to be skipped unread."""
+    return size_bytes > MAX_MESSAGE_BYTES
+
+
+def storable(label: str) -> str:
+    """The label of a message as text that a database and a report can hold."""
+    return label.encode("utf-8", "replace").decode("utf-8").replace("\x00", "?")
