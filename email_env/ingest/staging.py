@@ -1,6 +1,6 @@
 """The waiting room of a build: mail in the order of its source, weeded by the filters.
 
-`Staging` keeps digests of message ids, and addresses, in memory and the mail itself in a temporary table.
+`Staging` keeps digests, ids and addresses in memory and the mail itself in a temporary table.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Staging:
         self.skipped: Counter[SkipReason] = Counter()
         self.address_ids: dict[str, int] = {}
         self._ids_seen: set[bytes] = set()
+        self._lowest_ids: dict[bytes, str] = {}
 
     def run(self, mails: Iterable[ParsedMail | Skip]) -> None:
         """Takes all of `mails`."""
@@ -68,10 +69,11 @@ class Staging:
         insert = f"INSERT INTO staged ({COLUMNS}, digest) VALUES ({', '.join('?' * 13)})"
         for mail in mails:
             self.read += 1
-            reason = mail.reason if isinstance(mail, Skip) else self._unwanted(mail)
-            if reason is not None:
+            if isinstance(mail, Skip):
+                self._skip(mail.source, mail.reason)
+            elif reason := self._unwanted(mail):
                 self._skip(mail.source, reason)
-            elif isinstance(mail, ParsedMail):
+            else:
                 batch.append(self._row(mail))
             if len(batch) >= _BATCH:
                 self.connection.executemany(insert, batch)
@@ -134,7 +136,19 @@ class Staging:
             if filters.max_recipients is not None and recipients > filters.max_recipients:
                 return SkipReason.TOO_MANY_RECIPIENTS
         self._ids_seen.add(key)
-        return None
+        return SkipReason.DUPLICATE_CONTENT if filters.drop_duplicates and self._is_surplus(mail) else None
+
+    def _is_surplus(self, mail: ParsedMail) -> bool:
+        """Whether a mail that is the same in all but its id came before and has the lower id.
+
+        `drop_duplicates` would drop it; most copies are of this kind, and need not be written to be dropped.
+        """
+        same = "\0".join((mail.sent_at, mail.from_addr, *mail.to, "", *mail.cc, *mail.bcc, "", mail.subject, mail.body))
+        twin = blake2b(same.encode(), digest_size=16).digest()
+        lowest = self._lowest_ids.setdefault(twin, mail.message_id)
+        if mail.message_id < lowest:
+            self._lowest_ids[twin] = mail.message_id
+        return mail.message_id > lowest and mail.message_id not in self.evidence
 
     def _row(self, mail: ParsedMail) -> tuple[Any, ...]:
         sent = [self._id(mail.from_addr)] if mail.from_addr else []
