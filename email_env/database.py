@@ -11,36 +11,38 @@ bound or quoted, never SQL or FTS syntax. Writing is `email_env.ingest.build`'s.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sqlite3
-import threading
-import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
 
 from email_env import misfits, query
+from email_env.connections import Connections
 from email_env.errors import DatabaseFormatError, DatabaseNotFoundError, ToolInputError, UnknownInboxError
 from email_env.scenarios import Scenario, bare_message_id
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
+MAX_RANKED_HITS = 5_000
+"""Of more mails that match, a ranking looks at the newest."""
 
-_MMAP_BYTES = 1 << 36
 _NO_ROW = 1 << 62
+ORDERS = ("newest", "relevance")
 _RELEVANCE = "bm25(4.0, 1.0, 0.0)"  # a hit in the subject says more; who is no text
-_SEARCH = """
+_MATCHING = """
+    FROM emails_fts WHERE emails_fts MATCH :{match} AND emails_fts.rowid >= :first AND emails_fts.rowid < :end
+"""
+_HITS = """
     SELECT e.message_id, e.sent_at, e.from_addr, e.from_name, e.subject, snippet(emails_fts, 1, '', '', '...', :words)
     FROM emails_fts JOIN emails AS e ON e.id = emails_fts.rowid
-    WHERE emails_fts MATCH :match AND emails_fts.rowid >= :first AND emails_fts.rowid < :end {relevance}
-    ORDER BY {order} LIMIT :limit
+    WHERE emails_fts MATCH :match AND emails_fts.rowid >= :first AND emails_fts.rowid < :end
 """
-_SEARCHES = {
-    "newest": _SEARCH.format(relevance="", order="emails_fts.rowid"),
-    "relevance": _SEARCH.format(relevance=f"AND rank MATCH '{_RELEVANCE}'", order="rank"),
-}
+_NEWEST = f"{_HITS} ORDER BY emails_fts.rowid LIMIT :limit"
+_RANKED = f"{_HITS} AND rank MATCH '{_RELEVANCE}' {{required}} ORDER BY rank LIMIT :limit"
+_REQUIRED = f"AND +emails_fts.rowid IN (SELECT rowid {_MATCHING.format(match='required')} ORDER BY rowid LIMIT :ranked)"
+_LAST_RANKED = f"SELECT rowid {_MATCHING.format(match='match')} ORDER BY rowid LIMIT 1 OFFSET :ranked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,10 @@ class MailDatabase:
             UnknownInboxError: the database has no mail of `inbox`.
         """
         inbox_id = self._inbox_id(inbox)
-        words = query.match_words(keywords, match)
+        phrases = query.phrases(keywords)
+        query.affordable(phrases, self._common)
         limit = query.whole_number(max_results, "max_results", query.MAX_RESULTS)
-        if order not in _SEARCHES:
+        if order not in ORDERS:
             raise ToolInputError(f'order must be "newest" or "relevance", got {query.shown(order)}.')
         first = self._first_row(query.iso_day(until, "until"), inclusive=True)
         end = _NO_ROW
@@ -150,20 +153,42 @@ class MailDatabase:
             if address_id is None:
                 return []
             who.append(f"{letter}{address_id}")
-        rows = self._connection().execute(
-            _SEARCHES[order],
-            {
-                "match": f"who : ({' AND '.join(who)}) AND {{subject body}} : ({words})",
-                "first": first,
-                "end": end,
-                "limit": limit,
-                "words": query.whole_number(snippet_words, "snippet_words", query.MAX_SNIPPET_WORDS),
-            },
-        )
+        search = {
+            "match": _expression(who, phrases, match),
+            "first": first,
+            "end": end,
+            "limit": limit,
+            "words": query.whole_number(snippet_words, "snippet_words", query.MAX_SNIPPET_WORDS),
+        }
+        rows = self._ranked(search, who, phrases, match) if order == "relevance" else None
+        if rows is None:
+            rows = self._connection().execute(_NEWEST, search).fetchall()
         return [
             SearchHit(message_id, sent_at, sender, name, subject, " ".join(snippet.split()))
             for message_id, sent_at, sender, name, subject, snippet in rows
         ]
+
+    def _ranked(
+        self, search: dict[str, Any], who: Sequence[str], phrases: Sequence[query.Phrase], match: str
+    ) -> list[Any] | None:
+        """The best hits by the telling keywords; None where newest first is as good as any order.
+
+        bm25 reads the whole index for each of its words and scores every match, so neither may be too many: the most
+        common words are required but not ranked by, and of very many matches the newest are ranked.
+        """
+        telling = query.telling(phrases, self._common)
+        if not telling:
+            return None
+        ranking = search | {"match": _expression(who, telling, match), "ranked": MAX_RANKED_HITS}
+        required = ""
+        if len(telling) < len(phrases) and match == "all":
+            ranking["required"] = search["match"]
+            required = _REQUIRED
+        connection = self._connection()
+        if last := connection.execute(_LAST_RANKED, ranking).fetchone():
+            ranking["end"] = last[0]
+        rows = connection.execute(_RANKED.format(required=required), ranking).fetchall()
+        return rows or (None if match == "any" else rows)
 
     def read(self, message_id: str, *, inbox: str, until: str) -> Email | None:
         """A whole message by its id, with or without angle brackets.
@@ -212,10 +237,7 @@ class MailDatabase:
 
     def close(self) -> None:
         """Closes the connections of all threads; the next question opens a new one."""
-        with self._lock:
-            for handle in list(self._handles):
-                handle.close()
-        self._start()
+        self._connections.close()
 
     def __getstate__(self) -> dict[str, object]:
         return {"path": self.path, "metadata": self.metadata}
@@ -228,20 +250,10 @@ class MailDatabase:
         return f"MailDatabase({str(self.path)!r})"
 
     def _start(self) -> None:
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
+        self._connections = Connections(self.path)
+        self._connection = self._connections.get
         self._address_id = lru_cache(maxsize=4096)(self._look_up_address)
         self._first_row = lru_cache(maxsize=4096)(self._look_up_day)
-
-    def _connection(self) -> sqlite3.Connection:
-        handle: _Handle | None = getattr(self._local, "handle", None)
-        if handle is None or handle.process_id != os.getpid():
-            handle = _Handle(self.path)
-            self._local.handle = handle
-            with self._lock:
-                self._handles.add(handle)
-        return handle.connection
 
     def _check(self) -> dict[str, str]:
         if not self.path.is_file():
@@ -263,6 +275,11 @@ class MailDatabase:
                 f" build-enron-db {shlex.quote(metadata.get('source', 'SOURCE'))} --out {shlex.quote(str(self.path))}"
             )
         return metadata
+
+    @cached_property
+    def _common(self) -> dict[str, int]:
+        """How many mails have a word, for words of more than `query.COMMON_MAILS`."""
+        return dict(self._connection().execute("SELECT word, mails FROM common_words").fetchall())
 
     def _inbox_id(self, inbox: str) -> int:
         address_id = self._address_id(inbox.strip().lower())
@@ -287,20 +304,6 @@ class MailDatabase:
         return row[0] if row else _NO_ROW
 
 
-class _Handle:
-    """One connection of one process; closed with its thread."""
-
-    def __init__(self, path: Path) -> None:
-        self.process_id = os.getpid()
-        uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
-        self.connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
-        self.connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        self.connection.execute("PRAGMA query_only = 1")
-        self.connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
-
-    def close(self) -> None:
-        self.connection.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "connection"):
-            self.connection.close()
+def _expression(who: Sequence[str], phrases: Sequence[query.Phrase], match: str) -> str:
+    """Words of mail on which all of `who` are."""
+    return f"who : ({' AND '.join(who)}) AND {{subject body}} : ({query.joined(phrases, match)})"

@@ -6,7 +6,7 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from email_env.database import Email, SearchHit
 from email_env.query import shown
@@ -27,22 +27,34 @@ def system_message(scenario: Scenario, max_turns: int) -> str:
     )
 
 
-def search_results(hits: Sequence[SearchHit], keywords: Sequence[str], *, partial: bool = False) -> str:
+def search_results(
+    hits: Sequence[SearchHit],
+    keywords: Sequence[str],
+    filters: Mapping[str, str] | None = None,
+    *,
+    partial: bool = False,
+) -> str:
     """One line a hit, `m4821 | 2024-03-05 | Anna Keller | Subject | snippet`, or advice where there is none.
 
-    A line before ``partial`` hits says that they match some of the keywords only.
+    A line before ``partial`` hits says that they match some of the keywords only. Markup of a mail is escaped: it is
+    text here.
     """
     if not hits:
         asked = ", ".join(f'"{keyword}"' for keyword in keywords)
+        if filters:
+            given = " and ".join(f"{name} {value}" for name, value in filters.items())
+            return (
+                f"No mail with {given} matches all of: {asked}. Try without {' or '.join(filters)}, or other keywords."
+            )
         return f"No mail matches all of: {asked}. Try fewer or other keywords."
     return ("No mail matches all keywords. Some match:\n" if partial else "") + "\n".join(
         " | ".join(
             (
                 hit.message_id,
                 hit.sent_at[:10],
-                hit.from_name or hit.from_addr,
-                _cut(hit.subject, _MAX_SUBJECT_CHARS),
-                _cut(hit.snippet, _MAX_SNIPPET_CHARS),
+                _line(hit.from_name or hit.from_addr, _MAX_SUBJECT_CHARS),
+                _line(hit.subject, _MAX_SUBJECT_CHARS),
+                _line(hit.snippet, _MAX_SNIPPET_CHARS),
             )
         )
         for hit in hits
@@ -73,8 +85,11 @@ def error(message: str) -> str:
     return f"Error: {message}"
 
 
-def _cut(text: str, max_chars: int) -> str:
-    return text if len(text) <= max_chars else f"{text[:max_chars]}..."
+def _line(text: str, max_chars: int) -> str:
+    """One line of at most `max_chars` characters before tags become text; `&` stays, "R&D" is to be searched for."""
+    text = " ".join(text.split())
+    text = text if len(text) <= max_chars else f"{text[:max_chars]}..."
+    return text.replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _addresses(addresses: Sequence[str]) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import reprlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 
 from email_env.errors import ToolInputError
@@ -19,24 +20,50 @@ MAX_SEARCH_WORDS = 24
 MAX_RESULTS = 10
 MAX_SNIPPET_WORDS = 64
 
+COMMON_MAILS = 10_000
+"""A word that more mails have is common: the database knows how many, and a search pays for reading them."""
+MAX_SEARCH_MAILS = 2_500_000
+"""Most mails over all common words of a search, a mail counted for each."""
+MAX_RANKED_MAILS = 50_000
+"""Most mails over those common words that take part in the ranking, likewise."""
+
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_ASCII_WORD = re.compile("[a-z0-9]+")
 _JOINED = {"all": " AND ", "any": " OR "}
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
 
 
-def match_words(keywords: Sequence[str], match: str = "all") -> str:
-    """The keywords as quoted FTS phrases, all required or ("any") at least one."""
-    if match not in _JOINED:
-        raise ToolInputError(f'match must be "all" or "any", got {shown(match)}.')
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A keyword.
+
+    Attributes:
+        quoted: as MATCH takes it; nothing in it is syntax.
+        words: as the index has them.
+    """
+
+    quoted: str
+    words: tuple[str, ...]
+
+    def mails(self, common: Mapping[str, int]) -> int:
+        """How many mails the index reads for it, as far as its words are common."""
+        return sum(common.get(word, 0) for word in self.words)
+
+    def ranking_mails(self, common: Mapping[str, int]) -> int:
+        """How many it reads to know how telling the phrase is: few, where one of the words is not common."""
+        return self.mails(common) if all(word in common for word in self.words) else 0
+
+
+def phrases(keywords: Sequence[str]) -> list[Phrase]:
+    """The keywords as phrases."""
     if isinstance(keywords, str):
         keywords = [keywords]
     if not isinstance(keywords, list | tuple) or not keywords:
         raise ToolInputError(f'keywords must be a list of words or phrases, e.g. ["budget"]; got {shown(keywords)}.')
     if len(keywords) > MAX_KEYWORDS:
         raise ToolInputError(f"At most {MAX_KEYWORDS} keywords, got {len(keywords)}. Use the few most telling words.")
-    phrases: list[str] = []
-    words = 0
+    found: list[Phrase] = []
     for keyword in keywords:
         if not isinstance(keyword, str):
             raise ToolInputError(f"Each keyword must be a string, got {shown(keyword)}.")
@@ -47,14 +74,54 @@ def match_words(keywords: Sequence[str], match: str = "all") -> str:
             )
         if not storable(keyword):
             raise ToolInputError(f"Keyword {shown(keyword)} holds characters that no mail has. Use plain words.")
-        in_word = [unicodedata.category(char)[0] in "LN" for char in keyword]
-        if not any(in_word):
+        words = _words(keyword)
+        if not words:
             raise ToolInputError(f"Keyword {shown(keyword)} has no letters or digits. Use words from the mail.")
-        words += sum(now and not before for before, now in zip([False, *in_word], in_word, strict=False))
-        phrases.append('"' + keyword.replace('"', '""') + '"')
-    if words > MAX_SEARCH_WORDS:
-        raise ToolInputError(f"At most {MAX_SEARCH_WORDS} words over all keywords, got {words}. Use fewer.")
-    return _JOINED[match].join(phrases)
+        found.append(Phrase('"' + keyword.replace('"', '""') + '"', words))
+    count = sum(len(phrase.words) for phrase in found)
+    if count > MAX_SEARCH_WORDS:
+        raise ToolInputError(f"At most {MAX_SEARCH_WORDS} words over all keywords, got {count}. Use fewer.")
+    return found
+
+
+def joined(phrases: Sequence[Phrase], match: str) -> str:
+    """The phrases as one FTS expression, all required or ("any") at least one."""
+    if match not in _JOINED:
+        raise ToolInputError(f'match must be "all" or "any", got {shown(match)}.')
+    return _JOINED[match].join(phrase.quoted for phrase in phrases)
+
+
+def affordable(phrases: Sequence[Phrase], common: Mapping[str, int]) -> None:
+    """Refuses a search that would read too much of the index."""
+    if sum(phrase.mails(common) for phrase in phrases) > MAX_SEARCH_MAILS:
+        words = dict.fromkeys(word for phrase in phrases for word in phrase.words if word in common)
+        most = ", ".join(sorted(words, key=lambda word: -common[word])[:8])
+        raise ToolInputError(f"Too many words that very many mails have: {most}. Leave out the least telling ones.")
+
+
+def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase]:
+    """The phrases that a ranking goes by: all but those of the most common words."""
+    chosen: list[Phrase] = []
+    left = MAX_RANKED_MAILS
+    for phrase in sorted(phrases, key=lambda phrase: phrase.ranking_mails(common)):
+        left -= phrase.ranking_mails(common)
+        if left >= 0:
+            chosen.append(phrase)
+    return chosen
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Letters and digits in a row, without case and accents, as the index's tokenizer takes them."""
+    if text.isascii():
+        return tuple(_ASCII_WORD.findall(text.lower()))
+    folded = "".join(map(_folded, text))
+    plain = (char for char in unicodedata.normalize("NFD", folded) if unicodedata.category(char) != "Mn")
+    return tuple("".join(char if unicodedata.category(char)[0] in "LN" else " " for char in plain).split())
+
+
+def _folded(char: str) -> str:
+    folded = char.casefold()
+    return folded if len(folded) == 1 else char.lower()  # the index keeps the sharp s
 
 
 def address(value: str, name: str) -> str:

@@ -193,7 +193,7 @@ class Toolbox:
             keywords = [_number_as_text(keyword) for keyword in keywords]
         limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
         hits, partial = self.search(scenario, keywords, min(limit, self.max_results), **arguments)
-        text = prompts.search_results(hits, keywords, partial=partial)
+        text = prompts.search_results(hits, keywords, arguments, partial=partial)
         return ToolResult(text, searched=True, found=tuple(hit.message_id for hit in hits))
 
     def search(

@@ -19,6 +19,8 @@ def parse_addresses(header: str) -> tuple[str, ...]:
     """The lower-case addresses of a header, each once, in order; display names are left out."""
     if not header:
         return ()
+    if not _NEEDS_CARE.search(plain := header.replace(", ", ",")):
+        return tuple(dict.fromkeys(filter(None, plain.lower().split(","))))
     found: dict[str, None] = {}
     for part in _split(header):
         address = part.lower() if not _NEEDS_CARE.search(part) else parse_mailbox(part)[0]

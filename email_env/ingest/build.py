@@ -23,19 +23,29 @@ from email_env.ingest.mail import ParsedMail, Skip, SkipReason
 from email_env.ingest.staging import COLUMNS, Filters, Staging
 from email_env.ingest.versions import BUILDER_VERSION
 from email_env.misfits import sort_out
+from email_env.query import COMMON_MAILS
 from email_env.scenarios import Scenario
 
-_FTS_HASH_BYTES = 1 << 28  # one big pass over the words instead of many segments to merge
-_SCHEMA = """
+_PAGE_BYTES = 16384  # four pages of the index, or several mails, fill one with less waste than the usual 4096
+_CACHE_KIB = 16384
+_INDEXED = "subject, body, who"
+_FTS_SETTINGS = {
+    "hashsize": 24 << 20,  # words wait here to be written in bulk: more costs memory and, past the cache, time
+    "automerge": 0,  # 'optimize' merges all that was written, once
+    "crisismerge": 2000,
+}
+_SAMPLED_MAILS = 4000
+_SCHEMA = f"""
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE emails (
-        id INTEGER PRIMARY KEY, message_id TEXT UNIQUE, sent_at TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
+        id INTEGER PRIMARY KEY, message_id TEXT, sent_at TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
         to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, body TEXT, who TEXT, source TEXT
     );
     CREATE TABLE addresses (id INTEGER PRIMARY KEY, address TEXT UNIQUE);
     CREATE TABLE days (day TEXT PRIMARY KEY, first_id INTEGER) WITHOUT ROWID;
+    CREATE TABLE common_words (word TEXT PRIMARY KEY, mails INTEGER) WITHOUT ROWID;
     CREATE TABLE scenarios (scenario_id TEXT PRIMARY KEY, split TEXT, inbox TEXT, data TEXT);
-    CREATE VIRTUAL TABLE emails_fts USING fts5(subject, body, who, content="emails", content_rowid="id");
+    CREATE VIRTUAL TABLE emails_fts USING fts5({_INDEXED}, content="emails", content_rowid="id");
 """
 
 
@@ -115,7 +125,10 @@ def _fill(
 ) -> BuildReport:
     from sqlite_utils import Database
 
-    connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
+    connection.executescript(
+        f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA cache_size = -{_CACHE_KIB};"
+        f" PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_SCHEMA}"
+    )
     connection.execute("BEGIN")
     staging.run(mails)
     unknown = [inbox for inbox in staging.filters.inboxes if inbox not in staging.address_ids]
@@ -125,9 +138,15 @@ def _fill(
         )
     if staging.filters.drop_duplicates:
         staging.drop_duplicates()
-    connection.execute(f"INSERT INTO emails ({COLUMNS}) SELECT {COLUMNS} FROM staged ORDER BY sent_at DESC, message_id")
+    connection.execute("COMMIT")
+    staging.number()
+    _index_words(connection)
+    connection.execute("BEGIN")
+    connection.execute(f"INSERT INTO emails (id, {COLUMNS}) SELECT id, {COLUMNS} FROM newest_first")
+    connection.execute("CREATE UNIQUE INDEX emails_message_id ON emails (message_id)")
     connection.execute("INSERT INTO days SELECT substr(sent_at, 1, 10) AS day, min(id) FROM emails GROUP BY day")
     connection.executemany("INSERT INTO addresses (address, id) VALUES (?, ?)", staging.address_ids.items())
+    connection.execute("COMMIT")
     fitting, misfits = sort_out(connection, questions)
     (kept, uncertain) = connection.execute("SELECT count(*), ifnull(sum(NOT date_ok), 0) FROM emails").fetchone()
     skipped = {reason.value: staging.skipped[reason] for reason in SkipReason if staging.skipped[reason]}
@@ -147,7 +166,6 @@ def _fill(
     )
     if report.read != kept + sum(skipped.values()):
         raise BuildError(f"{report.read} messages came in, {kept} are kept and {skipped} skipped: they must add up.")
-    connection.execute("COMMIT")
     tables = Database(connection)
     tables.table("scenarios").insert_all(
         {"scenario_id": q.scenario_id, "split": q.split, "inbox": q.inbox, "data": _json(q.to_dict())} for q in fitting
@@ -164,13 +182,40 @@ def _fill(
         "scenarios": str(len(fitting)),
     }
     tables.table("meta").insert_all({"key": key, "value": value} for key, value in facts.items())
-    connection.execute("BEGIN")
-    connection.execute("INSERT INTO emails_fts(emails_fts, rank) VALUES ('hashsize', ?)", (_FTS_HASH_BYTES,))
-    connection.execute("INSERT INTO emails_fts(emails_fts) VALUES ('rebuild')")
-    connection.execute("INSERT INTO emails_fts(emails_fts) VALUES ('optimize')")
-    connection.execute("COMMIT")
+    _count_common_words(connection, kept)
     _verify(connection, kept)
     return report
+
+
+def _index_words(connection: sqlite3.Connection) -> None:
+    """Indexes the words of the numbered mail.
+
+    Merging leaves free pages behind; the mail itself, which is written afterwards, fills them.
+    """
+    connection.execute("BEGIN")
+    for setting in _FTS_SETTINGS.items():
+        connection.execute("INSERT INTO emails_fts (emails_fts, rank) VALUES (?, ?)", setting)
+    connection.execute(f"INSERT INTO emails_fts (rowid, {_INDEXED}) SELECT id, {_INDEXED} FROM newest_first")
+    connection.execute("COMMIT")
+    connection.execute("BEGIN")
+    connection.execute("INSERT INTO emails_fts (emails_fts) VALUES ('optimize')")
+    connection.execute("COMMIT")
+
+
+def _count_common_words(connection: sqlite3.Connection, kept: int) -> None:
+    """Notes in about how many mails each common word is, by a sample: counting all would be a tenth of the build."""
+    if kept <= COMMON_MAILS:
+        return
+    step = -(-kept // _SAMPLED_MAILS)
+    connection.execute("CREATE VIRTUAL TABLE temp.sample USING fts5(subject, body, content='')")
+    connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(temp, sample, row)")
+    connection.execute(
+        "INSERT INTO sample (rowid, subject, body) SELECT id, subject, body FROM emails WHERE id % ? = 0", (step,)
+    )
+    connection.execute(
+        "INSERT INTO common_words SELECT term, doc * :step FROM words WHERE doc * :step > :common",
+        {"step": step, "common": COMMON_MAILS},
+    )
 
 
 def _verify(connection: sqlite3.Connection, kept: int) -> None:

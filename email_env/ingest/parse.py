@@ -25,9 +25,12 @@ MIN_YEAR, MAX_YEAR = 1982, 2037
 """Dates outside these years are kept but marked. Mail has its form since 1982 (RFC 822); lost dates turn up as 0001,
 2044 or 31 December 1979, which is the first moment of 1980 in UTC."""
 
-_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(r"\r?\n")
-_HEADER = re.compile(r"([!-9;-~]+)[ \t]*:(.*)", re.DOTALL)
+_WANTED = re.compile(  # a header goes on in every line that does not start the next one, indented or not
+    r"^(message-id|date|from|to|cc|bcc|subject|x-from|content-type|content-transfer-encoding)[ \t]*:"
+    r"(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)",
+    re.IGNORECASE | re.MULTILINE | re.ASCII,
+)
 _HEADER_START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 _DATE = re.compile(
     r"(?:[A-Za-z]{3},\s*)?(\d{1,2}) ([A-Za-z]{3}) (\d{4}) (\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})\b", re.ASCII
@@ -41,6 +44,7 @@ _TAG_NAME = re.compile(r"/?[a-z][a-z0-9]*|!--", re.IGNORECASE)
 _BREAK_TAGS = frozenset({"br", "/p", "/div", "/tr", "/li", "/h1", "/h2", "/h3", "/h4"})
 _HIDDEN_UNTIL = {"script": "/script", "style": "/style", "!--": "--"}
 _CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f\\ud800-\\udfff]")
+_CONTROL_BYTES = bytes({*range(32), 127} - {9, 10, 13})
 _MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
 _NOT_ASCII_BASED = ("utf-16", "utf16", "utf_16", "utf-32", "utf32", "utf_32", "iso-2022")
 
@@ -116,21 +120,25 @@ def made_up_id(data: bytes) -> str:
 
 
 def _split_message(data: bytes) -> tuple[dict[str, str], bytes]:
-    """The headers (lower-case name -> first value, unfolded) and the undecoded body."""
+    """The headers that matter (lower-case name -> first value, unfolded) and the undecoded body."""
     if not _HEADER_START.match(data):
         return {}, data
-    end = _BLANK_LINE.search(data)
-    block, body = (data[: end.start()], data[end.end() :]) if end else (data, b"")
-    headers: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in _LINE_END.split(_CONTROL.sub("", _decode(block, ""))):
-        match = None if line[:1] in (" ", "\t") else _HEADER.match(line)
-        if match:
-            current = [match[2].strip()]
-            headers.setdefault(match[1].lower(), current)  # the first of a repeated header counts
-        else:
-            current.append(line.strip())
-    return {name: " ".join(lines) for name, lines in headers.items()}, body
+    block, body = _halves(data)
+    headers: dict[str, str] = {}
+    for name, text in _WANTED.findall(_decode(block, "")):
+        if "\n" in text:
+            text = " ".join(map(str.strip, _LINE_END.split(text)))
+        headers.setdefault(name.lower(), text.strip())  # the first of a repeated header counts
+    return headers, body
+
+
+def _halves(data: bytes) -> tuple[bytes, bytes]:
+    """What stands before and behind the first blank line."""
+    end = data.find(b"\n\n")
+    crlf = data.find(b"\n\r\n", 0, end if end >= 0 else len(data))
+    if crlf >= 0:
+        return data[:crlf], data[crlf + 3 :]
+    return (data[:end], data[end + 2 :]) if end >= 0 else (data, b"")
 
 
 def _body(headers: dict[str, str], data: bytes) -> str:
@@ -140,8 +148,8 @@ def _body(headers: dict[str, str], data: bytes) -> str:
         if encoding == "quoted-printable":
             data = quopri.decodestring(data)
         if encoding in _PLAIN_ENCODINGS or encoding == "quoted-printable":
-            return clean_body(_decode(data, _charset(content_type)))
-    return clean_body(_mime_text(headers, data))
+            return _unix(_decode(data, _charset(content_type)))
+    return clean_body(_mime_text(headers, data))  # entities may stand for control characters
 
 
 def _mime_text(headers: dict[str, str], data: bytes) -> str:
@@ -205,17 +213,18 @@ def _charset(content_type: str) -> str:
 def _decode(data: bytes, charset: str) -> str:
     """Text of undeclared or wrongly declared bytes: as declared, else UTF-8, else Windows-1252, else Latin-1.
 
-    Only charsets of real mail are tried: Python also knows "unicode_escape", "idna" and the like.
+    Only charsets of real mail are tried: Python also knows "unicode_escape", "idna" and the like. Control characters
+    are left out.
     """
     if data.isascii() and not charset.startswith(_NOT_ASCII_BASED):
-        return data.decode("ascii")
+        return data.translate(None, _CONTROL_BYTES).decode("ascii")
     for name in (charset if _TRUSTED_CHARSET.match(charset) else "", "utf-8", "cp1252"):
         try:
             if name:
-                return data.decode(name)
+                return _CONTROL.sub("", data.decode(name))
         except (LookupError, UnicodeError):
             continue
-    return data.decode("latin-1")
+    return _CONTROL.sub("", data.decode("latin-1"))
 
 
 def _unquoted(text: str) -> str:
@@ -237,10 +246,15 @@ def one_line(text: str) -> str:
 
 def clean_body(text: str) -> str:
     """Text with `\\n` line ends, without control characters and without blank lines around it."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROL.sub("", text).strip("\n \t")
+    return _unix(_CONTROL.sub("", text))
 
 
 def without_controls(text: str) -> str:
     """Text without the characters that no database, terminal or report should see."""
     return _CONTROL.sub("", text)
+
+
+def _unix(text: str) -> str:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.strip("\n \t")

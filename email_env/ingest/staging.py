@@ -1,6 +1,6 @@
 """The waiting room of a build: mail in the order of its source, weeded by the filters.
 
-`Staging` keeps ids of messages and addresses in memory and the mail itself in a temporary table.
+`Staging` keeps digests, ids and addresses in memory and the mail itself in a temporary table.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Staging:
         self.read = 0
         self.skipped: Counter[SkipReason] = Counter()
         self.address_ids: dict[str, int] = {}
-        self._message_ids: set[str] = set()
+        self._ids_seen: set[bytes] = set()
+        self._lowest_ids: dict[bytes, str] = {}
 
     def run(self, mails: Iterable[ParsedMail | Skip]) -> None:
         """Takes all of `mails`."""
@@ -68,10 +69,11 @@ class Staging:
         insert = f"INSERT INTO staged ({COLUMNS}, digest) VALUES ({', '.join('?' * 13)})"
         for mail in mails:
             self.read += 1
-            reason = mail.reason if isinstance(mail, Skip) else self._unwanted(mail)
-            if reason is not None:
+            if isinstance(mail, Skip):
+                self._skip(mail.source, mail.reason)
+            elif reason := self._unwanted(mail):
                 self._skip(mail.source, reason)
-            elif isinstance(mail, ParsedMail):
+            else:
                 batch.append(self._row(mail))
             if len(batch) >= _BATCH:
                 self.connection.executemany(insert, batch)
@@ -103,6 +105,16 @@ class Staging:
             served |= people
         self.connection.executemany("DELETE FROM staged WHERE rowid = ?", surplus)
 
+    def number(self) -> None:
+        """Makes the view `newest_first` of what is left: the mail with its number `id`, in that order."""
+        self.connection.execute(
+            "CREATE TEMP TABLE numbered AS SELECT rowid AS place FROM staged ORDER BY sent_at DESC, message_id"
+        )
+        self.connection.execute(
+            "CREATE TEMP VIEW newest_first AS"
+            " SELECT numbered.rowid AS id, staged.* FROM numbered CROSS JOIN staged ON staged.rowid = place"
+        )
+
     def _skip(self, source: str, reason: SkipReason) -> None:
         self.skipped[reason] += 1
         if self.on_skip:
@@ -115,23 +127,34 @@ class Staging:
             return SkipReason.NO_ADDRESSES
         if filters.inboxes and not {mail.from_addr, *mail.to, *mail.cc, *mail.bcc}.intersection(filters.inboxes):
             return SkipReason.OTHER_INBOX
-        if mail.message_id in self._message_ids:
+        key = blake2b(mail.message_id.encode(), digest_size=12).digest()
+        if key in self._ids_seen:
             return SkipReason.DUPLICATE_MESSAGE_ID
         if mail.message_id not in self.evidence:
             if filters.max_body_chars is not None and len(mail.body) > filters.max_body_chars:
                 return SkipReason.BODY_TOO_LONG
             if filters.max_recipients is not None and recipients > filters.max_recipients:
                 return SkipReason.TOO_MANY_RECIPIENTS
-        self._message_ids.add(mail.message_id)
-        return None
+        self._ids_seen.add(key)
+        return SkipReason.DUPLICATE_CONTENT if filters.drop_duplicates and self._is_surplus(mail) else None
+
+    def _is_surplus(self, mail: ParsedMail) -> bool:
+        """Whether a mail that is the same in all but its id came before and has the lower id.
+
+        `drop_duplicates` would drop it; most copies are of this kind, and need not be written to be dropped.
+        """
+        same = "\0".join((mail.sent_at, mail.from_addr, *mail.to, "", *mail.cc, *mail.bcc, "", mail.subject, mail.body))
+        twin = blake2b(same.encode(), digest_size=16).digest()
+        lowest = self._lowest_ids.setdefault(twin, mail.message_id)
+        if mail.message_id < lowest:
+            self._lowest_ids[twin] = mail.message_id
+        return mail.message_id > lowest and mail.message_id not in self.evidence
 
     def _row(self, mail: ParsedMail) -> tuple[Any, ...]:
-        recipients = dict.fromkeys((*mail.to, *mail.cc, *mail.bcc))
-        people = dict.fromkeys((mail.from_addr, *recipients)) if mail.from_addr else recipients
-        tokens = [f"p{self._id(address)}" for address in people]
-        if mail.from_addr:
-            tokens.append(f"f{self._id(mail.from_addr)}")
-        tokens.extend(f"t{self._id(address)}" for address in recipients)
+        sent = [self._id(mail.from_addr)] if mail.from_addr else []
+        received = [self._id(address) for address in dict.fromkeys((*mail.to, *mail.cc, *mail.bcc))]
+        tokens = [f"p{person}" for person in dict.fromkeys(sent + received)]
+        tokens += [f"f{person}" for person in sent] + [f"t{person}" for person in received]
         digest = blake2b(f"{mail.from_addr}\0{mail.subject}\0{mail.body}".encode(), digest_size=16).digest()
         return (
             mail.message_id,

@@ -1,0 +1,1 @@
+"""Parts of `bench_db` and `fuzz_tools`: corpus, reference form of the database, searches, random tool calls."""
