@@ -59,10 +59,10 @@ def test_filters_are_options_and_every_skip_is_listed_with_its_reason(tmp_path):
         run(path, "--out", out, "--inbox", "B@x.com", "--inbox", "a@x.com", "--report", skips, "--json").stdout
     )
     assert [json.loads(line) for line in skips.read_text().splitlines()] == [
+        {"source": "a/2.", "reason": "duplicate_content"},
         {"source": "a/3.", "reason": "too_many_recipients"},
         {"source": "a/4.", "reason": "body_too_long"},
         {"source": "ö/5.", "reason": "other_inbox"},
-        {"source": "a/2.", "reason": "duplicate_content"},
     ]
     assert (report["kept"], sum(report["skipped"].values())) == (1, 4)
     assert report["source_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
