@@ -132,6 +132,7 @@ class MailDatabase:
         """
         inbox_id = self._inbox_id(inbox)
         phrases = query.phrases(keywords)
+        phrases.sort(key=lambda phrase: phrase.mails(self._common))  # the index leaps by what comes first
         query.affordable(phrases, self._common)
         limit = query.whole_number(max_results, "max_results", query.MAX_RESULTS)
         if order not in ORDERS:

@@ -20,12 +20,13 @@ MAX_SEARCH_WORDS = 24
 MAX_RESULTS = 10
 MAX_SNIPPET_WORDS = 64
 
-COMMON_MAILS = 10_000
+COMMON_MAILS = 1_000
 """A word that more mails have is common: the database knows how many, and a search pays for reading them."""
-MAX_SEARCH_MAILS = 2_500_000
+MAX_SEARCH_MAILS = 2_000_000
 """Most mails over all common words of a search, a mail counted for each."""
-MAX_RANKED_MAILS = 50_000
-"""Most mails over those common words that take part in the ranking, likewise."""
+MAX_RANKED_MAILS = 200_000
+"""Most mails that may have to be read to know how telling the keywords of a ranking are."""
+_PHRASE_READS = 20  # finding where the words of a phrase meet costs this much more than reading one of them
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ASCII_WORD = re.compile("[a-z0-9]+")
@@ -51,8 +52,9 @@ class Phrase:
         return sum(common.get(word, 0) for word in self.words)
 
     def ranking_mails(self, common: Mapping[str, int]) -> int:
-        """How many it reads to know how telling the phrase is: few, where one of the words is not common."""
-        return self.mails(common) if all(word in common for word in self.words) else 0
+        """How many it reads, in about, to know how telling the phrase is; few, where one of the words is not common."""
+        rarest = min(common.get(word, 0) for word in self.words)
+        return rarest if len(self.words) == 1 else rarest * _PHRASE_READS
 
 
 def phrases(keywords: Sequence[str]) -> list[Phrase]:

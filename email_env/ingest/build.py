@@ -30,7 +30,7 @@ _PAGE_BYTES = 16384  # four pages of the index, or several mails, fill one with 
 _CACHE_KIB = 16384
 _INDEXED = "subject, body, who"
 _FTS_SETTINGS = {
-    "hashsize": 24 << 20,  # words wait here to be written in bulk: more costs memory and, past the cache, time
+    "hashsize": 64 << 20,  # words wait here to be written in bulk: less costs time, more costs memory
     "automerge": 0,  # 'optimize' merges all that was written, once
     "crisismerge": 2000,
 }

@@ -108,3 +108,17 @@ def test_words_of_latin_letters_are_those_of_the_index(text):
     else:
         with pytest.raises(ToolInputError, match="has no letters or digits"):
             query.phrases([text])
+
+
+def test_of_many_mails_a_sample_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(builder, "COMMON_MAILS", 5)
+    monkeypatch.setattr(builder, "_SAMPLED_MAILS", 10)
+    day = "2001-05-{:02}T09:00:00Z"
+    mails = [
+        mail(f"m{n}", "", f"all n{n} {'half' if n % 2 else ''} {'few' if n < 3 else ''}", sent_at=day.format(n))
+        for n in range(1, 21)
+    ]
+    build(tmp_path / "mail.db", *mails)
+    opened = MailDatabase(tmp_path / "mail.db")
+    assert opened._common == {"all": 20, "half": 20}  # the sample is every second mail, which all say half
+    opened.close()
