@@ -254,6 +254,11 @@ def test_any_bytes_are_mail_skips_or_a_source_error(tmp_path_factory, data, kind
         pass
 
 
+def test_a_folder_is_no_archive(tmp_path):
+    with pytest.raises(SourceError, match=r"Cannot read .*: Is a directory"):
+        list(open_source(tmp_path, "tar").mails)
+
+
 def test_an_unknown_format_names_the_nearest():
     with pytest.raises(SourceError, match="did you mean 'parquet'"):
         open_source("mail", "parqet")

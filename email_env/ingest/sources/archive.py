@@ -8,6 +8,7 @@ expands more than `MAX_EXPANSION`-fold, beyond the first `_FREE_BYTES`, is refus
 from __future__ import annotations
 
 import gzip
+import io
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -73,7 +74,9 @@ class _Tape:
         self.allowed = 0
         self._packed = handle
         is_gzip = cast(Any, handle).peek(2)[:2] == b"\x1f\x8b"
-        self._plain: IO[bytes] = cast(Any, gzip.GzipFile(fileobj=handle)) if is_gzip else handle
+        self._plain: IO[bytes] = handle
+        if is_gzip:
+            self._plain = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=handle)), _READ_BYTES)
         self._position = 0
         self._last = b""
 
