@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.commands import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.M | re.S)
@@ -44,18 +46,9 @@ def test_the_judging_block_runs_against_a_local_judge(capsys):
 
 @pytest.mark.parametrize("line", [line for line in LINES if not line.startswith(("scripts/", "datasette "))])
 def test_commands_parse_as_written(line):
-    from email_env.cli import main as build_enron_db
-    from grpo import cli
-
-    commands = {
-        "build-enron-db": build_enron_db,
-        "grpo-train": cli.train,
-        "grpo-eval": cli.evaluate,
-        "grpo-report": cli.report,
-    }
     name, *arguments = shlex.split(line)
     arguments = [a if not a.startswith("runs/first") or name != "grpo-report" else str(ROOT) for a in arguments]
-    commands[name].make_context(name, arguments).close()
+    COMMANDS[name].make_context(name, arguments).close()
 
 
 def test_the_bundled_database_is_built_as_written(tmp_path):

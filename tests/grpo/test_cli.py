@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from grpo import cli
+from grpo.cli.evaluate import evaluate
+from grpo.cli.train import train
+from tests.commands import COMMANDS
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-COMMANDS = {"grpo-train": cli.train, "grpo-eval": cli.evaluate, "grpo-report": cli.report}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -24,8 +25,8 @@ def test_every_command_has_help_an_example_and_a_line_in_the_readme(name):
 def test_help_imports_neither_torch_nor_vllm_nor_transformers():
     code = (
         "import sys\n"
-        "from grpo import cli\n"
-        "try:\n    cli.train(['--help'])\nexcept SystemExit:\n    pass\n"
+        "from grpo.cli.train import train\n"
+        "try:\n    train(['--help'])\nexcept SystemExit:\n    pass\n"
         "print(sorted({'torch', 'vllm', 'transformers', 'litellm'} & set(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -44,14 +45,14 @@ def test_help_imports_neither_torch_nor_vllm_nor_transformers():
     ],
 )
 def test_wrong_input_says_what_was_wrong_and_leaves_nothing_behind(arguments, message, tmp_path):
-    result = CliRunner().invoke(cli.train, [*arguments, "--run-dir", str(tmp_path / "run")])
+    result = CliRunner().invoke(train, [*arguments, "--run-dir", str(tmp_path / "run")])
     assert result.exit_code in (1, 2)
     assert message in result.output
     assert not (tmp_path / "run").exists()
 
 
 def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
-    result = CliRunner().invoke(cli.train, ["--env", "NoSuch-v9", "--run-dir", str(tmp_path / "run")])
+    result = CliRunner().invoke(train, ["--env", "NoSuch-v9", "--run-dir", str(tmp_path / "run")])
     assert result.exit_code == 1
     assert "no env with the id 'NoSuch-v9'" in result.output
     assert not (tmp_path / "run").exists()
@@ -61,14 +62,14 @@ def test_the_oracle_is_right_on_every_question_and_the_keyword_baseline_is_betwe
     import json
 
     arguments = ["--env", "EmailSearch-v0", "--scenarios", "60", "--json", "--policy"]
-    oracle = json.loads(CliRunner().invoke(cli.evaluate, [*arguments, "oracle"]).stdout)
-    keyword = json.loads(CliRunner().invoke(cli.evaluate, [*arguments, "keyword"]).stdout)
+    oracle = json.loads(CliRunner().invoke(evaluate, [*arguments, "oracle"]).stdout)
+    keyword = json.loads(CliRunner().invoke(evaluate, [*arguments, "keyword"]).stdout)
     assert oracle["metrics"]["success"]["mean"] == 1.0
     assert 0.1 < keyword["metrics"]["success"]["mean"] < 0.6
     assert oracle["episodes"] == keyword["episodes"] == 60
 
 
 def test_an_unknown_policy_names_the_ones_there_are():
-    result = CliRunner().invoke(cli.evaluate, ["--env", "EmailSearch-v0", "--policy", "wizard"])
+    result = CliRunner().invoke(evaluate, ["--env", "EmailSearch-v0", "--policy", "wizard"])
     assert result.exit_code == 1
     assert "it offers: keyword, oracle, random, tutor" in result.output

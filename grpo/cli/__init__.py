@@ -1,0 +1,1 @@
+"""The command lines, one file each; pyproject.toml names them as console scripts."""

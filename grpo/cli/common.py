@@ -1,0 +1,64 @@
+"""What every command shares: one boundary for errors and signals, and options read the same way everywhere.
+
+Thin on purpose: options become a config, errors become one clear line and an exit status, Ctrl-C becomes a note on how
+to go on. Heavy imports wait until a command runs, so ``--help`` is instant.
+
+Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped by the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from grpo.errors import GrpoError
+
+
+def explained(command: Callable[..., None]) -> Callable[..., None]:
+    """One boundary for every command: our errors are printed without a traceback, signals end the run in order."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        signal.signal(signal.SIGTERM, _raise_interrupt)
+        try:
+            command(*args, **kwargs)
+        except GrpoError as error:
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("\nStopped. Finished work is kept; the same command with --resume goes on from it.", err=True)
+            sys.exit(130)
+
+    return wrapper
+
+
+def _raise_interrupt(_signal: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def json_object(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> dict[str, Any]:
+    """Callback of an option that takes a JSON object; empty where it is not given."""
+    if value is None:
+        return {}
+    try:
+        parsed = json.loads(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not JSON ({error}); for example '{{\"max_turns\": 6}}'") from error
+    if not isinstance(parsed, dict):
+        raise click.BadParameter(f"{value!r} is not a JSON object; for example '{{\"max_turns\": 6}}'")
+    return parsed
+
+
+def share_cores() -> None:
+    """Let OpenMP threads sleep soon after their work, here and in vLLM, before either loads OpenMP.
+
+    By default they spin at barriers, and a thread that waits for its turn on a busy core holds up all others.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")

@@ -1,0 +1,144 @@
+"""``grpo-train``: join config, run directory, policy server and trainer, and show the result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grpo.cli.common import explained, json_object, share_cores
+
+if TYPE_CHECKING:
+    from grpo.config import TrainConfig
+    from grpo.display import Display
+    from grpo.rundir import RunDirectory
+
+DEFAULT_RUN_DIR = "runs/{env}"
+
+
+@click.command(epilog="Example: grpo-train --env EmailSearch-v0 --recipe email-cpu --run-dir runs/first --resume")
+@click.option("--env", required=True, help="Registered env id, or module:id.")
+@click.option("--recipe", help="Bundled recipe (email-cpu, email-gpu) or a TOML file; flags override it.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Where everything is kept.  [default: runs/ENV]")
+@click.option("--resume", is_flag=True, help="Continue the run in --run-dir; begins one where there is none.")
+@click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
+@click.option("--cpu", "device", flag_value="cpu", help="Train and serve on the CPU.")
+@click.option("--cuda", "device", flag_value="cuda", help="Train and serve on the GPU.")
+@click.option("--steps", type=int, help="GRPO steps.")
+@click.option("--groups-per-step", type=int, help="Groups (tasks) in a step.")
+@click.option("--group-size", type=int, help="Episodes in a group.")
+@click.option("--learning-rate", type=float, help="Of GRPO.")
+@click.option("--warm-start-steps", type=int, help="Supervised steps on the env's own demonstrations before GRPO.")
+@click.option("--reward", type=click.Choice(["env", "ruler", "env+ruler"]), help="What a group is rewarded with.")
+@click.option("--judge-model", help="litellm name of RULER's judge, for example openai/o4-mini.")
+@click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
+@click.option("--rubric", type=click.Path(exists=True, dir_okay=False), help="A text file with RULER's rubric.")
+@click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
+@click.option("--eval-scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
+@click.option("--eval-split", help="Split of the evaluation, where the env has splits.")
+@click.option("--seed", type=int, help="Seed of the whole run.")
+@click.option("--threads", type=int, help="CPU threads.  [default: all]")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting (JSON value).")
+@click.option("--quiet", is_flag=True, help="Only errors and the closing table.")
+@explained
+def train(
+    env: str,
+    recipe: str | None,
+    run_dir: Path | None,
+    resume: bool,
+    settings: tuple[str, ...],
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Train a LoRA policy with GRPO on a registered Gymnasium env, served by vLLM."""
+    from grpo.config import load_config
+
+    overrides = {key: value for key, value in options.items() if value is not None}
+    overrides["env"] = env
+    for setting in settings:
+        key, found, value = setting.partition("=")
+        if not found:
+            raise click.BadParameter(f"--set takes KEY=VALUE, not {setting!r}")
+        overrides[key.replace("-", "_")] = _value(value)
+    config = load_config(recipe, overrides)
+    directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=env.replace(":", "-")))
+    run_training(config, directory, resume=resume, quiet=quiet)
+
+
+def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: bool) -> None:
+    """Train, evaluate and report; prints the closing table and the report's path."""
+    from grpo.display import Display
+    from grpo.envs import make_env
+    from grpo.report import write_report
+    from grpo.report_data import load_run, verdict
+    from grpo.rundir import RunDirectory
+
+    share_cores()
+    display = Display(quiet=quiet)
+    make_env(config.env, **config.env_kwargs).close()  # a wrong id or argument is found before anything is written
+    run = RunDirectory.open(directory, config, resume=resume)
+    try:
+        if not _is_finished(run, config):
+            _train(config, run, display)
+        else:
+            display.note(
+                f"{directory} is finished: nothing to train. Raise --steps to go on, or choose another --run-dir"
+            )
+        summaries = [
+            json.loads(path.read_text(encoding="utf-8"))
+            for label in ("before-sampled", "before-greedy", "after-sampled", "after-greedy")
+            if (path := run.evaluation(label)).exists()
+        ]
+        display.eval_table(summaries)
+        report = write_report(run.root)
+        click.echo(verdict(load_run(run.root)))
+        click.echo(f"Report: {report}")
+    finally:
+        run.close()
+
+
+def _train(config: TrainConfig, run: RunDirectory, display: Display) -> None:
+    from grpo.models import resolve_model
+    from grpo.server import make_server
+
+    display.phase(f"Model {config.model}")
+    model = resolve_model(config.model)
+    display.note(f"model: {model.path}")
+    server = make_server(config, model.path, run.server_log)
+    server.start()
+    try:
+        display.note(f"vLLM is starting at {server.url}; its log: {run.server_log}")
+        from grpo.trainer import Trainer
+
+        trainer = Trainer(config, run, model.path, server, display)
+        try:
+            trainer.train()
+        finally:
+            trainer.close()
+    finally:
+        server.stop()
+
+
+def _is_finished(run: RunDirectory, config: TrainConfig) -> bool:
+    from grpo.checkpoint import newest_checkpoint
+
+    found = newest_checkpoint(run.checkpoints)
+    if found is None or found[1].step < config.steps:
+        return False
+    if config.eval_scenarios == 0:
+        return True
+    labels = ["after-sampled", "after-greedy"] if config.eval_greedy else ["after-sampled"]
+    return all(
+        run.evaluation(label).exists()
+        and json.loads(run.evaluation(label).read_text(encoding="utf-8"))["policy"] == found[1].step
+        for label in labels
+    )
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,19 @@
+"""Every console script of pyproject.toml as its click command, by name."""
+
+import importlib
+import tomllib
+from pathlib import Path
+
+import click
+
+SCRIPTS: dict[str, str] = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]["scripts"]
+
+
+def _command(target: str) -> click.Command:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+COMMANDS = {name: _command(target) for name, target in SCRIPTS.items()}
