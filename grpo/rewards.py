@@ -1,75 +1,136 @@
 """What a group is rewarded with: the env's own reward, RULER's relative scores, or both.
 
-RULER needs no labels: an LLM judge compares the members of a group. A group whose judge failed has no scores; it is
-dropped and counted, never scored zero. ``env+ruler`` adds ``HYBRID_WEIGHT`` times the judge's score to the env's own;
-with rewards that lie closer together than that, the judge can reorder them.
+A `GroupReward` gets a group as soon as all its episodes have ended, without those that failed, and hands back a copy
+with rewards. A group without a verdict has no rewards: it is dropped and counted, never scored zero.
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from grpo.errors import JudgeFailure
-from grpo.types import Group, StopReason
+from grpo.config import TrainConfig
+from grpo.types import Group, Trajectory
 
 HYBRID_WEIGHT = 0.25
 """Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
 
 
-@dataclass(slots=True)
-class Rewarder:
-    """Rewards groups in place. ``failures`` counts groups whose judge gave no verdict."""
+class GroupReward(Protocol):
+    """Rewards one group at a time; many groups are awaited at once."""
 
-    kind: Literal["env", "ruler", "env+ruler"] = "env"
-    judge_model: str = ""
+    @property
+    def last_error(self) -> str:
+        """Why a group had no rewards the last time; "" where that never happened."""
+        ...
+
+    async def reward(self, group: Group) -> Group | None:
+        """A rewarded copy of a group of whole episodes, its members in the same order; None: it has no rewards."""
+        ...
+
+
+@dataclass(slots=True)
+class EnvReward:
+    """The rewards that the env gave during the episodes."""
+
+    last_error: str = ""
+
+    async def reward(self, group: Group) -> Group | None:
+        """The group as it is."""
+        return group
+
+
+@dataclass(slots=True)
+class RulerReward:
+    """The scores of an LLM judge that compares the members with each other. It needs no labels."""
+
+    judge_model: str
     judge_api_base: str | None = None
     rubric: str | None = None
     seed: int = 0
-    failures: int = 0
-    last_error: str = field(default="")
+    last_error: str = ""
 
-    async def reward(self, groups: list[Group]) -> list[Group]:
-        """The groups that have rewards; for the env's own reward that is all of them.
-
-        Raises:
-            JudgeFailure: No group of the step got a verdict.
-        """
-        if self.kind == "env" or not groups:
-            return groups
-        whole = [_without_failures(group) for group in groups]
-        judged = await asyncio.gather(*(self._judge(group) for group in whole if group.trajectories))
-        kept = [group for group in judged if group is not None]
-        self.failures += len(groups) - len(kept)
-        if not kept:
-            raise JudgeFailure(
-                f"the judge {self.judge_model!r} scored none of {len(groups)} groups; the last error: {self.last_error}"
-            )
-        return kept
-
-    async def _judge(self, group: Group) -> Group | None:
+    async def reward(self, group: Group) -> Group | None:
+        """The group with the judge's scores; the env's own rewards stay in ``metrics["independent_reward"]``."""
         from judges import JudgeError, ruler_score_group
 
         try:
-            scored = await ruler_score_group(
-                group,
-                self.judge_model,
-                rubric=self.rubric,
-                api_base=self.judge_api_base,
-                seed=self.seed,
+            return await ruler_score_group(
+                group, self.judge_model, rubric=self.rubric, api_base=self.judge_api_base, seed=self.seed
             )
         except JudgeError as error:
             self.last_error = str(error)
             return None
-        assert scored is not None
-        if self.kind == "env+ruler":
-            for trajectory in scored.trajectories:
-                metrics = trajectory.metrics
-                trajectory.reward = metrics["independent_reward"] + HYBRID_WEIGHT * metrics["ruler_score"]
-        return scored
 
 
-def _without_failures(group: Group) -> Group:
-    kept = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
-    return Group(group.task, kept)
+@dataclass(slots=True)
+class HybridReward:
+    """The env's reward plus the judge's score, bound so that a wrong answer never outranks a right one."""
+
+    ruler: RulerReward
+
+    @property
+    def last_error(self) -> str:
+        """The judge's."""
+        return self.ruler.last_error
+
+    async def reward(self, group: Group) -> Group | None:
+        """The group with `hybrid_rewards`."""
+        scored = await self.ruler.reward(group)
+        if scored is None:
+            return None
+        members = scored.trajectories
+        rewards = hybrid_rewards(
+            [verifiable_class(t) for t in members],
+            [t.metrics["independent_reward"] for t in members],
+            [t.metrics["ruler_score"] for t in members],
+        )
+        members = [replace(t, reward=reward) for t, reward in zip(members, rewards, strict=True)]
+        return replace(scored, trajectories=members)
+
+
+def group_reward(config: TrainConfig, rubric: str | None) -> GroupReward:
+    """The reward that a config names."""
+    if config.reward == "env":
+        return EnvReward()
+    ruler = RulerReward(config.judge_model, config.judge_api_base, rubric, config.seed)
+    return ruler if config.reward == "ruler" else HybridReward(ruler)
+
+
+def verifiable_class(trajectory: Trajectory) -> float:
+    """What the env could verify, higher is better: its metric ``success`` where it has one, else its reward."""
+    metrics = trajectory.metrics
+    if "success" in metrics:
+        return metrics["success"]
+    return round(metrics.get("independent_reward", trajectory.reward), 6)
+
+
+def hybrid_rewards(classes: Sequence[float], rewards: Sequence[float], scores: Sequence[float]) -> list[float]:
+    """Env reward and judge's score in one, such that the judge decides within a class and never between classes.
+
+    With env reward ``r``, score ``s`` and weight ``W = HYBRID_WEIGHT`` a member gets ``r + W s``. Then, from the worst
+    class up, the whole class is lifted by as little as puts its lowest member at least ``d`` above every member of the
+    lower classes. ``d`` is the env's own distance between the two, at most ``W``; where the env has none (it rewarded
+    a wrong answer as high as a right one), it is ``W``. Rewards that lie further apart than ``W`` are never lifted.
+
+    Args:
+        classes: What could be verified of each member, higher is better (`verifiable_class`).
+        rewards: The env's own.
+        scores: The judge's, from 0 to 1.
+
+    Returns:
+        One reward per member: higher in a higher class, whatever the scores; in one class as ``r + W s`` orders them.
+    """
+    mixed = [reward + HYBRID_WEIGHT * score for reward, score in zip(rewards, scores, strict=True)]
+    below: list[int] = []
+    for verified in sorted(set(classes)):
+        members = [place for place, other in enumerate(classes) if other == verified]
+        if below:
+            own = min(rewards[m] for m in members) - max(rewards[b] for b in below)
+            distance = min(own, HYBRID_WEIGHT) if own > 0 else HYBRID_WEIGHT
+            lift = max(mixed[b] for b in below) + distance - min(mixed[m] for m in members)
+            for member in members:
+                mixed[member] += max(0.0, lift)
+        below += members
+    return mixed

@@ -9,48 +9,33 @@ GRPO goes on from the newest checkpoint. This module computes no gradients (``en
 
 from __future__ import annotations
 
-import asyncio
-import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from grpo.adapters import AdapterStore
-from grpo.advantages import group_advantages, has_spread
+from grpo.batches import Batches
 from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.checkpoint import TrainState, newest_checkpoint, save_checkpoint
 from grpo.config import TrainConfig
 from grpo.display import Display
 from grpo.engine.local import LocalEngine, LoraSpec
 from grpo.envs import Episode, takes_split
-from grpo.errors import EnvError, JudgeFailure, TrainingError
+from grpo.errors import EnvError, TrainingError
 from grpo.groups import TaskStream
 from grpo.heldout import HeldOut, run_with_policy
 from grpo.loss import LossConfig
 from grpo.metrics import JsonlLog, current_rss_gb, read_jsonl
-from grpo.policy import CompletionsPolicy, SamplingParams
-from grpo.rewards import Rewarder
-from grpo.rollout import EnvPool, Rollout, group_specs, into_groups
+from grpo.policy import CompletionsPolicy
+from grpo.rewards import group_reward
+from grpo.rollout import EnvPool
 from grpo.rundir import RunDirectory, write_jsonl
 from grpo.seeds import derive_seed
-from grpo.segments import Segment, TurnWeights, weighted_segments
+from grpo.segments import Segment
 from grpo.server import PolicyServer
 from grpo.sft import demonstrations, warm_start
-from grpo.types import Group, StopReason, Trajectory
 from grpo.update import UpdateConfig, learning_rate, update_policy
-
-
-@dataclass(slots=True)
-class Batch:
-    """What a step trains on and how it came about."""
-
-    groups: list[Group]
-    segments: list[Segment]
-    sampled: list[Trajectory]
-    dropped: int
-    seconds: float
 
 
 class Trainer:
@@ -76,15 +61,11 @@ class Trainer:
             token_budget=config.token_budget,
             init_adapter=Path(config.init_adapter) if config.init_adapter else None,
         )
-        self.rewarder = Rewarder(
-            config.reward,
-            config.judge_model,
-            config.judge_api_base,
-            Path(config.rubric).read_text(encoding="utf-8") if config.rubric else None,
-            config.seed,
-        )
         self.held_out = HeldOut(config, run, self.chat, display)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
+        rubric = Path(config.rubric).read_text(encoding="utf-8") if config.rubric else None
+        reward = group_reward(config, rubric)
+        self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display)
         self.step = 0
 
     def train(self) -> list[dict[str, Any]]:
@@ -162,7 +143,7 @@ class Trainer:
     def _grpo_step(self) -> dict[str, float]:
         """One step of GRPO: sample groups, reward them, update the policy, hand the new version to the server."""
         began = time.monotonic()
-        batch = self._sample_groups()
+        batch = self.batches.next(self.step, self._with_policy)
         trained = time.monotonic()
         loss_metrics = self._update(batch.segments)
         published = time.monotonic()
@@ -172,7 +153,7 @@ class Trainer:
         trained_tokens = sum(len(s.ids) for s in batch.segments if s.advantage != 0.0)
         metrics = {
             "step": self.step,
-            **self._rollout_metrics(batch),
+            **batch.metrics(),
             **loss_metrics,
             "staleness": 0.0,
             "time/rollout": batch.seconds,
@@ -195,51 +176,6 @@ class Trainer:
 
     # -- parts of a step ---------------------------------------------------------------------------------------
 
-    def _sample_groups(self) -> Batch:
-        """Groups with spread, refilled up to ``refill_rounds`` times; groups without spread are dropped and counted."""
-        config = self.config
-        began = time.monotonic()
-        kept: list[Group] = []
-        sampled: list[Trajectory] = []
-        dropped = 0
-        for _ in range(1 + config.refill_rounds):
-            missing = config.groups_per_step - len(kept)
-            if missing == 0:
-                break
-            groups = self._rollout(missing)
-            sampled += [t for group in groups for t in group.trajectories]
-            groups = asyncio.run(self.rewarder.reward(groups))
-            useful = [group for group in groups if has_spread(_whole_rewards(group))]
-            dropped += missing - len(useful)
-            kept += useful
-        self._check_failures(sampled)
-        segments: list[Segment] = []
-        weights = TurnWeights(config.negative_weight, config.invalid_call_weight)
-        for group in kept:
-            members = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
-            group.advantages = group_advantages([t.reward for t in members], scale_by_std=config.scale_by_std)
-            for trajectory, advantage in zip(members, group.advantages, strict=True):
-                segments += weighted_segments(trajectory, advantage, weights)
-        return Batch(kept, segments, sampled, dropped, time.monotonic() - began)
-
-    def _rollout(self, count: int) -> list[Group]:
-        config = self.config
-        tasks = self.tasks.take(count)
-        specs = group_specs(tasks, config.group_size, "train", config.seed, self.step)
-        bar = self.display.progress(f"step {self.step + 1} rollout", len(specs))
-
-        def on_done(trajectory: Trajectory) -> None:
-            bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
-
-        async def run(policy: CompletionsPolicy) -> list[Trajectory]:
-            sampling = SamplingParams(config.temperature, config.max_turn_tokens)
-            rollout = Rollout(self.pool, self.chat, policy, sampling, config.max_tokens, config.concurrency)
-            return await rollout.run(specs, on_done)
-
-        trajectories = self._with_policy(run)
-        bar.close()
-        return into_groups(trajectories, config.group_size)
-
     def _update(self, rows: list[Segment]) -> dict[str, float]:
         config = self.config
         update = UpdateConfig(
@@ -254,34 +190,6 @@ class Trainer:
         )
         bar.close()
         return metrics | {"lr": update.learning_rate}
-
-    def _rollout_metrics(self, batch: Batch) -> dict[str, float]:
-        whole = [t for t in batch.sampled if t.stop_reason is not StopReason.FAILED]
-        rewards = [t.reward for t in whole]
-        mean = math.fsum(rewards) / len(rewards)
-        metrics = {
-            "reward/mean": mean,
-            "reward/std": math.sqrt(math.fsum((r - mean) ** 2 for r in rewards) / len(rewards)),
-            "tokens/completion_mean": sum(t.num_sampled_tokens for t in whole) / len(whole),
-            "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
-            "groups/used": float(len(batch.groups)),
-            "groups/dropped": float(batch.dropped),
-            "episodes/failed": float(len(batch.sampled) - len(whole)),
-            "judge/failures": float(self.rewarder.failures),
-        }
-        for name in whole[0].metrics:
-            metrics[f"env/{name}"] = math.fsum(t.metrics[name] for t in whole) / len(whole)
-        return metrics
-
-    def _check_failures(self, sampled: Sequence[Trajectory]) -> None:
-        failed = [t for t in sampled if t.stop_reason is StopReason.FAILED]
-        if failed and len(failed) > len(sampled) / 2:
-            raise EnvError(f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}")
-        if self.rewarder.failures > self.config.max_judge_failures * self.config.groups_per_step * (self.step + 1):
-            raise JudgeFailure(
-                f"the judge failed on {self.rewarder.failures} groups, above the bound of "
-                f"{self.config.max_judge_failures} of all; the last error: {self.rewarder.last_error}"
-            )
 
     # -- hand-over ---------------------------------------------------------------------------------------------
 
@@ -315,7 +223,3 @@ class Trainer:
             return episode.scenario_ids()
         finally:
             self.pool.give_back(episode)
-
-
-def _whole_rewards(group: Group) -> list[float]:
-    return [t.reward for t in group.trajectories if t.stop_reason is not StopReason.FAILED]

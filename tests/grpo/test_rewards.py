@@ -1,21 +1,24 @@
 """RULER as a reward, through a local judge over a real socket."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from grpo.errors import JudgeFailure
-from grpo.rewards import HYBRID_WEIGHT, Rewarder
+from grpo.config import TrainConfig
+from grpo.rewards import HYBRID_WEIGHT, EnvReward, HybridReward, RulerReward, group_reward, hybrid_rewards
 from grpo.types import Group, StopReason, Task, Trajectory
 from tests.judge_server import JudgeServer, Reply, score_by
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 
 
-def group(*answers, failed=()):
+def group(*answers, success=None):
     members = []
     for index, answer in enumerate(answers):
-        member = Trajectory("E", Task(0, "q1"), index, 0, reward=0.1 * index, metrics={"success": 0.0})
+        member = Trajectory("E", Task(0, "q1"), index, 0, reward=0.1 * index)
+        member.metrics = {} if success is None else {"success": success[index]}
         member.messages = [{"role": "user", "content": "Capital of France?"}, {"role": "assistant", "content": answer}]
-        member.stop_reason = StopReason.FAILED if index in failed else StopReason.TERMINATED
+        member.stop_reason = StopReason.TERMINATED
         members.append(member)
     return Group(Task(0, "q1"), members)
 
@@ -27,28 +30,69 @@ def judge(messages):
 
 async def test_ruler_replaces_the_reward_and_keeps_the_envs_own():
     with JudgeServer(score_by(judge)) as server:
-        (scored,) = await Rewarder("ruler", "openai/o4-mini", server.url).reward([group("Paris", "Rome", "Paris!")])
+        scored = await RulerReward("openai/o4-mini", server.url).reward(group("Paris", "Rome", "Paris!"))
     assert scored.rewards == [0.9, 0.2, 0.9]
     assert [t.metrics["independent_reward"] for t in scored.trajectories] == pytest.approx([0.0, 0.1, 0.2])
     assert scored.trajectories[1].explanation == "wrong"
 
 
-async def test_the_hybrid_adds_a_fraction_of_the_judges_score_to_the_envs_reward():
-    with JudgeServer(score_by(judge)) as server:
-        (scored,) = await Rewarder("env+ruler", "openai/o4-mini", server.url).reward([group("Paris", "Rome")])
-    assert scored.rewards == pytest.approx([0.0 + HYBRID_WEIGHT * 0.9, 0.1 + HYBRID_WEIGHT * 0.2])
-
-
-async def test_failed_rollouts_are_not_shown_to_the_judge():
-    with JudgeServer(score_by(judge)) as server:
-        (scored,) = await Rewarder("ruler", "openai/o4-mini", server.url).reward([group("Paris", "Rome", failed=(1,))])
-    assert [t.sample for t in scored.trajectories] == [0]
-
-
-async def test_a_group_without_a_verdict_is_dropped_and_counted_and_no_verdict_at_all_stops():
-    rewarder = Rewarder("ruler", "openai/o4-mini")
+async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
+    reward = RulerReward("openai/o4-mini")
     with JudgeServer(lambda request: Reply("I cannot judge this.")) as server:
-        rewarder.judge_api_base = server.url
-        with pytest.raises(JudgeFailure, match="scored none of 1 groups"):
-            await rewarder.reward([group("Paris", "Rome")])
-    assert rewarder.failures == 1
+        reward.judge_api_base = server.url
+        assert await reward.reward(group("Paris", "Rome")) is None
+        assert await HybridReward(reward).reward(group("Paris", "Rome")) is None
+    assert "gave no usable verdict on 2 trajectories" in HybridReward(reward).last_error
+
+
+async def test_the_hybrid_lifts_a_right_answer_above_a_wrong_one_that_the_judge_prefers():
+    with JudgeServer(score_by(judge)) as server:
+        reward = HybridReward(RulerReward("openai/o4-mini", server.url))
+        scored = await reward.reward(group("Rome", "Paris", "Lyon", success=[1.0, 0.0, 0.0]))
+    # 0.0 + 0.25*0.2 = 0.05; 0.1 + 0.25*0.9 = 0.325; 0.2 + 0.25*0.2 = 0.25; the env has the right one lowest
+    assert scored.rewards == pytest.approx([0.325 + HYBRID_WEIGHT, 0.325, 0.25])
+    assert [t.metrics["ruler_score"] for t in scored.trajectories] == [0.2, 0.9, 0.2]
+
+
+def test_classes_that_lie_further_apart_than_the_weight_get_the_plain_sum():
+    rewards = hybrid_rewards([0.0, 1.0, 0.0], [-1.0, 1.2, -0.9], [1.0, 0.0, 0.5])
+    assert rewards == pytest.approx([-1.0 + 0.25, 1.2, -0.9 + 0.125])
+
+
+def test_classes_that_lie_closer_keep_the_envs_distance():
+    # wrong: 0.0 + 0.25; right: 0.1 + 0, lifted to 0.25 + 0.1; the second right one is lifted as much
+    assert hybrid_rewards([0.0, 1.0, 1.0], [0.0, 0.1, 0.1], [1.0, 0.0, 1.0]) == pytest.approx([0.25, 0.35, 0.6])
+
+
+MEMBER = st.tuples(st.sampled_from([0.0, 1.0]), st.floats(-5, 5), st.floats(0, 1))
+
+
+@given(st.lists(MEMBER, min_size=1, max_size=8))
+def test_whatever_the_judge_says_a_wrong_answer_never_outranks_a_right_one(members):
+    mixed = hybrid_rewards(*zip(*members, strict=True))
+    right = [m for m, (success, _, _) in zip(mixed, members, strict=True) if success]
+    wrong = [m for m, (success, _, _) in zip(mixed, members, strict=True) if not success]
+    assert not right or not wrong or min(right) >= max(wrong)
+    for one, (class_one, reward_one, score_one) in zip(mixed, members, strict=True):
+        for other, (class_other, reward_other, score_other) in zip(mixed, members, strict=True):
+            if class_one == class_other:
+                plain = reward_one - reward_other + HYBRID_WEIGHT * (score_one - score_other)
+                assert one - other == pytest.approx(plain, abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.01, 1.0]), st.floats(0, 1)), min_size=2, max_size=8))
+def test_without_a_success_metric_the_judge_only_orders_those_with_equal_rewards(members):
+    rewards = [reward for reward, _ in members]
+    mixed = hybrid_rewards(rewards, rewards, [score for _, score in members])
+    for one, first in zip(mixed, rewards, strict=True):
+        for other, second in zip(mixed, rewards, strict=True):
+            assert first <= second or one - other >= 0.01 - 1e-12
+
+
+def test_a_config_names_its_reward():
+    def made(kind):
+        return group_reward(TrainConfig(env="E", reward=kind, judge_model="openai/x", seed=7), "Be brief.")
+
+    assert made("env") == EnvReward()
+    assert made("ruler") == RulerReward("openai/x", None, "Be brief.", 7)
+    assert made("env+ruler") == HybridReward(RulerReward("openai/x", None, "Be brief.", 7))
