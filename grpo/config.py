@@ -10,16 +10,17 @@ import difflib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grpo.errors import ConfigError
 
+LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
+"""The losses of ``grpo.loss``, by the names of their papers."""
+
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
-RESUMABLE_CHANGES = frozenset(
-    {"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base", "show_every"}
-)
+RESUMABLE_CHANGES = frozenset({"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base"})
 """Settings that may differ between a run and its continuation."""
 
 
@@ -58,6 +59,8 @@ class TrainConfig(BaseModel):
     )
     lr_final: float = Field(1.0, ge=0, le=1, description="share of the rate left at the last step; it falls evenly")
     updates_per_step: int = Field(1, ge=1, description="optimizer updates a step, each on its share of the rollouts")
+    loss: LossType = Field("dapo", description="how tokens are weighed and clipped; formulas: grpo/loss.py")
+    kl_coef: float = Field(0.0, ge=0, description="weight of the KL divergence from the model without adapter")
     scale_by_std: bool = False
     negative_weight: float = Field(1.0, ge=0, description="factor on advantages below zero")
     invalid_call_weight: float | None = Field(
@@ -84,16 +87,28 @@ class TrainConfig(BaseModel):
     eval_greedy: bool = True
     report_samples: int = Field(8, ge=0, description="transcripts in the report")
     keep_checkpoints: int = Field(2, ge=1)
-    show_every: int = Field(0, ge=0, description="show the best and the worst episode of every so many steps")
     server_urls: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _one_row_a_rollout(self) -> Self:
+        if self.loss in ("grpo", "gspo") and self.invalid_call_weight is not None:
+            raise ValueError(
+                f"loss = {self.loss!r} counts every row the same, but with invalid_call_weight = "
+                f"{self.invalid_call_weight} a rollout is two rows; leave one of them out, or use loss = 'dapo'"
+            )
+        return self
+
     def resume_difference(self, earlier: dict[str, Any]) -> list[str]:
-        """What differs from an earlier config in a way that a resumed run cannot take, one line each."""
+        """What differs from an earlier config in a way that a resumed run cannot take, one line each.
+
+        A setting that the earlier config did not have yet had its default: a new setting's default changes nothing.
+        """
         now = json.loads(self.model_dump_json())
+        before = json.loads(TrainConfig.model_validate({"env": self.env}).model_dump_json()) | earlier
         return [
-            f"{key}: {earlier.get(key)!r} -> {now.get(key)!r}"
-            for key in sorted(now.keys() | earlier.keys())
-            if key not in RESUMABLE_CHANGES and now.get(key) != earlier.get(key)
+            f"{key}: {before[key]!r} -> {now[key]!r}" if key in now else f"{key}: {before[key]!r}, no setting any more"
+            for key in sorted(before)
+            if key not in RESUMABLE_CHANGES and (key not in now or now[key] != before[key])
         ]
 
 
@@ -134,6 +149,8 @@ def _recipe_values(recipe: str) -> dict[str, Any]:
 
 def _explain(item: Any) -> str:
     key = ".".join(str(part) for part in item["loc"])
+    if not key:  # about several settings at once
+        return item["msg"].removeprefix("Value error, ")
     if item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, TrainConfig.model_fields, n=1)
         return f"unknown setting {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")

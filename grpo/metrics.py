@@ -12,14 +12,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-from grpo.closing import Closing
+from types import TracebackType
+from typing import Any, Self, cast
 
 Record = dict[str, Any]
 
 
-class JsonlLog(Closing):
+class JsonlLog:
     """Appends JSON objects to a file, one a line, each flushed before ``append`` returns.
 
     Opening repairs the file: a last line that a killed writer left half-written is cut off.
@@ -67,6 +66,14 @@ class JsonlLog(Closing):
     def close(self) -> None:
         """Closes the file; a second call does nothing."""
         self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _repair_last_line(self) -> None:
         *_, last = self.path.read_bytes().split(b"\n")

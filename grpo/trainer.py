@@ -10,7 +10,7 @@ GRPO goes on from the newest checkpoint. This module computes no gradients (``en
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from grpo.envs import Episode, takes_split
 from grpo.errors import EnvError, TrainingError
 from grpo.groups import TaskStream
 from grpo.heldout import HeldOut, run_with_policy
-from grpo.loss import LossConfig
 from grpo.metrics import JsonlLog, current_rss_gb, read_jsonl
 from grpo.policy import CompletionsPolicy
 from grpo.rewards import group_reward
@@ -35,9 +34,7 @@ from grpo.seeds import derive_seed
 from grpo.segments import Segment
 from grpo.server import PolicyServer
 from grpo.sft import demonstrations, warm_start
-from grpo.transcript import best_and_worst, transcript
-from grpo.types import Trajectory
-from grpo.update import UpdateConfig, learning_rate, update_policy
+from grpo.update import UpdateConfig, computed_rows, learning_rate, loss_config, update_policy
 
 
 class Trainer:
@@ -152,7 +149,7 @@ class Trainer:
         self.step += 1
         self._checkpoint()
         publish_seconds = self._publish()
-        trained_tokens = sum(len(s.ids) for s in batch.segments if s.advantage != 0.0)
+        trained_tokens = sum(len(row.ids) for row in computed_rows(batch.segments, loss_config(self.config)))
         metrics = {
             "step": self.step,
             **batch.metrics(),
@@ -167,7 +164,6 @@ class Trainer:
             "mem/trainer_rss_gb": current_rss_gb() or 0.0,
         }
         write_jsonl(self.run.trajectories(self.step), [t.to_dict() for t in batch.sampled])
-        self._show(batch.sampled)
         gap = metrics.get("gap/mean_abs", 0.0)
         if gap > self.config.max_gap:
             raise TrainingError(
@@ -177,13 +173,6 @@ class Trainer:
             )
         return metrics
 
-    def _show(self, sampled: Sequence[Trajectory]) -> None:
-        if self.config.show_every and self.step % self.config.show_every == 0:
-            for which, trajectory in best_and_worst(sampled):
-                self.display.note(f"-- step {self.step}, {which} episode")
-                for line in transcript(trajectory):
-                    self.display.note(line)
-
     # -- parts of a step ---------------------------------------------------------------------------------------
 
     def _update(self, rows: list[Segment]) -> dict[str, float]:
@@ -192,9 +181,9 @@ class Trainer:
             config.updates_per_step,
             learning_rate(self.step, config.steps, config.learning_rate, config.lr_warmup_steps, config.lr_final),
             config.max_grad_norm,
-            LossConfig(config.clip_low, config.clip_high, config.max_importance_weight),
+            loss_config(config),
         )
-        bar = self.display.progress(f"step {self.step + 1} update", sum(row.advantage != 0.0 for row in rows))
+        bar = self.display.progress(f"step {self.step + 1} update", len(computed_rows(rows, update.loss)))
         metrics = update_policy(
             self.engine, rows, update, seed=derive_seed(config.seed, "updates", self.step), on_rows=bar.update
         )

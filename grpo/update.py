@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from grpo.config import TrainConfig
 from grpo.engine.base import BatchView, Engine
 from grpo.errors import TrainingError
 from grpo.loss import LossConfig, grpo_loss
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class UpdateConfig:
     """How a step's rows become updates.
 
-    ``count`` updates share the rows evenly. The loss of each is normalised by its share of the step's action tokens.
+    ``count`` updates share the rows evenly. The loss of each is normalised by its share of the step's action tokens (or
+    rows, see ``LossConfig.normalizer``); bnpo's by the update's own.
     """
 
     count: int
@@ -46,9 +48,9 @@ def update_policy(
 ) -> dict[str, float]:
     """Update the policy on one step's rows.
 
-    Rows without advantage count as action tokens but are not computed: their gradient is zero. From the second update
-    on the ratio is taken against the sampler (PPO, arXiv 1707.06347, eq. 6 and 7); in the first, both are the same
-    policy, and that is where the gap between them is measured.
+    Rows without advantage are counted but, where there is no KL term, not computed: their gradient is zero. From the
+    second update on the ratio is taken against the sampler (PPO, arXiv 1707.06347, eq. 6 and 7); in the first, both are
+    the same policy, and that is where the gap between them is measured.
 
     Args:
         engine: What computes.
@@ -58,28 +60,30 @@ def update_policy(
         on_rows: Called with the number of rows that were computed.
 
     Returns:
-        ``loss/*``, ``gap/*`` and ``ratio/*``: means over the updates; gap and ratio in nats and of the first update.
+        ``loss/*``, ``gap/*`` and ``ratio/*``: means over the updates; gap and ratio in nats and of the first update;
+        ``loss/kl``, in nats a token, with a ``kl_coef`` only.
 
     Raises:
         TrainingError: The loss is not finite.
     """
     import torch
 
-    useful = [row for row in rows if row.advantage != 0.0]
+    useful = computed_rows(rows, config.loss)
     if not useful:
         return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
     shuffled = random.Random(seed).sample(useful, len(useful))
     shares = [shuffled[number :: config.count] for number in range(min(config.count, len(useful)))]
-    normalizer = sum(row.num_actions for row in rows) / len(shares)
+    divisors = normalizers(rows, shares, config.loss)
     losses: list[float] = []
     norms: list[float] = []
     gaps: list[Tensor] = []
     ratios: list[Tensor] = []
     clipped: list[Tensor] = []
     entropies: list[Tensor] = []
-    for number, share in enumerate(shares):
+    divergences: list[Tensor] = []
+    for number, (share, normalizer) in enumerate(zip(shares, divisors, strict=True)):
 
-        def loss_function(view: BatchView, first: bool = number == 0) -> Tensor:
+        def loss_function(view: BatchView, first: bool = number == 0, normalizer: float = normalizer) -> Tensor:
             terms = grpo_loss(
                 view.logprobs_T,
                 view.sampler_logprobs_T,
@@ -87,21 +91,25 @@ def update_policy(
                 normalizer=normalizer,
                 config=config.loss,
                 old_logprobs_T=None if first else view.sampler_logprobs_T,
+                action_counts_B=view.action_counts_B,
+                reference_logprobs_T=view.reference_logprobs_T,
             )
             if first:
                 gaps.append(terms.gap_T)
                 ratios.append(terms.ratio_T)
+            if terms.kl_T is not None:
+                divergences.append(terms.kl_T)
             clipped.append(terms.clipped_T)
             entropies.append(view.entropy_T)
             on_rows(view.rows)
             return terms.loss
 
-        losses.append(engine.forward_backward(share, loss_function))
+        losses.append(engine.forward_backward(share, loss_function, with_reference=config.loss.kl_coef > 0))
         if not math.isfinite(losses[-1]):
             raise TrainingError(f"the loss is {losses[-1]} in update {number + 1}; the last checkpoint is whole")
         norms.append(engine.optim_step(config.learning_rate, config.max_grad_norm))
     gap = torch.cat(gaps)
-    return {
+    metrics = {
         "loss/policy": math.fsum(losses) / len(losses),
         "loss/grad_norm": math.fsum(norms) / len(norms),
         "loss/entropy": float(torch.cat(entropies).mean()),
@@ -110,3 +118,33 @@ def update_policy(
         "gap/max": float(gap.max()),
         "ratio/p99": float(torch.quantile(torch.cat(ratios)[:100_000], 0.99)),
     }
+    return metrics | ({"loss/kl": float(torch.cat(divergences).mean())} if divergences else {})
+
+
+def loss_config(config: TrainConfig) -> LossConfig:
+    """The loss that a run's config names."""
+    return LossConfig(
+        config.clip_low,
+        config.clip_high,
+        config.max_importance_weight,
+        config.loss,
+        config.kl_coef,
+        config.max_tokens,
+    )
+
+
+def computed_rows(rows: Sequence[Segment], loss: LossConfig) -> list[Segment]:
+    """The rows that have a gradient: those with an advantage, and all where there is a KL term."""
+    return [row for row in rows if row.advantage != 0.0 or loss.kl_coef > 0]
+
+
+def normalizers(rows: Sequence[Segment], shares: Sequence[Sequence[Segment]], loss: LossConfig) -> list[float]:
+    """What the loss of each update is divided by."""
+    if loss.loss != "bnpo":
+        return [loss.normalizer([row.num_actions for row in rows]) / len(shares)] * len(shares)
+    computed = {id(row) for share in shares for row in share}
+    others = [row for row in rows if id(row) not in computed]
+    return [
+        loss.normalizer([row.num_actions for row in (*share, *others[number :: len(shares)])])
+        for number, share in enumerate(shares)
+    ]

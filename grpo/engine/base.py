@@ -19,13 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class BatchView:
-    """What a loss function sees of one micro-batch, aligned token for token (shape ``T``)."""
+    """What a loss function sees of one micro-batch, aligned token for token (shape ``T``), row after row.
+
+    ``action_counts_B`` holds the number of action tokens of each row; ``reference_logprobs_T`` the log-probabilities
+    without the adapter, where they were asked for.
+    """
 
     logprobs_T: Tensor
     sampler_logprobs_T: Tensor
     advantages_T: Tensor
     entropy_T: Tensor
-    rows: int
+    action_counts_B: Tensor
+    reference_logprobs_T: Tensor | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.action_counts_B)
 
 
 LossFunction = Callable[[BatchView], "Tensor"]
@@ -34,8 +44,16 @@ LossFunction = Callable[[BatchView], "Tensor"]
 class Engine(Protocol):
     """Trains one LoRA policy."""
 
-    def forward_backward(self, segments: Sequence[Segment], loss_function: LossFunction) -> float:
-        """Accumulate gradients over ``segments``; returns the summed loss."""
+    def forward_backward(
+        self, segments: Sequence[Segment], loss_function: LossFunction, *, with_reference: bool = False
+    ) -> float:
+        """Accumulate gradients over ``segments``; returns the summed loss.
+
+        Args:
+            segments: Rows in any order.
+            loss_function: Called once for each micro-batch.
+            with_reference: Compute the log-probabilities of the model without its adapter as well.
+        """
         ...
 
     def logprobs(self, segments: Sequence[Segment]) -> list[list[float]]:

@@ -21,6 +21,14 @@ from grpo.segments import Segment, micro_batches
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 LOGIT_CHUNK_TOKENS = 512
+LOGIT_CHANGES = (
+    "final_logit_softcapping",
+    "logit_scale",
+    "logits_scaling",
+    "lm_head_multiplier",
+    "output_multiplier",
+)
+"""What some models' configs name that they do to logits."""
 STATE_FILE = "engine.pt"
 
 
@@ -87,13 +95,24 @@ class LocalEngine:
         self._body, self._head = inner.model, inner.lm_head
         if self._head.weight.requires_grad or self._head.bias is not None:
             raise ModelError("the vocabulary projection must be frozen and without bias for LoRA training here")
+        scaled = [name for name in LOGIT_CHANGES if getattr(inner.config, name, None) not in (None, 1)]
+        if scaled:
+            raise ModelError(
+                f"the model changes its logits ({scaled[0]} = {getattr(inner.config, scaled[0])}), which the learner "
+                "does not compute; train a model with plain logits, for example Llama, Qwen2.5 or SmolLM2"
+            )
         self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
 
-    def forward_backward(self, segments: Sequence[Segment], loss_function: LossFunction) -> float:
+    def forward_backward(
+        self, segments: Sequence[Segment], loss_function: LossFunction, *, with_reference: bool = False
+    ) -> float:
         """Accumulate gradients over ``segments``; returns the summed loss."""
         total = 0.0
         for batch in micro_batches(segments, self.token_budget):
-            loss = loss_function(self._forward(batch))
+            reference_T = self._reference_logprobs(batch) if with_reference else None
+            view = self._forward(batch)
+            view.reference_logprobs_T = reference_T
+            loss = loss_function(view)
             loss.backward()
             total += float(loss.detach())
         return total
@@ -153,6 +172,12 @@ class LocalEngine:
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"].cpu())
 
+    @torch.no_grad()
+    def _reference_logprobs(self, batch: Sequence[Segment]) -> torch.Tensor:
+        """Shape ``T``: the frozen model alone."""
+        with self.model.disable_adapter():
+            return self._forward(batch).logprobs_T
+
     def _forward(self, batch: Sequence[Segment]) -> BatchView:
         layout = shared_rows.lay_out(batch)
         actions = [
@@ -172,7 +197,8 @@ class LocalEngine:
         )
         advantages_T = self._tensor([batch[row].advantage for row, _ in actions])
         sampler_T = self._tensor([batch[row].sampler_logprobs[position] for row, position in actions])
-        return BatchView(logprobs_T, sampler_T, advantages_T, entropy_T, len(batch))
+        action_counts_B = self._tensor([s.num_actions for s in batch])
+        return BatchView(logprobs_T, sampler_T, advantages_T, entropy_T, action_counts_B)
 
     def _tensor(self, values: list[Any]) -> torch.Tensor:
         return torch.tensor(values, device=self.device)

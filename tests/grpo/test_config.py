@@ -39,3 +39,18 @@ def test_a_continued_run_may_change_the_number_of_steps_and_nothing_that_changes
     earlier = TrainConfig(env="E", steps=5).model_dump(mode="json")
     assert TrainConfig(env="E", steps=9, threads=1).resume_difference(earlier) == []
     assert TrainConfig(env="E", seed=3).resume_difference(earlier) == ["seed: 0 -> 3"]
+
+
+def test_a_run_of_an_earlier_version_can_be_continued_unless_its_settings_meant_something_else():
+    earlier = TrainConfig(env="E").model_dump(mode="json")
+    del earlier["loss"], earlier["kl_coef"]
+    assert TrainConfig(env="E").resume_difference(earlier) == []
+    assert TrainConfig(env="E", loss="grpo").resume_difference(earlier) == ["loss: 'dapo' -> 'grpo'"]
+    assert TrainConfig(env="E").resume_difference({**earlier, "beam": 4}) == ["beam: 4, no setting any more"]
+
+
+def test_losses_that_count_rows_alike_refuse_two_rows_a_rollout():
+    with pytest.raises(ConfigError, match=r"^loss = 'gspo' counts every row the same.*use loss = 'dapo'$"):
+        load_config(None, {"env": "E", "loss": "gspo", "invalid_call_weight": 0.5})
+    with pytest.raises(ConfigError, match="loss = 'ppo': Input should be 'dapo', 'bnpo'"):
+        load_config(None, {"env": "E", "loss": "ppo"})

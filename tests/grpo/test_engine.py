@@ -146,6 +146,43 @@ def test_an_attention_that_would_be_computed_wrong_is_refused(model_folder, spec
     attend(made.model, q, q, q, None, scaling=0.5, sliding_window=32)
 
 
+def test_reference_logprobs_are_those_of_a_plain_forward_with_the_adapter_disabled(model_folder):
+    made = engine(model_folder, token_budget=120)
+    segments = rows_of_a_group()
+    with torch.no_grad(), made.model.disable_adapter():
+        expected = {id(s): plain_logprobs(made, s) for s in segments}
+    adapted = {id(s): torch.tensor(values) for s, values in zip(segments, made.logprobs(segments), strict=True)}
+    assert all((adapted[key] - expected[key]).abs().max() > 1e-3 for key in expected), "the adapter does something"
+    views = []
+    made.forward_backward(segments, lambda view: views.append(view) or view.logprobs_T.sum(), with_reference=True)
+    batches = micro_batches(segments, 120)
+    assert len(views) == len(batches) > 1
+    for view, batch in zip(views, batches, strict=True):
+        assert torch.allclose(view.reference_logprobs_T, torch.cat([expected[id(s)] for s in batch]), atol=1e-5)
+        assert torch.allclose(view.logprobs_T.detach(), torch.cat([adapted[id(s)] for s in batch]), atol=1e-5)
+        assert view.action_counts_B.tolist() == [s.num_actions for s in batch]
+    assert all(p.requires_grad and float(p.grad.abs().max()) > 0 for p in made.parameters)
+    made.forward_backward(segments, lambda view: views.append(view) or view.logprobs_T.sum())
+    assert views[-1].reference_logprobs_T is None
+
+
+def test_a_model_that_changes_its_logits_is_refused(tmp_path):
+    from transformers import GraniteConfig, GraniteForCausalLM
+
+    config = GraniteConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        logits_scaling=8.0,
+    )
+    GraniteForCausalLM(config).save_pretrained(str(tmp_path))
+    with pytest.raises(ModelError, match=r"logits_scaling = 8.0.*train a model with plain logits"):
+        engine(tmp_path)
+
+
 def test_tokens_that_were_not_sampled_get_no_gradient(model_folder):
     made = engine(model_folder)
     segment = some_segments(1)[0]

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.loss import LossConfig  # noqa: E402
 from grpo.segments import Segment  # noqa: E402
-from grpo.update import UpdateConfig, learning_rate, update_policy  # noqa: E402
+from grpo.update import UpdateConfig, learning_rate, normalizers, update_policy  # noqa: E402
 from tests.fakes import tiny_engine as engine  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
 
@@ -66,10 +66,10 @@ def test_later_updates_take_the_clipped_ratio_against_the_sampler(model_folder):
     losses = []
     forward_backward = made.forward_backward
 
-    def recorded(share, loss_function):
+    def recorded(share, loss_function, **options):
         logprobs = torch.tensor(made.logprobs(share)[0])
         ratio = torch.exp(logprobs - torch.tensor(share[0].sampler_logprobs[6:])).clamp(max=1.28)
-        losses.append((forward_backward(share, loss_function), -float(ratio.sum()) / 6))
+        losses.append((forward_backward(share, loss_function, **options), -float(ratio.sum()) / 6))
         return losses[-1][0]
 
     made.forward_backward = recorded
@@ -79,6 +79,35 @@ def test_later_updates_take_the_clipped_ratio_against_the_sampler(model_folder):
     assert losses[-1][0] != pytest.approx(-1.0, abs=1e-2), "the policy had moved"
     assert metrics["gap/mean_abs"] == pytest.approx(0.0, abs=1e-5), "measured before it moved"
     assert metrics["loss/clip_share"] > 0
+
+
+def test_with_a_kl_term_rows_without_advantage_are_computed_and_pulled_to_the_reference(model_folder):
+    made = engine(model_folder)
+    rows = [segment(0, 0.0), segment(1, 0.0)]
+    loss = LossConfig(kl_coef=0.5)
+    first, seen = update(made, rows, loss=loss)
+    assert seen == 2
+    assert first["loss/policy"] == pytest.approx(0.5 * first["loss/kl"], rel=1e-5)
+    for _ in range(8):
+        last, _ = update(made, rows, loss=loss)
+    assert 0 <= last["loss/kl"] < 0.5 * first["loss/kl"]
+    assert "loss/kl" not in update(made, [segment(0, 1.0)])[0]
+
+
+def test_every_loss_divides_by_its_own_count():
+    def row(actions, advantage):
+        return Segment([1] * 20, [at >= 20 - actions for at in range(20)], [0.0] * 20, advantage)
+
+    first, second, idle = row(12, 1.0), row(10, -1.0), row(8, 0.0)
+
+    def divisors(loss):
+        config = LossConfig(loss=loss, max_completion_tokens=50)
+        return normalizers([idle, first, second], [[first], [second]], config)
+
+    assert divisors("dapo") == divisors("cispo") == [15.0, 15.0]
+    assert divisors("bnpo") == [20.0, 10.0], "the row that is not computed is counted with the first update"
+    assert divisors("dr_grpo") == [75.0, 75.0]
+    assert divisors("grpo") == divisors("gspo") == [1.5, 1.5]
 
 
 def test_a_loss_that_is_not_finite_stops_the_step(model_folder):
