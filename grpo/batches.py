@@ -59,6 +59,7 @@ class Batch:
             "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
             "groups/used": float(len(self.groups)),
             "groups/dropped": float(self.dropped),
+            "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
             "episodes/failed": float(len(self.sampled) - len(whole)),
             "judge/failures": float(self.unrewarded),
         }

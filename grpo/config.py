@@ -20,7 +20,9 @@ LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.loss``, by the names of their papers."""
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
-RESUMABLE_CHANGES = frozenset({"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base"})
+RESUMABLE_CHANGES = frozenset(
+    {"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base", "show_every"}
+)
 """Settings that may differ between a run and its continuation."""
 
 
@@ -87,6 +89,7 @@ class TrainConfig(BaseModel):
     eval_greedy: bool = True
     report_samples: int = Field(8, ge=0, description="transcripts in the report")
     keep_checkpoints: int = Field(2, ge=1)
+    show_every: int = Field(0, ge=0, description="show the best and the worst episode of every so many steps")
     server_urls: tuple[str, ...] = ()
 
     @model_validator(mode="after")

@@ -21,6 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from grpo.closing import Closing
 from grpo.metrics import EVALUATION_METRICS, RunningMean, short_duration, short_number
 from grpo.progress import Bar
 
@@ -32,18 +33,25 @@ STEP_COLUMNS = (
     ("env/success", "success"),
     ("env/valid_call_rate", "valid"),
     ("tokens/completion_mean", "tokens"),
+    ("groups/zero_variance_share", "no spread"),
+    ("loss/clip_share", "clipped"),
     ("gap/mean_abs", "gap"),
+    ("staleness", "stale"),
     ("speed/sample_tokens_per_second", "sample tok/s"),
     ("speed/train_tokens_per_second", "train tok/s"),
+    ("judge/cost_usd", "judge $"),
     ("time/step", "s"),
 )
-"""Metrics of a training step that are shown, with their column names."""
+"""Metrics of a training step that are shown where the run has them, with their column names."""
+
+FIRST_TO_GO = ("stale", "valid", "clipped", "train tok/s", "no spread", "gap", "judge $", "sample tok/s", "success")
+"""The columns that a narrow terminal goes without, in this order."""
 
 _CONTROL = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
 
 
-class Display:
-    """Shows a run on a terminal, or as plain lines.
+class Display(Closing):
+    """Shows a run on a terminal, or as plain lines; use it in a ``with`` statement.
 
     Args:
         quiet: Show nothing but tables.
@@ -207,13 +215,23 @@ class Display:
         table.caption_justify = "left"
         table.show_footer = True
         table.add_column("step", justify="right", footer=Text("mean", "dim"))
-        for name, title in STEP_COLUMNS:
+        columns = self._columns()
+        for name, title in columns:
             mean = self._averages.get(name, RunningMean()).mean
             table.add_column(title, justify="right", footer=Text(short_number(mean), "dim"))
         for metrics in list(self._steps):
-            cells = [_cell(metrics, name) for name, _ in STEP_COLUMNS]
+            cells = [_cell(metrics, name) for name, _ in columns]
             table.add_row(Text(str(metrics.get("step", "")), "bold"), *cells)
         return table
+
+    def _columns(self) -> list[tuple[str, str]]:
+        """The columns that have a value and together fit the terminal."""
+        columns = [column for column in STEP_COLUMNS if column[0] in self._averages]
+        for title in FIRST_TO_GO:
+            if sum(max(len(name), 6) + 2 for _, name in columns) + 6 <= self.console.width:
+                break
+            columns = [column for column in columns if column[1] != title]
+        return columns
 
     def _step_line(self, metrics: Mapping[str, Any]) -> str:
         step = f"{metrics.get('step', '?')}" + (f"/{self._total_steps}" if self._total_steps else "")

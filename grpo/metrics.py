@@ -12,13 +12,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
+
+from grpo.closing import Closing
 
 Record = dict[str, Any]
 
 
-class JsonlLog:
+class JsonlLog(Closing):
     """Appends JSON objects to a file, one a line, each flushed before ``append`` returns.
 
     Opening repairs the file: a last line that a killed writer left half-written is cut off.
@@ -66,14 +67,6 @@ class JsonlLog:
     def close(self) -> None:
         """Closes the file; a second call does nothing."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _repair_last_line(self) -> None:
         *_, last = self.path.read_bytes().split(b"\n")

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
+from grpo.closing import Closing
 from grpo.metrics import RunningMean, short_number
 
 
-class Bar:
+class Bar(Closing):
     """One progress bar; ``Display.progress`` makes it."""
 
     def __init__(
@@ -45,14 +44,6 @@ class Bar:
         if self._ended is None:
             self._ended = self._clock()
             self._on_change(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def status(self) -> str:
         """``5/8 [00:31<00:18, 6.20s/it, reward=0.412, completion_tokens=143]``, averages over all items so far."""

@@ -12,11 +12,12 @@ import tempfile
 from pathlib import Path
 from typing import Any, TextIO
 
+from grpo.closing import Closing
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError
 
 
-class RunDirectory:
+class RunDirectory(Closing):
     """Paths of a run and its lock; create it with ``open``."""
 
     def __init__(self, root: Path):

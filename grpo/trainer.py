@@ -10,7 +10,7 @@ GRPO goes on from the newest checkpoint. This module computes no gradients (``en
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from grpo.seeds import derive_seed
 from grpo.segments import Segment
 from grpo.server import PolicyServer
 from grpo.sft import demonstrations, warm_start
+from grpo.transcript import best_and_worst, transcript
+from grpo.types import Trajectory
 from grpo.update import UpdateConfig, computed_rows, learning_rate, loss_config, update_policy
 
 
@@ -164,6 +166,7 @@ class Trainer:
             "mem/trainer_rss_gb": current_rss_gb() or 0.0,
         }
         write_jsonl(self.run.trajectories(self.step), [t.to_dict() for t in batch.sampled])
+        self._show(batch.sampled)
         gap = metrics.get("gap/mean_abs", 0.0)
         if gap > self.config.max_gap:
             raise TrainingError(
@@ -172,6 +175,13 @@ class Trainer:
                 "another temperature, or logprobs of another mode); the step's checkpoint is kept"
             )
         return metrics
+
+    def _show(self, sampled: Sequence[Trajectory]) -> None:
+        if self.config.show_every and self.step % self.config.show_every == 0:
+            for which, trajectory in best_and_worst(sampled):
+                self.display.note(f"-- step {self.step}, {which} episode")
+                for line in transcript(trajectory):
+                    self.display.note(line)
 
     # -- parts of a step ---------------------------------------------------------------------------------------
 

@@ -56,6 +56,16 @@ class PairCounts:
         product = (decided + self.tied_scores) * (decided + self.tied_reference)
         return (self.concordant - self.discordant) / math.sqrt(product) if product else None
 
+    @property
+    def flip_rate(self) -> float | None:
+        """Share of the pairs that both order which they order against each other; without ties ``(1 - tau_b) / 2``.
+
+        A flipped pair is what hurts training: the worse trajectory is reinforced. A tie is no flip; tau-b sees it.
+        None: no pair is ordered by both.
+        """
+        decided = self.concordant + self.discordant
+        return self.discordant / decided if decided else None
+
 
 def count_pairs(reference: Sequence[float], scores: Sequence[float]) -> PairCounts:
     """Compare two scorings of one group, member by member.

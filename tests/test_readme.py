@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -47,8 +48,15 @@ def test_the_judging_block_runs_against_a_local_judge(capsys):
 @pytest.mark.parametrize("line", [line for line in LINES if not line.startswith(("scripts/", "datasette "))])
 def test_commands_parse_as_written(line):
     name, *arguments = shlex.split(line)
-    arguments = [a if not a.startswith("runs/first") or name != "grpo-report" else str(ROOT) for a in arguments]
-    COMMANDS[name].make_context(name, arguments).close()
+    reads_a_run = name in ("grpo-report", "grpo-judge")
+    arguments = [str(ROOT) if reads_a_run and a.startswith("runs/") else a for a in arguments]
+    command = COMMANDS[name]
+    while isinstance(command, click.Group):
+        with click.Context(command) as group:
+            _, subcommand, arguments = command.resolve_command(group, arguments)
+        assert subcommand is not None
+        command = subcommand
+    command.make_context(name, arguments).close()
 
 
 def test_the_bundled_database_is_built_as_written(tmp_path):

@@ -1,7 +1,7 @@
 """What every command shares: one boundary for errors and signals, and options read the same way everywhere.
 
-Thin on purpose: options become a config, errors become one clear line and an exit status, Ctrl-C becomes a note on how
-to go on. Heavy imports wait until a command runs, so ``--help`` is instant.
+Thin on purpose: options become a config, errors become one clear line and an exit status, Ctrl-C becomes a note on what
+is left. Heavy imports wait until a command runs, so ``--help`` is instant.
 
 Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped by the user.
 """
@@ -20,23 +20,32 @@ import click
 
 from grpo.errors import GrpoError
 
+Command = Callable[..., None]
 
-def explained(command: Callable[..., None]) -> Callable[..., None]:
-    """One boundary for every command: our errors are printed without a traceback, signals end the run in order."""
 
-    @wraps(command)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
-        signal.signal(signal.SIGTERM, _raise_interrupt)
-        try:
-            command(*args, **kwargs)
-        except GrpoError as error:
-            click.echo(f"Error: {error}", err=True)
-            sys.exit(1)
-        except KeyboardInterrupt:
-            click.echo("\nStopped. Finished work is kept; the same command with --resume goes on from it.", err=True)
-            sys.exit(130)
+def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") -> Callable[[Command], Command]:
+    """One boundary for every command: our errors are printed without a traceback, signals end the run in order.
 
-    return wrapper
+    Args:
+        on_stop: What Ctrl-C or SIGTERM leaves and how to go on, in a sentence or two; it gets the command's options.
+    """
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def wrapper(**options: Any) -> None:
+            signal.signal(signal.SIGTERM, _raise_interrupt)
+            try:
+                command(**options)
+            except GrpoError as error:
+                click.echo(f"Error: {error}", err=True)
+                sys.exit(1)
+            except KeyboardInterrupt:
+                click.echo(f"\nStopped. {on_stop(options)}".rstrip(), err=True)
+                sys.exit(130)
+
+        return wrapper
+
+    return decorate
 
 
 def _raise_interrupt(_signal: int, _frame: Any) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write summary (.json) and transcripts (.jsonl) here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-@explained
+@explained()
 def evaluate(**options: Any) -> None:
     """Evaluate a policy on a registered env, with 95 % intervals."""
     run_evaluation(**options)
@@ -59,27 +59,25 @@ def run_evaluation(
     from grpo.evaluate import EvalSpec, evaluate_scripted, save_evaluation
     from grpo.groups import evaluation_tasks
 
-    display = Display(quiet=as_json)
-    spec = EvalSpec(policy if out is None else out.stem, split, temperature, samples, seed)
-    trained = policy == "base" or Path(policy).is_dir()
-    if trained:
-        trajectories, summary = _evaluate_trained(env, policy, spec, scenarios, recipe, env_kwargs, display)
-    else:
-        chosen = {"split": split} if takes_split(env) else {}
-        episode = Episode(env, {**env_kwargs, **chosen})
-        tasks = evaluation_tasks(episode.scenario_ids(), scenarios, seed)
-        with display.progress(policy, len(tasks) * samples) as bar:
-            trajectories, summary = evaluate_scripted(
-                spec, tasks, episode=episode, name=policy, on_done=lambda t: bar.update(1, reward=t.reward)
-            )
-        episode.close()
-    if out is not None:
-        save_evaluation(out.with_suffix(".json"), summary, trajectories)
-    if as_json:
-        click.echo(json.dumps(summary, indent=2))
-    else:
-        display.eval_table([summary])
-    display.close()
+    with Display(quiet=as_json) as display:
+        spec = EvalSpec(policy if out is None else out.stem, split, temperature, samples, seed)
+        if policy == "base" or Path(policy).is_dir():
+            trajectories, summary = _evaluate_trained(env, policy, spec, scenarios, recipe, env_kwargs, display)
+        else:
+            chosen = {"split": split} if takes_split(env) else {}
+            episode = Episode(env, {**env_kwargs, **chosen})
+            tasks = evaluation_tasks(episode.scenario_ids(), scenarios, seed)
+            with display.progress(policy, len(tasks) * samples) as bar:
+                trajectories, summary = evaluate_scripted(
+                    spec, tasks, episode=episode, name=policy, on_done=lambda t: bar.update(1, reward=t.reward)
+                )
+            episode.close()
+        if out is not None:
+            save_evaluation(out.with_suffix(".json"), summary, trajectories)
+        if as_json:
+            click.echo(json.dumps(summary, indent=2))
+        else:
+            display.eval_table([summary])
 
 
 def _evaluate_trained(

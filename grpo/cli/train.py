@@ -41,8 +41,15 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option("--seed", type=int, help="Seed of the whole run.")
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting (JSON value).")
+@click.option("--show-every", type=int, help="Show the best and the worst episode of every so many steps.")
 @click.option("--quiet", is_flag=True, help="Only errors and the closing table.")
-@explained
+@explained(
+    lambda options: (
+        "Finished work is kept; "
+        + ("the same command" if options["resume"] else "the same command with --resume")
+        + " goes on from it."
+    )
+)
 def train(
     env: str,
     recipe: str | None,
@@ -76,10 +83,8 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     from grpo.rundir import RunDirectory
 
     share_cores()
-    display = Display(quiet=quiet)
     make_env(config.env, **config.env_kwargs).close()  # a wrong id or argument is found before anything is written
-    run = RunDirectory.open(directory, config, resume=resume)
-    try:
+    with RunDirectory.open(directory, config, resume=resume) as run, Display(quiet=quiet) as display:
         if not _is_finished(run, config):
             _train(config, run, display)
         else:
@@ -95,8 +100,6 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
         report = write_report(run.root)
         click.echo(verdict(load_run(run.root)))
         click.echo(f"Report: {report}")
-    finally:
-        run.close()
 
 
 def _train(config: TrainConfig, run: RunDirectory, display: Display) -> None:

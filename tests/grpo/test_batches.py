@@ -69,6 +69,7 @@ def test_groups_without_spread_are_dropped_and_counted_and_the_rest_is_trained_o
     metrics = made.metrics()
     assert metrics["reward/mean"] == pytest.approx(3 / 8)
     assert (metrics["groups/used"], metrics["groups/dropped"], metrics["judge/failures"]) == (3.0, 1.0, 0.0)
+    assert metrics["groups/zero_variance_share"] == pytest.approx(1 / 4)
     assert metrics["env/success"] == pytest.approx(3 / 8)
     assert "judge/disagreement" not in metrics
 

@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -175,19 +176,73 @@ def test_a_real_terminal_gets_its_cursor_back_after_an_interrupt() -> None:
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
     process = subprocess.Popen([sys.executable, "-c", code], stdout=follower, stderr=follower, env=environment)
     os.close(follower)
-    seen = b""
-    while True:
-        try:
-            chunk = os.read(leader, 65536)
-        except OSError:  # the last process closed its end
-            break
-        if not chunk:
-            break
-        seen += chunk
-    os.close(leader)
+    seen = read_to_end(leader)
     process.wait(timeout=30)
     text = seen.decode()
     assert "rollout" in text
     assert "1/4 [" in text
     assert "a note" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (140, "step reward success valid tokens no spread clipped gap stale sample tok/s train tok/s judge $ s"),
+        (100, "step reward success tokens no spread gap sample tok/s train tok/s judge $ s"),
+        (60, "step reward success tokens sample tok/s s"),
+    ],
+)
+def test_a_narrow_terminal_goes_without_the_less_telling_columns(width: int, shown: str) -> None:
+    out = io.StringIO()
+    display = Display(console=Console(file=out, width=width, force_terminal=True, color_system=None), live=True)
+    extra = {"groups/zero_variance_share": 0.25, "loss/clip_share": 0.1, "staleness": 0.0, "judge/cost_usd": 0.02}
+    display.step(STEP | extra, 10)
+    display.close()
+    header = next(line for line in out.getvalue().splitlines() if "reward" in line)
+    assert re.sub(r"\x1b\[\S*", "", header).split() == shown.split()
+    assert "…" not in header
+
+
+def test_columns_of_what_a_run_does_not_have_are_left_out() -> None:
+    display, out, _ = make_display(live=True)
+    display.step({"step": 1, "reward/mean": 0.5, "time/step": 1.0}, 2)
+    display.close()
+    header = next(line for line in out.getvalue().splitlines() if "reward" in line)
+    assert header.split()[-3:] == ["step", "reward", "s"]
+
+
+def test_after_a_ctrl_c_nothing_is_drawn_below_the_message() -> None:
+    arguments = ["evaluate", "--env", "EmailSearch-v0", "--policy", "oracle", "--scenarios", "120", "--samples", "500"]
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpo.cli", *arguments],
+        stdout=follower,
+        stderr=follower,
+        stdin=follower,
+        start_new_session=True,
+        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"},
+    )
+    os.close(follower)
+    seen = b""
+    while b"/60000 [" not in seen:
+        seen += os.read(leader, 65536)
+    process.send_signal(signal.SIGINT)
+    seen += read_to_end(leader)
+    assert process.wait(timeout=30) == 130
+    shown, _, below = seen.decode().partition("Stopped.")
+    assert shown.count("/60000 [") >= 1
+    assert below.strip() == ""
+
+
+def read_to_end(terminal: int) -> bytes:
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:  # the last process closed its end
+            chunk = b""
+        if not chunk:
+            os.close(terminal)
+            return seen
+        seen += chunk

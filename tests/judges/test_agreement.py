@@ -15,6 +15,9 @@ def test_pairs_are_counted_by_how_both_order_them():
     assert counts == PairCounts(concordant=2, discordant=2, tied_reference=1, tied_scores=1)
     assert counts.accuracy == pytest.approx((2 + 0.5) / 5)
     assert counts.tau_b == 0.0
+    assert counts.flip_rate == 0.5
+    assert count_pairs([1, 2, 3], [1, 3, 2]).flip_rate == pytest.approx(1 / 3)
+    assert count_pairs([1, 1], [0.1, 0.2]).flip_rate is None
 
 
 def test_the_same_order_is_one_the_reverse_minus_one_and_one_score_for_all_is_chance():

@@ -1,0 +1,47 @@
+"""Episodes as text for people: what was said, turn by turn, and how it ended; the best and the worst of a step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from grpo.types import Message, StopReason, Trajectory
+
+MAX_MESSAGE_CHARS = 600
+"""A longer message is cut in the middle of a display, with what is missing counted."""
+
+
+def best_and_worst(trajectories: Sequence[Trajectory]) -> list[tuple[str, Trajectory]]:
+    """The episodes with the highest and the lowest reward, titled; failed ones are none of both."""
+    whole = [t for t in trajectories if t.stop_reason is not StopReason.FAILED]
+    if not whole:
+        return []
+    ranked = sorted(whole, key=lambda t: t.reward)
+    ends = [("best", ranked[-1]), ("worst", ranked[0])]
+    return ends if ranked[-1] is not ranked[0] else ends[:1]
+
+
+def transcript(trajectory: Trajectory) -> Iterator[str]:
+    """One line on how the episode went, then each message with its role, long ones cut."""
+    yield (
+        f"reward {trajectory.reward:.3f}, {trajectory.task.key}, {trajectory.num_turns} turns, "
+        f"{trajectory.num_sampled_tokens} sampled tokens, ended: {trajectory.stop_reason}"
+    )
+    for message in trajectory.messages:
+        yield f"[{message['role']}] {_shortened(_text(message))}"
+    if trajectory.explanation:
+        yield f"[judge] {_shortened(trajectory.explanation)}"
+
+
+def _text(message: Message) -> str:
+    content = message.get("content") or ""
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    calls = [json.dumps(call.get("function", call), ensure_ascii=False) for call in message.get("tool_calls") or ()]
+    return "\n".join([text, *calls] if text else calls)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_MESSAGE_CHARS:
+        return text
+    half = MAX_MESSAGE_CHARS // 2
+    return f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"
