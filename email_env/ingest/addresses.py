@@ -31,6 +31,8 @@ def parse_addresses(header: str) -> tuple[str, ...]:
 
 def parse_sender(header: str) -> tuple[str, str]:
     """The first mailbox of a From header as (address, display name)."""
+    if "," not in header and not _NEEDS_CARE.search(header):
+        return header.lower(), ""
     if header.count("@") > 1:
         header = next((part for part in _split(header) if "@" in part), header)
     return parse_mailbox(header)

@@ -74,7 +74,11 @@ class Staging:
             elif reason := self._unwanted(mail):
                 self._skip(mail.source, reason)
             else:
-                batch.append(self._row(mail))
+                content = blake2b(f"{mail.from_addr}\0{mail.subject}\0{mail.body}".encode(), digest_size=16).digest()
+                if self.filters.drop_duplicates and self._is_surplus(mail, content):
+                    self._skip(mail.source, SkipReason.DUPLICATE_CONTENT)
+                else:
+                    batch.append(self._row(mail, content))
             if len(batch) >= _BATCH:
                 self.connection.executemany(insert, batch)
                 batch.clear()
@@ -136,26 +140,25 @@ class Staging:
             if filters.max_recipients is not None and recipients > filters.max_recipients:
                 return SkipReason.TOO_MANY_RECIPIENTS
         self._ids_seen.add(key)
-        return SkipReason.DUPLICATE_CONTENT if filters.drop_duplicates and self._is_surplus(mail) else None
+        return None
 
-    def _is_surplus(self, mail: ParsedMail) -> bool:
+    def _is_surplus(self, mail: ParsedMail, content: bytes) -> bool:
         """Whether a mail that is the same in all but its id came before and has the lower id.
 
         `drop_duplicates` would drop it; most copies are of this kind, and need not be written to be dropped.
         """
-        same = "\0".join((mail.sent_at, mail.from_addr, *mail.to, "", *mail.cc, *mail.bcc, "", mail.subject, mail.body))
-        twin = blake2b(same.encode(), digest_size=16).digest()
+        people = "\0".join((mail.sent_at, *mail.to, "", *mail.cc, *mail.bcc))
+        twin = blake2b(people.encode() + content, digest_size=16).digest()
         lowest = self._lowest_ids.setdefault(twin, mail.message_id)
         if mail.message_id < lowest:
             self._lowest_ids[twin] = mail.message_id
         return mail.message_id > lowest and mail.message_id not in self.evidence
 
-    def _row(self, mail: ParsedMail) -> tuple[Any, ...]:
+    def _row(self, mail: ParsedMail, content: bytes) -> tuple[Any, ...]:
         sent = [self._id(mail.from_addr)] if mail.from_addr else []
         received = [self._id(address) for address in dict.fromkeys((*mail.to, *mail.cc, *mail.bcc))]
         tokens = [f"p{person}" for person in dict.fromkeys(sent + received)]
         tokens += [f"f{person}" for person in sent] + [f"t{person}" for person in received]
-        digest = blake2b(f"{mail.from_addr}\0{mail.subject}\0{mail.body}".encode(), digest_size=16).digest()
         return (
             mail.message_id,
             mail.sent_at,
@@ -169,7 +172,7 @@ class Staging:
             mail.body,
             " ".join(tokens),
             mail.source,
-            digest,
+            content,
         )
 
     def _id(self, address: str) -> int:

@@ -1,16 +1,17 @@
-"""The header block is split in one regular expression; here it is held to a loop over its lines."""
+"""The header block is split by regular expressions; here they are held to a loop over its lines."""
 
 import re
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from email_env.ingest.parse import _split_message, parse_message
+from email_env.ingest.headers import Headers, any_headers, split_message, unfolded, usual_headers
+from email_env.ingest.parse import parse_message
 from tests.email_env.mails import raw
 
 HEADER = re.compile(r"([!-9;-~]+)[ \t]*:(.*)", re.DOTALL)
-WANTED = {"message-id", "date", "from", "to", "cc", "bcc", "subject", "x-from"}
-WANTED |= {"content-type", "content-transfer-encoding"}
+FIELDS = {name.replace("_", "-"): name for name in Headers._fields}
+FIELDS |= {"from": "sender", "content-transfer-encoding": "transfer_encoding"}
 LINES = st.sampled_from(
     [
         "From: anna@x.com",
@@ -53,7 +54,8 @@ def slow_split(data):
             headers.setdefault(match[1].lower(), current)
         else:
             current.append(line.strip())
-    return {name: " ".join(lines).strip() for name, lines in headers.items() if name in WANTED}, body
+    found = {FIELDS[name]: " ".join(lines).strip() for name, lines in headers.items() if name in FIELDS}
+    return Headers(**found), body
 
 
 @given(MESSAGES)
@@ -62,7 +64,41 @@ def slow_split(data):
 @example(b"From: a@x.com\n\nText.\n\r\nMore.")
 @example(b"From: a@x.com")
 def test_headers_are_those_that_a_loop_over_the_lines_finds(data):
-    assert _split_message(data) == slow_split(data)
+    headers, body = split_message(data)
+    assert (Headers(*map(unfolded, headers)), body) == slow_split(data)
+
+
+USUAL = [
+    "Message-ID: <1.2@thyme>",
+    "Date: Mon, 14 May 2001 16:39:00 -0700",
+    "From: anna@x.com",
+    "To: ben@x.com,",
+    "\tcaro@x.com",
+    "Subject: Lunch",
+    "Cc: dan@y.org",
+    "Mime-Version: 1.0",
+    "Content-Type: text/plain",
+    "Content-Transfer-Encoding: 7bit",
+    "Bcc: dan@y.org",
+    "X-From: Anna",
+    "X-To: Ben",
+    "X-FileName: a.pst",
+]
+EDITS = st.lists(st.tuples(st.integers(0, len(USUAL)), st.integers(0, 2), st.lists(LINES, max_size=2)), max_size=2)
+
+
+@given(EDITS)
+@example([])
+@example([(3, 2, [])])  # without To
+@example([(12, 0, ["goes on unindented"])])
+def test_headers_in_the_usual_order_are_read_as_any_others(edits):
+    lines = list(USUAL)
+    for at, removed, added in edits:
+        lines[at : at + removed] = added
+    text = "\n".join(lines)
+    assert usual_headers(text) in (None, any_headers(text))
+    if not edits:
+        assert usual_headers(text) is not None
 
 
 def test_a_header_that_is_not_wanted_keeps_its_continuation_to_itself():

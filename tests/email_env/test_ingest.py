@@ -12,7 +12,8 @@ from email_env.errors import BuildError, SourceError
 from email_env.ingest import ParsedMail, Skip, SkipReason
 from email_env.ingest.addresses import parse_addresses, parse_mailbox, parse_sender
 from email_env.ingest.build import build_database
-from email_env.ingest.parse import NO_DATE, parse_date, parse_message
+from email_env.ingest.dates import NO_DATE, parse_date
+from email_env.ingest.parse import parse_message
 from email_env.ingest.staging import Filters
 from email_env.ingest.versions import BUILDER_VERSION
 from tests.email_env.mails import BEN, CARO, DAN, build, mail, question, raw

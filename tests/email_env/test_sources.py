@@ -1,4 +1,3 @@
-import csv
 import hashlib
 import mailbox
 import os
@@ -137,28 +136,6 @@ def test_a_folder_is_walked_in_order_and_links_are_not_followed(tmp_path):
     assert [m.source for m in found] == ["a/link", "a/sent/1.", "a/sent/2.", "b/pipe", "b/inbox/1."]
     assert [m.reason for m in found if isinstance(m, Skip)] == [SkipReason.UNREADABLE] * 2
     assert source.position() == source.total() == 5
-
-
-def test_the_table_of_kaggle_is_read(tmp_path):
-    path = tmp_path / "emails.csv"
-    long = "x" * 200_000
-    with path.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.writer(handle)
-        writer.writerow(["file", "message"])
-        writer.writerow(["allen-p/sent/1.", 'From: a@x.com\nSubject: "Quotes", commas\n\nOne\nüöä\n'])
-        writer.writerow(["allen-p/sent/2.", f"From: b@x.com\n\n{long}"])
-        writer.writerow(["only one field"])
-    first, second, third = read_all(path)
-    assert (first.source, first.subject, first.body) == ("allen-p/sent/1.", '"Quotes", commas', "One\nüöä")
-    assert second.body == long
-    assert third == Skip("only one field", SkipReason.UNREADABLE)
-
-
-def test_bytes_of_a_table_that_are_not_utf8_survive(tmp_path):
-    path = tmp_path / "emails.csv"
-    path.write_bytes(b'file,message\n1,"From: a@x.com\nSubject: Caf\xe9\n\nx\x00y"\n')
-    (only,) = read_all(path)
-    assert (only.subject, only.body) == ("Café", "xy")
 
 
 @pytest.mark.parametrize(

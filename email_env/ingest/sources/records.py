@@ -9,25 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import file_digest
 from typing import IO, Any
 
 from email_env import hub
 from email_env.errors import HubError, SourceError
 from email_env.ingest.addresses import parse_addresses, parse_sender
+from email_env.ingest.dates import NO_DATE, parse_date, timestamp, utc_timestamp
 from email_env.ingest.mail import ParsedMail, Skip, SkipReason
-from email_env.ingest.parse import (
-    NO_DATE,
-    clean_body,
-    made_up_id,
-    one_line,
-    parse_date,
-    parse_message_id,
-    timestamp,
-    without_controls,
-)
+from email_env.ingest.parse import made_up_id, parse_message_id
 from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source, is_too_large, storable
+from email_env.ingest.text import clean_body, one_line, without_controls
 
 _REQUIRED = ("message_id", "subject", "from", "to", "date", "body")
 _BATCH_ROWS = 1000
@@ -178,7 +171,4 @@ def _sent(value: object) -> tuple[str, bool]:
             return parse_date(value)
     if not isinstance(value, datetime):
         return NO_DATE, False
-    try:
-        return timestamp(value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value)
-    except OverflowError:  # the first or last day of all time, beyond trust anyway
-        return timestamp(value.replace(tzinfo=None))
+    return utc_timestamp(value) if value.tzinfo else timestamp(value)

@@ -63,4 +63,6 @@ def is_too_large(size_bytes: int) -> bool:
 
 def storable(label: str) -> str:
     """The label of a message as text that a database and a report can hold."""
+    if label.isascii() and label.isprintable():
+        return label
     return label.encode("utf-8", "replace").decode("utf-8").replace("\x00", "?")

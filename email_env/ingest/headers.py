@@ -1,0 +1,91 @@
+"""The header block of a message, split by hand: real mail breaks the stdlib's rules.
+
+A Subject that goes on in an unindented line would turn all later headers into body. Most mail of the Enron corpus has
+its headers in one order; one expression reads them all at once, and whatever it does not match is read header by
+header, with the same outcome.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from email_env.ingest.text import decode
+
+
+class Headers(NamedTuple):
+    """What follows the colon of the first header of each name, folded as it came; "" where there is none."""
+
+    message_id: str = ""
+    date: str = ""
+    sender: str = ""
+    to: str = ""
+    subject: str = ""
+    cc: str = ""
+    content_type: str = ""
+    transfer_encoding: str = ""
+    bcc: str = ""
+    x_from: str = ""
+
+
+_NAMES = (
+    "message-id",
+    "date",
+    "from",
+    "to",
+    "subject",
+    "cc",
+    "content-type",
+    "content-transfer-encoding",
+    "bcc",
+    "x-from",
+)
+_ANY = re.compile(  # a header goes on in every line that does not start the next one, indented or not
+    rf"^({'|'.join(_NAMES)})[ \t]*:(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)",
+    re.IGNORECASE | re.MULTILINE | re.ASCII,
+)
+_LINE = r"([^\n]*+)\n"
+_LINES = r"([^\n]*+(?:\n[ \t][^\n]*+)*+)\n"
+_USUAL = re.compile(
+    rf"Message-ID:{_LINE}Date:{_LINE}From:{_LINES}(?:To:{_LINES})?+Subject:{_LINES}(?:Cc:{_LINES})?+"
+    rf"Mime-Version:[^\n]*+\nContent-Type:{_LINE}Content-Transfer-Encoding:{_LINE}(?:Bcc:{_LINES})?+"
+    r"X-From:([^\n]*+)(?:\nX-[A-Za-z]++:[^\n]*+)*+\Z"
+)
+_START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
+
+
+def split_message(data: bytes) -> tuple[Headers, bytes]:
+    """The headers that matter and the undecoded body."""
+    if not data.startswith(b"Message-ID:") and not _START.match(data):
+        return Headers(), data
+    block, body = _halves(data)
+    text = decode(block.replace(b"\r\n", b"\n") if b"\r" in block else block, "")
+    return usual_headers(text) or any_headers(text), body
+
+
+def usual_headers(text: str) -> Headers | None:
+    """The headers of a block in the order that the corpus has; None for any other block."""
+    match = _USUAL.match(text)
+    return Headers(*match.groups("")) if match else None
+
+
+def any_headers(text: str) -> Headers:
+    """The headers of any block; the first of a repeated header counts."""
+    found: dict[str, str] = {}
+    for name, value in _ANY.findall(text):
+        found.setdefault(name.lower(), value)
+    return Headers(*(found.get(name, "") for name in _NAMES))
+
+
+def unfolded(value: str) -> str:
+    """The value of a header on one line."""
+    return (" ".join(map(str.strip, value.split("\n"))) if "\n" in value else value).strip()
+
+
+def _halves(data: bytes) -> tuple[bytes, bytes]:
+    """What stands before and behind the first blank line."""
+    end = data.find(b"\n\n")
+    crlf = data.find(b"\n\r\n", 0, end if end >= 0 else len(data))
+    if crlf >= 0:
+        return data[:crlf], data[crlf + 3 :]
+    return (data[:end], data[end + 2 :]) if end >= 0 else (data, b"")
