@@ -12,6 +12,8 @@ chance beyond the seed.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -134,6 +136,14 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
     def scenario_ids(self) -> list[str]:
         """Ids of the chosen split's scenarios, in their order; `reset(options={"index": i})` takes the i-th."""
         return list(self.catalog.of(self.split))
+
+    def fingerprint(self) -> dict[str, str]:
+        """SHA-256 of the database file and of the chosen split's scenarios: what an evaluation has to name."""
+        with open(self.database.path, "rb") as file:
+            database = hashlib.file_digest(file, "sha256").hexdigest()
+        chosen = [scenario.to_dict() for scenario in self.catalog.of(self.split).values()]
+        scenarios = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
+        return {"database": database, "scenarios": scenarios}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begins an episode.

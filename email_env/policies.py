@@ -1,4 +1,4 @@
-"""Policies without a model: an expert who knows the answer, a plain keyword search, and chance.
+"""Policies without a model: an expert who knows the answer, plain searches, and chance.
 
     policy = OraclePolicy(env.unwrapped, seed=0)
     observation, info = env.reset(seed=0)
@@ -15,8 +15,10 @@ import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from email_env.errors import ToolInputError
 from email_env.spaces import ToolCallSpace, format_call
 
 if TYPE_CHECKING:
@@ -223,6 +225,42 @@ class KeywordPolicy(_Plan):
             yield format_call("return_final_answer", {"answer": answer, "sources": sources})
 
 
+class Bm25Policy(_Plan):
+    """Retrieval without a search of its own words: the mail that BM25 ranks first for the question, and a span of it.
+
+    It ranks the inbox, as far as the agent may see it, by all telling words of the question at once, which the tools
+    do not offer by default.
+    """
+
+    def actions(self) -> Iterator[str]:
+        """Reads the first mail of the ranking and answers; "I don't know" where no word occurs."""
+        question, scenario = self.observation, self.env.scenario
+        assert scenario is not None, "the environment was reset"
+        answer, sources = DONT_KNOW, []
+        best = self._best(telling_words(question), scenario)
+        if best and self.env.max_turns > 1:
+            yield format_call("read_email", {"message_id": best})
+            answer, sources = answer_span(question, self.observation), [best]
+        while True:
+            yield format_call("return_final_answer", {"answer": answer, "sources": sources})
+
+    def _best(self, words: list[str], scenario: Scenario) -> str:
+        """Id of the first mail of the ranking, "" where there is none; a costly search goes without the plainer words."""
+        for count in range(len(words), 0, -1):
+            with suppress(ToolInputError):
+                hits = self.env.database.search(
+                    inbox=scenario.inbox,
+                    keywords=words[:count],
+                    until=scenario.query_date,
+                    match="any",
+                    order="relevance",
+                    max_results=1,
+                    snippet_words=1,
+                )
+                return hits[0].message_id if hits else ""
+        return ""
+
+
 class RandomPolicy:
     """Valid calls by chance: samples of the action space."""
 
@@ -238,6 +276,7 @@ SCRIPTED_POLICIES: dict[str, type[ScriptedPolicy]] = {
     "oracle": OraclePolicy,
     "tutor": TutorPolicy,
     "keyword": KeywordPolicy,
+    "bm25": Bm25Policy,
     "random": RandomPolicy,
 }
 

@@ -13,6 +13,7 @@
     ├── JudgeFailure       (RuntimeError)   a judge gave no usable verdict; its group has no scores
     ├── CheckpointError    (RuntimeError)   a checkpoint is missing, incomplete or belongs to another run
     ├── TrainingError      (RuntimeError)   a training step cannot go on (for example, a loss that is not finite)
+    ├── EvaluationError    (RuntimeError)   an evaluation cannot be begun or continued as asked
     └── ReportError        (RuntimeError)   a run directory does not hold what a report needs
 
 Messages say what was wrong, the value seen and the next step. A malformed action of the model is never an exception.
@@ -71,6 +72,10 @@ class CheckpointError(GrpoError, RuntimeError):
 
 class TrainingError(GrpoError, RuntimeError):
     """A training step cannot go on, for example because its loss is not finite."""
+
+
+class EvaluationError(GrpoError, RuntimeError):
+    """An evaluation cannot be begun or continued as asked: its agent, its folder or its answers cannot be used."""
 
 
 class ReportError(GrpoError, RuntimeError):

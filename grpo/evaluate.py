@@ -6,18 +6,16 @@ Failed episodes (harness faults) are counted apart and never become zeros. Inter
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo.chat import Chat
-from grpo.envs import Episode
 from grpo.errors import EnvError
 from grpo.policy import Policy, SamplingParams
 from grpo.rollout import EnvPool, OnTrajectory, Rollout, group_specs
 from grpo.rundir import write_json, write_jsonl
-from grpo.seeds import derive_seed
 from grpo.statistics import mean_interval
 from grpo.types import StopReason, Task, Trajectory
 
@@ -56,19 +54,6 @@ async def evaluate_policy(
     return trajectories, summarise(spec, trajectories, policy.version, time.monotonic() - began)
 
 
-def evaluate_scripted(
-    spec: EvalSpec, tasks: Sequence[Task], *, episode: Episode, name: str, on_done: Callable[[Trajectory], None]
-) -> tuple[list[Trajectory], dict[str, Any]]:
-    """Run one of the env's own policies (for example ``oracle``) on the tasks."""
-    began = time.monotonic()
-    trajectories: list[Trajectory] = []
-    for task in tasks:
-        for sample in range(spec.samples):
-            trajectories.append(_play_scripted(episode, task, sample, name, derive_seed(spec.seed, task.key, sample)))
-            on_done(trajectories[-1])
-    return trajectories, summarise(spec, trajectories, name, time.monotonic() - began)
-
-
 def summarise(spec: EvalSpec, trajectories: Sequence[Trajectory], policy: Any, seconds: float) -> dict[str, Any]:
     """Means with 95 % intervals of the reward and every env metric, and the same by slice.
 
@@ -80,7 +65,7 @@ def summarise(spec: EvalSpec, trajectories: Sequence[Trajectory], policy: Any, s
         first = trajectories[0].error if trajectories else "no episode was asked for"
         raise EnvError(f"evaluation {spec.label!r}: all {len(trajectories)} episodes failed; the first: {first}")
     tokens = sum(t.num_sampled_tokens for t in whole)
-    slices = sorted({name for t in whole for name in t.metrics if name.startswith(SLICE_PREFIX)})
+    columns = _columns(whole)
     return {
         "label": spec.label,
         "split": spec.split,
@@ -92,12 +77,8 @@ def summarise(spec: EvalSpec, trajectories: Sequence[Trajectory], policy: Any, s
         "scenarios": len({t.task.key for t in whole}),
         "seconds": round(seconds, 2),
         "sampled_tokens_per_second": round(tokens / seconds, 1) if seconds > 0 else 0.0,
-        "metrics": _means(whole),
-        "slices": {
-            name.removeprefix(SLICE_PREFIX): _means([t for t in whole if t.metrics.get(name)])
-            for name in slices
-            if any(t.metrics.get(name) for t in whole)
-        },
+        "metrics": column_means(*columns),
+        "slices": slice_means(*columns),
     }
 
 
@@ -107,26 +88,38 @@ def save_evaluation(path: Path, summary: dict[str, Any], trajectories: Sequence[
     write_json(path, summary)
 
 
-def _means(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float | None]]:
-    clusters = [t.task.key for t in trajectories]
-    values: dict[str, list[float]] = {"reward": [t.reward for t in trajectories]}
-    for name in trajectories[0].metrics:
-        if name != "reward" and not name.startswith(SLICE_PREFIX):
-            values[name] = [t.metrics[name] for t in trajectories]
-    values["completion_tokens"] = [float(t.num_sampled_tokens) for t in trajectories]
-    return {name: mean_interval(column, clusters).to_dict() for name, column in values.items()}
+def column_means(
+    metrics: Sequence[Mapping[str, float]], clusters: Sequence[str], rewards: Sequence[float]
+) -> dict[str, dict[str, float | None]]:
+    """Mean and interval of the reward and of every env metric, over episodes.
+
+    Args:
+        metrics: The env's metrics of each episode. One that some lack is averaged over the others.
+        clusters: Scenario of each episode.
+        rewards: Reward of each episode.
+    """
+    means = {"reward": mean_interval(rewards, clusters).to_dict()}
+    for name in dict.fromkeys(name for row in metrics for name in row):
+        if name == "reward" or name.startswith(SLICE_PREFIX):
+            continue
+        having = [(row[name], cluster) for row, cluster in zip(metrics, clusters, strict=True) if name in row]
+        means[name] = mean_interval([value for value, _ in having], [cluster for _, cluster in having]).to_dict()
+    return means
 
 
-def _play_scripted(episode: Episode, task: Task, sample: int, name: str, seed: int) -> Trajectory:
-    trajectory = Trajectory(episode.env_id, task, sample, 0)
-    observation = episode.start(task)
-    trajectory.messages, trajectory.tools = list(observation.messages), observation.tools
-    policy = episode.scripted_policy(name, seed)
-    while not (observation.terminated or observation.truncated):
-        action = policy.act(observation.text, observation.info)
-        observation = episode.step(action)
-        trajectory.messages += [{"role": "assistant", "content": action}, *observation.messages]
-        trajectory.reward += observation.reward
-    trajectory.metrics = observation.metrics
-    trajectory.stop_reason = StopReason.TERMINATED if observation.terminated else StopReason.TRUNCATED
-    return trajectory
+def slice_means(
+    metrics: Sequence[Mapping[str, float]], clusters: Sequence[str], rewards: Sequence[float]
+) -> dict[str, dict[str, dict[str, float | None]]]:
+    """``column_means`` of the episodes in each slice: those where a metric ``difficulty_*`` is set."""
+    slices: dict[str, dict[str, dict[str, float | None]]] = {}
+    for name in sorted({name for row in metrics for name in row if name.startswith(SLICE_PREFIX)}):
+        inside = [place for place, row in enumerate(metrics) if row.get(name)]
+        if inside:
+            chosen = ([column[place] for place in inside] for column in (metrics, clusters, rewards))
+            slices[name.removeprefix(SLICE_PREFIX)] = column_means(*chosen)
+    return slices
+
+
+def _columns(trajectories: Sequence[Trajectory]) -> tuple[list[dict[str, float]], list[str], list[float]]:
+    metrics = [t.metrics | {"completion_tokens": float(t.num_sampled_tokens)} for t in trajectories]
+    return metrics, [t.task.key for t in trajectories], [t.reward for t in trajectories]

@@ -40,9 +40,16 @@ class JsonlLog(Closing):
         Raises:
             TypeError: A value JSON can't hold, for example a tensor.
         """
-        line = json.dumps(_finite(dict(record)), ensure_ascii=False, allow_nan=False)
+        try:
+            line = json.dumps(dict(record), ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            line = json.dumps(_finite(dict(record)), ensure_ascii=False, allow_nan=False)
         self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
+
+    def sync(self) -> None:
+        """Waits until what was appended is on the disk itself, beyond the reach of a power cut."""
+        os.fsync(self._file.fileno())
 
     def truncate_after(self, step: int) -> int:
         """Drops every record whose ``step`` is above ``step``, atomically; a resumed run writes them anew.
@@ -59,7 +66,7 @@ class JsonlLog(Closing):
             with JsonlLog(partial) as log:
                 for record in kept:
                     log.append(record)
-                os.fsync(log._file.fileno())
+                log.sync()
             partial.replace(self.path)
             self._file = self.path.open("ab")
         return len(records) - len(kept)

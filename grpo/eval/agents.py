@@ -1,0 +1,58 @@
+"""From the text of ``--agent`` to an agent; a wrong one is explained before anything is played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from grpo.errors import EvaluationError
+from grpo.eval.runner import Agent
+from grpo.eval.scripted import FileAgent, ScriptedAgent
+
+FORMS = """\
+  NAME                   a policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor)
+  file:ANSWERS.jsonl     answers made elsewhere, one {"scenario_id": ..., "answer": ..., "sources": [...]} a line"""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """What agents may need besides their name.
+
+    Attributes:
+        env: The env's id.
+        env_kwargs: Its arguments.
+        scripted: Names of the env's own policies.
+    """
+
+    env: str
+    env_kwargs: dict[str, Any]
+    scripted: tuple[str, ...] = ()
+
+
+def make_agent(spec: str, options: AgentOptions) -> Agent:
+    """The agent that ``spec`` names.
+
+    Raises:
+        EvaluationError: It names none; the nearest is named.
+    """
+    if spec in options.scripted:
+        return ScriptedAgent(spec)
+    kind, found, rest = spec.partition(":")
+    if found and kind == "file":
+        return FileAgent(Path(rest))
+    near = get_close_matches(spec, options.scripted, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    offered = ", ".join(options.scripted) or "none"
+    raise EvaluationError(
+        f"no agent {spec!r}.{hint} {options.env} brings along: {offered}. An agent is one of:\n{FORMS}"
+    )
+
+
+def scripted_names(session: Any) -> tuple[str, ...]:
+    """Names of the policies that an env brings along, sorted."""
+    try:
+        return tuple(sorted(session.env.get_wrapper_attr("scripted_policies")))
+    except AttributeError:
+        return ()

@@ -1,0 +1,260 @@
+"""One episode of an evaluation: the object behind every door.
+
+It holds the env's turn order (one call, one step), keeps the transcript, and knows how the episode ended. It knows
+nothing of agents, threads, time limits or files; whoever drives it calls from one thread at a time (see `desk`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from grpo import envs
+from grpo.errors import EnvError
+from grpo.eval.contract import Answer, Task
+from grpo.types import Message
+from grpo.types import Task as EnvTask
+
+ANSWER_TOOL = "return_final_answer"
+"""An env's tool of this name takes the final answer: ``answer`` and ``sources``."""
+
+OVER = "The episode has ended; this call was not run."
+
+
+class Ending(StrEnum):
+    """Why an episode ended."""
+
+    ANSWERED = "answered"
+    """The agent gave a final answer, or the env ended the episode itself."""
+    NO_ANSWER = "no_answer"
+    """The agent stopped without an answer. Not correct."""
+    MAX_TURNS = "max_turns"
+    """The env's own turn limit. Not correct."""
+    AGENT_CRASH = "agent_crash"
+    """The agent raised an exception, or its program failed, before it had answered. Not correct."""
+    TIMEOUT = "timeout"
+    """The time limit, before the agent had answered. Not correct."""
+    CONTEXT_OVERFLOW = "context_overflow"
+    """The conversation outgrew the model's context, and no answer came. Not correct."""
+    INFRASTRUCTURE = "infrastructure"
+    """The env or the model's server failed: in no mean, as it says nothing about the agent; repeated by ``--resume``."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeKey:
+    """Which episode: the scenario and which of its samples."""
+
+    scenario_id: str
+    sample: int
+
+    def __str__(self) -> str:
+        return f"{self.scenario_id}#{self.sample}"
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """One request to a model, as the recording endpoint or a tool loop saw it.
+
+    Attributes:
+        model: Name that was asked for.
+        status: HTTP status, 0 where no answer came.
+        seconds: From request to the end of the reply.
+        first_token_seconds: To the first piece of a streamed reply.
+        prompt_tokens: As the server counted.
+        completion_tokens: As the server counted.
+        cost: In US dollars, where known.
+        shared: How many messages at the front are those of the call before; only the rest is kept.
+        messages: The new messages.
+        reply: The model's message.
+        error: What went wrong, "" where nothing did.
+    """
+
+    model: str
+    status: int = 0
+    seconds: float = 0.0
+    first_token_seconds: float | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    shared: int = 0
+    messages: list[Any] = field(default_factory=list)
+    reply: Any = None
+    error: str = ""
+
+
+class EpisodeClosed(RuntimeError):
+    """Raised to an agent that still calls tools after its time was up; it ends stray threads."""
+
+
+class Episode:
+    """A task, its tools, and what became of it.
+
+    Attributes:
+        key: Scenario and sample.
+        seed: For whatever the agent leaves to chance.
+        messages: The transcript, opening messages first.
+        tools: OpenAI function schemas.
+        reward: Sum of the env's rewards so far.
+        metrics: The env's metrics after the last step.
+        steps: Steps taken.
+        error_codes: How often the env gave each error code.
+        answer: The final answer, where it is known.
+        implicit: Whether it came as prose, without the answer tool.
+        model_calls: What was asked of a model.
+        fault: What broke in the env, "" where nothing did.
+    """
+
+    def __init__(self, key: EpisodeKey, env_task: EnvTask, seed: int, session: envs.Episode):
+        """Prepare; ``begin`` resets the env."""
+        self.key = key
+        self.seed = seed
+        self.session = session
+        self.messages: list[Message] = []
+        self.tools: list[dict[str, Any]] = []
+        self.reward = 0.0
+        self.metrics: dict[str, float] = {}
+        self.steps = 0
+        self.error_codes: Counter[str] = Counter()
+        self.answer: Answer | None = None
+        self.implicit = False
+        self.model_calls: list[ModelCall] = []
+        self.fault = ""
+        self.terminated = False
+        self.truncated = False
+        self._env_task = env_task
+        self._closed = False
+        self._opening: envs.Observation | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the env has ended it."""
+        return self.terminated or self.truncated
+
+    @property
+    def task(self) -> Task:
+        """The opening messages as instructions and question."""
+        parts = {"system": "", "user": ""}
+        for message in self.opening.messages:
+            if message["role"] in parts:
+                parts[message["role"]] += ("\n\n" if parts[message["role"]] else "") + str(message["content"])
+        return Task(parts["system"], parts["user"])
+
+    @property
+    def opening(self) -> envs.Observation:
+        """The env's first observation."""
+        assert self._opening is not None, "begin() comes first"
+        return self._opening
+
+    def begin(self) -> envs.Observation:
+        """Reset the env.
+
+        Raises:
+            EnvError: The env failed.
+        """
+        observation = self._guarded(lambda: self.session.start(self._env_task))
+        self._opening = observation
+        self.messages, self.tools = list(observation.messages), observation.tools
+        self.metrics = observation.metrics
+        return observation
+
+    def step(self, action: str, spoken: Message | None = None) -> envs.Observation:
+        """Hand the env one assistant turn.
+
+        Args:
+            action: The turn as text.
+            spoken: How the transcript keeps it; by default as an assistant message with the text.
+
+        Raises:
+            EnvError: The env failed.
+            EpisodeClosed: The episode's time is up.
+        """
+        if self._closed:
+            raise EpisodeClosed(OVER)
+        observation = self._guarded(lambda: self.session.step(action))
+        self.steps += 1
+        self.messages.append(spoken or {"role": "assistant", "content": action})
+        self.messages.extend(observation.messages)
+        self.reward += observation.reward
+        self.metrics = observation.metrics
+        if code := str(observation.info.get("error", "")):
+            self.error_codes[code] += 1
+        self.terminated, self.truncated = observation.terminated, observation.truncated
+        if self.terminated and self.answer is None:
+            self.answer, self.implicit = answer_in(action)
+        return observation
+
+    def call(self, name: str, arguments: dict[str, Any]) -> str:
+        """Call one tool and return what the model would see. A wrong argument is a text, never an exception."""
+        if self._closed:
+            raise EpisodeClosed(OVER)
+        if self.is_over:
+            return OVER
+        observation = self.step(json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False, default=str))
+        return "\n\n".join(str(message["content"]) for message in observation.messages)
+
+    def finish(self, answer: Answer | None, *, implicit: bool = True) -> None:
+        """Take the agent's closing words as its answer, unless it has answered already or has no turn left."""
+        if answer is None or self._closed or self.is_over:
+            return
+        has_tool = any(tool["function"]["name"] == ANSWER_TOOL for tool in self.tools)
+        self.answer, self.implicit = answer, implicit
+        if has_tool and (answer.sources or not implicit or _READS_LIKE_A_CALL.search(answer.text)):
+            arguments = {"answer": answer.text[:2000], "sources": list(answer.sources)}
+            self.step(json.dumps({"name": ANSWER_TOOL, "arguments": arguments}, ensure_ascii=False))
+        else:
+            self.step(answer.text)
+        if not self.is_over:  # the env did not take it, for example because it is empty
+            self.answer, self.implicit = None, False
+
+    def close(self) -> None:
+        """Refuse everything from now on."""
+        self._closed = True
+
+    def _guarded(self, act: Any) -> envs.Observation:
+        try:
+            return act()
+        except Exception as error:  # an env may break in any way; it is the harness's fault, not the agent's
+            self.fault = f"{type(error).__name__}: {error}"
+            raise EnvError(f"{self.session.env_id} failed: {self.fault}") from error
+
+
+_READS_LIKE_A_CALL = re.compile(r"[{}<]|tool_call|search_inbox|read_email|return_final_answer")
+
+
+def answer_in(action: str) -> tuple[Answer | None, bool]:
+    """The final answer in an assistant turn that ended its episode, and whether it is prose."""
+    decoder = json.JSONDecoder(strict=False)
+    for start in re.finditer(r"[{\[]", action):
+        try:
+            value, _ = decoder.raw_decode(action, start.start())
+        except ValueError:
+            continue
+        for call in _calls(value):
+            arguments = call.get("arguments")
+            if isinstance(arguments, str):
+                try:
+                    arguments = json.loads(arguments)
+                except ValueError:
+                    continue
+            if call.get("name") == ANSWER_TOOL and isinstance(arguments, dict):
+                sources = arguments.get("sources") or ()
+                listed = [sources] if isinstance(sources, str) else sources
+                return Answer(str(arguments.get("answer", "")), tuple(map(str, listed))), False
+        if isinstance(value, dict) and isinstance(value.get("content"), str) and not value.get("tool_calls"):
+            return Answer(value["content"].strip()), True
+        return None, False
+    return Answer(action.strip()), True
+
+
+def _calls(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, list):
+        return [call for item in value for call in _calls(item)]
+    if not isinstance(value, dict):
+        return []
+    if isinstance(value.get("tool_calls"), list):
+        return _calls(value["tool_calls"])
+    return [value["function"]] if isinstance(value.get("function"), dict) else [value]

@@ -1,0 +1,205 @@
+"""One evaluation from the request to the printed table: joins env, agent, folder, runner and summary."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grpo import envs
+from grpo.display import Display
+from grpo.errors import ConfigError, EvaluationError
+from grpo.eval.agents import AgentOptions, make_agent, scripted_names
+from grpo.eval.live import LiveLine
+from grpo.eval.results import FREE_SETTINGS, Results
+from grpo.eval.runner import Agent, Item, Runner, items_of
+from grpo.eval.summary import summarise
+from grpo.eval.table import closing_lines, table_rows
+from grpo.groups import evaluation_tasks
+from grpo.rollout import EnvPool
+
+DEFAULT_FOLDER = Path("evals")
+DEFAULT_TASKS = 100
+"""How many tasks there are of an env that names no scenarios."""
+
+INFRASTRUCTURE_STATUS = 3
+"""Exit status where some episodes ended in infrastructure failures."""
+
+_PACKAGES = ("email-rl", "gymnasium", "openai", "litellm", "mcp", "vllm", "transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRequest:
+    """What ``grpo-eval`` was asked for; the fields are its options."""
+
+    env: str
+    agent: str
+    split: str = "test"
+    limit: int | None = None
+    k: int = 1
+    concurrency: int = 16
+    timeout: float = 600.0
+    seed: int = 1234
+    env_kwargs: dict[str, Any] | None = None
+    out: Path | None = None
+    resume: bool = False
+    dry_run: bool = False
+    fail_under: float | None = None
+    as_json: bool = False
+
+
+def run_evaluation(request: EvalRequest) -> None:
+    """Play, save and print; ends the process with the status that ``grpo-eval --help`` names."""
+    kwargs = dict(request.env_kwargs or {})
+    if "split" not in kwargs and envs.takes_split(request.env):
+        kwargs["split"] = request.split
+    probe = envs.Episode(request.env, kwargs)
+    try:
+        scenario_ids = probe.scenario_ids()
+        options = AgentOptions(request.env, kwargs, scripted_names(probe))
+        fingerprint = _fingerprint(probe)
+    finally:
+        probe.close()
+    count = request.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
+    items = items_of(evaluation_tasks(scenario_ids, count, request.seed), request.k)
+    agent = make_agent(request.agent, options)
+    config = _config(request, kwargs, count, fingerprint)
+    if request.dry_run:
+        _show_plan(config, items, request)
+        return
+    folder = _folder(request, config)
+    results = Results.open(folder, config, resume=request.resume)
+    summary: dict[str, Any] | None = None
+    try:
+        summary = _play(request, agent, EnvPool(request.env, kwargs), results, items, config)
+    finally:
+        results.close(summary)
+    _show(summary, folder, request)
+
+
+def _play(
+    request: EvalRequest, agent: Agent, pool: EnvPool, results: Results, items: list[Item], config: dict[str, Any]
+) -> dict[str, Any]:
+    began = time.monotonic()
+    line = LiveLine(len(items), quiet=request.as_json and not sys.stderr.isatty())
+    for row in results.rows.values():
+        line.add(row, earlier=True)
+    runner = Runner(
+        agent,
+        pool,
+        results,
+        seed=request.seed,
+        concurrency=min(request.concurrency, len(items)),
+        timeout_seconds=request.timeout,
+        on_result=line.add,
+    )
+
+    async def main() -> None:
+        async with agent:
+            try:
+                await runner.run(items)
+            finally:
+                await agent.desk.run(pool.close)
+
+    with line:
+        asyncio.run(main())
+    return summarise(config, list(results.rows.values()), len(items), time.monotonic() - began)
+
+
+def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprint: dict[str, str]) -> dict[str, Any]:
+    return {
+        "env": request.env,
+        "env_kwargs": kwargs,
+        "agent": request.agent,
+        "split": kwargs.get("split"),
+        "limit": count,
+        "k": request.k,
+        "seed": request.seed,
+        "timeout": request.timeout,
+        "concurrency": request.concurrency,
+        "fingerprint": fingerprint,
+        "versions": _versions(),
+    }
+
+
+def _fingerprint(probe: envs.Episode) -> dict[str, str]:
+    try:
+        method: Callable[[], dict[str, str]] = probe.env.get_wrapper_attr("fingerprint")
+    except AttributeError:
+        return {}
+    return dict(method())
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": sys.version.split()[0]}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _folder(request: EvalRequest, config: dict[str, Any]) -> Path:
+    if request.out is not None:
+        return request.out
+    if request.resume:
+        for path in sorted(DEFAULT_FOLDER.glob("*/config.json"), key=lambda path: -path.stat().st_mtime):
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            if all(saved.get(name) == value for name, value in config.items() if name not in FREE_SETTINGS):
+                return path.parent
+        raise EvaluationError(
+            f"no evaluation in {DEFAULT_FOLDER}/ has these settings; leave --resume out to begin one, or "
+            "name its folder with --out"
+        )
+    slug = re.sub(r"[^\w.-]+", "-", request.agent).strip("-")[:60] or "agent"
+    stem = f"{slug}-{datetime.now():%Y%m%d-%H%M%S}"
+    tries = (DEFAULT_FOLDER / (stem if number == 1 else f"{stem}-{number}") for number in range(1, 1000))
+    return next(path for path in tries if not path.exists())
+
+
+def _show_plan(config: dict[str, Any], items: list[Item], request: EvalRequest) -> None:
+    if request.as_json:
+        click.echo(json.dumps(config | {"episodes": [str(item.key) for item in items]}, indent=2))
+        return
+    for name, value in config.items():
+        click.echo(f"{name:12} {json.dumps(value) if isinstance(value, dict) else value}")
+    first = ", ".join(str(item.key) for item in items[:3])
+    click.echo(f"{len(items)} episodes would be played: {first}{', ...' if len(items) > 3 else ''}")
+
+
+def _show(summary: dict[str, Any], folder: Path, request: EvalRequest) -> None:
+    if request.as_json:
+        click.echo(json.dumps(summary | {"folder": str(folder)}, indent=2))
+    else:
+        display = Display()
+        split = f", {summary['split']} split" if summary["split"] else ""
+        title = f"{request.agent} on {request.env}{split}; in brackets 95 % intervals, clustered by scenario"
+        display.table(title, ["", ""], table_rows(summary))
+        for line in closing_lines(summary):
+            click.echo(line)
+        click.echo(f"Saved in {folder}")
+    if summary["infrastructure"]:
+        click.echo(
+            f"{summary['infrastructure']} of {summary['planned']} episodes ended in infrastructure failures; "
+            "the same command with --resume plays them again",
+            err=True,
+        )
+        sys.exit(INFRASTRUCTURE_STATUS)
+    if request.fail_under is not None:
+        correct = summary["metrics"].get("correct")
+        if correct is None:
+            raise ConfigError(f"--fail-under needs an env with a metric 'success'; {request.env} has none")
+        if 100 * correct["mean"] < request.fail_under:
+            click.echo(f"{100 * correct['mean']:.1f} % correct is below --fail-under {request.fail_under:g}", err=True)
+            sys.exit(1)

@@ -1,0 +1,192 @@
+"""The folder of an evaluation: one writer at a time, one line for each episode, killed at any moment and continued.
+
+    config.json     what was asked for, package versions, fingerprints of database and scenarios
+    results.jsonl   one line for each finished episode, appended when it ends
+    traces/         one JSON file for each episode: transcript, tools, model calls
+    summary.json    the statistics, written at the end (and again after every ``--resume``)
+
+A result's line is written at once and whole, after its trace, so a line stands for an episode that is there in full.
+Lines reach the disk itself (``fsync``) once a second and at the end: a killed process loses nothing, a power cut the last
+second. A last line that was torn is dropped when the evaluation is continued.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import time
+from dataclasses import asdict
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from grpo.errors import EvaluationError
+from grpo.eval.episode import Ending, Episode, EpisodeKey
+from grpo.metrics import JsonlLog, read_jsonl
+from grpo.rundir import write_json, write_jsonl
+
+Row = dict[str, Any]
+"""One line of results.jsonl: see ``result_of``."""
+
+SYNC_SECONDS = 1.0
+FREE_SETTINGS = ("concurrency", "versions")
+"""What a continuation may change."""
+
+
+class Results:
+    """An open folder; make it with ``open``.
+
+    Attributes:
+        root: The folder.
+        rows: What is finished, by key.
+    """
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.rows: dict[EpisodeKey, Row] = {}
+        self._traces = root / "traces"
+
+    @classmethod
+    def open(cls, root: Path, config: dict[str, Any], *, resume: bool) -> Results:
+        """Lock the folder for this process; begin an evaluation, or continue the one it holds.
+
+        Episodes that ended in an infrastructure failure are forgotten, so that they are played again.
+
+        Raises:
+            EvaluationError: The folder is in use, holds an evaluation and ``resume`` is off, or holds one with other
+                settings (the difference is shown).
+        """
+        results = cls(root)
+        root.mkdir(parents=True, exist_ok=True)
+        results._lock = (root / ".lock").open("w")
+        try:
+            fcntl.flock(results._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            results._lock.close()
+            raise EvaluationError(
+                f"another process is writing to {root}; wait for it, or choose another --out"
+            ) from error
+        try:
+            results._begin(config, resume=resume)
+        except BaseException:
+            results._lock.close()
+            raise
+        return results
+
+    def _begin(self, config: dict[str, Any], *, resume: bool) -> None:
+        path = self.root / "config.json"
+        if path.exists():
+            if not resume:
+                raise EvaluationError(
+                    f"{self.root} already holds an evaluation; continue it with --resume, or choose another --out"
+                )
+            _check_same(self.root, json.loads(path.read_text(encoding="utf-8")), config)
+        self._traces.mkdir(exist_ok=True)
+        write_json(path, config)
+        written = read_rows(self.root)
+        kept = {key_of(row): row for row in written if row["ending"] != Ending.INFRASTRUCTURE}
+        if len(kept) < len(written):
+            write_jsonl(self.root / "results.jsonl", list(kept.values()))
+        self.rows = kept
+        self._log = JsonlLog(self.root / "results.jsonl")
+        self._synced = time.monotonic()
+
+    def add(self, row: Row, trace: dict[str, Any]) -> None:
+        """Keep a finished episode."""
+        key = key_of(row)
+        row["trace"] = f"traces/{trace_name(key)}"
+        line = json.dumps(trace, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
+        with open(self.root / row["trace"], "wb") as file:
+            file.write(line)
+        self._log.append(row)
+        self.rows[key] = row
+        if time.monotonic() - self._synced > SYNC_SECONDS:
+            self._log.sync()
+            self._synced = time.monotonic()
+
+    def close(self, summary: dict[str, Any] | None = None) -> None:
+        """Write the summary, if there is one, and release the folder."""
+        self._log.sync()
+        self._log.close()
+        if summary is not None:
+            write_json(self.root / "summary.json", summary)
+        self._lock.close()
+
+
+def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> Row:
+    """The line of a finished episode.
+
+    ``correct`` and ``reward`` are null after an infrastructure failure; ``correct`` is null too where the env has no
+    metric ``success``. ``reward`` is what the env paid until the episode stopped.
+    """
+    failed = ending is Ending.INFRASTRUCTURE
+    success = episode.metrics.get("success")
+    calls = episode.model_calls
+    costs = [call.cost for call in calls if call.cost is not None]
+    return {
+        "scenario_id": episode.key.scenario_id,
+        "sample": episode.key.sample,
+        "seed": episode.seed,
+        "ending": ending.value,
+        "error": error,
+        "correct": None if failed or success is None else ending is Ending.ANSWERED and success >= 0.5,
+        "reward": None if failed else episode.reward,
+        "answer": episode.answer.text if episode.answer else None,
+        "sources": list(episode.answer.sources) if episode.answer else [],
+        "implicit": episode.implicit,
+        "steps": episode.steps,
+        "error_codes": dict(episode.error_codes),
+        "model_calls": len(calls),
+        "prompt_tokens": sum(call.prompt_tokens for call in calls),
+        "completion_tokens": sum(call.completion_tokens for call in calls),
+        "cost": sum(costs) if costs else None,
+        "seconds": round(seconds, 6),
+        "metrics": episode.metrics,
+    }
+
+
+def trace_of(episode: Episode, row: Row) -> dict[str, Any]:
+    """All that was said in an episode."""
+    return {
+        "scenario_id": row["scenario_id"],
+        "sample": row["sample"],
+        "tools": episode.tools,
+        "messages": episode.messages,
+        "model_calls": [asdict(call) for call in episode.model_calls],
+    }
+
+
+def read_rows(root: Path) -> list[Row]:
+    """The lines of an evaluation's results.jsonl; a torn last one is left out.
+
+    Raises:
+        EvaluationError: A line before the last cannot be read.
+    """
+    try:
+        return read_jsonl(root / "results.jsonl")
+    except ValueError as error:
+        raise EvaluationError(f"the results are damaged: {error}. Remove the line to play its episode again") from error
+
+
+def key_of(row: Row) -> EpisodeKey:
+    """Which episode a line is of."""
+    return EpisodeKey(row["scenario_id"], row["sample"])
+
+
+def trace_name(key: EpisodeKey) -> str:
+    """File name of a trace: the scenario's id as far as file systems like it, with a digest where they do not."""
+    plain = re.sub(r"[^\w.-]", "_", key.scenario_id)[:100]
+    if plain != key.scenario_id:
+        plain += "-" + blake2b(key.scenario_id.encode("utf-8", "backslashreplace"), digest_size=4).hexdigest()
+    return f"{plain}.{key.sample}.json"
+
+
+def _check_same(root: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    names = [name for name in {**before, **now} if name not in FREE_SETTINGS and before.get(name) != now.get(name)]
+    if names:
+        shown = "\n".join(f"  {name}: {before.get(name)!r} before, {now.get(name)!r} now" for name in names)
+        raise EvaluationError(
+            f"{root} was begun with other settings, so it cannot be continued:\n{shown}\n"
+            "Use the earlier settings, or choose another --out"
+        )

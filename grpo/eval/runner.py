@@ -1,0 +1,190 @@
+"""Plays the episodes of an evaluation: so many at once, each within its time, each with an ending that says why.
+
+An agent's exception, its time limit, a full context and a failure of env or model server are told apart here and
+nowhere else. The runner knows nothing of what an agent is, beyond `Agent`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from grpo.errors import GrpoError
+from grpo.eval.desk import Desk
+from grpo.eval.episode import Ending, Episode, EpisodeKey
+from grpo.eval.results import Results, Row, result_of, trace_of
+from grpo.rollout import EnvPool
+from grpo.seeds import derive_seed
+from grpo.types import Task as EnvTask
+
+OnResult = Callable[[Row], None]
+
+_OVERFLOW = re.compile(
+    r"context[ _]length|context[ _]window|maximum context|prompt is too long|too many (input )?tokens"
+    r"|exceeds? the (model'?s )?(max|context)",
+    re.IGNORECASE,
+)
+_SERVER_FAULTS = (0, 401, 403, 404, 408, 429)
+
+
+class Agent(Protocol):
+    """What plays an episode. Opened once for all of them, as an async context manager.
+
+    Attributes:
+        desk: Where its envs live.
+    """
+
+    desk: Desk
+
+    async def run(self, episode: Episode) -> None:
+        """Play an episode that has begun. Any exception is the agent's crash, unless it is a ``GrpoError``."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One episode to play."""
+
+    key: EpisodeKey
+    task: EnvTask
+
+
+def items_of(tasks: Iterable[EnvTask], samples: int) -> list[Item]:
+    """``samples`` episodes of each task, all first samples first, so that an early stop has seen every scenario."""
+    tasks = list(tasks)
+    return [Item(EpisodeKey(task.key, sample), task) for sample in range(samples) for task in tasks]
+
+
+class Runner:
+    """Plays items with one agent and keeps their results."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        pool: EnvPool,
+        results: Results,
+        *,
+        seed: int,
+        concurrency: int,
+        timeout_seconds: float,
+        on_result: OnResult = lambda row: None,
+    ):
+        """Prepare.
+
+        Args:
+            agent: Plays the episodes; already opened.
+            pool: Envs.
+            results: Where results go.
+            seed: Each episode's seed derives from it.
+            concurrency: Episodes at once.
+            timeout_seconds: Limit of one episode.
+            on_result: Called after each.
+        """
+        self.agent = agent
+        self.pool = pool
+        self.results = results
+        self.seed = seed
+        self.concurrency = concurrency
+        self.timeout_seconds = timeout_seconds
+        self.on_result = on_result
+
+    async def run(self, items: Iterable[Item]) -> None:
+        """Play all items that have no result yet."""
+        pending = iter([item for item in items if item.key not in self.results.rows])
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.concurrency):
+                group.create_task(self._worker(pending))
+
+    async def _worker(self, pending: Iterator[Item]) -> None:
+        for item in pending:
+            episode, ending, error, seconds = await self._play(item)
+            row = result_of(episode, ending, error, seconds)
+            self.results.add(row, trace_of(episode, row))
+            self.on_result(row)
+            await asyncio.sleep(0)
+
+    async def _play(self, item: Item) -> tuple[Episode, Ending, str, float]:
+        desk = self.agent.desk
+        began = time.perf_counter()
+        session = await desk.run(self.pool.take)
+        episode = Episode(item.key, item.task, derive_seed(self.seed, item.task.key, item.key.sample), session)
+        try:
+            await desk.run(episode.begin)
+            async with asyncio.timeout(self.timeout_seconds):
+                await self.agent.run(episode)
+            failure: BaseException | None = None
+        except (Exception, SystemExit) as error:
+            failure = error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            failure = error  # the agent cancelled itself
+        await desk.run(episode.close)
+        if not episode.fault:
+            self.pool.give_back(session)
+        seconds = time.perf_counter() - began
+        return episode, *classify(episode, failure, self.timeout_seconds), seconds
+
+
+def classify(episode: Episode, failure: BaseException | None, timeout_seconds: float) -> tuple[Ending, str]:
+    """Why an episode ended, and the words for it.
+
+    What the env ended stands, whatever the agent did afterwards. A failure of the env or of the model's server comes
+    before the agent's exception, which it has probably caused.
+    """
+    said = "" if failure is None else describe(failure)
+    if episode.fault:
+        return Ending.INFRASTRUCTURE, episode.fault
+    if episode.terminated:
+        return Ending.ANSWERED, said
+    if episode.truncated:
+        return Ending.MAX_TURNS, said
+    if isinstance(failure, TimeoutError) and _is_ours(failure):
+        waiting = "; a model call had not been answered" if _last_error(episode, pending=True) else ""
+        return Ending.TIMEOUT, f"no answer within {timeout_seconds:g} s{waiting}"
+    model_error = _last_error(episode)
+    if _OVERFLOW.search(model_error) or (failure is not None and _OVERFLOW.search(said)):
+        return Ending.CONTEXT_OVERFLOW, model_error or said
+    if model_error and _is_server_fault(episode):
+        return Ending.INFRASTRUCTURE, model_error
+    if isinstance(failure, GrpoError):
+        return Ending.INFRASTRUCTURE, said
+    if failure is not None:
+        return Ending.AGENT_CRASH, said
+    return Ending.NO_ANSWER, ""
+
+
+def describe(failure: BaseException) -> str:
+    """An exception in one line: its type, its words and where it was raised."""
+    if isinstance(failure, BaseExceptionGroup) and failure.exceptions:
+        return describe(failure.exceptions[0])
+    frames = traceback.extract_tb(failure.__traceback__)
+    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    return f"{type(failure).__name__}: {' '.join(str(failure).split())[:500]}{place}"
+
+
+def _is_ours(failure: TimeoutError) -> bool:
+    """``asyncio.timeout`` raises from the cancellation it made; an agent's own TimeoutError does not."""
+    return isinstance(failure.__cause__, asyncio.CancelledError)
+
+
+def _last_error(episode: Episode, *, pending: bool = False) -> str:
+    if not episode.model_calls:
+        return ""
+    last = episode.model_calls[-1]
+    return (last.status == 0 and not last.error and "pending") or "" if pending else last.error
+
+
+def _is_server_fault(episode: Episode) -> bool:
+    status = episode.model_calls[-1].status
+    return status in _SERVER_FAULTS or status >= 500
