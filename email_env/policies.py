@@ -245,7 +245,7 @@ class Bm25Policy(_Plan):
             yield format_call("return_final_answer", {"answer": answer, "sources": sources})
 
     def _best(self, words: list[str], scenario: Scenario) -> str:
-        """Id of the first mail of the ranking, "" where there is none; a costly search goes without the plainer words."""
+        """Id of the first mail of the ranking, "" where there is none; costly searches go without plain words."""
         for count in range(len(words), 0, -1):
             with suppress(ToolInputError):
                 hits = self.env.database.search(

@@ -115,8 +115,11 @@ def slice_means(
     for name in sorted({name for row in metrics for name in row if name.startswith(SLICE_PREFIX)}):
         inside = [place for place, row in enumerate(metrics) if row.get(name)]
         if inside:
-            chosen = ([column[place] for place in inside] for column in (metrics, clusters, rewards))
-            slices[name.removeprefix(SLICE_PREFIX)] = column_means(*chosen)
+            slices[name.removeprefix(SLICE_PREFIX)] = column_means(
+                [metrics[place] for place in inside],
+                [clusters[place] for place in inside],
+                [rewards[place] for place in inside],
+            )
     return slices
 
 

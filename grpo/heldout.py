@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
 
-from grpo.adapters import AdapterStore
-from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.chat import Chat
 from grpo.config import TrainConfig
 from grpo.display import Bar, Display
 from grpo.envs import takes_split
@@ -81,34 +78,6 @@ class HeldOut:
     def _is_done(self, spec: EvalSpec, step: int) -> bool:
         path = self.run.evaluation(spec.label)
         return path.exists() and json.loads(path.read_text(encoding="utf-8"))["policy"] == step
-
-
-def evaluate_adapter(
-    config: TrainConfig,
-    model_path: Path,
-    server: PolicyServer,
-    adapter: Path | None,
-    spec: EvalSpec,
-    scenarios: int,
-    scratch: Path,
-    display: Display,
-) -> tuple[list[Trajectory], dict[str, Any]]:
-    """Evaluate the base model (``adapter`` None) or a PEFT adapter folder on a ready server."""
-    chat = chat_for(load_tokenizer(model_path))
-    split = {"split": spec.split} if takes_split(config.env) else {}
-    pool = EnvPool(config.env, {**config.env_kwargs, **split})
-    episode = pool.take()
-    tasks = evaluation_tasks(episode.scenario_ids(), scenarios, spec.seed)
-    pool.give_back(episode)
-    name = server.model
-    if adapter is not None:
-        store = AdapterStore(server, scratch / "adapters")
-        name = store.publish(lambda folder: shutil.copytree(adapter, folder) and None, 0).name
-    with display.progress(spec.label, len(tasks) * spec.samples) as bar:
-        job = _job(config, spec, tasks, pool, chat, bar)
-        result = run_with_policy(server, name, chat, 0, config.concurrency, job)
-    pool.close()
-    return result
 
 
 def run_with_policy(

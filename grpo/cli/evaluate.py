@@ -19,7 +19,8 @@ from grpo.cli.common import explained, json_object
 @click.option(
     "--agent",
     required=True,
-    help="A policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor) or file:ANSWERS.jsonl.",
+    help="A policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor); policy:RUN[@STEP], "
+    "policy:ADAPTER or policy:base; file:ANSWERS.jsonl.",
 )
 @click.option("--split", default="test", show_default=True, help="Split, where the env has splits.")
 @click.option("--limit", type=click.IntRange(1), help="Number of scenarios, drawn by --seed.  [default: all, else 100]")
@@ -33,6 +34,12 @@ from grpo.cli.common import explained, json_object
     help="Seconds an episode may take.",
 )
 @click.option("--seed", default=1234, show_default=True, help="Of the choice of scenarios and of sampling.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0),
+    help="Of sampling, 0 is greedy.  [default: 1 for policy:, else the model's own]",
+)
+@click.option("--recipe", help="Recipe with model and limits for policy:ADAPTER and policy:base; a run brings its own.")
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.  [default: evals/AGENT-TIME]")
 @click.option(
@@ -43,9 +50,7 @@ from grpo.cli.common import explained, json_object
     "--fail-under", type=float, metavar="PERCENT", help="Exit with status 1 below this share of right answers."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-@explained(
-    lambda options: "Finished episodes are kept; the same command with --resume plays what is missing."
-)
+@explained(lambda options: "Finished episodes are kept; the same command with --resume plays what is missing.")
 def evaluate(**options: Any) -> None:
     """Evaluate an agent on a registered env, with 95 % intervals."""
     from grpo.eval.evaluation import EvalRequest, run_evaluation

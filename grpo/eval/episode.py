@@ -41,7 +41,7 @@ class Ending(StrEnum):
     CONTEXT_OVERFLOW = "context_overflow"
     """The conversation outgrew the model's context, and no answer came. Not correct."""
     INFRASTRUCTURE = "infrastructure"
-    """The env or the model's server failed: in no mean, as it says nothing about the agent; repeated by ``--resume``."""
+    """The env or the model's server failed: in no mean, as it is not the agent's; ``--resume`` repeats it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,8 @@ class EvalRequest:
     concurrency: int = 16
     timeout: float = 600.0
     seed: int = 1234
+    temperature: float | None = None
+    recipe: str | None = None
     env_kwargs: dict[str, Any] | None = None
     out: Path | None = None
     resume: bool = False
@@ -60,13 +62,20 @@ class EvalRequest:
 
 def run_evaluation(request: EvalRequest) -> None:
     """Play, save and print; ends the process with the status that ``grpo-eval --help`` names."""
-    kwargs = dict(request.env_kwargs or {})
+    kwargs = _env_kwargs(request)
     if "split" not in kwargs and envs.takes_split(request.env):
         kwargs["split"] = request.split
     probe = envs.Episode(request.env, kwargs)
     try:
         scenario_ids = probe.scenario_ids()
-        options = AgentOptions(request.env, kwargs, scripted_names(probe))
+        options = AgentOptions(
+            request.env,
+            kwargs,
+            scripted=scripted_names(probe),
+            recipe=request.recipe,
+            temperature=request.temperature,
+            say=lambda line: click.echo(line, err=True),
+        )
         fingerprint = _fingerprint(probe)
     finally:
         probe.close()
@@ -79,12 +88,21 @@ def run_evaluation(request: EvalRequest) -> None:
         return
     folder = _folder(request, config)
     results = Results.open(folder, config, resume=request.resume)
-    summary: dict[str, Any] | None = None
-    try:
+    with results:
         summary = _play(request, agent, EnvPool(request.env, kwargs), results, items, config)
-    finally:
-        results.close(summary)
+        results.summarised(summary)
     _show(summary, folder, request)
+
+
+def _env_kwargs(request: EvalRequest) -> dict[str, Any]:
+    given = dict(request.env_kwargs or {})
+    if not request.agent.startswith("policy:"):
+        return given
+    from grpo.cli.common import share_cores
+    from grpo.eval.trained import policy_config
+
+    share_cores()
+    return policy_config(request.agent.removeprefix("policy:"), request.recipe, request.env, given)[1]
 
 
 def _play(
@@ -126,6 +144,8 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "k": request.k,
         "seed": request.seed,
         "timeout": request.timeout,
+        "temperature": request.temperature,
+        "recipe": request.recipe,
         "concurrency": request.concurrency,
         "fingerprint": fingerprint,
         "versions": _versions(),

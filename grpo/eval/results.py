@@ -6,8 +6,8 @@
     summary.json    the statistics, written at the end (and again after every ``--resume``)
 
 A result's line is written at once and whole, after its trace, so a line stands for an episode that is there in full.
-Lines reach the disk itself (``fsync``) once a second and at the end: a killed process loses nothing, a power cut the last
-second. A last line that was torn is dropped when the evaluation is continued.
+Lines reach the disk itself (``fsync``) once a second and at the end: a killed process loses nothing, a power cut the
+last second. A last line that was torn is dropped when the evaluation is continued.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import time
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from grpo.closing import Closing
 from grpo.errors import EvaluationError
 from grpo.eval.episode import Ending, Episode, EpisodeKey
 from grpo.metrics import JsonlLog, read_jsonl
@@ -34,7 +35,7 @@ FREE_SETTINGS = ("concurrency", "versions")
 """What a continuation may change."""
 
 
-class Results:
+class Results(Closing):
     """An open folder; make it with ``open``.
 
     Attributes:
@@ -42,10 +43,13 @@ class Results:
         rows: What is finished, by key.
     """
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, lock: TextIO):
+        """Take over a locked folder; ``open`` does all that comes before."""
         self.root = root
         self.rows: dict[EpisodeKey, Row] = {}
-        self._traces = root / "traces"
+        self._lock = lock
+        self._log: JsonlLog | None = None
+        self._synced = time.monotonic()
 
     @classmethod
     def open(cls, root: Path, config: dict[str, Any], *, resume: bool) -> Results:
@@ -57,20 +61,20 @@ class Results:
             EvaluationError: The folder is in use, holds an evaluation and ``resume`` is off, or holds one with other
                 settings (the difference is shown).
         """
-        results = cls(root)
         root.mkdir(parents=True, exist_ok=True)
-        results._lock = (root / ".lock").open("w")
+        lock = (root / ".lock").open("w")
         try:
-            fcntl.flock(results._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            results._lock.close()
+            lock.close()
             raise EvaluationError(
                 f"another process is writing to {root}; wait for it, or choose another --out"
             ) from error
+        results = cls(root, lock)
         try:
             results._begin(config, resume=resume)
         except BaseException:
-            results._lock.close()
+            lock.close()
             raise
         return results
 
@@ -82,7 +86,7 @@ class Results:
                     f"{self.root} already holds an evaluation; continue it with --resume, or choose another --out"
                 )
             _check_same(self.root, json.loads(path.read_text(encoding="utf-8")), config)
-        self._traces.mkdir(exist_ok=True)
+        (self.root / "traces").mkdir(exist_ok=True)
         write_json(path, config)
         written = read_rows(self.root)
         kept = {key_of(row): row for row in written if row["ending"] != Ending.INFRASTRUCTURE}
@@ -90,10 +94,10 @@ class Results:
             write_jsonl(self.root / "results.jsonl", list(kept.values()))
         self.rows = kept
         self._log = JsonlLog(self.root / "results.jsonl")
-        self._synced = time.monotonic()
 
     def add(self, row: Row, trace: dict[str, Any]) -> None:
         """Keep a finished episode."""
+        assert self._log is not None, "the folder is open"
         key = key_of(row)
         row["trace"] = f"traces/{trace_name(key)}"
         line = json.dumps(trace, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
@@ -105,12 +109,16 @@ class Results:
             self._log.sync()
             self._synced = time.monotonic()
 
-    def close(self, summary: dict[str, Any] | None = None) -> None:
-        """Write the summary, if there is one, and release the folder."""
-        self._log.sync()
-        self._log.close()
-        if summary is not None:
-            write_json(self.root / "summary.json", summary)
+    def summarised(self, summary: dict[str, Any]) -> None:
+        """Keep the summary."""
+        write_json(self.root / "summary.json", summary)
+
+    def close(self) -> None:
+        """Bring everything to the disk and release the folder."""
+        if self._log is not None:
+            self._log.sync()
+            self._log.close()
+            self._log = None
         self._lock.close()
 
 

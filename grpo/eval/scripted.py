@@ -60,7 +60,7 @@ class FileAgent(_Inline):
             lines = read_jsonl(path)
         except ValueError as error:
             raise EvaluationError(f"the answers cannot be read: {error}") from error
-        self._answers: dict[tuple[str, int | None], Answer] = {}
+        self._answers: dict[tuple[str, int | None], Answer | None] = {}
         for number, line in enumerate(lines, start=1):
             self._answers[_key(line, path, number)] = _answer(line, path, number)
 

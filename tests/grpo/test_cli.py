@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from grpo.cli.evaluate import evaluate
 from grpo.cli.train import train
 from tests.commands import COMMANDS
 
@@ -56,20 +55,3 @@ def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
     assert result.exit_code == 1
     assert "no env with the id 'NoSuch-v9'" in result.output
     assert not (tmp_path / "run").exists()
-
-
-def test_the_oracle_is_right_on_every_question_and_the_keyword_baseline_is_between():
-    import json
-
-    arguments = ["--env", "EmailSearch-v0", "--scenarios", "60", "--json", "--policy"]
-    oracle = json.loads(CliRunner().invoke(evaluate, [*arguments, "oracle"]).stdout)
-    keyword = json.loads(CliRunner().invoke(evaluate, [*arguments, "keyword"]).stdout)
-    assert oracle["metrics"]["success"]["mean"] == 1.0
-    assert 0.1 < keyword["metrics"]["success"]["mean"] < 0.6
-    assert oracle["episodes"] == keyword["episodes"] == 60
-
-
-def test_an_unknown_policy_names_the_ones_there_are():
-    result = CliRunner().invoke(evaluate, ["--env", "EmailSearch-v0", "--policy", "wizard"])
-    assert result.exit_code == 1
-    assert "it offers: keyword, oracle, random, tutor" in result.output

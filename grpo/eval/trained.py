@@ -1,0 +1,158 @@
+"""A policy trained here (or the model it began from), served by vLLM: token in, token out, as in training.
+
+policy:runs/first        the newest checkpoint of a run
+policy:runs/first@7      the one after step 7
+policy:ADAPTER_FOLDER    any PEFT adapter of the recipe's model
+policy:base              the recipe's model without an adapter
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from grpo.adapters import AdapterStore
+from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.config import TrainConfig, load_config
+from grpo.errors import EvaluationError
+from grpo.eval.desk import Desk, InlineDesk
+from grpo.eval.episode import Episode, ModelCall
+from grpo.models import resolve_model
+from grpo.policy import CompletionsPolicy, SamplingParams
+from grpo.seeds import derive_seed
+from grpo.server import PolicyServer, make_server
+
+BASE = "base"
+
+
+class PolicyAgent:
+    """Samples turns from a vLLM server of its own, which lives as long as the agent is open.
+
+    Args:
+        target: What follows ``policy:``.
+        config: The run's config, or that of a recipe; see ``policy_config``.
+        temperature: 0 is greedy.
+        say: Called with a line for people while the server starts.
+    """
+
+    def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
+        self.desk: Desk = InlineDesk()
+        self.config = config
+        self.sampling = SamplingParams(temperature, config.max_turn_tokens)
+        self.adapter = adapter_of(target)
+        self._say = say
+        self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))
+        self._server: PolicyServer | None = None
+        self._client: httpx.AsyncClient | None = None
+        self._chat: Chat | None = None
+        self._policy: CompletionsPolicy | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.to_thread(self._start)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    def _start(self) -> None:
+        model = resolve_model(self.config.model)
+        server = self._server = make_server(self.config, model.path, self._scratch / "server.log")
+        server.start()
+        self._say("vLLM is starting")
+        self._chat = chat_for(load_tokenizer(model.path))
+        server.wait_ready()
+        name = server.model
+        if self.adapter is not None:
+            adapter, store = self.adapter, AdapterStore(server, self._scratch / "adapters")
+            name = store.publish(lambda folder: shutil.copytree(adapter, folder) and None, 0).name
+        limits = httpx.Limits(max_connections=self.config.concurrency)
+        self._client = httpx.AsyncClient(base_url=server.url, timeout=600.0, limits=limits, trust_env=server.trust_env)
+        self._policy = CompletionsPolicy(self._client, name, self._chat.stop_token_ids, 0)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+        if self._server is not None:
+            await asyncio.to_thread(self._server.stop)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    async def run(self, episode: Episode) -> None:
+        """Sample turn after turn until the env ends the episode or the policy's context is full."""
+        chat, policy = self._chat, self._policy
+        assert chat is not None, "the agent is open"
+        assert policy is not None, "the agent is open"
+        ids = chat.prompt_ids(episode.messages, episode.tools)
+        for turn in range(1_000_000):
+            room = self.config.max_tokens - len(ids)
+            if room < self.sampling.max_turn_tokens // 2:
+                episode.model_calls.append(ModelCall(policy.model, 400, error="context window is full"))
+                return
+            seed = derive_seed(episode.seed, turn)
+            most = min(room, self.sampling.max_turn_tokens)
+            sample = await policy.sample(ids, self.sampling, max_tokens=most, seed=seed)
+            call = ModelCall(policy.model, 200, prompt_tokens=len(ids), completion_tokens=len(sample.ids))
+            episode.model_calls.append(call)
+            observation = episode.step(chat.decode(sample.ids))
+            if episode.is_over:
+                return
+            ids = ids + sample.ids + chat.close_ids(sample.ids) + chat.delta_ids(observation.messages)
+
+
+def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[str, Any]) -> tuple[TrainConfig, dict]:
+    """The config that a policy was trained with, or the recipe's, and the env's arguments with the run's own below.
+
+    Raises:
+        EvaluationError: ``target`` is neither a run, nor an adapter, nor ``base``.
+    """
+    saved = _saved_config(target)
+    if saved is not None:
+        env_kwargs = {**saved["env_kwargs"], **env_kwargs}
+        return load_config(None, {**saved, "env": env, "env_kwargs": env_kwargs}), env_kwargs
+    adapter_of(target)
+    config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
+    return config, config.env_kwargs
+
+
+def adapter_of(target: str) -> Path | None:
+    """Folder of the adapter that ``target`` names; None for the base model.
+
+    Raises:
+        EvaluationError: There is no such run, checkpoint or adapter.
+    """
+    if target == BASE:
+        return None
+    folder, step = _split_step(target)
+    if (folder / "adapter_config.json").exists():
+        return folder
+    checkpoints = sorted(path.parent for path in (folder / "checkpoints").glob("step-*/state.json"))
+    if not (folder / "config.json").exists():
+        raise EvaluationError(
+            f"policy:{target}: {folder} is neither a run directory (config.json) nor an adapter (adapter_config.json), "
+            f"and not the word {BASE!r}"
+        )
+    if step is not None:
+        checkpoints = [path for path in checkpoints if path.name == f"step-{step:04d}"]
+    if not checkpoints:
+        wanted = f"no checkpoint of step {step} (old ones are dropped)" if step is not None else "no checkpoint yet"
+        raise EvaluationError(f"policy:{target}: the run has {wanted}")
+    return checkpoints[-1]
+
+
+def _saved_config(target: str) -> dict[str, Any] | None:
+    folder, _ = _split_step(target)
+    path = folder / "config.json"
+    if target == BASE or not path.exists() or (folder / "adapter_config.json").exists():
+        return None
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _split_step(target: str) -> tuple[Path, int | None]:
+    folder, found, step = target.rpartition("@")
+    return (Path(folder), int(step)) if found and step.isdigit() else (Path(target), None)

@@ -1,0 +1,137 @@
+"""Parts for tests of the evaluation: an env of many small tasks, and how to run an evaluation in this process."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from click.testing import CliRunner, Result
+from gymnasium import spaces
+
+from grpo.cli.evaluate import evaluate
+
+SUMS_ENV = "tests.eval_parts:Sums-v0"
+
+
+class SumsEnv(gymnasium.Env):
+    """Scenario ``i`` asks for i + i within three turns; the tool ``double`` says it. Odd ones have no answer.
+
+    It breaks, as an env should not, where told to: ``broken`` names a scenario whose steps raise.
+    """
+
+    observation_space = spaces.Text(200)
+    action_space = spaces.Text(2000)
+
+    def __init__(self, count: int = 20, delay_seconds: float = 0.0, broken: str = ""):
+        self.count = count
+        self.delay_seconds = delay_seconds
+        self.broken = broken
+        self.scripted_policies = {"oracle": SumsOracle, "wrong": SumsWrong, "silly": SumsSilly}
+
+    def scenario_ids(self) -> list[str]:
+        return [f"sum/{number}" for number in range(self.count)]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.scenario_id = (options or {})["scenario_id"]
+        self.number = int(self.scenario_id.rpartition("/")[2])
+        self.turns, self.answer = 0, None
+        messages = [
+            {"role": "system", "content": "You add."},
+            {"role": "user", "content": f"What is {self.number} + {self.number}?"},
+        ]
+        return messages[1]["content"], {"messages": messages, "tools": TOOLS, "metrics": self._metrics()}
+
+    def step(self, action: str):
+        if self.scenario_id == self.broken:
+            raise RuntimeError("the abacus is broken")
+        time.sleep(self.delay_seconds)
+        self.turns += 1
+        text, error = self._act(action)
+        truncated = self.answer is None and self.turns >= 3
+        info = {"messages": [{"role": "tool", "content": text}], "metrics": self._metrics(), "error": error}
+        return text, float(self._metrics()["success"]), self.answer is not None, truncated, info
+
+    def _act(self, action: str) -> tuple[str, str]:
+        if not action.startswith("{"):
+            self.answer = action
+            return "Answer received.", ""
+        call = json.loads(action)
+        arguments = call["arguments"]
+        if call["name"] == "return_final_answer":
+            self.answer = arguments["answer"]
+            return "Answer received.", ""
+        if call["name"] != "double" or not isinstance(arguments.get("number"), int):
+            return "Error: number must be a whole number.", "bad_args"
+        return str(2 * arguments["number"]), ""
+
+    def _metrics(self) -> dict[str, float]:
+        unknown = self.number % 2 == 1
+        dont_know = self.answer == "I don't know"
+        right = dont_know if unknown else self.answer == str(2 * self.number)
+        return {
+            "success": float(right),
+            "answered": float(self.answer is not None),
+            "dont_know": float(dont_know),
+            "answerable": float(not unknown),
+            "turns": float(self.turns),
+            "difficulty_easy": float(self.number < 10),
+            "difficulty_hard": float(self.number >= 10),
+        }
+
+
+def _tool(name: str, properties: dict[str, Any]) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": f"The tool {name}.", "parameters": parameters},
+    }
+
+
+TOOLS = [
+    _tool("double", {"number": {"type": "integer", "description": "A number."}}),
+    _tool(
+        "return_final_answer",
+        {"answer": {"type": "string"}, "sources": {"type": "array", "items": {"type": "string"}}},
+    ),
+]
+
+
+class SumsOracle:
+    def __init__(self, env: SumsEnv, seed: int):
+        self.env = env
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        return str(2 * self.env.number) if self.env.number % 2 == 0 else "I don't know"
+
+
+class SumsWrong(SumsOracle):
+    """Right on scenarios that are multiples of four, wrong elsewhere."""
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        return str(2 * self.env.number) if self.env.number % 4 == 0 else "17"
+
+
+class SumsSilly(SumsOracle):
+    """Never answers, never calls well."""
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        return '{"name": "double", "arguments": {"number": "seven"}}'
+
+
+if "Sums-v0" not in gymnasium.registry:
+    gymnasium.register("Sums-v0", entry_point="tests.eval_parts:SumsEnv")
+
+
+def run(*arguments: str, env: str = SUMS_ENV, **env_kwargs: Any) -> Result:
+    """``grpo-eval`` in this process."""
+    kwargs = ["--env-kwargs", json.dumps(env_kwargs)] if env_kwargs else []
+    return CliRunner().invoke(evaluate, ["--env", env, *kwargs, *arguments], catch_exceptions=False)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The results that lie in a folder."""
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,57 @@
+"""`policy:` agents: which adapter is meant, and a real vLLM server playing token for token."""
+
+import json
+
+import pytest
+
+from grpo.errors import EvaluationError
+from grpo.eval.trained import adapter_of, policy_config
+from tests.eval_parts import rows, run
+
+
+def _run_directory(folder, *steps):
+    folder.mkdir()
+    settings = {"env": "EmailSearch-v0", "env_kwargs": {"max_turns": 6}, "max_turn_tokens": 64}
+    (folder / "config.json").write_text(json.dumps(settings))
+    for step in steps:
+        (folder / "checkpoints" / f"step-{step:04d}").mkdir(parents=True)
+        (folder / "checkpoints" / f"step-{step:04d}" / "state.json").write_text("{}")
+    return folder
+
+
+def test_a_run_means_its_newest_checkpoint_or_the_one_that_is_named(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3, 11)
+    assert adapter_of(str(run_dir)).name == "step-0011"
+    assert adapter_of(f"{run_dir}@3").name == "step-0003"
+    assert adapter_of("base") is None
+    with pytest.raises(EvaluationError, match="no checkpoint of step 4"):
+        adapter_of(f"{run_dir}@4")
+    with pytest.raises(EvaluationError, match="no checkpoint yet"):
+        adapter_of(str(_run_directory(tmp_path / "second")))
+
+
+def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3)
+    config, env_kwargs = policy_config(str(run_dir), None, "EmailSearch-v0", {"max_results": 3})
+    assert env_kwargs == {"max_turns": 6, "max_results": 3}
+    assert config.max_turn_tokens == 64
+
+
+@pytest.mark.vllm
+def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_server, save_random_adapter, tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'server_urls = ["{vllm_server.url}"]\nmax_turn_tokens = 24\nmax_tokens = 2048\n')
+    save_random_adapter(tmp_path / "adapter", 1)
+    common = ("--limit", "3", "--recipe", str(recipe), "--temperature", "0")
+    for target, folder in (("base", "base"), (str(tmp_path / "adapter"), "adapted")):
+        shown = run(
+            "--agent", f"policy:{target}", *common, "--out", str(tmp_path / folder), env="EmailSearch-v0", max_turns=3
+        )
+        assert shown.exit_code == 0, shown.output
+    saved = {name: sorted(rows(tmp_path / name), key=lambda row: row["scenario_id"]) for name in ("base", "adapted")}
+    said = {name: [row["completion_tokens"] for row in found] for name, found in saved.items()}
+    assert said["base"] != said["adapted"], "the adapter was not used"
+    for row in saved["base"]:
+        trace = json.loads((tmp_path / "base" / row["trace"]).read_text())
+        assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["model_calls"]) > 100
+        assert 0 < row["completion_tokens"] <= 24 * row["steps"]
