@@ -68,6 +68,8 @@ def update_policy(
     """
     import torch
 
+    from grpo.engine.distributed import gather
+
     useful = computed_rows(rows, config.loss)
     if not useful:
         return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
@@ -108,17 +110,19 @@ def update_policy(
         if not math.isfinite(losses[-1]):
             raise TrainingError(f"the loss is {losses[-1]} in update {number + 1}; the last checkpoint is whole")
         norms.append(engine.optim_step(config.learning_rate, config.max_grad_norm))
-    gap = torch.cat(gaps)
+    gap = gather(gaps)
     metrics = {
         "loss/policy": math.fsum(losses) / len(losses),
         "loss/grad_norm": math.fsum(norms) / len(norms),
-        "loss/entropy": float(torch.cat(entropies).mean()),
-        "loss/clip_share": float(torch.cat(clipped).float().mean()),
+        "loss/entropy": float(gather(entropies).mean()),
+        "loss/clip_share": float(gather(clipped).float().mean()),
         "gap/mean_abs": float(gap.mean()),
         "gap/max": float(gap.max()),
-        "ratio/p99": float(torch.quantile(torch.cat(ratios)[:100_000], 0.99)),
+        "ratio/p99": float(torch.quantile(gather(ratios)[:100_000], 0.99)),
     }
-    return metrics | ({"loss/kl": float(torch.cat(divergences).mean())} if divergences else {})
+    if config.loss.kl_coef > 0:
+        metrics["loss/kl"] = float(gather(divergences).mean())
+    return metrics
 
 
 def loss_config(config: TrainConfig) -> LossConfig:

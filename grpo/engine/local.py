@@ -1,7 +1,7 @@
 """The local engine: a bf16 base model with float32 LoRA weights in this process, on CPU or one GPU.
 
-It computes what rows have in common once, and the vocabulary projection for action tokens only. It does not shard; an
-engine for several processes is a class beside this one.
+It computes what rows have in common once, and the vocabulary projection for action tokens only. Where
+``torch.distributed`` is initialised, its processes share the rows (``distributed``); the model is whole in each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from grpo.engine import fused_lora, shared_rows
+from grpo.engine import distributed, fused_lora, shared_rows
 from grpo.engine.base import BatchView, LossFunction
 from grpo.errors import CheckpointError, ModelError
 from grpo.loss import SelectedLogprobs
@@ -108,14 +108,14 @@ class LocalEngine:
     ) -> float:
         """Accumulate gradients over ``segments``; returns the summed loss."""
         total = 0.0
-        for batch in micro_batches(segments, self.token_budget):
+        for batch in micro_batches(distributed.share(segments), self.token_budget):
             reference_T = self._reference_logprobs(batch) if with_reference else None
             view = self._forward(batch)
             view.reference_logprobs_T = reference_T
             loss = loss_function(view)
             loss.backward()
             total += float(loss.detach())
-        return total
+        return distributed.sum_numbers(total)
 
     @torch.no_grad()
     def logprobs(self, segments: Sequence[Segment]) -> list[list[float]]:
@@ -128,6 +128,7 @@ class LocalEngine:
 
     def optim_step(self, learning_rate: float, max_grad_norm: float) -> float:
         """Clip, step and clear gradients; returns the gradient norm before clipping."""
+        distributed.sum_gradients(self.parameters)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, max_grad_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate

@@ -1,0 +1,16 @@
+"""Child processes that have torch, transformers, peft and the trainer imported when they begin."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+
+def start(target: Callable[..., None], *args: Any) -> Any:
+    """Start ``target`` (of an importable module) in a process forked from one that never ran a model."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.processes_preload"])
+    process = context.Process(target=target, args=args)
+    process.start()
+    return process

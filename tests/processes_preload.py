@@ -1,0 +1,8 @@
+"""What ``tests.processes`` imports once for all of its children."""
+
+import torch  # noqa: F401
+from peft import LoraConfig, get_peft_model  # noqa: F401
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM  # noqa: F401
+
+import grpo.engine.local
+import grpo.trainer  # noqa: F401
