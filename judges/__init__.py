@@ -6,22 +6,44 @@
     scores = await judges.ruler(message_lists, "openai/o4-mini")          # the same, inside an event loop
     group = await judges.ruler_score_group(group, "openai/o4-mini")       # a copy whose rewards are the scores
 
+    session = judges.Session(max_cost_dollars=5, cache="judge-cache.db", record="run/judgements.jsonl")
+    scores = judges.score(message_lists, permutations=4, session=session)  # four orders averaged; session.usage
+
 Plain OpenAI-style message dicts go in, one `TrajectoryScore` per trajectory comes out, in the order of the input.
 Importing the package opens no connection and does not import litellm; the first judgement does.
 """
 
-from judges.errors import JudgeCallError, JudgeError, JudgeInputError, JudgeTimeoutError, MalformedVerdict
-from judges.ruler import ruler, ruler_score_group, score, score_group
+from judges.client import JudgeClient
+from judges.errors import (
+    ContextOverflow,
+    JudgeCallError,
+    JudgeError,
+    JudgeInputError,
+    JudgeTimeoutError,
+    MalformedVerdict,
+    PromptTooLong,
+    SpendLimitReached,
+)
+from judges.groups import ruler_score_group, score_group
+from judges.ruler import ruler, score
+from judges.session import Session
 from judges.types import Message, TrajectoryScore
+from judges.usage import Usage
 
 __all__ = [
+    "ContextOverflow",
     "JudgeCallError",
+    "JudgeClient",
     "JudgeError",
     "JudgeInputError",
     "JudgeTimeoutError",
     "MalformedVerdict",
     "Message",
+    "PromptTooLong",
+    "Session",
+    "SpendLimitReached",
     "TrajectoryScore",
+    "Usage",
     "ruler",
     "ruler_score_group",
     "score",

@@ -8,7 +8,9 @@ Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped b
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -30,9 +32,55 @@ class _Explained(click.Group):
             sys.exit(130)
 
 
-@click.group(cls=_Explained)
+@click.group(cls=_Explained, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
 def main() -> None:
     """Judge again what was judged, and measure how far a judge can be trusted."""
+
+
+@main.command(epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1 --cache judge-cache.db")
+@click.argument("run", type=click.Path(exists=True, path_type=Path))
+@click.option("--judge-model", required=True, multiple=True, help="litellm name; several are averaged.")
+@click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
+@click.option("--rubric", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Another rubric (a file).")
+@click.option("--permutations", type=click.IntRange(1), default=1, show_default=True, help="Orders that are averaged.")
+@click.option("--limit", type=click.IntRange(1), help="Judge this many groups, the first ones.")
+@click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent.")
+@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time.")
+@click.option("--cache", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of verdicts to reuse.")
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="JSONL file for the new judgements.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def replay(
+    run: Path,
+    judge_model: tuple[str, ...],
+    judge_api_base: str | None,
+    rubric: Path | None,
+    permutations: int,
+    limit: int | None,
+    max_cost: float | None,
+    concurrency: int,
+    cache: Path | None,
+    record: Path | None,
+    as_json: bool,
+) -> None:
+    """Score the groups of RUN with another judge and print how far the two agree.
+
+    RUN is a run directory with a judgements.jsonl, or such a file. No episode is rolled out again. Kendall's tau and
+    the flip rate compare the orders within a group; the mean difference compares the scores themselves.
+    """
+    from judges.replay import replay as judge_again
+    from judges.session import Session
+
+    session = Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache, record=record)
+    agreement = judge_again(
+        run,
+        judges=judge_model,
+        api_base=judge_api_base,
+        rubric=rubric.read_text(encoding="utf-8") if rubric else None,
+        permutations=permutations,
+        limit=limit,
+        session=session,
+    )
+    click.echo(json.dumps(agreement.to_dict(), indent=2) if as_json else agreement.to_text())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from judges.errors import JudgeCallError, JudgeInputError, JudgeTimeoutError
+from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
+from judges.secrets import blank_secrets, without_credentials, without_secrets
 
 MAX_BACKOFF_SECONDS = 60.0
 """No wait between two attempts is longer, whatever the provider asks for."""
@@ -36,6 +37,12 @@ class Reply:
     content: str
     """Empty where it said nothing or refused."""
     finish_reason: str
+    prompt_tokens: int = 0
+    """As the provider reports them; 0 where it does not."""
+    completion_tokens: int = 0
+    """As the provider reports them, reasoning included; 0 where it does not."""
+    cost_dollars: float | None = None
+    """By litellm's price list, or by ``input_cost_per_token`` in the parameters; None where the price is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +106,39 @@ class JudgeClient:
         try:
             return await self._complete({**params, "response_format": response_format})
         except JudgeCallError as error:
-            if error.status not in _REQUEST_REFUSED:
+            if error.status not in _REQUEST_REFUSED or isinstance(error, ContextOverflow):
                 raise
         reply = await self._complete(params)
         _NO_STRUCTURED_OUTPUT.add(key)
         return reply
 
+    def identity(self) -> dict[str, Any]:
+        """What a judge's answer depends on, apart from the prompt: model, URL and parameters. No secret is in it."""
+        model, base, extra = self._route()
+        for name in ("api_base", "base_url", "extra_headers", "headers"):
+            extra.pop(name, None)
+        return {
+            "model": model,
+            "api_base": without_credentials(base) if base else None,
+            "params": without_secrets(extra),
+        }
+
+    def _route(self) -> tuple[str, str | None, dict[str, Any]]:
+        """Model with its provider, URL, and a copy of the further parameters."""
+        extra = dict(self.extra_params)
+        base = self.api_base or extra.get("api_base") or extra.get("base_url")
+        model = f"openai/{self.model}" if base and "/" not in self.model else self.model
+        if _is_openai(model):
+            base = base or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or None
+        return model, base, extra
+
     def _params(self) -> dict[str, Any]:
         """What litellm is called with, but for the messages."""
-        extra = dict(self.extra_params)
-        given_base, given_url, given_key = (extra.pop(name, None) for name in ("api_base", "base_url", "api_key"))
-        base = self.api_base or given_base or given_url
-        key = self.api_key or given_key
-        model = self.model
-        if base and "/" not in model:
-            model = f"openai/{model}"
-        if model.startswith("openai/") or "/" not in model:
-            base = base or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or None
+        model, base, extra = self._route()
+        extra.pop("api_base", None)
+        extra.pop("base_url", None)
+        key = self.api_key or extra.pop("api_key", None)
+        if _is_openai(model):
             key = key or os.environ.get("OPENAI_API_KEY") or ("EMPTY" if base else None)
             if key is None and model.startswith("openai/"):
                 raise JudgeCallError(
@@ -148,7 +171,7 @@ class JudgeClient:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _failure(self, error: Exception, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
-        where = f" at {params['api_base']}" if "api_base" in params else ""
+        where = f" at {without_credentials(params['api_base'])}" if "api_base" in params else ""
         tries = f" after {attempt} attempts" if attempt > 1 else ""
         name = f"judge {params['model']}{where}"
         if _is_timeout(error):
@@ -157,13 +180,15 @@ class JudgeClient:
                 "raise timeout_seconds or use a faster judge"
             )
         status = getattr(error, "status_code", None)
-        text = _blank_keys(f"{type(error).__name__}: {error}", params.get("api_key"))
+        text = blank_secrets(f"{type(error).__name__}: {error}", params.get("api_key"))
         message = f"{name} failed{tries} ({text[:500]})"
         if "LLM Provider NOT provided" in text:
             message = (
                 f"{name}: the provider is not clear; "
                 f"write openai/{params['model']} for a server that speaks OpenAI's protocol"
             )
+        if type(error).__name__ == "ContextWindowExceededError":
+            return ContextOverflow(f"{message}; lower max_prompt_tokens below the judge's context", status)
         return JudgeCallError(message, status)
 
     def _wait_seconds(self, error: Exception, attempt: int) -> float:
@@ -178,10 +203,20 @@ class JudgeClient:
 
 
 def _reply(response: Any) -> Reply:
+    usage = getattr(response, "usage", None)
+    spent = {
+        "prompt_tokens": getattr(usage, "prompt_tokens", 0) or 0,
+        "completion_tokens": getattr(usage, "completion_tokens", 0) or 0,
+        "cost_dollars": getattr(response, "_hidden_params", {}).get("response_cost"),
+    }
     if not response.choices:
-        return Reply(content="", finish_reason="")
+        return Reply(content="", finish_reason="", **spent)
     choice = response.choices[0]
-    return Reply(content=choice.message.content or "", finish_reason=choice.finish_reason or "")
+    return Reply(content=choice.message.content or "", finish_reason=choice.finish_reason or "", **spent)
+
+
+def _is_openai(model: str) -> bool:
+    return model.startswith("openai/") or "/" not in model
 
 
 def _is_timeout(error: Exception) -> bool:
@@ -192,14 +227,6 @@ def _is_transient(error: Exception, status: int | None) -> bool:
     if isinstance(error, OSError):
         return True
     return status is not None and (status in _TRANSIENT or status >= 500)
-
-
-def _blank_keys(text: str, key: str | None) -> str:
-    secrets = [key, *(value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN")))]
-    for secret in secrets:
-        if secret and len(secret) >= 8:
-            text = text.replace(secret, "[key]")
-    return text
 
 
 @cache

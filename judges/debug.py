@@ -1,33 +1,38 @@
-"""One judgement, readable, on stderr: prompt, raw answers, parsed scores. Nothing is printed unless asked for."""
+"""One judgement, readable, on stderr: prompts, raw answers, parsed scores. Nothing is printed unless asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from judges.prompt import JudgePrompt
+from judges.judgement import Verdict
 from judges.types import TrajectoryScore
 
 
-def show_judgement(
-    judge_model: str, prompt: JudgePrompt, answers: Sequence[str], scores: Sequence[TrajectoryScore]
-) -> None:
-    """Print what the judge was asked and what became of its answers. ``scores`` is empty where there is no verdict."""
+def show_judgement(verdicts: Sequence[Verdict], scores: Sequence[TrajectoryScore]) -> None:
+    """Print what the judges were asked and what became of their answers. ``scores`` is empty where one failed."""
     from rich.console import Console
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
 
     console = Console(stderr=True)
-    for message in prompt.messages:
-        title = f"to {judge_model} ({message['role']}, seed {prompt.seed})"
-        console.print(Panel(Text(message["content"]), title=Text(title), title_align="left"))
-    for number, answer in enumerate(answers, start=1):
-        title = f"raw answer {number}" + (" (after the repair turn)" if number > 1 else "")
-        console.print(Panel(Text(answer or "(empty)"), title=title, title_align="left"))
+    for verdict in verdicts:
+        prompt, exchange = verdict.prompt, verdict.exchange
+        for message in prompt.messages:
+            order = f"seed {prompt.seed}, order {prompt.permutation + 1}"
+            title = f"to {verdict.client.model} ({message['role']}, {order})"
+            console.print(Panel(Text(message["content"]), title=Text(title), title_align="left"))
+        for number, answer in enumerate(exchange.answers, start=1):
+            origin = " (from the cache)" if exchange.cached else " (after the repair turn)" if number > 1 else ""
+            console.print(Panel(Text(answer or "(empty)"), title=f"raw answer {number}{origin}", title_align="left"))
+        if verdict.error is not None:
+            console.print(Text(f"no verdict: {verdict.error}"))
     if not scores:
-        console.print("no verdict")
         return
-    table = Table("trajectory", "label", "score", "explanation")
-    for score, label in zip(scores, prompt.labels, strict=True):
-        table.add_row(score.trajectory_id, label, f"{score.score:.3f}", Text(score.explanation))
+    table = Table("trajectory", "label", "score", *(["spread", "scores"] if len(verdicts) > 1 else []), "explanation")
+    for place, score in enumerate(scores):
+        labels = " ".join(dict.fromkeys(verdict.prompt.labels[place] for verdict in verdicts))
+        given = " ".join(f"{verdict.entry(place).score:.2f}" for verdict in verdicts)
+        several = [f"{score.spread:.3f}", given] if len(verdicts) > 1 else []
+        table.add_row(score.trajectory_id, labels, f"{score.score:.3f}", *several, Text(score.explanation))
     console.print(table)

@@ -2,8 +2,11 @@
 
     JudgeError
     ├── JudgeInputError        (ValueError)       what was handed in cannot be judged; nothing was sent
+    │   └── PromptTooLong                          no cut brings it under max_prompt_tokens
     ├── JudgeCallError         (ConnectionError)  the judge could not be reached, or refused the request
+    │   ├── ContextOverflow                       it says that the prompt is longer than its context
     │   └── JudgeTimeoutError  (TimeoutError)     it did not answer in time
+    ├── SpendLimitReached      (RuntimeError)     the session's money is spent; the judge was not asked
     └── MalformedVerdict       (ValueError)       it answered, but the answer is no verdict on these trajectories
 
 A failed judgement is always one of these, never a zero score. No message holds an API key.
@@ -20,6 +23,10 @@ class JudgeInputError(JudgeError, ValueError):
     """Messages, tools or settings that cannot be judged. Raised before anything is sent."""
 
 
+class PromptTooLong(JudgeInputError):
+    """The trajectories do not fit ``max_prompt_tokens`` even with every text cut as far as it may be."""
+
+
 class JudgeCallError(JudgeError, ConnectionError):
     """The judge could not be reached, kept failing, or refused the request. ``status``: the HTTP status, if any."""
 
@@ -28,8 +35,16 @@ class JudgeCallError(JudgeError, ConnectionError):
         self.status = status
 
 
+class ContextOverflow(JudgeCallError):
+    """The prompt is longer than the judge's context: ``max_prompt_tokens`` is above it."""
+
+
 class JudgeTimeoutError(JudgeCallError, TimeoutError):
     """The judge did not answer within the time allowed, at the last of all attempts."""
+
+
+class SpendLimitReached(JudgeError, RuntimeError):
+    """A session's ``max_cost_dollars`` is spent, or cannot be kept because a price is not known."""
 
 
 class MalformedVerdict(JudgeError, ValueError):

@@ -2,23 +2,24 @@
 
 Text written by an agent, a tool or a mail is data. It is encoded as JSON with every ``<`` written as ``\\u003c``, so no
 text can close a tag, open one, or add a trajectory. Labels are random letters that depend on the seed and on the whole
-content, so no text can know the label it will carry. Equal trajectories are shown once. What the encoding cannot
-prevent, a judge persuaded by what it reads, is described in SECURITY.md.
+content, so no text can know the label it will carry; nor can it know the word that marks a cut. Equal trajectories are
+shown once. What the encoding cannot prevent, a judge persuaded by what it reads, is described in SECURITY.md.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import random
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from judges.errors import JudgeInputError
+from judges.budget import cut_to_fit
+from judges.encoding import encode, plain_messages
+from judges.errors import JudgeInputError, PromptTooLong
+from judges.tokens import count_message_tokens, surely_fits
 from judges.types import Message
 
 LABEL_LETTERS = "bcdfghjkmnpqrtvwxz"
@@ -39,7 +40,15 @@ Answer with one JSON object and nothing else:
 {{"scores": [{{"trajectory_id": "<its id>", "explanation": "<one or two sentences>", "score": <number from 0 to 1>}}]}}
 with exactly one entry for each trajectory."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+REPAIR_TOKENS = 700
+"""Of ``max_prompt_tokens``, left for the turn that shows a judge its malformed answer ..."""
+REPAIR_TOKENS_PER_ID = 6
+"""... which names every id."""
+
+_TRUNCATION_NOTE = (
+    "Long texts were shortened for you: [{mark}: N characters left out] stands where N characters were taken out of "
+    "the middle. Do not hold missing parts against a trajectory."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,10 @@ class JudgePrompt:
     """The labels in the order in which the judge sees them, each once."""
     seed: int
     """The seed of labels and order."""
+    permutation: int = 0
+    """Which of the orders this is, from 0."""
+    cut: bool = False
+    """Whether long texts were cut to fit ``max_prompt_tokens``."""
 
 
 @cache
@@ -68,48 +81,116 @@ def build_prompt(
     rubric: str | None = None,
     tools: Sequence[Mapping[str, Any]] | None = None,
     seed: int = 0,
+    max_prompt_tokens: int | None = None,
 ) -> JudgePrompt:
-    """Write the judge's prompt for one group.
+    """Write the judge's prompt for one group: the first of `build_prompts`."""
+    return build_prompts(
+        message_lists, rubric=rubric, tools=tools, seed=seed, permutations=1, max_prompt_tokens=max_prompt_tokens
+    )[0]
+
+
+def build_prompts(
+    message_lists: Sequence[Sequence[Message]],
+    *,
+    rubric: str | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    seed: int = 0,
+    permutations: int = 1,
+    max_prompt_tokens: int | None = None,
+) -> list[JudgePrompt]:
+    """Write the judge's prompts for one group: the same trajectories in several orders.
+
+    The orders are rotations of a random one, as far apart as can be (a part of a cyclic Latin square); where more
+    orders are asked for than there are different trajectories, each full round rotates a new random order. So no
+    trajectory comes to a place more than once more often than another (`judges.ruler.ruler` says what that bounds).
 
     Args:
         message_lists: One non-empty list of messages per trajectory; at least one trajectory.
         rubric: Grading standards in plain words; None means `default_rubric`. The caller is trusted: it is not encoded.
         tools: OpenAI function schemas that the agent could call, if the judge should know them.
-        seed: Seed of the labels and of the order shown. Same seed and content, same prompt.
+        seed: Seed of the labels and of the orders. Same seed and content, same prompts.
+        permutations: How many orders. A trajectory that stands alone has one order.
+        max_prompt_tokens: No prompt takes more by `judges.tokens.count_message_tokens`; long texts are cut in the
+            middle, tool outputs first. None: nothing is cut.
 
     Raises:
         JudgeInputError: No trajectory, an empty one, or something that is no message or not JSON.
+        PromptTooLong: Not even the hardest cut fits.
     """
     if not message_lists:
         raise JudgeInputError("there is no trajectory to judge: message_lists is empty")
-    encoded = [_encode_messages(messages, place) for place, messages in enumerate(message_lists, start=1)]
+    if permutations < 1:
+        raise JudgeInputError(f"permutations must be 1 or more, got {permutations}")
+    plain = [plain_messages(messages, place) for place, messages in enumerate(message_lists, start=1)]
+    encoded = [_encode_messages(messages, place) for place, messages in enumerate(plain, start=1)]
+    place_of = {trajectory: place for place, trajectory in reversed(list(enumerate(encoded)))}
     unique = list(dict.fromkeys(encoded))
+    count = len(unique)
     shared = _shared_prefix_length(unique)
+    system = SYSTEM.format(rubric=default_rubric() if rubric is None else rubric)
+    tools_text = encode(list(tools), "tools") if tools else ""
+    digest = hashlib.sha256(repr((seed, unique)).encode("utf-8", "surrogatepass")).hexdigest()
 
-    digest = hashlib.sha256(repr((seed, unique)).encode("utf-8", "surrogatepass")).digest()
-    rng = random.Random(digest)
-    label_of = dict(zip(unique, _labels(len(unique), rng), strict=True))
-    order = rng.sample(unique, len(unique))
+    def random_for(purpose: str) -> random.Random:
+        return random.Random(f"{digest} {purpose}")
 
-    parts: list[str] = []
-    if tools:
-        parts.append(f"<tools>\n{_encode(list(tools), 'tools')}\n</tools>")
-    if shared:
-        parts.append("All trajectories begin with these messages:")
-        parts.append(f"<context>\n{_lines(unique[0][:shared])}\n</context>")
-    for trajectory in order:
-        parts.append(f'<trajectory id="{label_of[trajectory]}">\n{_lines(trajectory[shared:])}\n</trajectory>')
-    shown = tuple(label_of[trajectory] for trajectory in order)
-    parts.append(f"Score exactly these ids: {', '.join(shown)}")
-    return JudgePrompt(
-        messages=(
-            {"role": "system", "content": SYSTEM.format(rubric=default_rubric() if rubric is None else rubric)},
-            {"role": "user", "content": "\n\n".join(parts)},
-        ),
-        labels=tuple(label_of[trajectory] for trajectory in encoded),
-        shown=shown,
-        seed=seed,
+    def write(trajectories: Sequence[tuple[str, ...]], permutation: int, mark: str) -> JudgePrompt:
+        labels = _labels(count, random_for(f"labels {permutation}"))
+        order = _order(count, permutation, permutations, random_for)
+        parts: list[str] = []
+        if tools_text:
+            parts.append(f"<tools>\n{tools_text}\n</tools>")
+        if mark:
+            parts.append(_TRUNCATION_NOTE.format(mark=mark))
+        if shared:
+            parts.append("All trajectories begin with these messages:")
+            parts.append(f"<context>\n{_lines(trajectories[0][:shared])}\n</context>")
+        parts += [f'<trajectory id="{labels[i]}">\n{_lines(trajectories[i][shared:])}\n</trajectory>' for i in order]
+        shown = tuple(labels[i] for i in order)
+        parts.append(f"Score exactly these ids: {', '.join(shown)}")
+        label_of = dict(zip(unique, labels, strict=True))
+        return JudgePrompt(
+            messages=({"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}),
+            labels=tuple(label_of[trajectory] for trajectory in encoded),
+            shown=shown,
+            seed=seed,
+            permutation=permutation,
+            cut=bool(mark),
+        )
+
+    orders = permutations if count > 1 else 1
+    first = write(unique, 0, "")
+    if max_prompt_tokens is None or _fits(first, max_prompt_tokens):
+        return [first, *(write(unique, permutation, "") for permutation in range(1, orders))]
+    (mark,) = _labels(1, random_for("mark"))
+    shortened = cut_to_fit(
+        [plain[place_of[trajectory]] for trajectory in unique],
+        lambda cut: _fits(write([_encode_messages(t, 0) for t in cut], 0, mark), max_prompt_tokens),
+        mark,
     )
+    if shortened is None:
+        raise PromptTooLong(
+            f"{count} trajectories with {sum(map(len, unique))} messages do not fit max_prompt_tokens="
+            f"{max_prompt_tokens}, even with every text cut to its ends; raise it, judge smaller groups, or shorten "
+            "rubric and tools, which are never cut"
+        )
+    cut = [_encode_messages(messages, 0) for messages in shortened]
+    return [write(cut, permutation, mark) for permutation in range(orders)]
+
+
+def _fits(prompt: JudgePrompt, max_prompt_tokens: int) -> bool:
+    """Whether the prompt fits, with room for a repair turn."""
+    room = max_prompt_tokens - REPAIR_TOKENS - REPAIR_TOKENS_PER_ID * len(prompt.shown)
+    return surely_fits(prompt.messages, room) or count_message_tokens(prompt.messages) <= room
+
+
+def _order(count: int, permutation: int, permutations: int, random_for: Callable[[str], random.Random]) -> list[int]:
+    """The ``permutation``-th of ``permutations`` orders: a rotation of the random order of its round."""
+    turn, place = divmod(permutation, count)
+    in_this_round = min(count, permutations - turn * count)
+    order = random_for(f"order {turn}").sample(range(count), count)
+    offset = place * count // in_this_round
+    return order[offset:] + order[:offset]
 
 
 def _shared_prefix_length(unique: Sequence[tuple[str, ...]]) -> int:
@@ -139,62 +220,8 @@ def _lines(messages: Sequence[str]) -> str:
     return "[" + ",\n".join(messages) + "]"
 
 
-def _encode_messages(messages: Sequence[Message], place: int) -> tuple[str, ...]:
+def _encode_messages(messages: Sequence[Mapping[str, Any]], place: int) -> tuple[str, ...]:
     """Every message of a trajectory as JSON: equal for equal trajectories, whatever ids their tool calls got."""
-    if isinstance(messages, (str, bytes, Mapping)) or not messages:
-        raise JudgeInputError(
-            f"trajectory {place} must be a non-empty list of messages, got {_short(messages)}; "
-            "leave out rollouts that never began"
-        )
-    call_ids: dict[Any, str] = {}
-    encoded: list[str] = []
-    for number, message in enumerate(messages, start=1):
-        name = f"message {number} of trajectory {place}"
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise JudgeInputError(f'{name} must be a dict with a string "role", got {_short(message)}')
-        encoded.append(_encode(_renumber_calls(message, call_ids), name))
-    return tuple(encoded)
-
-
-def _renumber_calls(message: Message, call_ids: dict[Any, str]) -> dict[str, Any]:
-    """The message without unset fields; random tool-call ids become ``call_1``, ``call_2``, ... as they appear."""
-
-    def number(call_id: object) -> str:
-        return call_ids.setdefault(str(call_id), f"call_{len(call_ids) + 1}")
-
-    plain = {key: value for key, value in message.items() if value is not None}
-    calls = plain.get("tool_calls")
-    if isinstance(calls, Sequence) and not isinstance(calls, str):
-        plain["tool_calls"] = [
-            {**call, "id": number(call["id"])} if isinstance(call, Mapping) and call.get("id") is not None else call
-            for call in calls
-        ]
-    if "tool_call_id" in plain:
-        plain["tool_call_id"] = number(plain["tool_call_id"])
-    return plain
-
-
-def _encode(value: object, name: str) -> str:
-    """JSON that holds no ``<`` and no lone surrogate; keys are sorted, with ``role`` and ``name`` first."""
-    try:
-        text = json.dumps(_ordered(value), ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise JudgeInputError(
-            f"{name} is not plain JSON ({error}); hand in dicts, lists, strings and numbers"
-        ) from error
-    text = text.replace("<", "\\u003c")
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
-
-
-def _ordered(value: object) -> object:
-    if isinstance(value, Mapping):
-        keys = sorted(value, key=lambda key: (key != "role", key != "name", key))
-        return {key: _ordered(value[key]) for key in keys}
-    if isinstance(value, (list, tuple)):
-        return [_ordered(item) for item in value]
-    return value
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return tuple(
+        encode(message, f"message {number} of trajectory {place}") for number, message in enumerate(messages, start=1)
+    )

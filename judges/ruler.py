@@ -1,39 +1,47 @@
-"""RULER: one LLM call scores all trajectories of a group relative to each other.
+"""RULER: LLM calls that score all trajectories of a group relative to each other.
 
 Relative scores are what GRPO needs, and comparing is easier for a judge than marking. The idea and the two function
 names come from OpenPipe ART's RULER; scores are matched by id here, and a verdict that is not exact is an error.
 
     scores = await ruler(message_lists, "openai/o4-mini")
+    scores = await ruler(message_lists, "openai/o4-mini", permutations=4)              # the mean of four orders
+    scores = await ruler(message_lists, judges=["openai/o4-mini", "ollama/qwen3"])     # the mean of two judges
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
-import dataclasses
-import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, Unpack
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from judges.errors import JudgeError, JudgeInputError, MalformedVerdict
-from judges.types import CallOptions, JudgedGroup, JudgedTrajectory, Message, TrajectoryScore
+from judges.errors import JudgeInputError
+from judges.types import CallOptions, Message, TrajectoryScore
+
+if TYPE_CHECKING:
+    from judges.client import JudgeClient
+    from judges.judgement import Verdict
+    from judges.session import Session
 
 DEFAULT_JUDGE = "openai/o4-mini"
+DEFAULT_MAX_PROMPT_TOKENS = 100_000
+"""Fits judges with a context of 128k, with room for reasoning and answer."""
 
-GroupT = TypeVar("GroupT", bound=JudgedGroup)
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 
 async def ruler(
     message_lists: Sequence[Sequence[Message]],
     judge_model: str = DEFAULT_JUDGE,
     *,
+    judges: Sequence[str | JudgeClient] | None = None,
     rubric: str | None = None,
     tools: Sequence[Mapping[str, Any]] | None = None,
     extra_litellm_params: Mapping[str, Any] | None = None,
+    permutations: int = 1,
+    max_prompt_tokens: int | None = DEFAULT_MAX_PROMPT_TOKENS,
+    session: Session | None = None,
     debug: bool = False,
     seed: int = 0,
     **call: Unpack[CallOptions],
@@ -43,136 +51,85 @@ async def ruler(
     Equal trajectories are judged once and share the score. Differences in random tool-call ids do not count. One
     trajectory, or a group of equal ones, is judged on its own. An empty group gives an empty list without a call.
 
+    **Order.** Every judge sees every one of ``permutations`` orders, and the scores are means. Let a judge add to a
+    trajectory's score a bonus that depends on its place alone, between 0 and ``B``, in a group of ``n`` different
+    trajectories. With ``k`` orders and ``r = k mod n``, the part of the difference between two mean scores that is due
+    to the order is at most ``B min(r, n - r) / k``, and at most ``B / k`` if one place alone has a bonus. It is 0
+    where ``k`` is a multiple of ``n``: the orders are then a Latin square, and each trajectory is at each place equally
+    often.
+
+    **Failure.** All verdicts count or none: one that is malformed after its repair turn, or a call that fails, fails
+    the group, because a mean over the rest would no longer be balanced. The usable verdicts stay in the session's
+    cache, so that trying again asks for the missing ones alone.
+
     Args:
         message_lists: One list of OpenAI-style messages per trajectory; all pursue the same goal.
         judge_model: A litellm model name.
+        judges: Several judges instead of ``judge_model``, each with the same weight: names, or `JudgeClient` objects
+            where they are reached in different ways.
         rubric: Grading standards in plain words instead of the generic ones.
         tools: OpenAI function schemas the agent could call, shown to the judge.
-        extra_litellm_params: Handed to litellm: ``temperature``, ``max_tokens``, ...
-        debug: Print prompt, raw answers and scores to stderr.
-        seed: Seed of the labels and the order in which the judge sees the trajectories.
-        **call: ``api_base``, ``api_key``, ``timeout_seconds``, ``max_retries``, ``backoff_seconds``.
+        extra_litellm_params: Handed to litellm: ``temperature``, ``max_tokens``, ... (for judges given by name).
+        permutations: Orders in which each judge sees the trajectories, one call each; a trajectory that stands alone
+            has one order.
+        max_prompt_tokens: No prompt takes more, by the high estimate of `judges.tokens`, a repair turn included: the
+            middle of long tool outputs is left out first, then of other long texts, and the cut is marked. None: never
+            cut.
+        session: Concurrency and spend limits, running cost, cache and record, shared by many calls.
+        debug: Print prompts, raw answers and scores to stderr.
+        seed: Seed of the labels and of the orders in which the judge sees the trajectories.
+        **call: ``api_base``, ``api_key``, ``timeout_seconds``, ``max_retries``, ``backoff_seconds`` (for judges given
+            by name).
 
     Returns:
-        One score per trajectory, in the order of the input.
+        One score per trajectory, in the order of the input. With several verdicts, ``score`` is their mean, ``spread``
+        their range, and ``explanation`` that of the verdict nearest to the mean.
 
     Raises:
-        JudgeInputError: Something that is no message list, or a setting that cannot be used.
-        JudgeCallError: The judge could not be reached or refused (`JudgeTimeoutError`: did not answer in time).
-        MalformedVerdict: The judge's answer was no exact verdict, nor was the one after the repair turn.
+        JudgeInputError: Something that is no message list, or a setting that cannot be used (`PromptTooLong`: no cut
+            makes it fit).
+        JudgeCallError: A judge could not be reached or refused (`JudgeTimeoutError`: did not answer in time).
+        MalformedVerdict: A judge's answer was no exact verdict, nor was the one after the repair turn.
+        SpendLimitReached: The session's money is spent.
     """
-    from judges.client import JudgeClient
-    from judges.prompt import build_prompt
+    from judges.judgement import judge_prompts, judgement_record
+    from judges.prompt import build_prompts
+    from judges.session import Session
 
-    client = JudgeClient(judge_model, extra_params=extra_litellm_params or {}, **call)
+    clients = _clients(judge_model, judges, extra_litellm_params, call)
+    session = session or Session()
     if not message_lists:
         return []
-    prompt = build_prompt(message_lists, rubric=rubric, tools=tools, seed=seed)
-    answers: list[str] = []
-    scores: list[TrajectoryScore] = []
-    try:
-        verdict = await _verdict(client, prompt.messages, prompt.shown, answers)
-        scores = [
-            TrajectoryScore(str(place), verdict[label].explanation, verdict[label].score)
-            for place, label in enumerate(prompt.labels, start=1)
-        ]
-    finally:
-        if debug:
-            from judges.debug import show_judgement
-
-            show_judgement(judge_model, prompt, answers, scores)
-    return scores
-
-
-async def _verdict(
-    client: Any, messages: Sequence[Mapping[str, str]], labels: Sequence[str], answers: list[str]
-) -> dict[str, Any]:
-    """Ask, and ask once more where the answer is malformed. Every raw answer is appended to ``answers``."""
-    from judges.verdict import RESPONSE_FORMAT, parse_verdict, repair_turn
-
-    problems: list[str] = []
-    for _ in range(2):
-        reply = await client.complete(messages, RESPONSE_FORMAT)
-        answers.append(reply.content)
-        try:
-            return parse_verdict(reply.content, labels)
-        except MalformedVerdict as problem:
-            cut = " (it was cut off: raise max_tokens)" if reply.finish_reason == "length" else ""
-            problems.append(f"{problem}{cut}")
-            messages = [*messages, *repair_turn(reply.content, problem, labels)]
-    raise MalformedVerdict(
-        f"judge {client.model} gave no usable verdict on {len(labels)} trajectories: first {problems[0]}; "
-        f"after the repair turn {problems[1]}. Its last answer began {answers[-1][:200]!r}"
+    prompts = build_prompts(
+        message_lists,
+        rubric=rubric,
+        tools=tools,
+        seed=seed,
+        permutations=permutations,
+        max_prompt_tokens=max_prompt_tokens,
     )
+    verdicts = await judge_prompts(clients, prompts, session, max_prompt_tokens)
+    failures = [verdict.error for verdict in verdicts if verdict.error is not None]
+    scores = [] if failures else _means(len(message_lists), verdicts)
+    session.log(lambda: judgement_record(message_lists, rubric, tools, verdicts, scores))
+    if debug:
+        from judges.debug import show_judgement
 
-
-async def ruler_score_group(
-    group: GroupT,
-    judge_model: str = DEFAULT_JUDGE,
-    *,
-    rubric: str | None = None,
-    extra_litellm_params: Mapping[str, Any] | None = None,
-    swallow_exceptions: bool = False,
-    debug: bool = False,
-    seed: int = 0,
-    **call: Unpack[CallOptions],
-) -> GroupT | None:
-    """Score a group and return a copy of it whose rewards are the scores.
-
-    Works on any object with ``trajectories``, each with ``messages``, ``reward`` and ``metrics``, and with ``tools``
-    and ``explanation`` where it has them. In the copy, ``metrics["independent_reward"]`` is the reward from before
-    (from before the first judgement, where a group is judged again), ``metrics["ruler_score"]`` the score, and
-    ``explanation`` the judge's. The input is left as it was.
-
-    Args:
-        group: Trajectories with the same goal.
-        judge_model: A litellm model name.
-        rubric: As in `ruler`.
-        extra_litellm_params: As in `ruler`.
-        swallow_exceptions: Log a `JudgeError` as a warning and return None instead of raising it.
-        debug: As in `ruler`.
-        seed: As in `ruler`.
-        **call: As in `ruler`.
-
-    Returns:
-        The scored copy, or None where the judgement failed and ``swallow_exceptions`` is set.
-
-    Raises:
-        JudgeError: As in `ruler`, unless swallowed.
-    """
-    try:
-        scores = await ruler(
-            [trajectory.messages for trajectory in group.trajectories],
-            judge_model,
-            rubric=rubric,
-            tools=_tools(group),
-            extra_litellm_params=extra_litellm_params,
-            debug=debug,
-            seed=seed,
-            **call,
-        )
-    except JudgeError as error:
-        if not swallow_exceptions:
-            raise
-        logger.warning("group of %d left without scores: %s", len(group.trajectories), error)
-        return None
-    scored = [_scored(trajectory, score) for trajectory, score in zip(group.trajectories, scores, strict=True)]
-    return _copy(group, trajectories=tuple(scored) if isinstance(group.trajectories, tuple) else scored)
+        show_judgement(verdicts, scores)
+    if failures:
+        raise failures[0]
+    return scores
 
 
 def score(
     message_lists: Sequence[Sequence[Message]], judge_model: str = DEFAULT_JUDGE, **options: Any
 ) -> list[TrajectoryScore]:
     """`ruler` for code without an event loop, and for notebooks, which have one already. Takes the same arguments."""
-    return _run(ruler(message_lists, judge_model, **options))
+    return run_sync(ruler(message_lists, judge_model, **options))
 
 
-def score_group(group: GroupT, judge_model: str = DEFAULT_JUDGE, **options: Any) -> GroupT | None:
-    """`ruler_score_group` for code without an event loop, and for notebooks. Takes the same arguments."""
-    return _run(ruler_score_group(group, judge_model, **options))
-
-
-def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, in a thread of its own where this one has a running loop (a notebook)."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -181,34 +138,32 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, coroutine).result()
 
 
-def _tools(group: JudgedGroup) -> Sequence[Mapping[str, Any]] | None:
-    """The tools that all members share."""
-    offered = [getattr(trajectory, "tools", None) or None for trajectory in group.trajectories]
-    if any(tools != offered[0] for tools in offered):
-        raise JudgeInputError(
-            "the trajectories of the group had different tools; judge those with the same tools together"
-        )
-    return offered[0] if offered else None
+def _clients(
+    judge_model: str,
+    judges: Sequence[str | JudgeClient] | None,
+    extra_litellm_params: Mapping[str, Any] | None,
+    call: CallOptions,
+) -> list[JudgeClient]:
+    from judges.client import JudgeClient
+
+    if judges is None:
+        judges = [judge_model]
+    elif judge_model != DEFAULT_JUDGE:
+        raise JudgeInputError(f"got judge_model={judge_model!r} and judges; name the judges in one of the two")
+    if isinstance(judges, str) or not judges:
+        raise JudgeInputError(f'judges must be a non-empty list such as ["openai/o4-mini"], got {judges!r}')
+    return [
+        judge if isinstance(judge, JudgeClient) else JudgeClient(judge, extra_params=extra_litellm_params or {}, **call)
+        for judge in judges
+    ]
 
 
-def _scored(trajectory: JudgedTrajectory, verdict: TrajectoryScore) -> JudgedTrajectory:
-    metrics = dict(trajectory.metrics)
-    if "ruler_score" not in metrics:
-        metrics["independent_reward"] = trajectory.reward
-    metrics["ruler_score"] = verdict.score
-    changes: dict[str, Any] = {"reward": verdict.score, "metrics": metrics}
-    if hasattr(trajectory, "explanation"):
-        changes["explanation"] = verdict.explanation
-    return _copy(trajectory, **changes)
-
-
-def _copy(value: T, **changes: Any) -> T:
-    """A shallow copy with some attributes changed: of a dataclass, a pydantic model or a plain object."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **changes)
-    if hasattr(value, "model_copy"):
-        return value.model_copy(update=changes)  # pyright: ignore[reportAttributeAccessIssue]
-    fresh = copy.copy(value)
-    for name, changed in changes.items():
-        setattr(fresh, name, changed)
-    return fresh
+def _means(count: int, verdicts: Sequence[Verdict]) -> list[TrajectoryScore]:
+    scores: list[TrajectoryScore] = []
+    for place in range(count):
+        entries = [verdict.entry(place) for verdict in verdicts]
+        values = [entry.score for entry in entries]
+        mean = fmean(values)
+        nearest = min(entries, key=lambda entry: abs(entry.score - mean))
+        scores.append(TrajectoryScore(str(place + 1), nearest.explanation, mean, max(values) - min(values)))
+    return scores

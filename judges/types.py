@@ -19,11 +19,13 @@ class TrajectoryScore:
     explanation: str
     """Why, in the judge's words."""
     score: float
-    """Finite, from 0 (worst) to 1 (best)."""
+    """Finite, from 0 (worst) to 1 (best); the mean where several verdicts were asked for."""
+    spread: float = 0.0
+    """Its largest minus its smallest score over all orders and judges; 0 for a single verdict."""
 
 
 class CallOptions(TypedDict, total=False):
-    """How to reach a judge; every key is optional (see `judges.client.JudgeClient`)."""
+    """How to reach a judge given by name; every key is optional (see `judges.client.JudgeClient`)."""
 
     api_base: str | None
     api_key: str | None

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from judges.errors import MalformedVerdict
+from judges.tokens import count_message_tokens
 
 RESPONSE_FORMAT: dict[str, Any] = {
     "type": "json_schema",
@@ -48,6 +49,8 @@ are not in every provider's dialect, so they are checked here alone."""
 
 MAX_QUOTED_CHARS = 4_000
 """How much of a malformed answer is shown back to the judge."""
+MAX_PROBLEM_CHARS = 400
+"""How much of what is wrong with it."""
 
 _END_OF_REASONING = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 
@@ -101,16 +104,28 @@ def parse_verdict(content: str, labels: Collection[str]) -> dict[str, Entry]:
     return {entry.trajectory_id: entry for entry in entries}
 
 
-def repair_turn(content: str, problem: MalformedVerdict, labels: Sequence[str]) -> list[dict[str, str]]:
-    """The messages that show a judge its malformed answer and ask once more."""
-    return [
-        {"role": "assistant", "content": content[:MAX_QUOTED_CHARS].strip() or "(empty)"},
-        {
-            "role": "user",
-            "content": f"That answer cannot be used: {problem}. Answer again with the whole JSON object and nothing "
-            f"else: one entry for each of the ids {', '.join(labels)}, each score a number from 0 to 1.",
-        },
-    ]
+def repair_turn(
+    content: str, problem: MalformedVerdict, labels: Sequence[str], max_tokens: int | None = None
+) -> list[dict[str, str]]:
+    """The messages that show a judge its malformed answer and ask once more.
+
+    Args:
+        content: The malformed answer; its beginning is quoted.
+        problem: What is wrong with it.
+        labels: The ids that must be scored.
+        max_tokens: What the two messages may take by `judges.tokens`; less is quoted to keep it.
+    """
+    request = {
+        "role": "user",
+        "content": f"That answer cannot be used: {str(problem)[:MAX_PROBLEM_CHARS]}. Answer again with the whole JSON "
+        f"object and nothing else: one entry for each of the ids {', '.join(labels)}, each score a number from 0 to 1.",
+    }
+    chars = MAX_QUOTED_CHARS
+    while True:
+        turn = [{"role": "assistant", "content": content[:chars].strip() or "(empty)"}, request]
+        if max_tokens is None or chars == 0 or count_message_tokens(turn) <= max_tokens:
+            return turn
+        chars //= 2
 
 
 def _last_verdict(content: str) -> dict[str, Any]:
