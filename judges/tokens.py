@@ -1,4 +1,4 @@
-"""How many tokens a text takes at most, without a tokenizer: nothing to download or import, a megabyte in a third second.
+"""How many tokens a text takes at most, without a tokenizer: nothing to download or import, megabytes a second.
 
 Every tokenizer has its own count. This estimate was above those of GPT-4's, Claude's and SmolLM2's tokenizers on mail,
 code, JSON, base64 and texts in German, Russian and Chinese; on English mail it is about 1.4 to 1.7 times as high. It is
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 TOKENS_PER_MESSAGE = 8
 """Role and separators that a chat template puts around each message."""
 
-# Each match counts as one token: up to three small letters, every capital, digit, sign and line break, up to four blanks
-# (a single one belongs to the word after it).
+# Each match counts as one token: up to three small letters, every capital, digit, sign and line break, two to four
+# blanks (a single one belongs to the word after it).
 _ASCII = re.compile(r"[A-Z]|[a-z]{1,3}|[0-9!-/:-@\[-`{-~]|[\x00-\x08\n-\x1f\x7f]|[ \t]{2,4}")
 _WIDE = (
     (1, re.compile("[\u0400-\u04ff]")),
