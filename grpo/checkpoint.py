@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from grpo.engine.base import Engine
 from grpo.errors import CheckpointError
 from grpo.models import fsync_tree
+from grpo.retention import STATE_FILE, checkpoint_name, checkpoints, prune
 from grpo.rundir import write_json
-
-STATE_FILE = "state.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +27,30 @@ class TrainState:
     task_position: int
 
 
-def save_checkpoint(folder: Path, engine: Engine, state: TrainState, keep: int) -> Path:
-    """Write the checkpoint of ``state.step`` and drop all but the newest ``keep``."""
-    target = folder / f"step-{state.step:04d}"
+def save_checkpoint(
+    folder: Path, engine: Engine, state: TrainState, keep: int, describe: Callable[[Path], None] = lambda _folder: None
+) -> Path:
+    """Write the checkpoint of ``state.step`` and drop all but the newest ``keep`` and the best.
+
+    Args:
+        folder: The run's checkpoints.
+        engine: Whose state it is.
+        state: The trainer's own.
+        keep: How many to keep besides the best.
+        describe: Called with the new folder before it counts; it may add to it (a model card).
+    """
+    target = folder / checkpoint_name(state.step)
     building = folder / f".{target.name}.partial"
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     engine.save_state(building)
+    describe(building)
     write_json(building / STATE_FILE, asdict(state))
     fsync_tree(building)
     if target.exists():
         shutil.rmtree(target)
     building.rename(target)
-    for old in _checkpoints(folder)[:-keep]:
-        shutil.rmtree(old)
+    prune(folder, keep)
     return target
 
 
@@ -50,7 +60,7 @@ def newest_checkpoint(folder: Path) -> tuple[Path, TrainState] | None:
     Raises:
         CheckpointError: Its state cannot be read.
     """
-    found = _checkpoints(folder)
+    found = checkpoints(folder)
     if not found:
         return None
     path = found[-1] / STATE_FILE
@@ -58,7 +68,3 @@ def newest_checkpoint(folder: Path) -> tuple[Path, TrainState] | None:
         return found[-1], TrainState(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); remove its folder to go on from the one before") from error
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    return sorted(path.parent for path in folder.glob(f"step-*/{STATE_FILE}"))

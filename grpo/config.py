@@ -21,7 +21,7 @@ LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
 RESUMABLE_CHANGES = frozenset(
-    {"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base", "show_every"}
+    {"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base", "show_every", "track"}
 )
 """Settings that may differ between a run and its continuation."""
 
@@ -87,8 +87,10 @@ class TrainConfig(BaseModel):
     eval_samples: int = Field(1, ge=1, description="sampled episodes of each scenario")
     eval_seed: int = 1234
     eval_greedy: bool = True
+    eval_every: int = Field(0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only")
     report_samples: int = Field(8, ge=0, description="transcripts in the report")
-    keep_checkpoints: int = Field(2, ge=1)
+    keep_checkpoints: int = Field(2, ge=1, description="the newest that are kept, besides the best by held-out score")
+    track: Literal["tensorboard", "trackio", "wandb"] | None = None
     show_every: int = Field(0, ge=0, description="show the best and the worst episode of every so many steps")
     server_urls: tuple[str, ...] = ()
 

@@ -29,6 +29,9 @@ WithPolicy = Callable[[Callable[[CompletionsPolicy], Any]], Any]
 """Runs an async job with the newest policy."""
 
 
+BEFORE_AND_AFTER = ("before", "after")
+
+
 class HeldOut:
     """The held-out side of a run."""
 
@@ -39,15 +42,16 @@ class HeldOut:
         self.display = display
 
     def evaluate(self, when: str, step: int, with_policy: WithPolicy) -> list[dict[str, Any]]:
-        """Summaries of ``<when>-sampled`` and ``<when>-greedy`` for the weights of ``step``."""
+        """Summaries for the weights of ``step``: ``<when>-sampled`` and, before and after, ``<when>-greedy``."""
         config = self.config
         todo = [spec for spec in self._specs(when) if not self._is_done(spec, step)]
         if todo:
             split = {"split": config.eval_split} if takes_split(config.env) else {}
             pool = EnvPool(config.env, {**config.env_kwargs, **split})
-            self.display.phase(
-                f"Evaluation {when} GRPO: {config.eval_scenarios} questions of the {config.eval_split} split"
-            )
+            if when in BEFORE_AND_AFTER:
+                self.display.phase(
+                    f"Evaluation {when} GRPO: {config.eval_scenarios} questions of the {config.eval_split} split"
+                )
             for spec in todo:
                 self._run(spec, pool, with_policy)
             pool.close()
@@ -64,7 +68,7 @@ class HeldOut:
             return []
         sampled = EvalSpec(f"{when}-sampled", config.eval_split, 1.0, config.eval_samples, config.eval_seed)
         greedy = EvalSpec(f"{when}-greedy", config.eval_split, 0.0, 1, config.eval_seed)
-        return [sampled, greedy] if config.eval_greedy else [sampled]
+        return [sampled, greedy] if config.eval_greedy and when in BEFORE_AND_AFTER else [sampled]
 
     def _run(self, spec: EvalSpec, pool: EnvPool, with_policy: WithPolicy) -> None:
         config = self.config

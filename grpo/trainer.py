@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo.adapters import AdapterStore
 from grpo.batches import Batches
+from grpo.card import name_base_model, write_card
 from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.checkpoint import TrainState, newest_checkpoint, save_checkpoint
 from grpo.config import TrainConfig
@@ -24,9 +25,12 @@ from grpo.engine.local import LocalEngine, LoraSpec
 from grpo.envs import Episode, takes_split
 from grpo.errors import EnvError, TrainingError
 from grpo.groups import TaskStream
+from grpo.handover import run_card
 from grpo.heldout import HeldOut, run_with_policy
 from grpo.metrics import JsonlLog, current_rss_gb, read_jsonl
+from grpo.models import ResolvedModel
 from grpo.policy import CompletionsPolicy
+from grpo.retention import checkpoint_name, note_score
 from grpo.rewards import group_reward
 from grpo.rollout import EnvPool
 from grpo.rundir import RunDirectory, write_jsonl
@@ -34,6 +38,7 @@ from grpo.seeds import derive_seed
 from grpo.segments import Segment
 from grpo.server import PolicyServer
 from grpo.sft import demonstrations, warm_start
+from grpo.tracking import Tracking
 from grpo.transcript import best_and_worst, transcript
 from grpo.types import Trajectory
 from grpo.update import UpdateConfig, computed_rows, learning_rate, loss_config, update_policy
@@ -43,18 +48,25 @@ class Trainer:
     """One run in one directory against one policy server."""
 
     def __init__(
-        self, config: TrainConfig, run: RunDirectory, model_path: Path, server: PolicyServer, display: Display
+        self,
+        config: TrainConfig,
+        run: RunDirectory,
+        model: ResolvedModel,
+        server: PolicyServer,
+        display: Display,
+        tracking: Tracking,
     ):
         self.config = config
         self.run = run
         self.server = server
         self.display = display
-        self.chat: Chat = chat_for(load_tokenizer(model_path))
-        self.model_path = model_path
+        self.tracking = tracking
+        self.chat: Chat = chat_for(load_tokenizer(model.path))
+        self.model = model
         split = {"split": config.train_split} if takes_split(config.env) else {}
         self.pool = EnvPool(config.env, {**split, **config.env_kwargs})
         self.engine = LocalEngine(
-            model_path,
+            model.path,
             LoraSpec(config.lora_rank, config.lora_alpha),
             seed=config.seed,
             device=config.device,
@@ -86,11 +98,10 @@ class Trainer:
         self.adapters = AdapterStore(self.server, self.run.adapters)
         self._publish()
         if self.step == 0:
-            self.held_out.evaluate("before", self.step, self._with_policy)
+            self._evaluate("before")
         if self.step < config.steps:
             self._grpo_steps()
-        after = self.held_out.evaluate("after", self.step, self._with_policy)
-        return self.held_out.saved("before") + after
+        return self.held_out.saved("before") + self._evaluate("after")
 
     def close(self) -> None:
         """Close the envs."""
@@ -112,6 +123,7 @@ class Trainer:
 
             def on_step(metrics: dict[str, float]) -> None:
                 log.append(metrics)
+                self.tracking.log(metrics, int(metrics["step"]), "warmstart/")
                 bar.update(1, loss=metrics["loss"])
 
             warm_start(
@@ -137,8 +149,11 @@ class Trainer:
             for record in read_jsonl(self.run.metrics_path):
                 self.display.step(record, config.steps)
             while self.step < config.steps:
+                if config.eval_every and self.step and self.step % config.eval_every == 0:
+                    self._evaluate(checkpoint_name(self.step))
                 metrics = self._grpo_step()
                 log.append(metrics)
+                self.tracking.log(metrics, self.step)
                 self.display.step(metrics, config.steps)
 
     def _grpo_step(self) -> dict[str, float]:
@@ -200,6 +215,16 @@ class Trainer:
         bar.close()
         return metrics | {"lr": update.learning_rate}
 
+    def _evaluate(self, when: str) -> list[dict[str, Any]]:
+        """Evaluate the newest weights, and note whether their checkpoint is the best so far."""
+        summaries = self.held_out.evaluate(when, self.step, self._with_policy)
+        for summary in summaries:
+            self.tracking.log_evaluation(summary, self.step)
+        if summaries:
+            note_score(self.run.checkpoints, self.step, summaries[0]["metrics"]["reward"]["mean"])
+            self._describe(self.run.checkpoints / checkpoint_name(self.step))
+        return summaries
+
     # -- hand-over ---------------------------------------------------------------------------------------------
 
     def _publish(self) -> float:
@@ -209,7 +234,12 @@ class Trainer:
 
     def _checkpoint(self) -> None:
         state = TrainState(self.step, self.tasks.position)
-        save_checkpoint(self.run.checkpoints, self.engine, state, self.config.keep_checkpoints)
+        save_checkpoint(self.run.checkpoints, self.engine, state, self.config.keep_checkpoints, self._describe)
+
+    def _describe(self, checkpoint: Path) -> None:
+        """A model card with the held-out scores so far, and the base model under its public name."""
+        name_base_model(checkpoint, self.model.public_name)
+        write_card(checkpoint, run_card(self.run, self.config, self.model.public_name, self.step))
 
     def _with_policy(self, job: Callable[[CompletionsPolicy], Any]) -> Any:
         """Run an async job with a policy bound to the newest adapter; once more where vLLM had to be restarted."""

@@ -48,7 +48,7 @@ def test_the_judging_block_runs_against_a_local_judge(capsys):
 @pytest.mark.parametrize("line", [line for line in LINES if not line.startswith(("scripts/", "datasette "))])
 def test_commands_parse_as_written(line):
     name, *arguments = shlex.split(line)
-    reads_a_run = name in ("grpo-report", "grpo-judge")
+    reads_a_run = name in ("grpo-report", "grpo-judge", "grpo-serve", "grpo-export")
     arguments = [str(ROOT) if reads_a_run and a.startswith("runs/") else a for a in arguments]
     command = COMMANDS[name]
     while isinstance(command, click.Group):

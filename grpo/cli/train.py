@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from grpo.cli.common import explained, json_object, share_cores
+from grpo.tracking import TRACKERS, Tracking, check_tracker
 
 if TYPE_CHECKING:
     from grpo.config import TrainConfig
@@ -31,6 +33,11 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option("--group-size", type=int, help="Episodes in a group.")
 @click.option("--learning-rate", type=float, help="Of GRPO.")
 @click.option("--warm-start-steps", type=int, help="Supervised steps on the env's own demonstrations before GRPO.")
+@click.option(
+    "--init-adapter",
+    type=click.Path(exists=True, file_okay=False),
+    help="LoRA adapter to start from, as grpo-sft writes it; no warm start then, unless --warm-start-steps is given.",
+)
 @click.option("--reward", type=click.Choice(["env", "ruler", "env+ruler"]), help="What a group is rewarded with.")
 @click.option("--judge-model", help="litellm name of RULER's judge, for example openai/o4-mini.")
 @click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
@@ -38,7 +45,9 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--eval-scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
 @click.option("--eval-split", help="Split of the evaluation, where the env has splits.")
+@click.option("--eval-every", type=int, help="Evaluate every so many steps too; the best checkpoint is kept.")
 @click.option("--seed", type=int, help="Seed of the whole run.")
+@click.option("--track", type=click.Choice(TRACKERS), help="Metrics go there too (an extra of the same name).")
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting (JSON value).")
 @click.option("--show-every", type=int, help="Show the best and the worst episode of every so many steps.")
@@ -64,6 +73,8 @@ def train(
 
     overrides = {key: value for key, value in options.items() if value is not None}
     overrides["env"] = env
+    if "init_adapter" in overrides:
+        overrides.setdefault("warm_start_steps", 0)
     for setting in settings:
         key, found, value = setting.partition("=")
         if not found:
@@ -76,17 +87,32 @@ def train(
 
 def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: bool) -> None:
     """Train, evaluate and report; prints the closing table and the report's path."""
+    from grpo.checkpoint import newest_checkpoint
     from grpo.display import Display
     from grpo.envs import make_env
+    from grpo.handover import check_init_adapter
     from grpo.report import write_report
     from grpo.report_data import load_run, verdict
     from grpo.rundir import RunDirectory
 
     share_cores()
     make_env(config.env, **config.env_kwargs).close()  # a wrong id or argument is found before anything is written
-    with RunDirectory.open(directory, config, resume=resume) as run, Display(quiet=quiet) as display:
-        if not _is_finished(run, config):
-            _train(config, run, display)
+    check_tracker(config.track)
+    check_init_adapter(config)
+    display = Display(quiet=quiet)
+    with RunDirectory.open(directory, config, resume=resume) as run, ExitStack() as at_the_end, display:
+        found = newest_checkpoint(run.checkpoints)
+        steps_done = found[1].step if found else None
+        if not _is_finished(run, config, steps_done):
+            tracking = Tracking(
+                config.track,
+                run.root,
+                project=config.env.rpartition(":")[2],
+                config=config.model_dump(mode="json"),
+                note=display.note,
+                steps_done=steps_done or 0,
+            )
+            _train(config, run, display, at_the_end.enter_context(tracking))
         else:
             display.note(
                 f"{directory} is finished: nothing to train. Raise --steps to go on, or choose another --run-dir"
@@ -102,7 +128,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
         click.echo(f"Report: {report}")
 
 
-def _train(config: TrainConfig, run: RunDirectory, display: Display) -> None:
+def _train(config: TrainConfig, run: RunDirectory, display: Display, tracking: Tracking) -> None:
     from grpo.models import resolve_model
     from grpo.server import make_server
 
@@ -115,7 +141,7 @@ def _train(config: TrainConfig, run: RunDirectory, display: Display) -> None:
         display.note(f"vLLM is starting at {server.url}; its log: {run.server_log}")
         from grpo.trainer import Trainer
 
-        trainer = Trainer(config, run, model.path, server, display)
+        trainer = Trainer(config, run, model, server, display, tracking)
         try:
             trainer.train()
         finally:
@@ -124,18 +150,15 @@ def _train(config: TrainConfig, run: RunDirectory, display: Display) -> None:
         server.stop()
 
 
-def _is_finished(run: RunDirectory, config: TrainConfig) -> bool:
-    from grpo.checkpoint import newest_checkpoint
-
-    found = newest_checkpoint(run.checkpoints)
-    if found is None or found[1].step < config.steps:
+def _is_finished(run: RunDirectory, config: TrainConfig, steps_done: int | None) -> bool:
+    if steps_done is None or steps_done < config.steps:
         return False
     if config.eval_scenarios == 0:
         return True
     labels = ["after-sampled", "after-greedy"] if config.eval_greedy else ["after-sampled"]
     return all(
         run.evaluation(label).exists()
-        and json.loads(run.evaluation(label).read_text(encoding="utf-8"))["policy"] == found[1].step
+        and json.loads(run.evaluation(label).read_text(encoding="utf-8"))["policy"] == steps_done
         for label in labels
     )
 

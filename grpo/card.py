@@ -1,0 +1,69 @@
+"""What is written beside an adapter so that it can be used elsewhere: a model card, and the name of its base model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from grpo.models import EMBEDDED_MODEL
+from grpo.rundir import write_json, write_text
+
+CARD_FILE = "README.md"
+ADAPTER_CONFIG = "adapter_config.json"
+_TEMPLATE = Path(__file__).with_name("card_template.md.j2")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a model card says.
+
+    Attributes:
+        name: Of the adapter; what a server is told to call it.
+        base_model: Hub id, or a folder where there is none.
+        model: The base model as the run's settings name it.
+        method: How it was trained: ``GRPO`` or ``SFT``.
+        task: The env, or the file of demonstrations.
+        steps: Optimizer steps of GRPO or of the warm start.
+        scores: Held-out evaluations, as they lie in a run's ``eval``; the first is the comparison.
+        settings: The settings of the run.
+        is_merged: Whether it lies beside a whole model instead of an adapter.
+    """
+
+    name: str
+    base_model: str
+    model: str
+    method: str
+    task: str
+    steps: int
+    scores: Sequence[Mapping[str, Any]] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_merged: bool = False
+
+
+def write_card(folder: Path, card: Card) -> None:
+    """Write ``README.md`` of an adapter or a merged model."""
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        autoescape=False,  # Markdown, from the run's own settings
+    )
+    text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        card=card,
+        is_embedded=card.model == EMBEDDED_MODEL,
+        is_folder=Path(card.base_model).is_absolute(),
+        settings=json.dumps(dict(card.settings), indent=2),
+    )
+    write_text(folder / CARD_FILE, text)
+
+
+def name_base_model(folder: Path, base_model: str) -> None:
+    """Put ``base_model`` where an adapter of peft keeps the folder that its base was loaded from."""
+    path = folder / ADAPTER_CONFIG
+    config = json.loads(path.read_text(encoding="utf-8"))
+    write_json(path, config | {"base_model_name_or_path": base_model})

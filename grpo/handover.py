@@ -1,0 +1,131 @@
+"""From what training left to a policy that can be served, exported or evaluated: its adapter, its base, its settings.
+
+A path that a user gives is a run directory (``config.json``) or a folder with a PEFT adapter (``adapter_config.json``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo.card import ADAPTER_CONFIG, Card
+from grpo.config import TrainConfig, load_config
+from grpo.errors import ConfigError
+from grpo.models import EMBEDDED_HUB_ID, EMBEDDED_MODEL
+from grpo.retention import find_checkpoint
+from grpo.rundir import RunDirectory
+
+ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedPolicy:
+    """An adapter and where it comes from.
+
+    Attributes:
+        adapter: Folder with a PEFT adapter.
+        model: Its base model, as ``resolve_model`` takes it.
+        name: What to call it.
+        rank: LoRA rank.
+        config: Settings of its run; None for an adapter on its own.
+        run: Its run directory; None for an adapter on its own.
+        step: GRPO steps; None for an adapter on its own.
+    """
+
+    adapter: Path
+    model: str
+    name: str
+    rank: int
+    config: TrainConfig | None = None
+    run: RunDirectory | None = None
+    step: int | None = None
+
+
+def find_policy(path: Path, checkpoint: str = "newest", model: str | None = None) -> TrainedPolicy:
+    """The policy that a run directory or an adapter folder holds.
+
+    Args:
+        path: The folder.
+        checkpoint: Of a run: ``newest``, ``best``, or the number of a step.
+        model: Base model to use instead of the one that is noted.
+
+    Raises:
+        ConfigError: The folder is neither, or an adapter is broken.
+        CheckpointError: The run has no such checkpoint.
+    """
+    if (path / ADAPTER_CONFIG).exists():
+        return _adapter(path, checkpoint, model)
+    if not (path / "config.json").exists():
+        raise ConfigError(f"{path} is neither a run directory (config.json) nor an adapter ({ADAPTER_CONFIG})")
+    run = RunDirectory(path)
+    config = saved_config(path)
+    found = find_checkpoint(run.checkpoints, checkpoint)
+    step = int(found.name.removeprefix("step-"))
+    name = f"{run.root.name}-{found.name}"
+    return TrainedPolicy(found, model or config.model, name, int(_adapter_config(found)["r"]), config, run, step)
+
+
+def saved_config(run: Path, overrides: dict[str, Any] | None = None) -> TrainConfig:
+    """The settings of a run directory, with ``overrides`` on top."""
+    return load_config(None, json.loads((run / "config.json").read_text(encoding="utf-8")) | (overrides or {}))
+
+
+def run_card(run: RunDirectory, config: TrainConfig, base_model: str, step: int) -> Card:
+    """The model card of a run's checkpoint: its held-out score, and that before GRPO."""
+    summaries = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((run.root / "eval").glob("*.json"))]
+    before = [s for s in summaries if s["label"].startswith("before-")]
+    own = [s for s in summaries if s.get("policy") == step and s not in before]
+    return Card(
+        name=f"{run.root.name}-step-{step:04d}",
+        base_model=base_model,
+        model=config.model,
+        method="GRPO",
+        task=config.env,
+        steps=step,
+        scores=[*before, *own],
+        settings=json.loads(config.model_dump_json(exclude={"judge_api_base", "server_urls"})),
+    )
+
+
+def check_init_adapter(config: TrainConfig) -> None:
+    """Refuse an adapter to start from that this run cannot continue.
+
+    Raises:
+        ConfigError: It is no adapter, or its rank or scale is not the run's.
+    """
+    if config.init_adapter is None:
+        return
+    saved = _adapter_config(Path(config.init_adapter))
+    if (saved["r"], saved["lora_alpha"]) != (config.lora_rank, config.lora_alpha):
+        raise ConfigError(
+            f"the adapter {config.init_adapter} has rank {saved['r']} and alpha {saved['lora_alpha']}, this run "
+            f"{config.lora_rank} and {config.lora_alpha}; add --set lora_rank={saved['r']} "
+            f"--set lora_alpha={saved['lora_alpha']}"
+        )
+
+
+def _adapter(path: Path, checkpoint: str, model: str | None) -> TrainedPolicy:
+    if checkpoint != "newest":
+        raise ConfigError(f"{path} is one adapter, not a run: it has no checkpoint {checkpoint!r} to choose")
+    config = _adapter_config(path)
+    base = model or str(config.get("base_model_name_or_path") or "")
+    if not base:
+        raise ConfigError(f"{path / ADAPTER_CONFIG} names no base model; name it with --model")
+    # The hub model of that name and the embedded one have the same weights but for their rounding.
+    named = EMBEDDED_MODEL if base == EMBEDDED_HUB_ID else base
+    return TrainedPolicy(path, named, path.resolve().name, int(config["r"]))
+
+
+def _adapter_config(folder: Path) -> dict[str, Any]:
+    missing = [name for name in ADAPTER_FILES if not (folder / name).is_file()]
+    if missing:
+        raise ConfigError(f"the adapter in {folder} lacks {' and '.join(missing)}; save it with save_pretrained()")
+    path = folder / ADAPTER_CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        int(config["r"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is no PEFT LoRA config ({type(error).__name__}: {error})") from error
+    return config

@@ -1,0 +1,115 @@
+"""grpo-export: the adapter and the merged model, compared with the policy that was trained."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+torch = pytest.importorskip("torch", reason="torch is not installed (extra 'train')")
+pytest.importorskip("peft", reason="peft is not installed (extra 'train')")
+pytestmark = pytest.mark.torch
+
+from grpo.cli.export import export  # noqa: E402
+from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(export, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(ids).logits.float()
+
+
+def tiny_base(folder: Path, dtype: str) -> Path:
+    """A tiny random model with a tokenizer of ten words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    AutoModelForCausalLM.from_pretrained(tiny_model_folder(folder), dtype=dtype).save_pretrained(folder)
+    words = Tokenizer(
+        models.WordLevel(
+            {word: number for number, word in enumerate(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])}, "a"
+        )
+    )
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, chat_template="{{ messages }}").save_pretrained(folder)
+    return folder
+
+
+def tiny_adapter(base: Path, folder: Path) -> Path:
+    tiny_engine(base).save_adapter(folder)
+    return folder
+
+
+def policies(base: Path, adapter: Path):
+    """The base model and the adapted one in float32."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    def load():
+        return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+
+    return load(), PeftModel.from_pretrained(load(), str(adapter))
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("float32", 1e-6), ("bfloat16", 0.02)])
+def test_a_merged_model_computes_what_base_and_adapter_compute(dtype, largest, tmp_path):
+    """Merged in float32 nothing is lost but rounding; a bf16 base rounds the merged weights once, to 8 bits."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    base = tiny_base(tmp_path / "base", dtype)
+    adapter = tiny_adapter(base, tmp_path / "adapter")
+    run(adapter, "--out", tmp_path / "out" / "merged", "--merge", "--model", base)
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out" / "merged")
+    assert merged.dtype == getattr(torch, dtype)
+    plain, adapted = policies(base, adapter)
+    ids = torch.arange(200).view(5, 40)
+    expected = logits(adapted, ids)
+    assert (expected - logits(plain, ids)).abs().max() > 10 * largest
+    assert (logits(merged.float(), ids) - expected).abs().max() < largest
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "merged")
+    assert tokenizer("b j c").input_ids == [1, 9, 2]
+    assert tokenizer.chat_template == "{{ messages }}"
+    assert "A whole model" in (tmp_path / "out" / "merged" / "README.md").read_text()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["merged"]
+
+
+def test_an_exported_adapter_is_plain_peft_with_a_card(tmp_path):
+    base = tiny_base(tmp_path / "base", "float32")
+    adapter = tiny_adapter(base, tmp_path / "adapter")
+    out = tmp_path / "exported"
+    run(adapter, "--out", out)  # its config names the base
+    assert sorted(path.name for path in out.iterdir()) == [
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+    assert f"for `{base}`" in (out / "README.md").read_text()
+    ids = torch.arange(40).view(2, 20)
+    plain, exported = policies(base, out)
+    assert torch.equal(logits(exported, ids), logits(policies(base, adapter)[1], ids))
+    assert not torch.equal(logits(exported, ids), logits(plain, ids))
+
+
+def test_an_existing_folder_is_never_touched_and_a_failure_leaves_nothing(tmp_path):
+    base = tiny_base(tmp_path / "base", "float32")
+    adapter = tiny_adapter(base, tmp_path / "adapter")
+    (tmp_path / "taken").mkdir()
+    result = CliRunner().invoke(export, [str(adapter), "--out", str(tmp_path / "taken")])
+    assert result.exit_code == 1
+    assert "taken exists; choose another --out" in result.output
+    assert list((tmp_path / "taken").iterdir()) == []
+
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "adapter_config.json").write_text((adapter / "adapter_config.json").read_text())
+    (broken / "adapter_model.safetensors").write_bytes(b"not weights")
+    arguments = [str(broken), "--out", str(tmp_path / "out"), "--merge"]
+    result = CliRunner().invoke(export, arguments)
+    assert result.exit_code == 1, result.output
+    assert "cannot be merged into" in result.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base", "broken", "taken"]
