@@ -27,6 +27,7 @@ def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
         *(sys.executable, "-m", "grpo.cli", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
         *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--warm-start-steps", "3"),
         *("--groups-per-step", "2", "--group-size", "3", "--eval-scenarios", "2", "--set", "warm_start_batch=2"),
+        *("--eval-every", "1", "--show-every", "1"),
         *("--set", "learning_rate=1e-4", "--set", "lr_warmup_steps=3", "--set", "lr_final=1"),
         *("--reward", "env+ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
     ]
@@ -100,8 +101,18 @@ def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(model_dir,
     before, after = (json.loads((run_dir / f"eval/{w}-sampled.json").read_text()) for w in ("before", "after"))
     assert (before["policy"], after["policy"]) == (0, done + 1)
     assert before["episodes"] == after["episodes"] == 2
-    adapter = run_dir / "checkpoints" / f"step-{done + 1:04d}" / "adapter_config.json"
-    assert json.loads(adapter.read_text())["r"] == 16
+    checkpoint = run_dir / "checkpoints" / f"step-{done + 1:04d}"
+    adapter = json.loads((checkpoint / "adapter_config.json").read_text())
+    assert (adapter["r"], adapter["base_model_name_or_path"]) == (16, "HuggingFaceTB/SmolLM2-135M-Instruct")
+    card = (checkpoint / "README.md").read_text()
+    assert "| before-sampled (split test" in card
+    assert "| after-sampled (split test" in card
+    scores = {record["policy"]: record["metrics"]["reward"]["mean"] for record in evaluations(run_dir)}
+    assert set(scores) == set(range(done + 2))
+    best = json.loads((run_dir / "checkpoints" / "best.json").read_text())
+    assert best["score"] == max(scores.values())
+    assert (run_dir / "checkpoints" / best["checkpoint"]).is_dir()
+    assert f"-- step {done + 1}, best episode" in finished.stdout
     assert "<svg" in (run_dir / "report.html").read_text()
 
     again = subprocess.run(
@@ -114,6 +125,10 @@ def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(model_dir,
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert "is finished" in again.stdout
+
+
+def evaluations(run_dir: Path) -> list[dict]:
+    return [json.loads(path.read_text()) for path in sorted((run_dir / "eval").glob("*-sampled.json"))]
 
 
 def read_jsonl_or_empty(path: Path) -> list[dict]:
