@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from grpo.errors import ConfigError
 
@@ -20,6 +20,8 @@ LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.loss``, by the names of their papers."""
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
+REWARDS = ("env", "ruler", "env+ruler")
+"""Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
     {"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base", "show_every", "track"}
 )
@@ -32,6 +34,7 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     env: str
+    env_import: str | None = Field(None, description="module or .py file that registers the env, imported first")
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     train_split: str = "train"
     eval_split: str = "test"
@@ -49,7 +52,7 @@ class TrainConfig(BaseModel):
     max_tokens: int = Field(4096, ge=64, description="of a whole episode, prompt included")
     concurrency: int = Field(64, ge=1)
 
-    reward: Literal["env", "ruler", "env+ruler"] = "env"
+    reward: str = Field("env", description="env, ruler, env+ruler, or your own pkg.mod:function")
     judge_model: str = "openai/o4-mini"
     judge_api_base: str | None = None
     rubric: str | None = None
@@ -102,6 +105,13 @@ class TrainConfig(BaseModel):
                 f"{self.invalid_call_weight} a rollout is two rows; leave one of them out, or use loss = 'dapo'"
             )
         return self
+
+    @field_validator("reward")
+    @classmethod
+    def _is_a_reward(cls, value: str) -> str:
+        if value not in REWARDS and not all(value.rpartition(":")):
+            raise ValueError(f"a reward is one of {', '.join(REWARDS)}, or a function of your own as pkg.mod:function")
+        return value
 
     def resume_difference(self, earlier: dict[str, Any]) -> list[str]:
         """What differs from an earlier config in a way that a resumed run cannot take, one line each.

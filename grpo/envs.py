@@ -1,7 +1,9 @@
-"""Episodes of any registered Gymnasium env that speaks in messages (see "Env contract" in the README).
+"""Episodes of any registered Gymnasium env.
 
 The trainer holds envs through this file alone: how an id is resolved, how an episode is started so that the members of
-a group begin equal, what a step returns. It never sees the env's class.
+a group begin equal, what a step returns. It never sees the env's class. An env that speaks in messages (see "Env
+contract" in the README) is taken as it is, any other is wrapped (``plain_env``). An env that raises or breaks the
+contract is a harness fault, an `EnvError`: its episode is recorded as failed and the env is not used again.
 """
 
 from __future__ import annotations
@@ -9,11 +11,14 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from grpo.errors import EnvError
 from grpo.types import Message, Task
+from grpo.user_code import import_user_module
 
 ENTRY_POINT_GROUP = "gymnasium.envs"
 
@@ -40,63 +45,73 @@ def make_env(env_id: str, **kwargs: Any) -> Any:
     """
     import gymnasium
 
-    if ":" not in env_id and env_id not in gymnasium.registry:
-        for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-            if entry.name == env_id:
-                importlib.import_module(entry.value.partition(":")[0])
+    spec = _find_spec(env_id)
     try:
-        return gymnasium.make(env_id, disable_env_checker=True, **kwargs)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        raise EnvError(
-            f"no env with the id {env_id!r} could be made: {error}. "
-            "Give a registered id, or module:id so that the module is imported first"
-        ) from error
+        return gymnasium.make(spec, disable_env_checker=True, **kwargs)
+    except gymnasium.error.Error as error:
+        raise EnvError(f"{env_id} could not be made: {error}") from error
     except (TypeError, ValueError) as error:
         raise EnvError(f"{env_id} refused the arguments {kwargs}: {error}") from error
+    except Exception as error:  # whatever the env's constructor does
+        raise EnvError(f"{env_id} could not be made with {kwargs}: {type(error).__name__}: {error}") from error
 
 
 def takes_split(env_id: str) -> bool:
     """Whether the env's constructor has a ``split`` argument, so that held-out scenarios can be asked for by name."""
-    env = make_env(env_id)
+    from gymnasium.envs.registration import load_env_creator
+
+    entry = _find_spec(env_id).entry_point
     try:
-        return "split" in inspect.signature(type(env.unwrapped).__init__).parameters
+        creator = load_env_creator(entry) if isinstance(entry, str) else entry
+        return creator is not None and "split" in inspect.signature(creator).parameters
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise EnvError(f"{env_id} is registered with {entry!r}, which cannot be loaded: {error}") from error
+
+
+def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> None:
+    """Begin one episode, so that what is wrong with an env is said before anything is started.
+
+    Raises:
+        EnvError: The env cannot be made, reset, or spoken with.
+    """
+    episode = Episode(env_id, dict(env_kwargs))
+    try:
+        episode.start(Task(0))
     finally:
-        env.close()
+        episode.close()
 
 
 class Episode:
-    """One env, used for one episode after another."""
+    """One env, used for one episode after another.
+
+    Attributes:
+        broken: The env raised or broke the contract; its state is unknown, so it is not to be used again.
+    """
 
     def __init__(self, env_id: str, env_kwargs: dict[str, Any]):
         self.env_id = env_id
         self.env = make_env(env_id, **env_kwargs)
+        self.broken = False
+        self._env_kwargs = env_kwargs
+        self._settled = False
+        self._metric_names: set[str] | None = None
 
     def start(self, task: Task) -> Observation:
-        """Reset to the task's scenario and seed; the same task always gives the same first observation."""
+        """Reset to the task's scenario and seed; the same task always gives the same first observation.
+
+        Raises:
+            EnvError: The env raised, or what it gave is against the contract.
+        """
         options = {"scenario_id": task.scenario_id} if task.scenario_id is not None else None
-        text, info = self.env.reset(seed=task.seed, options=options)
-        if "messages" not in info:
-            raise EnvError(
-                f"{self.env_id} gives no info['messages'] at reset (it gives {sorted(info) or 'nothing'}); "
-                "the trainer needs an env that speaks in messages"
-            )
-        return Observation(
-            list(info["messages"]), list(info.get("tools", ())), 0.0, False, False, _metrics(info), str(text), info
-        )
+        return self._guarded("reset", lambda: self._start(task.seed, options))
 
     def step(self, action: str) -> Observation:
-        """Hand the env one assistant turn as text."""
-        text, reward, terminated, truncated, info = self.env.step(action)
-        return Observation(
-            list(info.get("messages", ())),
-            [],
-            float(reward),
-            bool(terminated),
-            bool(truncated),
-            _metrics(info),
-            str(text),
-            info,
-        )
+        """Hand the env one assistant turn as text.
+
+        Raises:
+            EnvError: The env raised, or what it gave is against the contract.
+        """
+        return self._guarded("step", lambda: self._step(action))
 
     def scenario_ids(self) -> list[str] | None:
         """Names of the env's scenarios, or None where it has none to name."""
@@ -118,9 +133,123 @@ class Episode:
         return known[name](self.env.unwrapped, seed=seed)
 
     def close(self) -> None:
-        """Close the env."""
-        self.env.close()
+        """Close the env; what a broken one raises is dropped."""
+        try:
+            self.env.close()
+        except Exception:
+            if not self.broken:
+                raise
+
+    def _start(self, seed: int, options: dict[str, Any] | None) -> Observation:
+        text, info = self.env.reset(seed=seed, options=options)
+        if "messages" not in info and not self._settled:
+            if contract := info.keys() & {"tools", "scenario_id"}:
+                raise EnvError(
+                    f"{self.env_id} gives info[{min(contract)!r}] but no info['messages'] at reset; an env that "
+                    "speaks in messages gives its first system and user messages there"
+                )
+            self._wrap()
+            text, info = self.env.reset(seed=seed, options=options)
+        self._settled = True
+        return self._observation("reset", text, 0.0, False, False, info)
+
+    def _step(self, action: str) -> Observation:
+        text, reward, terminated, truncated, info = self.env.step(action)
+        return self._observation("step", text, reward, terminated, truncated, info)
+
+    def _wrap(self) -> None:
+        from grpo.plain_env import DEFAULT_MAX_TURNS, PlainEnv
+
+        asked = self._env_kwargs.get("max_episode_steps")
+        own = self.env.spec.max_episode_steps if self.env.spec is not None else None
+        if "ansi" in self.env.metadata.get("render_modes", ()) and "render_mode" not in self._env_kwargs:
+            self.env.close()
+            self.env = make_env(self.env_id, render_mode="ansi", **self._env_kwargs)
+        self.env = PlainEnv(self.env, asked or min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS))
+
+    def _observation(
+        self, when: str, text: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
+    ) -> Observation:
+        value = float(reward)
+        if not math.isfinite(value):
+            raise EnvError(f"{self.env_id} gave the reward {value} at {when}; a reward must be a finite number")
+        return Observation(
+            self._messages(when, info),
+            list(info.get("tools", ())) if when == "reset" else [],
+            value,
+            bool(terminated),
+            bool(truncated),
+            self._metrics(when, info),
+            str(text),
+            info,
+        )
+
+    def _messages(self, when: str, info: dict[str, Any]) -> list[Message]:
+        if "messages" not in info:
+            raise EnvError(
+                f"{self.env_id} gives no info['messages'] at {when} (it gives {sorted(info) or 'nothing'}); "
+                "an env that speaks in messages gives them at every reset and step"
+            )
+        for message in info["messages"]:
+            if not (
+                isinstance(message, dict)
+                and isinstance(message.get("role"), str)
+                and isinstance(message.get("content"), str)
+            ):
+                raise EnvError(
+                    f"{self.env_id} gives the message {message!r} at {when}; a message is a dict with 'role' and "
+                    "'content', both text"
+                )
+        if when == "reset" and not info["messages"]:
+            raise EnvError(f"{self.env_id} gives an empty info['messages'] at reset; there is nothing to answer")
+        return list(info["messages"])
+
+    def _metrics(self, when: str, info: dict[str, Any]) -> dict[str, float]:
+        metrics: dict[str, float] = {}
+        for name, value in info.get("metrics", {}).items():
+            try:
+                metrics[str(name)] = float(value)
+            except (TypeError, ValueError) as error:
+                raise EnvError(
+                    f"{self.env_id} gives info['metrics'][{name!r}] = {value!r} at {when}; a metric is a number"
+                ) from error
+        names = set(metrics)
+        if self._metric_names is None:
+            self._metric_names = names
+        if names != self._metric_names:
+            raise EnvError(
+                f"{self.env_id} gives other info['metrics'] at {when} than at its first reset "
+                f"(different: {', '.join(sorted(names ^ self._metric_names))}); the names must be the same throughout"
+            )
+        return metrics
+
+    def _guarded(self, when: str, call: Callable[[], Observation]) -> Observation:
+        """One boundary for what an env does wrong: every exception becomes an `EnvError`, and the env is done with."""
+        try:
+            return call()
+        except EnvError:
+            self.broken = True
+            raise
+        except Exception as error:
+            self.broken = True
+            raise EnvError(f"{self.env_id} failed at {when}: {type(error).__name__}: {error}") from error
 
 
-def _metrics(info: dict[str, Any]) -> dict[str, float]:
-    return {str(name): float(value) for name, value in info.get("metrics", {}).items()}
+def _find_spec(env_id: str) -> Any:
+    """The registered spec of an id, after importing the module or the package that registers it."""
+    import gymnasium
+
+    module, _, name = env_id.rpartition(":")
+    if module:
+        import_user_module(module)
+    try:
+        if not module and name not in gymnasium.registry:
+            for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+                if entry.name == name:
+                    importlib.import_module(entry.value.partition(":")[0])
+        return gymnasium.spec(name)
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        raise EnvError(
+            f"no env with the id {env_id!r} could be made: {error}. Give a registered id; "
+            "module:id or --env-import imports the module that registers it first"
+        ) from error

@@ -10,6 +10,7 @@
     │   └── AdapterError                    an adapter could not be written, loaded or found
     ├── PolicyError        (RuntimeError)   a policy's reply cannot be used
     ├── EnvError           (RuntimeError)   an environment broke its contract (never: the model acted badly)
+    ├── RewardError        (RuntimeError)   the user's own reward function did not reward a group
     ├── JudgeFailure       (RuntimeError)   a judge gave no usable verdict; its group has no scores
     ├── CheckpointError    (RuntimeError)   a checkpoint is missing, incomplete or belongs to another run
     ├── TrainingError      (RuntimeError)   a training step cannot go on (for example, a loss that is not finite)
@@ -60,6 +61,10 @@ class PolicyError(GrpoError, RuntimeError):
 
 class EnvError(GrpoError, RuntimeError):
     """An environment broke its contract. What the model writes never raises this."""
+
+
+class RewardError(GrpoError, RuntimeError):
+    """The user's own reward function raised, or what it returned are not the group's rewards."""
 
 
 class JudgeFailure(GrpoError, RuntimeError):

@@ -1,4 +1,4 @@
-"""What a group is rewarded with: the env's own reward, RULER's relative scores, or both.
+"""What a group is rewarded with: the env's own reward, RULER's relative scores, both, or a function of the user's.
 
 A `GroupReward` gets a group as soon as all its episodes have ended, without those that failed, and hands back a copy
 with rewards. A group without a verdict has no rewards: it is dropped and counted, never scored zero.
@@ -6,12 +6,16 @@ with rewards. A group without a verdict has no rewards: it is dropped and counte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from grpo.config import TrainConfig
+from grpo.config import REWARDS, TrainConfig
+from grpo.errors import RewardError
 from grpo.types import Group, Trajectory
+from grpo.user_code import load_function
 
 HYBRID_WEIGHT = 0.25
 """Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
@@ -90,10 +94,56 @@ class HybridReward:
         return replace(scored, trajectories=members)
 
 
+@dataclass(slots=True)
+class FunctionReward:
+    """A function of the user's: the group in, one number per trajectory out, in order.
+
+    It may be async; one that is not holds up the other episodes while it works.
+    """
+
+    function: Callable[[Group], Any]
+    name: str
+    last_error: str = ""
+
+    async def reward(self, group: Group) -> Group | None:
+        """The group with the function's numbers; the env's own stay in ``metrics["independent_reward"]``.
+
+        Raises:
+            RewardError: The function raised, or did not return one finite number per trajectory.
+        """
+        try:
+            returned = self.function(group)
+            if inspect.isawaitable(returned):
+                returned = await returned
+        except Exception as error:  # whatever the user's function does
+            raise RewardError(f"{self.name} raised {type(error).__name__}: {error}") from error
+        try:
+            rewards = [float(value) for value in returned]
+        except (TypeError, ValueError) as error:
+            raise RewardError(f"{self.name} returned {returned!r}; it must return a list of numbers") from error
+        if len(rewards) != len(group.trajectories):
+            raise RewardError(
+                f"{self.name} returned {len(rewards)} rewards for a group of {len(group.trajectories)} trajectories"
+            )
+        if not all(map(math.isfinite, rewards)):
+            raise RewardError(f"{self.name} returned {rewards}; every reward must be a finite number")
+        members = [
+            replace(t, reward=reward, metrics={**t.metrics, "independent_reward": t.reward})
+            for t, reward in zip(group.trajectories, rewards, strict=True)
+        ]
+        return replace(group, trajectories=members)
+
+
 def group_reward(config: TrainConfig, rubric: str | None) -> GroupReward:
-    """The reward that a config names."""
+    """The reward that a config names.
+
+    Raises:
+        ConfigError: It is a function that cannot be imported.
+    """
     if config.reward == "env":
         return EnvReward()
+    if config.reward not in REWARDS:
+        return FunctionReward(load_function(config.reward), config.reward)
     ruler = RulerReward(config.judge_model, config.judge_api_base, rubric, config.seed)
     return ruler if config.reward == "ruler" else HybridReward(ruler)
 

@@ -50,8 +50,12 @@ class EnvPool:
         return episode
 
     def give_back(self, episode: Episode) -> None:
-        """Hand an env back after its episode."""
-        self._idle.append(episode)
+        """Hand an env back after its episode; a broken one is closed and not used again."""
+        if episode.broken:
+            self._all.remove(episode)
+            episode.close()
+        else:
+            self._idle.append(episode)
 
     def close(self) -> None:
         """Close every env."""
@@ -90,13 +94,14 @@ class Rollout:
     async def _episode(self, spec: EpisodeSpec) -> Trajectory:
         trajectory = Trajectory(self.pool.env_id, spec.task, spec.sample, self.policy.version)
         began = time.monotonic()
-        episode = self.pool.take()
         try:
-            await self._play(episode, spec, trajectory)
+            episode = self.pool.take()
+            try:
+                await self._play(episode, spec, trajectory)
+            finally:
+                self.pool.give_back(episode)
         except GrpoError as error:
             trajectory.stop_reason, trajectory.error = StopReason.FAILED, str(error)
-        finally:
-            self.pool.give_back(episode)
         trajectory.seconds = time.monotonic() - began
         return trajectory
 

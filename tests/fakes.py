@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 
 from grpo.policy import SamplingParams
 from grpo.types import Sample
 
 WORD_ENV = "tests.fakes:WordEnv-v0"
+PICTURE_ENV = "tests.fakes:Pixels-v0"
 
 
 class WordEnv(gymnasium.Env):
@@ -71,7 +73,19 @@ class WordOracle:
         return f"It is {self.env.word}."
 
 
+class Pixels(gymnasium.Env):
+    """Shows pictures, as many of Gymnasium's envs do."""
+
+    observation_space = spaces.Box(0, 255, (64, 64, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        return np.zeros((64, 64, 3), np.uint8), {}
+
+
 if "WordEnv-v0" not in gymnasium.registry:
+    gymnasium.register("Pixels-v0", entry_point="tests.fakes:Pixels")
     gymnasium.register("WordEnv-v0", entry_point="tests.fakes:WordEnv")
 
 

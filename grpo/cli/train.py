@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
 
 
 @click.command(epilog="Example: grpo-train --env EmailSearch-v0 --recipe email-cpu --run-dir runs/first --resume")
-@click.option("--env", required=True, help="Registered env id, or module:id.")
+@click.option("--env", required=True, help="Registered Gymnasium env id, or module:id.")
 @click.option("--recipe", help="Bundled recipe (email-cpu, email-gpu) or a TOML file; flags override it.")
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Where everything is kept.  [default: runs/ENV]")
 @click.option("--resume", is_flag=True, help="Continue the run in --run-dir; begins one where there is none.")
@@ -38,10 +39,13 @@ DEFAULT_RUN_DIR = "runs/{env}"
     type=click.Path(exists=True, file_okay=False),
     help="LoRA adapter to start from, as grpo-sft writes it; no warm start then, unless --warm-start-steps is given.",
 )
-@click.option("--reward", type=click.Choice(["env", "ruler", "env+ruler"]), help="What a group is rewarded with.")
+@click.option(
+    "--reward", help="env, ruler, env+ruler, or your own function of a group: pkg.mod:function.  [default: env]"
+)
 @click.option("--judge-model", help="litellm name of RULER's judge, for example openai/o4-mini.")
 @click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
 @click.option("--rubric", type=click.Path(exists=True, dir_okay=False), help="A text file with RULER's rubric.")
+@click.option("--env-import", help="Module or .py file that registers the env; imported first.")
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--eval-scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
 @click.option("--eval-split", help="Split of the evaluation, where the env has splits.")
@@ -81,7 +85,7 @@ def train(
             raise click.BadParameter(f"--set takes KEY=VALUE, not {setting!r}")
         overrides[key.replace("-", "_")] = _value(value)
     config = load_config(recipe, overrides)
-    directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=env.replace(":", "-")))
+    directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", env)))
     run_training(config, directory, resume=resume, quiet=quiet)
 
 
@@ -89,14 +93,13 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     """Train, evaluate and report; prints the closing table and the report's path."""
     from grpo.checkpoint import newest_checkpoint
     from grpo.display import Display
-    from grpo.envs import make_env
     from grpo.handover import check_init_adapter
     from grpo.report import write_report
     from grpo.report_data import load_run, verdict
     from grpo.rundir import RunDirectory
 
     share_cores()
-    make_env(config.env, **config.env_kwargs).close()  # a wrong id or argument is found before anything is written
+    _check_user_code(config)
     check_tracker(config.track)
     check_init_adapter(config)
     display = Display(quiet=quiet)
@@ -126,6 +129,19 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
         report = write_report(run.root)
         click.echo(verdict(load_run(run.root)))
         click.echo(f"Report: {report}")
+
+
+def _check_user_code(config: TrainConfig) -> None:
+    """Say what is wrong with the user's env or reward before anything is written or started."""
+    from grpo.config import REWARDS
+    from grpo.envs import check_env
+    from grpo.user_code import import_user_module, load_function
+
+    if config.env_import is not None:
+        import_user_module(config.env_import)
+    check_env(config.env, config.env_kwargs)
+    if config.reward not in REWARDS:
+        load_function(config.reward)
 
 
 def _train(config: TrainConfig, run: RunDirectory, display: Display, tracking: Tracking) -> None:

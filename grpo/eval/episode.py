@@ -217,9 +217,9 @@ class Episode:
     def _guarded(self, act: Any) -> envs.Observation:
         try:
             return act()
-        except Exception as error:  # an env may break in any way; it is the harness's fault, not the agent's
-            self.fault = f"{type(error).__name__}: {error}"
-            raise EnvError(f"{self.session.env_id} failed: {self.fault}") from error
+        except EnvError as error:  # an env may break in any way; it is the harness's fault, not the agent's
+            self.fault = str(error)
+            raise
 
 
 _READS_LIKE_A_CALL = re.compile(r"[{}<]|tool_call|search_inbox|read_email|return_final_answer")

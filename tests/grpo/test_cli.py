@@ -55,3 +55,21 @@ def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
     assert result.exit_code == 1
     assert "no env with the id 'NoSuch-v9'" in result.output
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env", "tests.fakes:WordEnv-v0", "--env-import", "no_such_module"], "there is no module 'no_such_module'"),
+        (["--env", "tests.fakes:WordEnv-v0", "--env-import", "missing.py"], "there is no file missing.py"),
+        (["--env", "tests.fakes:WordEnv-v0", "--reward", "best"], "a reward is one of env, ruler, env+ruler, or"),
+        (["--env", "tests.fakes:WordEnv-v0", "--reward", "tests.fakes:nope"], "'nope' does not exist in the module"),
+        (["--env", "CartPole-v1", "--env-kwargs", '{"wheels": 3}'], "refused the arguments {'wheels': 3}"),
+        (["--env", "tests.fakes:Pixels-v0"], "shows pictures (uint8 of shape (64, 64, 3))"),
+    ],
+)
+def test_an_env_or_reward_that_cannot_be_used_stops_before_anything_is_started(arguments, message, tmp_path):
+    result = CliRunner().invoke(train, [*arguments, "--run-dir", str(tmp_path / "run")])
+    assert result.exit_code == 1
+    assert message in result.output
+    assert not (tmp_path / "run").exists()

@@ -1,10 +1,12 @@
 """RULER as a reward, through a local judge over a real socket."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.config import TrainConfig
+from grpo.errors import RewardError
 from grpo.rewards import HYBRID_WEIGHT, EnvReward, HybridReward, RulerReward, group_reward, hybrid_rewards
 from grpo.types import Group, StopReason, Task, Trajectory
 from tests.judge_server import JudgeServer, Reply, score_by
@@ -87,6 +89,54 @@ def test_without_a_success_metric_the_judge_only_orders_those_with_equal_rewards
     for one, first in zip(mixed, rewards, strict=True):
         for other, second in zip(mixed, rewards, strict=True):
             assert first <= second or one - other >= 0.01 - 1e-12
+
+
+def brevity(group):
+    return [-len(t.messages[-1]["content"]) for t in group.trajectories]
+
+
+async def by_task(group):
+    """Async, numpy, and with all that a trajectory knows."""
+    return np.array([t.reward + len(t.tools) + float(t.task.scenario_id == "q1") for t in group.trajectories])
+
+
+def short(group):
+    return [1.0]
+
+
+def not_finite(group):
+    return [1.0, float("nan")]
+
+
+def no_numbers(group):
+    return None
+
+
+def raising(group):
+    return [t.metrics["judged"] for t in group.trajectories]
+
+
+@pytest.mark.parametrize(("name", "rewards"), [("brevity", [-5.0, -4.0]), ("by_task", [1.0, 1.1])])
+async def test_a_function_of_the_users_rewards_a_group(name, rewards):
+    made = group_reward(TrainConfig(env="E", reward=f"tests.grpo.test_rewards:{name}"), None)
+    rewarded = await made.reward(group("Paris", "Rome"))
+    assert rewarded.rewards == pytest.approx(rewards)
+    assert [t.metrics["independent_reward"] for t in rewarded.trajectories] == pytest.approx([0.0, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("short", "returned 1 rewards for a group of 2 trajectories"),
+        ("not_finite", r"returned \[1.0, nan\]; every reward must be a finite number"),
+        ("no_numbers", "returned None; it must return a list of numbers"),
+        ("raising", "raised KeyError: 'judged'"),
+    ],
+)
+async def test_what_a_function_may_not_return_stops_the_run_with_its_name(name, message):
+    made = group_reward(TrainConfig(env="E", reward=f"tests.grpo.test_rewards:{name}"), None)
+    with pytest.raises(RewardError, match=f"^tests.grpo.test_rewards:{name} {message}"):
+        await made.reward(group("Paris", "Rome"))
 
 
 def test_a_config_names_its_reward():

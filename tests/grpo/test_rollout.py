@@ -1,6 +1,5 @@
 import pytest
 
-from grpo.envs import Episode, make_env, takes_split
 from grpo.errors import EnvError, ServerError
 from grpo.groups import TaskStream, evaluation_tasks
 from grpo.policy import SamplingParams
@@ -99,20 +98,3 @@ def test_evaluation_tasks_are_distinct_and_the_same_for_every_policy():
     assert tasks == evaluation_tasks(names, 12, 99)
     with pytest.raises(ValueError, match="asks for 21 scenarios but the split has 20"):
         evaluation_tasks(names, 21, 99)
-
-
-def test_an_unknown_env_and_wrong_env_arguments_say_what_to_do():
-    with pytest.raises(EnvError, match="module:id"):
-        make_env("NoSuchEnv-v7")
-    with pytest.raises(EnvError, match="refused the arguments"):
-        make_env(WORD_ENV, colour="blue")
-
-
-def test_an_env_without_messages_is_refused_clearly():
-    with pytest.raises(EnvError, match="speaks in messages"):
-        Episode("CartPole-v1", {}).start(Task(0))
-
-
-def test_split_support_is_found_from_the_constructor():
-    assert takes_split(WORD_ENV)
-    assert not takes_split("CartPole-v1")

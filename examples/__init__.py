@@ -1,0 +1,1 @@
+"""Small complete programs that use email-rl from outside; the tests run each."""

@@ -1,0 +1,123 @@
+"""Which tools does an assistant turn call, with what? Text in, calls or one fault out; never an exception.
+
+Understood are ``<tool_call>`` tags (a missing closing tag is forgiven), bare JSON, JSON amid prose or in a code fence,
+and an OpenAI assistant message. A turn without anything of the kind has no calls: what it means is the env's question,
+and so is whether the tool and its arguments exist.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_MAX_JSON_STARTS = 20  # a bound on the work that a turn full of braces can make
+_DECODER = json.JSONDecoder(strict=False)
+_OPEN = re.compile(r"<tool_call>\s*")
+_END_OF_TURN = re.compile(r"(?:\s|<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<\|eom_id\|>|</s>)+$")
+_THOUGHT = re.compile(r"^\s*(?:<think>)?(?:(?!<tool_call>).)*?</think>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, not yet checked. ``call_id`` is OpenAI's, "" where there is none."""
+
+    name: str
+    arguments: Any
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An assistant turn: its calls in order; or ``text``, where it calls nothing; or a ``fault``, with why."""
+
+    calls: tuple[Call, ...] = ()
+    text: str = ""
+    fault: str = ""
+
+
+def parse_turn(text: str) -> Turn:
+    """Read an assistant turn."""
+    text = _THOUGHT.sub("", _END_OF_TURN.sub("", text)).strip()
+    value = _whole(text)
+    if isinstance(value, dict) and isinstance(value.get("content"), str) and not _is_call_like(value):
+        text = value["content"].strip()
+        value = _whole(text)
+    if _is_call_like(value):
+        return _turn([value])
+    if opened := list(_OPEN.finditer(text)):
+        decoded = [_decode(text, found.end()) for found in opened]
+        if None in decoded:
+            return Turn(fault=f"the tool call is not valid JSON: {shown(text)}")
+        return _turn([found[0] for found in decoded if found is not None])
+    if value is None and (found := _embedded(text)):
+        return _turn(found)
+    return Turn(text=text)
+
+
+def shown(value: Any, limit: int = 120) -> str:
+    """A value as a message may quote it: one line, cut to ``limit`` characters."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = " ".join(text.split())
+    return repr(text if len(text) <= limit else text[: limit - 3] + "...")
+
+
+def _decode(text: str, start: int) -> tuple[Any, int] | None:
+    """The JSON value at ``start`` and where it ends, or None."""
+    try:
+        return _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):  # RecursionError: a thousand brackets
+        return None
+
+
+def _whole(text: str) -> Any:
+    decoded = _decode(text, 0)
+    return decoded[0] if decoded and not text[decoded[1] :].strip() else None
+
+
+def _embedded(text: str) -> list[Any]:
+    """JSON objects amid other text that are calls."""
+    found: list[Any] = []
+    position = -1
+    for _ in range(_MAX_JSON_STARTS):
+        position = text.find("{", position + 1)
+        if position < 0:
+            break
+        if decoded := _decode(text, position):
+            found += [decoded[0]] if _is_call_like(decoded[0]) else []
+            position = decoded[1] - 1
+    return found
+
+
+def _is_call_like(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(_is_call_like(item) for item in value)
+    return isinstance(value, dict) and ("name" in value or bool(value.keys() & {"function", "tool_calls"}))
+
+
+def _turn(values: list[Any]) -> Turn:
+    calls: list[Call] = []
+    for value in values:
+        if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
+            value = value["tool_calls"]
+        for item in value if isinstance(value, list) else [value]:
+            call = _call(item)
+            if call is None:
+                return Turn(fault=f'a tool call needs "name" and "arguments", got {shown(item)}')
+            calls.append(call)
+    return Turn(tuple(calls))
+
+
+def _call(value: Any) -> Call | None:
+    if not isinstance(value, dict):
+        return None
+    call_id = value.get("id")
+    function = value.get("function")
+    body: dict[str, Any] = function if isinstance(function, dict) else value
+    name, arguments = body.get("name"), body.get("arguments", body.get("parameters"))
+    if isinstance(arguments, str):
+        arguments = _whole(arguments)
+    if not isinstance(name, str):
+        return None
+    return Call(name, arguments, call_id if isinstance(call_id, str) else "")

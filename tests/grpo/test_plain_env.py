@@ -1,0 +1,235 @@
+"""Plain Gymnasium envs, spoken with in messages: the real ones, and small ones whose every number is known."""
+
+import re
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from grpo.env_docs import EnvDocs, read_docs
+from grpo.envs import Episode, check_env
+from grpo.errors import EnvError
+from grpo.plain_env import PlainEnv
+from grpo.types import Task
+from tests.fakes import PICTURE_ENV
+
+NAMES = ["FrozenLake-v1", "Blackjack-v1", "CliffWalking-v1", "CartPole-v1", "Pendulum-v1"]
+
+
+def call(action):
+    return f'<tool_call>{{"name": "act", "arguments": {{"action": {action}}}}}</tool_call>'
+
+
+class Toll(gymnasium.Env):
+    """A road of five tolls. Each step costs 2; the end of the road is a success."""
+
+    observation_space = spaces.Discrete(6)
+    action_space = spaces.Discrete(2, start=1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return self.place, {}
+
+    def step(self, action):
+        self.place += 1
+        return self.place, np.float64(-2), np.bool_(self.place == 5), False, {"is_success": self.place == 5}
+
+
+def toll(max_turns=50):
+    env = PlainEnv(Toll(), max_turns)
+    env.reset(seed=0)
+    return env
+
+
+def test_frozen_lake_is_shown_as_its_map_and_says_what_its_actions_are():
+    first = Episode("FrozenLake-v1", {"is_slippery": False}).start(Task(0))
+    system, user = first.messages
+    assert system["content"].startswith("FrozenLake-v1. Frozen lake involves crossing a frozen lake from start to goal")
+    form = "integer from 0 to 3 (0 = Move left, 1 = Move down, 2 = Move right, 3 = Move up)."
+    assert system["content"].endswith(f"At most 50 turns. Call act with action: {form}")
+    assert user == {"role": "user", "content": "[S]FFF\nFHFH\nFFFH\nHFFG"}
+    (tool,) = first.tools
+    assert tool["function"]["parameters"] == {
+        "type": "object",
+        "properties": {"action": {"type": "integer", "minimum": 0, "maximum": 3}},
+        "required": ["action"],
+    }
+
+
+def test_the_readme_shows_frozen_lake_as_it_is():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```text\n(system .*?)^```$", readme, re.M | re.S)
+    episode = Episode("FrozenLake-v1", {"is_slippery": False})
+    messages = episode.start(Task(0)).messages
+    messages += [{"role": "assistant", "content": call(1)}, *episode.step(call(1)).messages]
+    real = " ".join(f"{message['role']} {message['content']}" for message in messages)
+    assert re.sub(r"\s+", "", block) == re.sub(r"\s+", "", real)
+
+
+def test_an_episode_of_frozen_lake_is_played_by_hand():
+    episode = Episode("FrozenLake-v1", {"is_slippery": False})
+    episode.start(Task(0))
+    # every accepted form of an action, down the safe way: down, down, right, right, down, right
+    turns = ["1", call(1), '{"name": "act", "arguments": {"action": "2"}}', "move right", call('"Move down"')]
+    for turn in turns:
+        seen = episode.step(turn)
+        assert (seen.reward, seen.terminated, seen.info["error"]) == (0.0, False, "")
+    assert seen.messages == [{"role": "tool", "content": "reward 0, total 0\n  (Down)\nSFFF\nFHFH\nFFFH\nHF[F]G"}]
+    last = episode.step(call(2))
+    assert (last.reward, last.terminated, last.truncated) == (1.0, True, False)
+    assert last.text == "reward 1, total 1, the episode is over\n  (Right)\nSFFF\nFHFH\nFFFH\nHFF[G]"
+    assert last.metrics == {"return": 1.0, "length": 6.0, "invalid_calls": 0.0}
+
+
+def test_the_numbers_of_cart_pole_and_pendulum_have_their_names():
+    first = Episode("CartPole-v1", {}).start(Task(3))
+    assert first.text == (
+        "Cart Position -0.04144, Cart Velocity -0.02632, Pole Angle 0.03013, Pole Angular Velocity 0.008216"
+    )
+    pendulum = Episode("Pendulum-v1", {}).start(Task(3))
+    assert pendulum.text == "x = cos(theta) -0.8587, y = sin(theta) -0.5125, Angular Velocity -0.5264"
+    assert pendulum.messages[0]["content"].endswith("Call act with action: number from -2.0 to 2.0 (Torque).")
+
+
+def test_blackjack_says_what_its_three_numbers_are():
+    first = Episode("Blackjack-v1", {}).start(Task(3))
+    assert "3-tuple containing: the player's current sum" in first.messages[0]["content"]
+    assert first.text == "7, 10, 0"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_members_of_a_group_begin_equal_and_the_same_turns_lead_to_the_same_end(name):
+    def play(episode):
+        seen = [episode.start(Task(7))]
+        while not (seen[-1].terminated or seen[-1].truncated):
+            seen.append(episode.step(call(1) if len(seen) % 4 else "hm"))
+        return [(o.messages, o.reward, o.metrics) for o in seen]
+
+    one, other = Episode(name, {}), Episode(name, {})
+    first = play(one)
+    assert first == play(other) == play(one)
+    assert {tuple(metrics) for _, _, metrics in first} == {("return", "length", "invalid_calls")}
+    assert all(type(value) is float for _, _, metrics in first for value in metrics.values())
+    assert first[-1][2]["return"] == pytest.approx(sum(reward for _, reward, _ in first))
+
+
+@pytest.mark.parametrize(
+    ("turn", "code", "said"),
+    [
+        ("I think left is best.", "no_tool_call", "no tool was called"),
+        ("", "no_tool_call", "the turn is empty"),
+        ("<tool_call>act(1)</tool_call>", "bad_json", "not valid JSON"),
+        ('{"name": "move", "arguments": {"action": 1}}', "unknown_tool", "there is no tool 'move'"),
+        ('{"name": "act", "arguments": {"direction": 1}}', "bad_args", 'the arguments must be {"action": ...}'),
+        (call(3), "bad_args", "3 is outside 1 to 2"),
+        (call(1) + call(9), "bad_args", "9 is outside 1 to 2"),
+        ("0", "bad_args", "0 is outside 1 to 2"),
+    ],
+)
+def test_a_wrong_call_is_an_observation_and_the_env_does_not_move(turn, code, said):
+    env = toll()
+    text, reward, terminated, truncated, info = env.step(turn)
+    assert said in text
+    assert "Call act with action: integer from 1 to 2." in text
+    # a random step costs 2, so a wrong call costs 2.1
+    assert (reward, terminated, truncated, info["error"]) == (pytest.approx(-2.1), False, False, code)
+    assert (env.unwrapped.place, info["metrics"]["length"], info["metrics"]["invalid_calls"]) == (0, 0.0, 1.0)
+    assert env.step(call(1))[0] == "reward -2, total -4.1\n1"
+
+
+def test_several_calls_run_in_order_until_the_episode_ends():
+    env = toll()
+    text, reward, terminated, _, info = env.step(call(1) * 4)
+    assert (text, reward, terminated) == ("reward -8, total -8\n4", -8.0, False)
+    text, reward, terminated, _, info = env.step(call(1) * 3)
+    assert (text, reward, terminated) == ("reward -2, total -10, the episode is over\n5", -2.0, True)
+    assert info["metrics"] == {"return": -10.0, "length": 5.0, "invalid_calls": 0.0, "success": 1.0}
+
+
+def test_the_turn_limit_truncates_and_counts_wrong_turns():
+    env = toll(max_turns=3)
+    env.step("hm")
+    assert env.step(call(1))[2:4] == (False, False)
+    *_, truncated, info = env.step(call(1))
+    assert truncated
+    assert info["stop_reason"] == "max_turns"
+    assert info["metrics"]["success"] == 0.0
+
+
+def test_five_wrong_turns_in_a_row_end_the_episode_at_the_price_of_all_that_were_left():
+    env = toll(max_turns=20)
+    env.step("hm")
+    env.step(call(1))  # the count begins again
+    rewards = [env.step("hm")[1:4] for _ in range(5)]
+    assert [truncated for _, _, truncated in rewards] == [False] * 4 + [True]
+    # turn 7 of 20: itself and the 13 left
+    assert [reward for reward, _, _ in rewards] == pytest.approx([-2.1] * 4 + [-2.1 * 14])
+
+
+def test_nonsense_is_never_worth_more_than_playing_where_steps_cost():
+    """CliffWalking takes 13 steps of -1 at best; five turns of nonsense must not be cheaper."""
+    episode = Episode("CliffWalking-v1", {})
+    episode.start(Task(0))
+    nonsense = 0.0
+    while not (seen := episode.step("?")).truncated:
+        nonsense += seen.reward
+    nonsense += seen.reward
+    seen = episode.start(Task(0))
+    played = sum(episode.step(call(a)).reward for a in [0, *[1] * 11, 2])
+    assert played == -13.0
+    assert nonsense == pytest.approx(50 * episode.env.invalid_call_reward)
+    assert nonsense < played - 100
+
+
+def test_the_users_max_episode_steps_is_the_turn_limit():
+    episode = Episode("CartPole-v1", {"max_episode_steps": 3})
+    assert "At most 3 turns" in episode.start(Task(0)).messages[0]["content"]
+    assert [episode.step(call(a)).truncated for a in (0, 1, 0)] == [False, False, True]
+
+
+def test_pictures_are_refused_before_anything_is_started():
+    with pytest.raises(
+        EnvError, match=r"shows pictures \(uint8 of shape \(64, 64, 3\)\), which a language model cannot"
+    ):
+        check_env(PICTURE_ENV, {})
+
+
+def test_text_in_and_out_without_the_contract_is_spoken_with_as_it_is():
+    class Echo(gymnasium.Env):
+        """Says what it hears."""
+
+        observation_space = spaces.Text(20)
+        action_space = spaces.Text(20)
+
+        def reset(self, *, seed=None, options=None):
+            return "hello", {}
+
+        def step(self, action):
+            return action, 1.0, False, False, {}
+
+    env = PlainEnv(Echo(), 5)
+    assert env.reset(seed=0)[0] == "hello"
+    assert env.step("Echo")[0] == "reward 1, total 1\nEcho"
+    assert env.step(call('"Again"'))[0] == "reward 1, total 2\nAgain"
+
+
+def test_an_action_written_for_the_env_is_read_as_that_action():
+    env = toll()
+    assert env.write_action(np.int64(2)) == '<tool_call>\n{"name": "act", "arguments": {"action": 2}}\n</tool_call>'
+    assert env.step(env.write_action(np.int64(2)))[4]["error"] == ""
+
+
+def test_a_docstring_without_sections_still_gives_its_first_paragraph():
+    assert read_docs(Toll).summary.startswith("A road of five tolls.")
+    assert read_docs(type("Bare", (Toll,), {})) == EnvDocs()
+
+
+def test_names_come_from_lists_and_from_tables():
+    cart = read_docs(gymnasium.make("CartPole-v1").unwrapped.__class__)
+    assert cart.actions == {0: "Push cart to the left", 1: "Push cart to the right"}
+    assert cart.observations[3] == "Pole Angular Velocity"
+    assert cart.summary.startswith("This environment corresponds to the version of the cart-pole problem")
+    assert "](" not in cart.summary

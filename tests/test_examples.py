@@ -1,0 +1,55 @@
+"""The examples, as a user would take them."""
+
+import importlib
+from pathlib import Path
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from examples.brevity import brevity
+from grpo.envs import Episode
+from grpo.types import Group, Task, Trajectory
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+README = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[!_]*.py")), ids=lambda path: path.stem)
+def test_every_example_says_how_it_is_run_and_is_in_the_readme(path):
+    assert "\ngrpo-train " in importlib.import_module(f"examples.{path.stem}").__doc__
+    assert path.stem in README
+
+
+def test_the_example_env_imports_nothing_of_ours_and_passes_gymnasiums_check():
+    source = (EXAMPLES / "guess_number.py").read_text(encoding="utf-8")
+    assert {line.split()[1] for line in source.splitlines() if line.startswith(("import ", "from "))} == {
+        "re",
+        "string",
+        "gymnasium",
+    }
+    importlib.import_module("examples.guess_number")
+    check_env(gymnasium.make("GuessNumber-v0").unwrapped)
+
+
+def test_the_example_env_is_won_by_halving():
+    episode = Episode("examples.guess_number:GuessNumber-v0", {})
+    assert episode.start(Task(5)).tools[0]["function"]["name"] == "guess"
+    assert episode.step("I don't know").info["error"] == "no_tool_call"
+    low, high = 1, 20
+    turns = 1
+    while True:
+        turns += 1
+        middle = (low + high) // 2
+        seen = episode.step(f'{{"name": "guess", "arguments": {{"number": {middle}}}}}')
+        if seen.terminated:
+            break
+        low, high = (middle + 1, high) if seen.text == "higher" else (low, middle - 1)
+    assert seen.terminated
+    assert seen.reward == pytest.approx(1.1 - 0.1 * turns)
+    assert seen.metrics == {"success": 1.0, "guesses": float(turns)}
+
+
+def test_the_example_reward_prefers_the_shorter_of_two_equal_answers():
+    long, short = (Trajectory("E", Task(0), n, 0, action_mask=[True] * n, reward=1.0) for n in (300, 100))
+    assert brevity(Group(Task(0), [long, short])) == [0.7, 0.9]
