@@ -10,6 +10,7 @@ Progress goes to stderr, so `--json` leaves stdout to the report alone.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from contextlib import closing
 from itertools import islice
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from email_env._version import __version__
 from email_env.errors import EmailEnvError
@@ -24,6 +26,8 @@ from email_env.ingest.sources import FORMATS, open_source
 
 if TYPE_CHECKING:
     from email_env.ingest.build import BuildReport
+
+_NO_INPUT = ("out", "report", "as_json")
 
 
 @click.command(epilog="Example: build-enron-db demo --out data/demo.db")
@@ -119,6 +123,7 @@ def main(
                 source=opened.name,
                 filters=filters,
                 checksum=opened.checksum,
+                command=_command(click.get_current_context()),
                 progress=progress,
                 on_skip=on_skip,
             )
@@ -128,6 +133,20 @@ def main(
         click.echo(f"Stopped; {out} is as it was.", err=True)
         sys.exit(130)
     click.echo(json.dumps(done.to_dict(), indent=2) if as_json else _summary(done))
+
+
+def _command(context: click.Context) -> str:
+    """What was typed, but for what leaves the database as it is."""
+    words = ["build-enron-db"]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in _NO_INPUT or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        given = context.params[name]
+        for value in given if parameter.multiple else (given,):
+            option = parameter.opts[:1] if isinstance(parameter, click.Option) else []
+            words += option if isinstance(value, bool) else [*option, str(value)]
+    return shlex.join(words)
 
 
 def _summary(report: BuildReport) -> str:

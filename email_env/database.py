@@ -1,7 +1,7 @@
 """The read side of a mail database: search and read within one person's inbox, up to one day.
 
 One SQLite file holds the mail and an FTS5 index. Mail is numbered newest first, and the index has a column `who` with a
-token for every participant (`p12`), sender (`f12`) and recipient (`t12`), so one MATCH intersects words with inbox,
+token for every participant (p12), sender (f12) and recipient (t12), so one MATCH intersects words with inbox,
 sender and recipient, dates are ranges of numbers, and `ORDER BY rowid LIMIT` stops at the newest hits.
 
 Connections are read-only and immutable, refuse ATTACH, and are one per thread and process. What a caller passes in is
@@ -24,7 +24,7 @@ from email_env.connections import Connections
 from email_env.errors import DatabaseFormatError, DatabaseNotFoundError, ToolInputError, UnknownInboxError
 from email_env.scenarios import Scenario, bare_message_id
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 MAX_RANKED_HITS = 5_000
 """Of more mails that match, a ranking looks at the newest."""
 
@@ -131,9 +131,7 @@ class MailDatabase:
             UnknownInboxError: the database has no mail of `inbox`.
         """
         inbox_id = self._inbox_id(inbox)
-        phrases = query.phrases(keywords)
-        phrases.sort(key=lambda phrase: phrase.mails(self._common))  # the index leaps by what comes first
-        query.affordable(phrases, self._common)
+        phrases = query.affordable(query.phrases(keywords), self._common)
         limit = query.whole_number(max_results, "max_results", query.MAX_RESULTS)
         if order not in ORDERS:
             raise ToolInputError(f'order must be "newest" or "relevance", got {query.shown(order)}.')
@@ -146,14 +144,14 @@ class MailDatabase:
             if sent_before is not None and after >= sent_before.strip():
                 raise ToolInputError(f"sent_after ({after}) must be earlier than sent_before ({sent_before}).")
             end = self._first_row(after, inclusive=False)
-        who = [f"p{inbox_id}"]
+        who = [query.who("p", inbox_id)]
         for letter, name, value in (("f", "from_addr", from_addr), ("t", "to_addr", to_addr)):
             if value is None:
                 continue
             address_id = self._address_id(query.address(value, name))
             if address_id is None:
                 return []
-            who.append(f"{letter}{address_id}")
+            who.append(query.who(letter, address_id))
         search = {
             "match": _expression(who, phrases, match),
             "first": first,
@@ -216,7 +214,7 @@ class MailDatabase:
             )
             .fetchone()
         )
-        if row is None or f"p{inbox_id}" not in row[9].split():
+        if row is None or query.who("p", inbox_id) not in row[9].split():
             return None
         found, sent_at, sender, name, to, cc, bcc, subject, body, _ = row
         to, cc, bcc = (tuple(addresses.split()) for addresses in (to, cc, bcc))
@@ -271,9 +269,10 @@ class MailDatabase:
         version = metadata.get("schema_version")
         if version != SCHEMA_VERSION:
             self.close()
+            command = metadata.get("command") or f"build-enron-db {shlex.quote(metadata.get('source', 'SOURCE'))}"
             raise DatabaseFormatError(
                 f"{str(self.path)!r} has schema version {version!r}, this package reads {SCHEMA_VERSION!r}. Rebuild it:"
-                f" build-enron-db {shlex.quote(metadata.get('source', 'SOURCE'))} --out {shlex.quote(str(self.path))}"
+                f" {command} --out {shlex.quote(str(self.path))}"
             )
         return metadata
 
@@ -307,4 +306,4 @@ class MailDatabase:
 
 def _expression(who: Sequence[str], phrases: Sequence[query.Phrase], match: str) -> str:
     """Words of mail on which all of `who` are."""
-    return f"who : ({' AND '.join(who)}) AND {{subject body}} : ({query.joined(phrases, match)})"
+    return f"who : ({' AND '.join(who)}) AND ({query.joined(phrases, match)})"

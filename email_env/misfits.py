@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from email_env.query import who
 from email_env.scenarios import Scenario
 
 
@@ -35,7 +36,7 @@ def _problem(connection: sqlite3.Connection, scenario: Scenario) -> str:
         ).fetchone()
         if row is None:
             return f"no mail {message_id}"
-        if f"p{inbox[0]}" not in row[0].split():
+        if who("p", inbox[0]) not in row[0].split():
             return f"{message_id} is not in the inbox of {scenario.inbox}"
         if row[1] > scenario.query_date:
             return f"{message_id} was sent on {row[1]}, after {scenario.query_date}"

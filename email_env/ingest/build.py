@@ -35,6 +35,11 @@ _FTS_SETTINGS = {
     "crisismerge": 2000,
 }
 _SAMPLED_MAILS = 4000
+_STEPS_BETWEEN_SIGNALS = 100_000
+_ROOM = (
+    "A build needs room beside the database and, for about as much again, in the folder for temporary files"
+    " (SQLITE_TMPDIR, else TMPDIR, else /var/tmp). "
+)
 _SCHEMA = f"""
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE emails (
@@ -82,6 +87,7 @@ def build_database(
     source: str,
     filters: Filters | None = None,
     checksum: Callable[[], str] = lambda: "",
+    command: str = "",
     progress: Callable[[int, int], None] | None = None,
     on_skip: Callable[[Skip], None] | None = None,
 ) -> BuildReport:
@@ -94,6 +100,7 @@ def build_database(
             named in the report.
         source: where the mail is from, for the metadata.
         filters: `Filters()` where None.
+        command: the command that builds the same again, but for `--out`; shown where the schema has become an old one.
         checksum: called when `mails` has been read, for the metadata.
         progress: called with (messages read, messages skipped) every few hundred messages.
         on_skip: called with every message that is left out.
@@ -107,11 +114,16 @@ def build_database(
     evidence = {message_id for question in questions for message_id in question.message_ids}
     try:
         with replacing(out) as temporary, closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            connection.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)  # here a Ctrl-C ends what SQLite does
             staging = Staging(connection, filters or Filters(), evidence, progress, on_skip)
-            report = _fill(connection, staging, mails, questions, source, checksum)
+            report = _fill(connection, staging, mails, questions, source, checksum, command)
         size = out.stat().st_size
     except (sqlite3.Error, OSError) as error:
-        raise BuildError(f"Cannot build {str(out)!r}: {error}. Nothing was written there.") from error
+        code = getattr(error, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from None
+        hint = _ROOM if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE) else ""
+        raise BuildError(f"Cannot build {str(out)!r}: {error}. {hint}Nothing was written there.") from error
     return replace(report, path=str(out), bytes=size, seconds=time.perf_counter() - started)
 
 
@@ -122,6 +134,7 @@ def _fill(
     questions: list[Scenario],
     source: str,
     checksum: Callable[[], str],
+    command: str,
 ) -> BuildReport:
     from sqlite_utils import Database
 
@@ -175,6 +188,7 @@ def _fill(
         "builder_version": BUILDER_VERSION,
         "source": source,
         "source_sha256": report.source_sha256,
+        "command": command,
         "filters": _json(asdict(staging.filters)),
         "read": str(report.read),
         "kept": str(kept),

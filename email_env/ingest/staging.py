@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from email_env.ingest.mail import ParsedMail, Skip, SkipReason
+from email_env.query import who
 
 COLUMNS = (
     "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who, source"
@@ -99,8 +100,8 @@ class Staging:
         )
         surplus: list[tuple[int]] = []
         current, served = b"", set[str]()
-        for rowid, digest, who, message_id, source in copies:
-            people = {token for token in who.split() if token[0] != "p"}
+        for rowid, digest, tokens, message_id, source in copies:
+            people = {token for token in tokens.split() if token[1] != "p"}
             if digest != current:
                 current, served = digest, set()
             if people <= served and message_id not in self.evidence:
@@ -157,8 +158,8 @@ class Staging:
     def _row(self, mail: ParsedMail, content: bytes) -> tuple[Any, ...]:
         sent = [self._id(mail.from_addr)] if mail.from_addr else []
         received = [self._id(address) for address in dict.fromkeys((*mail.to, *mail.cc, *mail.bcc))]
-        tokens = [f"p{person}" for person in dict.fromkeys(sent + received)]
-        tokens += [f"f{person}" for person in sent] + [f"t{person}" for person in received]
+        tokens = [who("p", person) for person in dict.fromkeys(sent + received)]
+        tokens += [who("f", person) for person in sent] + [who("t", person) for person in received]
         return (
             mail.message_id,
             mail.sent_at,

@@ -1,3 +1,3 @@
 """The builder's version; it changes when the same mail would give another database."""
 
-BUILDER_VERSION = "2"
+BUILDER_VERSION = "3"

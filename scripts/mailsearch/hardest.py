@@ -15,7 +15,7 @@ from typing import Any
 
 from email_env.database import ORDERS, MailDatabase
 from email_env.errors import ToolInputError
-from email_env.query import MAX_KEYWORDS, MAX_SEARCH_WORDS
+from email_env.query import MAX_KEYWORDS, MAX_SEARCH_WORDS, who
 
 from .corpus import Corpus
 
@@ -44,13 +44,13 @@ def _inboxes(connection: sqlite3.Connection) -> list[str]:
     """The two biggest and a small one, by a sample."""
     people = Counter(
         token
-        for (who,) in connection.execute("SELECT who FROM emails WHERE id % 7 = 0")
-        for token in who.split()
-        if token[0] == "p"
+        for (tokens,) in connection.execute("SELECT who FROM emails WHERE id % 7 = 0")
+        for token in tokens.split()
+        if token.startswith(who("p", ""))
     ).most_common()
     chosen = [people[0], people[1], people[len(people) // 20]]
-    find = "SELECT address FROM addresses WHERE 'p' || id = ?"
-    return [connection.execute(find, (token,)).fetchone()[0] for token, _ in chosen]
+    find = "SELECT address FROM addresses WHERE ? || id = ?"
+    return [connection.execute(find, (who("p", ""), token)).fetchone()[0] for token, _ in chosen]
 
 
 def _accepted(database: MailDatabase, arguments: dict[str, Any], keywords: list[str]) -> list[str]:

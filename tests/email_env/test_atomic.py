@@ -22,6 +22,7 @@ def mails():
         if n == 1000:
             print("begun", flush=True)
         yield mail(f"k{n}", f"S{n}", f"word{n} " * 50)
+    print("read", flush=True)
 build_database(mails(), out, source="test")
 print("done", flush=True)
 """
@@ -125,5 +126,44 @@ def test_a_disk_that_fills_up_is_a_clear_error_and_leaves_the_old_database(tmp_p
     assert process.returncode == 1
     assert errors.decode().splitlines()[-1].startswith("email_env.errors.BuildError: Cannot build")
     assert errors.decode().splitlines()[-1].endswith("Nothing was written there.")
+    assert "SQLITE_TMPDIR" in errors.decode()
     assert state(out) == "whole 1"
     assert os.listdir(tmp_path) == ["mail.db"]
+
+
+def interruptible():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs would hand on that it is ignored
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_ctrl_c_while_mail_is_read_is_one_line_and_leaves_what_was_there(tmp_path, before):
+    out, pipe = tmp_path / "mail.db", tmp_path / "pipe"
+    if before:
+        build(out, mail("m1"))
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "email_env.cli", str(pipe), "--format", "mbox", "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, preexec_fn=interruptible)
+    with pipe.open("wb") as slow:
+        slow.write(b"From a Mon May 14 16:39:00 2001\nFrom: anna@x.com\nTo: ben@x.com\n\nText.\n\n" * 2000)
+        slow.flush()
+        while not list(tmp_path.glob(".mail.db.*.tmp")):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert errors.decode().splitlines() == [f"Stopped; {out} is as it was."]
+    assert state(out) == ("whole 1" if before else "")
+    assert set(os.listdir(tmp_path)) == {"pipe", *(["mail.db"] if before else [])}
+
+
+def test_ctrl_c_while_words_are_indexed_is_no_fault_of_the_disk(tmp_path):
+    out = tmp_path / "mail.db"
+    process = start(out, 30_000, preexec_fn=interruptible)
+    assert process.stdout is not None
+    assert [process.stdout.readline(), process.stdout.readline()] == [b"begun\n", b"read\n"]
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate()
+    assert output == b""  # never done
+    assert errors.decode().splitlines()[-1] == "KeyboardInterrupt"
+    assert os.listdir(tmp_path) == []

@@ -349,16 +349,6 @@ def test_a_file_that_is_no_mail_database_is_refused(tmp_path):
             MailDatabase(path)
 
 
-def test_another_schema_version_is_refused_with_the_command_that_rebuilds(tmp_path):
-    path = tmp_path / "old.db"
-    build(path, *MAILS)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE meta SET value = '0' WHERE key = 'schema_version'")
-    connection.close()
-    with pytest.raises(DatabaseFormatError, match=r"schema version '0'.*build-enron-db test --out"):
-        MailDatabase(path)
-
-
 def test_importing_the_read_side_pulls_in_nothing_heavy():
     import subprocess
     import sys

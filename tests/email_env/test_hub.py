@@ -128,3 +128,10 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch):
         open_source()
     with pytest.raises(HubError, match=r"'corbt/enron_emails_sample_questions' .* pip install"):
         load_scenarios(hub.QUESTIONS)
+
+
+def test_a_hub_that_refuses_connections_is_asked_once(folder):
+    done = run("http://127.0.0.1:1", "--out", folder / "mail.db")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()  # its client would say five times that it tries again
+    assert line.startswith("Error: Cannot read the data set 'corbt/enron-emails' from http://127.0.0.1:1 ([Errno 111]")

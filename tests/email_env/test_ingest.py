@@ -417,13 +417,14 @@ def test_every_skip_is_reported_with_where_it_came_from(tmp_path):
 
 
 def test_the_database_says_what_it_was_built_from(tmp_path):
-    build(tmp_path / "mail.db", mail("m1"), mail("m2"), checksum=lambda: "c0ffee")
+    build(tmp_path / "mail.db", mail("m1"), mail("m2"), checksum=lambda: "c0ffee", command="build-enron-db x")
     database = MailDatabase(tmp_path / "mail.db")
     assert database.metadata == {
         "schema_version": SCHEMA_VERSION,
         "builder_version": BUILDER_VERSION,
         "source": "test",
         "source_sha256": "c0ffee",
+        "command": "build-enron-db x",
         "filters": '{"max_body_chars":5000,"max_recipients":30,"drop_duplicates":true,"inboxes":[]}',
         "read": "2",
         "kept": "1",

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from email_env import query
 from email_env.actions import ToolCall
 from email_env.database import MailDatabase
 from email_env.errors import ToolInputError
 from email_env.ingest.build import build_database
 from email_env.ingest.staging import Filters
 from email_env.tools import Toolbox
-from tests.email_env.mails import ANNA, BEN, CARO, DAN, mail, question
+from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail, question
 
 PEOPLE = (ANNA, BEN, CARO, DAN)
 DAYS = tuple(f"2001-05-{day}" for day in range(10, 15))
@@ -136,3 +137,16 @@ def test_a_forgiving_toolbox_shows_no_more_of_the_mailbox(drawn, keywords):
                     assert inbox in people(by_id[message_id])
                     assert by_id[message_id].sent_at[:10] <= day
         database.close()
+
+
+@pytest.mark.parametrize("letter", "pft")
+def test_neither_keywords_nor_mail_can_pass_for_the_people_of_a_mail(tmp_path, letter):
+    tokens = " ".join(query.who(letter, person) for person in range(1, 4))
+    build(tmp_path / "mail.db", mail("m1", tokens, f"falcon {tokens}"), mail("m2", to=(BEN, CARO)))
+    database = MailDatabase(tmp_path / "mail.db")
+    for keyword in (query.who(letter, 1), f"{letter}1", f"hello {query.who(letter, 1)}"):
+        assert database.search(inbox=BEN, keywords=[keyword], until="2002-01-01") == []
+    assert [hit.message_id for hit in database.search(inbox=BEN, keywords=["falcon"], until="2002-01-01")] == ["m1"]
+    for more in ({"inbox": CARO}, {"inbox": BEN, "from_addr": BEN}, {"inbox": BEN, "to_addr": CARO}):
+        assert database.search(keywords=["falcon"], until="2002-01-01", **more) == []  # what m1 says of them is text
+    database.close()

@@ -16,7 +16,7 @@ from email_env.errors import SourceError
 from email_env.ingest.mail import RawMail, Skip, SkipReason
 from email_env.ingest.sources.source import Entry, is_too_large, storable
 
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 20
 _USUAL_NAMES = ["file", "message"]
 _USUAL_ROW = re.compile(rb'(?:"([^"\r\n]*+)"|([^",\r\n]*+)),"([^"]*+(?:""[^"]*+)*+)"\r?\n')
 
