@@ -13,6 +13,8 @@ Plain OpenAI-style message dicts go in, one `TrajectoryScore` per trajectory com
 Importing the package opens no connection and does not import litellm; the first judgement does.
 """
 
+from judges.answer import AnswerVerdict, answer, check_answer
+from judges.calibration import Calibration, calibrate
 from judges.client import JudgeClient
 from judges.errors import (
     ContextOverflow,
@@ -25,18 +27,22 @@ from judges.errors import (
     SpendLimitReached,
 )
 from judges.groups import ruler_score_group, score_group
+from judges.labelled import LabelledGroup
 from judges.ruler import ruler, score
 from judges.session import Session
 from judges.types import Message, TrajectoryScore
 from judges.usage import Usage
 
 __all__ = [
+    "AnswerVerdict",
+    "Calibration",
     "ContextOverflow",
     "JudgeCallError",
     "JudgeClient",
     "JudgeError",
     "JudgeInputError",
     "JudgeTimeoutError",
+    "LabelledGroup",
     "MalformedVerdict",
     "Message",
     "PromptTooLong",
@@ -44,6 +50,9 @@ __all__ = [
     "SpendLimitReached",
     "TrajectoryScore",
     "Usage",
+    "answer",
+    "calibrate",
+    "check_answer",
     "ruler",
     "ruler_score_group",
     "score",

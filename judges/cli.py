@@ -83,5 +83,48 @@ def replay(
     click.echo(json.dumps(agreement.to_dict(), indent=2) if as_json else agreement.to_text())
 
 
+@main.command(epilog="Example: grpo-judge calibrate labelled.jsonl --judge-model openai/o4-mini --permutations 4")
+@click.argument("labelled", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--judge-model", required=True, help="litellm name.")
+@click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
+@click.option("--rubric", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Another rubric (a file).")
+@click.option("--permutations", type=click.IntRange(1), default=4, show_default=True, help="Orders of each group.")
+@click.option("--limit", type=click.IntRange(1), help="Judge this many groups, the first ones.")
+@click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent.")
+@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time.")
+@click.option("--cache", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of verdicts to reuse.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def calibrate(
+    labelled: Path,
+    judge_model: str,
+    judge_api_base: str | None,
+    rubric: Path | None,
+    permutations: int,
+    limit: int | None,
+    max_cost: float | None,
+    concurrency: int,
+    cache: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure how far a judge can be trusted, on the groups of LABELLED.
+
+    LABELLED is a JSONL file, one group a line: {"trajectories": [[message, ...], ...], "labels": [number, ...]}, with
+    "tools" if the agent had any. Higher labels are better; only their order within a group counts.
+    """
+    from judges.calibration import calibrate as measure
+    from judges.labelled import read_labelled
+    from judges.session import Session
+
+    calibration = measure(
+        read_labelled(labelled)[:limit],
+        judge_model,
+        api_base=judge_api_base,
+        rubric=rubric.read_text(encoding="utf-8") if rubric else None,
+        permutations=permutations,
+        session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache),
+    )
+    click.echo(json.dumps(calibration.to_dict(), indent=2) if as_json else calibration.to_text())
+
+
 if __name__ == "__main__":
     main()

@@ -84,7 +84,7 @@ def parse_verdict(content: str, labels: Collection[str]) -> dict[str, Entry]:
     Raises:
         MalformedVerdict: There is no readable verdict, its ids are not exactly ``labels``, or a score cannot be used.
     """
-    found = _last_verdict(content)
+    found = last_object(content, "scores")
     try:
         entries = _Verdict.model_validate(found).scores
     except ValidationError as error:
@@ -128,8 +128,12 @@ def repair_turn(
         chars //= 2
 
 
-def _last_verdict(content: str) -> dict[str, Any]:
-    """The last JSON object with ``scores`` that stands after any reasoning."""
+def last_object(content: str, key: str) -> dict[str, Any]:
+    """The last JSON object with ``key`` that stands after any reasoning.
+
+    Raises:
+        MalformedVerdict: There is none.
+    """
     if not content.strip():
         raise MalformedVerdict("the answer is empty")
     objects = _json_objects(content)
@@ -141,10 +145,10 @@ def _last_verdict(content: str) -> dict[str, Any]:
         ),
         default=0,
     )
-    verdicts = [value for start, _, value in objects if start >= reasoning_end and "scores" in value]
-    if not verdicts:
-        raise MalformedVerdict('there is no complete JSON object with the key "scores" in the answer')
-    return verdicts[-1]
+    found = [value for start, _, value in objects if start >= reasoning_end and key in value]
+    if not found:
+        raise MalformedVerdict(f"there is no complete JSON object with the key {json.dumps(key)} in the answer")
+    return found[-1]
 
 
 def _json_objects(text: str) -> list[tuple[int, int, dict[str, Any]]]:

@@ -42,7 +42,7 @@ def test_the_judging_block_runs_against_a_local_judge(capsys):
         worker = threading.Thread(target=lambda: exec(block.replace("http://127.0.0.1:8000/v1", server.url), {}))
         worker.start()
         worker.join()
-    assert capsys.readouterr().out == "1.0 arithmetic\n0.0 arithmetic\n"
+    assert capsys.readouterr().out == "1.0 arithmetic\n0.0 arithmetic\nTrue match\n"
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if not line.startswith(("scripts/", "datasette "))])
@@ -50,6 +50,7 @@ def test_commands_parse_as_written(line):
     name, *arguments = shlex.split(line)
     reads_a_run = name in ("grpo-report", "grpo-judge", "grpo-serve", "grpo-export")
     arguments = [str(ROOT) if reads_a_run and a.startswith("runs/") else a for a in arguments]
+    arguments = [str(ROOT / "README.md") if name == "grpo-judge" and a.endswith(".jsonl") else a for a in arguments]
     command = COMMANDS[name]
     while isinstance(command, click.Group):
         with click.Context(command) as group:

@@ -1,0 +1,1 @@
+"""Support of scripts/bench_ruler."""
