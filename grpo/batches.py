@@ -61,6 +61,7 @@ class Batch:
             "groups/dropped": float(self.dropped),
             "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
             "episodes/failed": float(len(self.sampled) - len(whole)),
+            "episodes/forks": float(sum(t.num_forks for t in whole)),
             "judge/failures": float(self.unrewarded),
         }
         for name in dict.fromkeys(name for t in whole for name in t.metrics):

@@ -49,7 +49,15 @@ class TrainConfig(BaseModel):
     refill_rounds: int = Field(0, ge=0, description="extra rollout rounds that replace groups without spread")
     temperature: float = Field(1.0, gt=0, description="of the rollouts; the loss assumes 1.0")
     max_turn_tokens: int = Field(256, ge=8)
-    max_tokens: int = Field(4096, ge=64, description="of a whole episode, prompt included")
+    max_tokens: int = Field(4096, ge=64, description="of what the policy sees at once, the sampled turn included")
+    history: Literal["fork", "append"] = Field(
+        "fork",
+        description="where the model's chat template rewrites earlier turns: fork a segment that begins with what it "
+        "shows, or append and leave the turns as they were sampled",
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict, description="variables for the model's chat template, for example enable_thinking"
+    )
     concurrency: int = Field(64, ge=1)
 
     reward: str = Field("env", description="env, ruler, env+ruler, or your own pkg.mod:function")

@@ -65,9 +65,19 @@ class CompletionsPolicy:
             "skip_special_tokens": False,
         }
         choice = (await self._post(request))["choices"][0]
+        missing = [key for key in ("token_ids", "prompt_token_ids", "logprobs") if not choice.get(key)]
+        if missing:
+            raise ServerError(
+                f"the server's answer lacks {', '.join(missing)}; it must be a vLLM with return_token_ids"
+            )
         ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
         if len(ids) != len(logprobs):
             raise ServerError(f"the server returned {len(ids)} ids but {len(logprobs)} logprobs for one turn")
+        if choice["prompt_token_ids"] != prompt_ids:
+            raise ServerError(
+                f"the server sampled after {len(choice['prompt_token_ids'])} ids that are not the {len(prompt_ids)} it "
+                "was given; does a proxy or an option of it change prompts?"
+            )
         return Sample(ids=ids, logprobs=logprobs, finish_reason=choice["finish_reason"])
 
     async def _post(self, request: dict[str, Any]) -> dict[str, Any]:

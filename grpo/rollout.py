@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo.chat import Chat
+from grpo.chat import Chat, next_prompt
 from grpo.envs import Episode, Observation
-from grpo.errors import EnvError, GrpoError
+from grpo.errors import ConfigError, EnvError, GrpoError
 from grpo.policy import Policy, SamplingParams
 from grpo.seeds import derive_seed
-from grpo.types import Group, StopReason, Task, Trajectory
+from grpo.types import Group, Message, StopReason, Task, Trajectory
 
 OnTrajectory = Callable[[Trajectory], None]
 
@@ -67,7 +67,11 @@ class EnvPool:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Everything an episode needs besides its task: envs, chat format, policy, limits (all in tokens)."""
+    """Everything an episode needs besides its task: envs, chat format, policy, limits.
+
+    ``max_tokens`` bounds what the policy sees at once, the turn it samples included. An episode goes on while there is
+    room for half a turn of ``sampling.max_turn_tokens``.
+    """
 
     pool: EnvPool
     chat: Chat
@@ -108,21 +112,24 @@ class Rollout:
     async def _play(self, episode: Episode, spec: EpisodeSpec, trajectory: Trajectory) -> None:
         observation = episode.start(spec.task)
         begin(trajectory, observation, self.chat)
-        while True:
-            room = self.max_tokens - len(trajectory.token_ids)
-            if room < self.sampling.max_turn_tokens // 2:
-                trajectory.stop_reason = StopReason.CONTEXT_FULL
-                return
+        longest_prompt = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
+        if len(trajectory.token_ids) > longest_prompt:
+            raise ConfigError(
+                f"the first prompt of {spec.task.key!r} has {len(trajectory.token_ids)} tokens; max_tokens "
+                f"{self.max_tokens} with max_turn_tokens {self.sampling.max_turn_tokens} leaves room for one of "
+                f"{longest_prompt}. Raise max_tokens or give the env less to say"
+            )
+        done = False
+        while not done:
+            prompt_ids = trajectory.context_ids
             sample = await self.policy.sample(
-                trajectory.token_ids,
+                prompt_ids,
                 self.sampling,
-                max_tokens=min(self.sampling.max_turn_tokens, room),
+                max_tokens=min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt_ids)),
                 seed=derive_seed(spec.seed, trajectory.num_turns),
             )
             trajectory.append(sample.ids, sample.logprobs)
-            done, _ = take_turn(trajectory, episode, self.chat, self.chat.decode(sample.ids), sample.ids)
-            if done:
-                return
+            done, _ = take_turn(trajectory, episode, self.chat, self.chat.decode(sample.ids), longest_prompt)
 
 
 def begin(trajectory: Trajectory, observation: Observation, chat: Chat) -> None:
@@ -134,20 +141,39 @@ def begin(trajectory: Trajectory, observation: Observation, chat: Chat) -> None:
 
 
 def take_turn(
-    trajectory: Trajectory, episode: Episode, chat: Chat, text: str, turn_ids: list[int]
+    trajectory: Trajectory, episode: Episode, chat: Chat, text: str, longest_prompt: int | None = None
 ) -> tuple[bool, Observation]:
-    """Hand the turn to the env and append what it answers; says whether the episode is over, and the answer."""
+    """Hand the turn to the env and append what it answers; says whether the episode is over, and the answer.
+
+    The episode is over, too, where the next prompt would have more than ``longest_prompt`` tokens; it is not appended.
+    """
     trajectory.messages.append({"role": "assistant", "content": text})
     observation = episode.step(text)
-    trajectory.messages.extend(observation.messages)
     trajectory.turn_errors.append(str(observation.info.get("error", "")))
     trajectory.reward += observation.reward
     trajectory.metrics = observation.metrics
+    over = True
     if observation.terminated or observation.truncated:
         trajectory.stop_reason = StopReason.TERMINATED if observation.terminated else StopReason.TRUNCATED
-        return True, observation
-    trajectory.append(chat.close_ids(turn_ids) + chat.delta_ids(observation.messages))
-    return False, observation
+    elif not _answer(trajectory, chat, observation.messages, longest_prompt):
+        trajectory.stop_reason = StopReason.CONTEXT_FULL
+    else:
+        over = False
+    trajectory.messages.extend(observation.messages)
+    return over, observation
+
+
+def _answer(trajectory: Trajectory, chat: Chat, new: list[Message], longest_prompt: int | None) -> bool:
+    """Go on with the env's messages, in a new segment where the template rewrites what was said; False without room."""
+    seen = trajectory.context_ids
+    prompt, rewritten = next_prompt(chat, seen, trajectory.messages, new, trajectory.tools)
+    if longest_prompt is not None and len(prompt) > longest_prompt:
+        return False
+    if rewritten:
+        trajectory.fork(prompt)
+    else:
+        trajectory.append(prompt[len(seen) :])
+    return True
 
 
 def group_specs(tasks: Sequence[Task], group_size: int, *seed_parts: int | str) -> list[EpisodeSpec]:

@@ -1,7 +1,10 @@
 """Trajectories to training rows: what the learner computes on, and how rows share a forward pass.
 
-A segment is one append-only id list with its action mask. Rows are sorted by their ids, so that rows with a common
-beginning stand together (``engine.shared_rows`` computes it once), and cut into micro-batches under a token budget.
+A segment is one append-only id list with its action mask; a trajectory has one, and one more for each time its chat
+template rewrote what was said. A sampled token is an action in the segment in which it was sampled alone.
+
+Rows are sorted by their ids, so that rows with a common beginning stand together (``engine.shared_rows`` computes it
+once), and cut into micro-batches under a token budget.
 """
 
 from __future__ import annotations
@@ -46,32 +49,32 @@ class TurnWeights:
     invalid_calls: float | None = None
 
 
-def segment_of(trajectory: Trajectory, advantage: float) -> Segment | None:
-    """The segment of a trajectory, or None where it has no action token."""
-    return _segment(trajectory, trajectory.action_mask, advantage)
+def segments_of(trajectory: Trajectory, advantage: float) -> list[Segment]:
+    """The rows of a trajectory: one of each segment that has an action token."""
+    return _segments(trajectory, trajectory.action_mask, advantage)
 
 
 def weighted_segments(trajectory: Trajectory, advantage: float, weights: TurnWeights) -> list[Segment]:
-    """The rows a rollout is learned from: one, or one of its valid and one of its invalid turns."""
+    """The rows a rollout is learned from: of each segment one, or one of its valid and one of its invalid turns."""
     everything = trajectory.action_mask
     others = advantage if advantage > 0 else advantage * weights.negative
     if weights.invalid_calls is None:
-        rows = [_segment(trajectory, everything, others)]
-    else:
-        invalid = _invalid_turns(everything, trajectory.turn_errors)
-        valid = [acts and not wrong for acts, wrong in zip(everything, invalid, strict=True)]
-        rows = [
-            _segment(trajectory, valid, others),
-            _segment(trajectory, invalid, min(advantage, 0.0) * weights.invalid_calls),
-        ]
-    return [row for row in rows if row is not None]
+        return _segments(trajectory, everything, others)
+    invalid = _invalid_turns(everything, trajectory.turn_errors)
+    valid = [acts and not wrong for acts, wrong in zip(everything, invalid, strict=True)]
+    return [
+        *_segments(trajectory, valid, others),
+        *_segments(trajectory, invalid, min(advantage, 0.0) * weights.invalid_calls),
+    ]
 
 
-def _segment(trajectory: Trajectory, mask: list[bool], advantage: float) -> Segment | None:
-    if not any(mask):
-        return None
-    end = len(mask) - mask[::-1].index(True)
-    return Segment(trajectory.token_ids[:end], mask[:end], trajectory.logprobs[:end], advantage)
+def _segments(trajectory: Trajectory, mask: list[bool], advantage: float) -> list[Segment]:
+    rows: list[Segment] = []
+    for start, end in trajectory.segment_spans:
+        if any(mask[start:end]):
+            row = slice(start, end - mask[start:end][::-1].index(True))
+            rows.append(Segment(trajectory.token_ids[row], mask[row], trajectory.logprobs[row], advantage))
+    return rows
 
 
 def _invalid_turns(action_mask: list[bool], turn_errors: list[str]) -> list[bool]:

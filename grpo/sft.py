@@ -17,7 +17,7 @@ from grpo.groups import TaskStream
 from grpo.loss import imitation_loss
 from grpo.rollout import begin, take_turn
 from grpo.seeds import derive_seed
-from grpo.segments import Segment, segment_of
+from grpo.segments import Segment, segments_of
 from grpo.types import Task, Trajectory
 
 WARM_UP_STEPS = 5
@@ -39,7 +39,7 @@ def demonstrate(episode: Episode, task: Task, chat: Chat, policy_name: str, seed
         action = policy.act(text, info)
         ids = [*chat.encode(action), chat.stop_token_ids[0]]
         trajectory.append(ids, [0.0] * len(ids) if getattr(policy, "imitate", True) else None)
-        done, observation = take_turn(trajectory, episode, chat, action, ids)
+        done, observation = take_turn(trajectory, episode, chat, action)
         text, info = observation.text, observation.info
         if done:
             return trajectory
@@ -53,9 +53,9 @@ def demonstrations(
         (task,) = stream.take(1)
         trajectory = demonstrate(episode, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
         succeeded = trajectory.metrics.get("success", 1.0) > 0 and trajectory.reward > 0
-        segment = segment_of(trajectory, advantage=1.0)
-        if succeeded and segment is not None and len(segment.ids) <= max_tokens:
-            yield segment
+        segments = segments_of(trajectory, advantage=1.0)
+        if succeeded and all(len(segment.ids) <= max_tokens for segment in segments):
+            yield from segments
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:

@@ -60,6 +60,9 @@ class Trajectory:
     and every observation id in the order the policy saw them. ``action_mask`` is True for sampled ids alone;
     ``logprobs`` holds the sampler's log-probability there and 0.0 elsewhere. ``turn_errors`` has the env's error code
     of every assistant turn, "" where there was none.
+
+    Where a chat template rewrites what was said, the lists go on with a new segment: a whole prompt, in which earlier
+    turns are context. ``segment_starts`` says where segments begin; the policy sees the last one, ``context_ids``.
     """
 
     env: str
@@ -69,6 +72,7 @@ class Trajectory:
     token_ids: list[int] = field(default_factory=list)
     action_mask: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    segment_starts: list[int] = field(default_factory=lambda: [0])
     messages: list[Message] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     turn_errors: list[str] = field(default_factory=list)
@@ -87,6 +91,26 @@ class Trajectory:
         self.token_ids.extend(ids)
         self.logprobs.extend(values)
         self.action_mask.extend([sampled] * len(ids))
+
+    def fork(self, prompt_ids: list[int]) -> None:
+        """Begin a new segment with a whole prompt; what was sampled before stays to be learned where it stands."""
+        self.segment_starts.append(len(self.token_ids))
+        self.append(prompt_ids)
+
+    @property
+    def context_ids(self) -> list[int]:
+        """What the policy sees: the ids of the last segment."""
+        return self.token_ids[self.segment_starts[-1] :]
+
+    @property
+    def segment_spans(self) -> list[tuple[int, int]]:
+        """Begin and end of every segment within the lists."""
+        return list(zip(self.segment_starts, [*self.segment_starts[1:], len(self.token_ids)], strict=True))
+
+    @property
+    def num_forks(self) -> int:
+        """How often the chat template rewrote what was said."""
+        return len(self.segment_starts) - 1
 
     @property
     def num_sampled_tokens(self) -> int:
@@ -113,6 +137,7 @@ class Trajectory:
             "explanation": self.explanation,
             "num_sampled_tokens": self.num_sampled_tokens,
             "num_tokens": len(self.token_ids),
+            "num_forks": self.num_forks,
             "seconds": round(self.seconds, 3),
             "messages": self.messages,
         }
@@ -121,6 +146,7 @@ class Trajectory:
                 "token_ids": self.token_ids,
                 "action_mask": [int(flag) for flag in self.action_mask],
                 "logprobs": self.logprobs,
+                "segment_starts": self.segment_starts,
             }
         return record
 

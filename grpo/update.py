@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -152,3 +152,22 @@ def normalizers(rows: Sequence[Segment], shares: Sequence[Sequence[Segment]], lo
         loss.normalizer([row.num_actions for row in (*share, *others[number :: len(shares)])])
         for number, share in enumerate(shares)
     ]
+
+
+def check_gap(metrics: Mapping[str, float], max_gap: float, step: int) -> None:
+    """Stop a run whose server does not sample the policy that is trained.
+
+    It is asked after a step's update and before anything of it is kept or published: the last checkpoint is the policy
+    before the step.
+
+    Raises:
+        TrainingError: ``gap/mean_abs`` of ``metrics`` is above ``max_gap`` nats a token.
+    """
+    gap = metrics.get("gap/mean_abs", 0.0)
+    if gap > max_gap:
+        raise TrainingError(
+            f"step {step}: sampler and trainer disagree by {gap:.3f} nats a token on average, above max_gap {max_gap}. "
+            "The server does not sample the adapter that is trained: look for another adapter, base model, temperature "
+            "or logprobs mode in server.log. Nothing of this step was kept but its trajectories; the last checkpoint "
+            "is whole"
+        )

@@ -104,8 +104,11 @@ class ByteChat:
     def prompt_ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
         return [i for m in messages for i in (self.START, *self.encode(m["content"]), self.END)] + [self.START]
 
-    def delta_ids(self, messages: list[dict[str, Any]]) -> list[int]:
-        return self.prompt_ids(messages, [])
+    def delta_ids(self, history: Any, new: list[dict[str, Any]], tools: Any) -> list[int]:
+        return self.prompt_ids(new, [])
+
+    def rewritten_ids(self, history: Any, new: Any, tools: Any) -> None:
+        return None
 
     def close_ids(self, sampled_ids: list[int]) -> list[int]:
         return [] if sampled_ids and sampled_ids[-1] == self.END else [self.END]
@@ -129,10 +132,10 @@ class ScriptedPolicy:
     async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> Sample:
         self.prompts.append(list(prompt_ids))
         turn = sum(1 for p in self.prompts[:-1] if prompt_ids[: len(p)] == p)
-        ids = self.chat.encode(self.turns[turn % len(self.turns)])[:max_tokens]
-        if self.ended:
-            ids = [*ids, self.chat.stop_token_ids[0]]
-        return Sample(ids, [-0.5] * len(ids), "stop" if self.ended else "length")
+        end = [self.chat.stop_token_ids[0]] if self.ended else []
+        whole = [*self.chat.encode(self.turns[turn % len(self.turns)]), *end]
+        ids = whole[:max_tokens]
+        return Sample(ids, [-0.5] * len(ids), "stop" if self.ended and ids == whole else "length")
 
 
 def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0) -> Path:

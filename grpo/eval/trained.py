@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx
 
 from grpo.adapters import AdapterStore
-from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
 from grpo.config import TrainConfig, load_config
 from grpo.errors import EvaluationError
 from grpo.eval.desk import Desk, InlineDesk
@@ -66,7 +66,7 @@ class PolicyAgent:
         server = self._server = make_server(self.config, model.path, self._scratch / "server.log")
         server.start()
         self._say("vLLM is starting")
-        self._chat = chat_for(load_tokenizer(model.path))
+        self._chat = chat_for(load_tokenizer(model.path), self.config.history, self.config.chat_template_kwargs)
         server.wait_ready()
         name = server.model
         if self.adapter is not None:
@@ -102,7 +102,9 @@ class PolicyAgent:
             observation = episode.step(chat.decode(sample.ids))
             if episode.is_over:
                 return
-            ids = ids + sample.ids + chat.close_ids(sample.ids) + chat.delta_ids(observation.messages)
+            new = observation.messages
+            history = episode.messages[: len(episode.messages) - len(new)]
+            ids, _ = next_prompt(chat, ids + sample.ids, history, new, episode.tools)
 
 
 def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[str, Any]) -> tuple[TrainConfig, dict]:

@@ -46,7 +46,7 @@ def test_hermes_writes_chatml_with_one_signature_a_tool(tokenizer):
 def test_a_whole_conversation_in_pieces_is_the_conversation_in_one_piece(tokenizer):
     chat = HermesChat(tokenizer)
     sampled = [*chat.encode(CALL), chat.stop_token_ids[0]]
-    ids = chat.prompt_ids(MESSAGES, []) + sampled + chat.delta_ids([{"role": "tool", "content": "m1 | Atlas"}])
+    ids = chat.prompt_ids(MESSAGES, []) + sampled + chat.delta_ids([], [{"role": "tool", "content": "m1 | Atlas"}], [])
     assert tokenizer.decode(ids) == (
         "<|im_start|>system\nFind mail.<|im_end|>\n<|im_start|>user\nWhere is the Atlas review?<|im_end|>\n"
         f"<|im_start|>assistant\n{CALL}<|im_end|>\n<|im_start|>tool\nm1 | Atlas<|im_end|>\n<|im_start|>assistant\n"
@@ -67,7 +67,8 @@ def test_a_template_with_tools_is_used_and_its_delta_is_what_it_adds(model_dir):
     chat = chat_for(tokenizer)
     assert isinstance(chat, TemplateChat)
     assert tokenizer.decode(chat.prompt_ids(MESSAGES, TOOLS)).startswith("<|im_start|>system\ntools: 1<|im_end|>\n")
-    delta = tokenizer.decode(chat.delta_ids([{"role": "tool", "content": "m1"}]))
+    history = [*MESSAGES, {"role": "assistant", "content": CALL}]
+    delta = tokenizer.decode(chat.delta_ids(history, [{"role": "tool", "content": "m1"}], TOOLS))
     assert delta == "\n<|im_start|>tool\nm1<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -75,7 +76,26 @@ def test_a_template_that_rewrites_turns_is_refused(model_dir):
     tokenizer = load_tokenizer(model_dir)
     tokenizer.chat_template = "{% if tools %}t{% endif %}{% for m in messages %}[{{ m.content | upper }}]{% endfor %}"
     with pytest.raises(ModelError, match="does not write an assistant turn as its text"):
-        chat_for(tokenizer).delta_ids([{"role": "tool", "content": "m1"}])
+        chat_for(tokenizer)
+    tokenizer.chat_template = TOOL_TEMPLATE.replace("{{ m.content }}", "{{ m.content if m.role != 'x' else '' }}!")
+    with pytest.raises(ModelError, match=r"followed by a special token \(here by '!<\|im_end\|>"):
+        chat_for(tokenizer)
+
+
+def test_a_template_that_refuses_a_role_is_a_clear_error(model_dir):
+    tokenizer = load_tokenizer(model_dir)
+    tokenizer.chat_template = TOOL_TEMPLATE.replace(
+        "{{ m.content }}", "{{ raise_exception('no tools here') if m.role == 'tool' else m.content }}"
+    )
+    chat = chat_for(tokenizer)
+    history = [*MESSAGES, {"role": "assistant", "content": CALL}]
+    with pytest.raises(ModelError, match="refuses the roles system, user, assistant, tool: no tools here"):
+        chat.delta_ids(history, [{"role": "tool", "content": "m1"}], TOOLS)
+
+
+def test_variables_for_a_template_that_is_not_used_are_refused(tokenizer):
+    with pytest.raises(ModelError, match="would have no effect"):
+        chat_for(tokenizer, template_kwargs={"enable_thinking": False})
 
 
 def test_no_tools_means_no_description():

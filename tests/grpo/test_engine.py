@@ -1,5 +1,6 @@
 """The learner on a tiny random model in float32: masks, batching, loss and state, against slow plain references."""
 
+import asyncio
 import math
 
 import pytest
@@ -13,10 +14,17 @@ from grpo.engine.local import LocalEngine, LoraSpec  # noqa: E402
 from grpo.engine.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
 from grpo.errors import CheckpointError, ModelError  # noqa: E402
 from grpo.loss import LossConfig, SelectedLogprobs, grpo_loss  # noqa: E402
-from grpo.segments import Segment, TurnWeights, micro_batches, segment_of, weighted_segments  # noqa: E402
+from grpo.policy import SamplingParams  # noqa: E402
+from grpo.rollout import EnvPool, Rollout, group_specs  # noqa: E402
+from grpo.segments import Segment, TurnWeights, micro_batches, segments_of, weighted_segments  # noqa: E402
 from grpo.types import Task, Trajectory  # noqa: E402
+from tests.fakes import (  # noqa: E402
+    WORD_ENV,
+    ByteChat,
+    ScriptedPolicy,
+    tiny_model_folder,
+)
 from tests.fakes import tiny_engine as engine  # noqa: E402
-from tests.fakes import tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -183,17 +191,27 @@ def test_a_model_that_changes_its_logits_is_refused(tmp_path):
         engine(tmp_path)
 
 
-def test_tokens_that_were_not_sampled_get_no_gradient(model_folder):
+def test_only_the_predictions_of_sampled_tokens_have_a_gradient_in_a_whole_episode(model_folder):
+    chat = ByteChat()
+    policy = ScriptedPolicy(chat, ["is it oak?", "maybe pine", "falcon"])
+    runner = Rollout(EnvPool(WORD_ENV, {}), chat, policy, SamplingParams(1.0, 64), 400)
+    (trajectory,) = asyncio.run(runner.run(group_specs([Task(0, "train-falcon")], 1, "t")))
+    (segment,) = segments_of(trajectory, 1.0)
+    assert sum(segment.action_mask) == len("is it oak?maybe pinefalcon") + 3
     made = engine(model_folder)
-    segment = some_segments(1)[0]
-    seen = []
+    outputs = []
+    made._body.register_forward_hook(lambda _module, _inputs, output: outputs.append(output.last_hidden_state))
 
     def loss_function(view):
-        seen.append(view.logprobs_T.shape[0])
-        return view.logprobs_T.sum()
+        outputs[0].retain_grad()
+        return -(view.logprobs_T * view.advantages_T).sum()
 
     made.forward_backward([segment], loss_function)
-    assert seen == [sum(segment.action_mask)]
+    gradient = outputs[0].grad[0].abs().sum(-1)  # of what the model puts out at each position
+    predicts_a_sampled_token = torch.tensor(segment.action_mask[1:])
+    assert torch.all(gradient[: len(segment.ids) - 1][predicts_a_sampled_token] > 0)
+    assert torch.all(gradient[: len(segment.ids) - 1][~predicts_a_sampled_token] == 0.0)
+    assert torch.all(gradient[len(segment.ids) - 1 :] == 0.0)
 
 
 def test_selected_logprobs_have_the_value_entropy_and_gradient_of_log_softmax():
@@ -253,9 +271,9 @@ def test_a_segment_ends_with_the_last_action_token():
     trajectory.append([1, 2, 3])
     trajectory.append([4, 5], [-0.1, -0.2])
     trajectory.append([6, 7])
-    segment = segment_of(trajectory, 0.5)
+    (segment,) = segments_of(trajectory, 0.5)
     assert (segment.ids, segment.action_mask) == ([1, 2, 3, 4, 5], [False, False, False, True, True])
-    assert segment_of(Trajectory("e", Task(0), 0, 0), 0.5) is None
+    assert segments_of(Trajectory("e", Task(0), 0, 0), 0.5) == []
 
 
 def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():

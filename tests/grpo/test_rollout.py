@@ -1,4 +1,9 @@
+import asyncio
+import re
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from grpo.errors import EnvError, ServerError
 from grpo.groups import TaskStream, evaluation_tasks
@@ -17,7 +22,7 @@ async def test_each_prompt_is_the_previous_ids_plus_the_sampled_and_the_observed
     chat = ByteChat()
     policy = ScriptedPolicy(chat, ["is it oak?", "maybe pine", "falcon"])
     (trajectory,) = await rollout(policy).run(group_specs([Task(0, "train-falcon")], 1, "t"))
-    observed = chat.delta_ids([{"role": "tool", "content": "wrong, guess again"}])
+    observed = chat.delta_ids([], [{"role": "tool", "content": "wrong, guess again"}], [])
     first, second, third = policy.prompts
     assert second == [*first, *b"is it oak?", 256, *observed]
     assert third == [*second, *b"maybe pine", 256, *observed]
@@ -50,6 +55,39 @@ async def test_an_episode_without_room_for_another_turn_ends_as_context_full():
     (trajectory,) = await rollout(policy, max_tokens=90).run(group_specs([Task(0, "train-maple")], 1, "t"))
     assert trajectory.stop_reason is StopReason.CONTEXT_FULL
     assert trajectory.num_turns == 1
+
+
+words = st.lists(st.text("abc", min_size=1, max_size=60), min_size=1, max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(turns=words, ended=st.booleans(), max_tokens=st.integers(45, 220), max_turn_tokens=st.integers(1, 64))
+def test_no_trajectory_exceeds_max_tokens_and_none_ends_while_there_is_room(turns, ended, max_tokens, max_turn_tokens):
+    chat = ByteChat()
+    policy = ScriptedPolicy(chat, turns, ended=ended)
+    runner = rollout(policy, max_turn_tokens=max_turn_tokens, max_tokens=max_tokens)
+    (t,) = asyncio.run(runner.run(group_specs([Task(0, "train-maple")], 1, "t")))
+    room = max(1, max_turn_tokens // 2)
+    if t.stop_reason is StopReason.FAILED:
+        assert t.error.startswith(f"the first prompt of 'train-maple' has {len(t.token_ids)} tokens")
+        assert policy.prompts == []
+        assert len(t.token_ids) + room > max_tokens
+        return
+    assert len(t.token_ids) <= max_tokens
+    assert all(len(prompt) + room <= max_tokens for prompt in policy.prompts)
+    assert len(policy.prompts) == t.num_turns == len(t.turn_errors)
+    assert t.action_mask[-1], "what follows the last turn is not appended"
+    if t.stop_reason is StopReason.CONTEXT_FULL:
+        answer = chat.delta_ids([], [t.messages[-1]], [])
+        last = t.token_ids[-1:]
+        assert len(t.token_ids) + len(chat.close_ids(last)) + len(answer) + room > max_tokens
+
+
+async def test_a_first_prompt_without_room_for_a_turn_is_a_failure_that_says_what_to_raise():
+    policy = ScriptedPolicy(ByteChat(), ["no"])
+    (trajectory,) = await rollout(policy, max_tokens=50).run(group_specs([Task(0, "train-maple")], 1, "t"))
+    assert trajectory.stop_reason is StopReason.FAILED
+    assert re.search(r"has 43 tokens; max_tokens 50 .* one of 18\. Raise max_tokens", trajectory.error)
 
 
 async def test_a_server_fault_is_recorded_with_its_reason_and_never_a_silent_zero():

@@ -1,5 +1,7 @@
 """A step's updates on a tiny random model in float32, against updates written out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
@@ -7,7 +9,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.loss import LossConfig  # noqa: E402
 from grpo.segments import Segment  # noqa: E402
-from grpo.update import UpdateConfig, learning_rate, normalizers, update_policy  # noqa: E402
+from grpo.update import UpdateConfig, check_gap, learning_rate, normalizers, update_policy  # noqa: E402
 from tests.fakes import tiny_engine as engine  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
 
@@ -119,3 +121,20 @@ def test_the_learning_rate_rises_evenly_and_falls_evenly():
     assert [learning_rate(step, 5, 8.0, 3, 1.0) for step in range(5)] == [2.0, 4.0, 6.0, 8.0, 8.0]
     assert [learning_rate(step, 5, 8.0, 0, 0.5) for step in range(5)] == [8.0, 7.0, 6.0, 5.0, 4.0]
     assert learning_rate(0, 1, 8.0, 0, 0.5) == 8.0
+
+
+def test_a_sampler_of_another_policy_stops_the_run_with_the_reason(model_folder):
+    made = engine(model_folder)
+    rows = [segment(0, 1.0), segment(1, -0.5)]
+    trained = [value for values in made.logprobs(rows) for value in values]
+    same = [replace(r, sampler_logprobs=[0.0] * 6 + v) for r, v in zip(rows, made.logprobs(rows), strict=True)]
+    metrics, _ = update(made, same)
+    assert metrics["gap/mean_abs"] == pytest.approx(0.0, abs=1e-5)
+    check_gap(metrics, 0.25, 3)
+
+    metrics, _ = update(engine(model_folder), [segment(0, 1.0, -1.5), segment(1, -0.5, -1.5)])
+    gap = sum(abs(value + 1.5) for value in trained) / len(trained)
+    assert metrics["gap/mean_abs"] == pytest.approx(gap, rel=1e-5)
+    check_gap(metrics, gap + 0.01, 3)
+    with pytest.raises(TrainingError, match=rf"step 3: .* disagree by {gap:.3f} nats a token .* above max_gap 0\.25"):
+        check_gap(metrics, 0.25, 3)

@@ -1,0 +1,60 @@
+"""Messages to token ids, once, append-only.
+
+A chat format knows how to tokenise the first prompt and what follows an assistant turn. It never renders or tokenises
+a sampled turn that goes on: those ids come from the policy and stay as they are. Two formats:
+
+- ``TemplateChat`` for models whose own template knows tools (Qwen2.5, Qwen3, Llama 3.1 and later, SmolLM3 and others).
+- ``HermesChat`` for ChatML models without tools in their template (SmolLM2): a short signature of each tool in the
+  system message and calls in ``<tool_call>`` tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grpo.chat.base import Chat, History, next_prompt
+from grpo.chat.hermes import HermesChat, describe_tools
+from grpo.chat.template import TemplateChat
+from grpo.chat.tokenizer import load_tokenizer
+from grpo.errors import ModelError
+
+__all__ = [
+    "Chat",
+    "HermesChat",
+    "History",
+    "TemplateChat",
+    "chat_for",
+    "describe_tools",
+    "load_tokenizer",
+    "next_prompt",
+]
+
+
+def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping[str, Any] | None = None) -> Chat:
+    """The chat format that fits a tokenizer's own template.
+
+    Args:
+        tokenizer: Of the model; see ``load_tokenizer``.
+        history: What happens where the template rewrites earlier turns; see ``TemplateChat``.
+        template_kwargs: Variables for the template, for example ``{"enable_thinking": False}``.
+
+    Raises:
+        ModelError: No format fits, or the template cannot be appended to.
+    """
+    template = tokenizer.chat_template or ""
+    if isinstance(template, dict):
+        template = template.get("tool_use") or template.get("default") or ""
+    if "tools" in template:
+        return TemplateChat(tokenizer, history, template_kwargs)
+    if tokenizer.convert_tokens_to_ids("<|im_end|>") in (None, tokenizer.unk_token_id):
+        raise ModelError(
+            "the model's chat template knows no tools and its vocabulary has no <|im_end|>, so no chat format fits; "
+            "use an instruction-tuned model with a tool template (for example Qwen/Qwen2.5-0.5B-Instruct)"
+        )
+    if template_kwargs:
+        raise ModelError(
+            f"chat_template_kwargs {dict(template_kwargs)} would have no effect: the model's template knows no tools, "
+            "so plain ChatML takes its place"
+        )
+    return HermesChat(tokenizer)

@@ -1,0 +1,111 @@
+"""The model's own chat template, appended to token for token.
+
+What a delta adds is what the template renders behind the end of the last assistant turn. Some templates show an earlier
+turn otherwise once the conversation goes on: Qwen3 drops its reasoning when a user speaks again. The ids that were
+sampled cannot be appended to then; ``rewritten_ids`` gives the prompt that begins a new segment.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from grpo.chat.base import BaseChat, History
+from grpo.errors import ModelError
+from grpo.types import Message
+
+TEMPLATE_DATE = datetime.date(2024, 7, 26)
+"""The day it is for templates that ask, so that a group, a resumed run and an evaluation begin from the same ids.
+
+It is what Llama 3's templates fall back on themselves.
+"""
+
+_PLACEHOLDER = "\u2042placeholder\u2042"
+_OF_NO_WEIGHT = re.compile(r"<think>\s*</think>|\s+")
+"""What templates add and trim around turns; no rewriting of what was said."""
+
+
+class TemplateChat(BaseChat):
+    """The model's own template; a delta is what it adds behind a turn."""
+
+    def __init__(self, tokenizer: Any, history: History = "fork", template_kwargs: Mapping[str, Any] | None = None):
+        """Take the tokenizer's template, and learn from it how a turn ends.
+
+        Args:
+            tokenizer: Of the model.
+            history: Where the template rewrites earlier turns: ``fork`` begins a new segment with what it shows,
+                ``append`` keeps the turns as they were sampled.
+            template_kwargs: Variables for the template, for example ``{"enable_thinking": False}``.
+
+        Raises:
+            ModelError: The template does not end a turn with a token of its own.
+        """
+        self.tokenizer = tokenizer
+        self.history = history
+        self.template_kwargs = {"strftime_now": TEMPLATE_DATE.strftime, **(template_kwargs or {})}
+        super().__init__(tokenizer, self._end_of_turn())
+
+    def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
+        """What the template renders, generation prompt included."""
+        return self.encode(self._render(self._harmless(messages), tools))
+
+    def delta_ids(self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]) -> list[int]:
+        """What the template renders behind a placeholder in the place of the first turn: no need to render them all."""
+        prompt = list(itertools.takewhile(lambda message: message["role"] != "assistant", history))
+        turn: Message = {"role": "assistant", "content": _PLACEHOLDER}
+        text = self._render([*self._harmless(prompt), turn, *self._harmless(new)], tools)
+        _, found, after = text.rpartition(_PLACEHOLDER + self.end)
+        if not found:
+            raise ModelError(
+                f"the chat template does not write an assistant turn as its text followed by {self.end!r} where "
+                f"{new[0]['role'] if new else 'nothing'!r} follows; it cannot be appended to token for token"
+            )
+        return self._following(after)
+
+    def rewritten_ids(
+        self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]
+    ) -> list[int] | None:
+        """The prompt as the template shows it, where it shows earlier turns otherwise than when the last was sampled.
+
+        Blanks and empty reasoning blocks, which templates add and trim, are no difference.
+        """
+        if self.history == "append":
+            return None
+        history = self._harmless(history)
+        before = self._render(history[:-1], tools) + history[-1]["content"] + self.end
+        text = self._render([*history, *self._harmless(new)], tools)
+        if _OF_NO_WEIGHT.sub("", text).startswith(_OF_NO_WEIGHT.sub("", before)):
+            return None
+        return self.encode(text)
+
+    def _end_of_turn(self) -> str:
+        """The special token behind an assistant turn's text."""
+        messages: list[Message] = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _PLACEHOLDER}]
+        text = self._render([*messages, {"role": "user", "content": "?"}], [])
+        _, found, after = text.partition(_PLACEHOLDER)
+        first = self.encode(after)[:1]
+        token = self.tokenizer.convert_ids_to_tokens(first[0]) if first else ""
+        if not found or not token or not after.startswith(token) or not self._is_special(first[0]):
+            raise ModelError(
+                f"the chat template does not write an assistant turn as its text followed by a special token (here by "
+                f"{after[:20]!r}); multi-turn rollouts cannot be appended token for token with it"
+            )
+        return token
+
+    def _is_special(self, token_id: int) -> bool:
+        added = self.tokenizer.added_tokens_decoder.get(token_id)
+        return added is not None and added.special
+
+    def _render(self, messages: list[Message], tools: list[dict[str, Any]]) -> str:
+        from jinja2 import TemplateError
+
+        try:
+            return self.tokenizer.apply_chat_template(
+                messages, tools=tools or None, add_generation_prompt=True, tokenize=False, **self.template_kwargs
+            )
+        except TemplateError as error:
+            roles = ", ".join(message["role"] for message in messages)
+            raise ModelError(f"the model's chat template refuses the roles {roles}: {error}") from error

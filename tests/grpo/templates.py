@@ -1,0 +1,103 @@
+"""Chat formats of the models people train, each with a tokenizer that has the family's control tokens.
+
+The templates of Qwen and Llama are the ones that trl ships; SmolLM3's form is written out here. Ids are of the embedded
+model's vocabulary with the family's tokens added behind it.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo.chat import Chat, chat_for, load_tokenizer
+
+CHATML_WORDS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+"""Tokens of their own in Qwen's and SmolLM3's vocabulary, but no control tokens."""
+LLAMA_CONTROL = ("<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>",
+                 "<|python_tag|>", "<|end_of_text|>")  # fmt: skip
+
+WORD_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How these families' tokenizers split text before they merge: line breaks at the end of a head stay together."""
+
+SMOLLM3 = """\
+{%- set mode = "/think" if enable_thinking is not defined or enable_thinking else "/no_think" -%}
+{%- set said = messages[0].content if messages[0].role == "system" else "" -%}
+{%- if "/no_think" in said -%}{%- set mode = "/no_think" -%}{%- endif -%}
+{%- set open = "" if mode == "/think" else "<think>\\n\\n</think>\\n" -%}
+{{- "<|im_start|>system\\n## Metadata\\n\\nToday Date: " ~ strftime_now("%d %B %Y") ~ "\\nReasoning Mode: " ~ mode -}}
+{{- "\\n\\n## Custom Instructions\\n\\n" ~ said.replace("/no_think", "").rstrip() ~ "\\n\\n" -}}
+{%- for tool in tools or [] -%}{{- (tool | tojson) ~ "\\n" -}}{%- endfor -%}
+{{- "<|im_end|>\\n" -}}
+{%- for message in messages -%}
+  {%- if message.role == "assistant" -%}
+    {{- "<|im_start|>assistant\\n" ~ open ~ message.content.lstrip("\\n") ~ "<|im_end|>\\n" -}}
+  {%- elif message.role != "system" -%}
+    {{- "<|im_start|>user\\n" ~ message.content ~ "<|im_end|>\\n" -}}
+  {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- "<|im_start|>assistant\\n" ~ open -}}{%- endif -%}
+"""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model family: its template (a file of trl's, or its text), tokens, and how it writes a turn.
+
+    ``after`` is what stands between the end of a turn and the head of the next message.
+    """
+
+    name: str
+    template: str | None
+    words: tuple[str, ...] = ()
+    control: tuple[str, ...] = ()
+    end: str = "<|im_end|>"
+    after: str = "\n"
+    call: str = '<tool_call>\n{"name": "search_inbox", "arguments": {"keywords": ["Atlas"]}}\n</tool_call>'
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def tokenizer(self, model_dir: Path) -> Any:
+        from tokenizers import AddedToken, Regex
+        from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+        tokenizer = load_tokenizer(model_dir)
+        if self.template is None:
+            return tokenizer
+        tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
+            [Split(Regex(WORD_SPLIT), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
+        tokenizer.add_tokens([AddedToken(w, special=False, normalized=False) for w in self.words])
+        tokenizer.add_tokens([AddedToken(w, special=True, normalized=False) for w in self.control], special_tokens=True)
+        if self.control:
+            tokenizer.bos_token, tokenizer.eos_token = self.control[:2]
+        tokenizer.chat_template = self._source()
+        return tokenizer
+
+    def chat(self, model_dir: Path, history: Any = "fork") -> Chat:
+        return chat_for(self.tokenizer(model_dir), history, self.kwargs)
+
+    def _source(self) -> str:
+        if not str(self.template).endswith(".jinja"):
+            return str(self.template)
+        pytest.importorskip("trl", reason="the templates of Qwen and Llama come with trl (extra 'dev')")
+        return (importlib.resources.files("trl") / "chat_templates" / str(self.template)).read_text(encoding="utf-8")
+
+
+_LLAMA_CALL = '{"name": "search_inbox", "parameters": {"keywords": ["Atlas"]}}'
+FAMILIES = [
+    Family("hermes (SmolLM2)", None),
+    Family("qwen2.5", "qwen2_5.jinja", CHATML_WORDS),
+    Family("qwen3", "qwen3.jinja", CHATML_WORDS),
+    Family("qwen3 without reasoning", "qwen3.jinja", CHATML_WORDS, kwargs={"enable_thinking": False}),
+    Family("llama 3.1", "llama3_1.jinja", (), LLAMA_CONTROL, "<|eot_id|>", "", _LLAMA_CALL),
+    Family("llama 3.2", "llama3_2.jinja", (), LLAMA_CONTROL, "<|eot_id|>", "", _LLAMA_CALL),
+    Family("smollm3", SMOLLM3, CHATML_WORDS),
+    Family("smollm3 without reasoning", SMOLLM3, CHATML_WORDS, kwargs={"enable_thinking": False}),
+]
+QWEN3 = FAMILIES[2]
