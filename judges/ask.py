@@ -63,7 +63,7 @@ async def ask(
     began = time.monotonic()
     try:
         key = cache_key({**client.identity(), "messages": list(messages), "response_format": response_format})
-        if (known := session.recall(key)) is not None:
+        if (known := await session.recall(key)) is not None:
             try:
                 verdict = parse(known)
             except MalformedVerdict:  # an earlier version took it; ask as if it were not there
@@ -91,7 +91,7 @@ async def ask(
                 problems.append(f"{problem}{cut}")
                 turns += repair(reply.content, problem)
             else:
-                session.remember(key, reply.content)
+                await session.remember(key, reply.content)
                 return verdict
         raise MalformedVerdict(
             f"judge {client.model} gave no usable verdict on {subject}: first {problems[0]}; "

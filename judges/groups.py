@@ -6,11 +6,11 @@ import copy
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from judges.errors import JudgeError, JudgeInputError
 from judges.ruler import DEFAULT_JUDGE, ruler, run_sync
-from judges.types import JudgedGroup, JudgedTrajectory, TrajectoryScore
+from judges.types import JudgedGroup, JudgedTrajectory, RulerOptions, ScoreGroupOptions, TrajectoryScore
 
 GroupT = TypeVar("GroupT", bound=JudgedGroup)
 T = TypeVar("T")
@@ -23,21 +23,21 @@ async def ruler_score_group(
     judge_model: str = DEFAULT_JUDGE,
     *,
     swallow_exceptions: bool = False,
-    **options: Any,
+    **options: Unpack[RulerOptions],
 ) -> GroupT | None:
     """Score a group and return a copy of it whose rewards are the scores.
 
     Works on any object with ``trajectories``, each with ``messages``, ``reward`` and ``metrics``, and with ``tools``,
     ``explanation`` and ``logs`` where it has them. In the copy, ``metrics["independent_reward"]`` is the reward from
-    before (from before the first judgement, where a group is judged again), ``metrics["ruler_score"]`` the score,
-    ``metrics["ruler_spread"]`` its range where several verdicts were averaged; ``explanation`` is the judge's, and
-    ``logs``, where it is a list, ends with it. The input is left as it was.
+    before (from before the first judgement, where a group is judged again) and ``metrics["ruler_score"]`` the score;
+    ``explanation`` is the judge's, and ``logs``, where it is a list, ends with it. The input is left as it was.
 
     Args:
         group: Trajectories with the same goal.
         judge_model: A litellm model name.
         swallow_exceptions: Log a `JudgeError` as a warning and return None instead of raising it.
-        **options: As in `ruler`, but for ``tools``, which are the trajectories' own.
+        **options: As in `ruler` (``judges``, ``rubric``, ``permutations``, ``session``, ``debug``, ...); the tools are
+            the trajectories' own.
 
     Returns:
         The scored copy, or None where the judgement failed and ``swallow_exceptions`` is set.
@@ -58,7 +58,7 @@ async def ruler_score_group(
     return _copy(group, trajectories=tuple(scored) if isinstance(group.trajectories, tuple) else scored)
 
 
-def score_group(group: GroupT, judge_model: str = DEFAULT_JUDGE, **options: Any) -> GroupT | None:
+def score_group(group: GroupT, judge_model: str = DEFAULT_JUDGE, **options: Unpack[ScoreGroupOptions]) -> GroupT | None:
     """`ruler_score_group` for code without an event loop, and for notebooks. Takes the same arguments."""
     return run_sync(ruler_score_group(group, judge_model, **options))
 

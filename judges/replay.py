@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from statistics import fmean
 from typing import Any, Unpack
 
 from judges.agreement import PairCounts, count_pairs
 from judges.client import JudgeClient
-from judges.errors import JudgeError, JudgeInputError
+from judges.errors import JudgeError, JudgeInputError, PromptTooLong
 from judges.record import read_judgements
 from judges.ruler import DEFAULT_MAX_PROMPT_TOKENS, ruler, run_sync
 from judges.session import Session
@@ -43,9 +43,9 @@ class Agreement:
     there is no such pair."""
     pairs: int
     """How many such pairs there are."""
-    mean_difference: float | None
+    mean_difference: float
     """Mean of the other judge's score minus the recorded one: above 0 where the other is the more generous."""
-    mean_absolute_difference: float | None
+    mean_absolute_difference: float
     """Mean distance between the two scores."""
     usage: Usage
     """What judging again took."""
@@ -96,7 +96,7 @@ def replay(
         permutations: As in `ruler`.
         max_prompt_tokens: As in `ruler`.
         limit: Take the first so many groups.
-        session: As in `ruler`. All groups are asked about at once, as many as its limit allows.
+        session: As in `ruler`. As many groups as its ``max_concurrency`` are judged at the same time.
         seed: As in `ruler`.
         **call: As in `ruler`.
 
@@ -105,77 +105,85 @@ def replay(
         JudgeError: The other judge failed on every group; the last failure.
     """
     session = session or Session()
-    scored = (r for r in read_judgements(run) if r["kind"] == "ruler" and r["scores"])
-    records = list(islice(scored, limit))
-    if not records:
-        raise JudgeInputError(f"the record of {os.fspath(run)} holds no group that was scored")
+    scored = (record for record in read_judgements(run) if record["kind"] == "ruler" and record["scores"])
+    records = islice(scored, limit)
+    tally = _Tally()
 
-    async def again(record: Mapping[str, Any]) -> list[float] | JudgeError:
-        try:
-            scores = await ruler(
-                record["trajectories"],
-                judges=judges,
-                rubric=record["rubric"] if rubric is None else rubric,
-                tools=record["tools"],
-                extra_litellm_params=extra_litellm_params,
-                permutations=permutations,
-                max_prompt_tokens=max_prompt_tokens,
-                session=session,
-                seed=seed,
-                **call,
-            )
-        except JudgeInputError:
-            raise
-        except JudgeError as error:
-            return error
-        return [score.score for score in scores]
+    async def work() -> None:
+        """Take the next group until there is none: no more of them are in memory than are asked about."""
+        for record in records:
+            try:
+                scores = await ruler(
+                    record["trajectories"],
+                    judges=judges,
+                    rubric=record["rubric"] if rubric is None else rubric,
+                    tools=record["tools"],
+                    extra_litellm_params=extra_litellm_params,
+                    permutations=permutations,
+                    max_prompt_tokens=max_prompt_tokens,
+                    session=session,
+                    seed=seed,
+                    **call,
+                )
+            except PromptTooLong as error:
+                tally.failures.append(error)
+            except JudgeInputError:
+                raise
+            except JudgeError as error:
+                tally.failures.append(error)
+            else:
+                tally.add(record, [score.score for score in scores])
 
-    async def all_again() -> list[list[float] | JudgeError]:
-        async with asyncio.TaskGroup() as tasks:
-            begun = [tasks.create_task(again(record)) for record in records]
-        return [task.result() for task in begun]
+    async def work_together() -> None:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(session.max_concurrency):
+                workers.create_task(work())
 
     try:
-        rescored = run_sync(all_again())
+        run_sync(work_together())
     except* JudgeInputError as errors:
         raise errors.exceptions[0] from None
-    return _compare(records, rescored, session.usage)
+    if not tally.groups:
+        if tally.failures:
+            raise tally.failures[-1]
+        raise JudgeInputError(f"the record of {os.fspath(run)} holds no group that was scored")
+    return tally.agreement(session.usage)
 
 
-def _compare(
-    records: Sequence[Mapping[str, Any]], rescored: Sequence[list[float] | JudgeError], usage: Usage
-) -> Agreement:
-    failures = [scores for scores in rescored if isinstance(scores, JudgeError)]
-    if len(failures) == len(records):
-        raise failures[-1]
-    pairs = PairCounts()
-    taus: list[float] = []
-    differences: list[float] = []
-    for record, scores in zip(records, rescored, strict=True):
-        if isinstance(scores, JudgeError):
-            continue
+@dataclass(slots=True)
+class _Tally:
+    """Sums over the groups judged again so far."""
+
+    groups: int = 0
+    failures: list[JudgeError] = field(default_factory=list)
+    pairs: PairCounts = field(default_factory=PairCounts)
+    taus: list[float] = field(default_factory=list)
+    differences: list[float] = field(default_factory=list)
+
+    def add(self, record: Mapping[str, Any], scores: Sequence[float]) -> None:
         recorded = [score["score"] for score in record["scores"]]
-        differences += [new - old for old, new in zip(recorded, scores, strict=True)]
-        different = _first_of_equals(record)
+        different = _first_of_equals(record["verdicts"][0]["labels"])
         counts = count_pairs([recorded[i] for i in different], [scores[i] for i in different])
-        pairs += counts
-        if counts.tau_b is not None:
-            taus.append(counts.tau_b)
-    return Agreement(
-        groups=len(records) - len(failures),
-        failures=len(failures),
-        last_error=str(failures[-1]) if failures else "",
-        kendall_tau=fmean(taus) if taus else None,
-        tau_groups=len(taus),
-        flip_rate=pairs.flip_rate,
-        pairs=pairs.concordant + pairs.discordant,
-        mean_difference=fmean(differences),
-        mean_absolute_difference=fmean(map(abs, differences)),
-        usage=usage,
-    )
+        self.groups += 1
+        self.pairs += counts
+        self.taus += [] if counts.tau_b is None else [counts.tau_b]
+        self.differences += [new - old for old, new in zip(recorded, scores, strict=True)]
+
+    def agreement(self, usage: Usage) -> Agreement:
+        return Agreement(
+            groups=self.groups,
+            failures=len(self.failures),
+            last_error=str(self.failures[-1]) if self.failures else "",
+            kendall_tau=fmean(self.taus) if self.taus else None,
+            tau_groups=len(self.taus),
+            flip_rate=self.pairs.flip_rate,
+            pairs=self.pairs.concordant + self.pairs.discordant,
+            mean_difference=fmean(self.differences),
+            mean_absolute_difference=fmean(map(abs, self.differences)),
+            usage=usage,
+        )
 
 
-def _first_of_equals(record: Mapping[str, Any]) -> list[int]:
+def _first_of_equals(labels: Sequence[str]) -> list[int]:
     """The places of the different trajectories: equal ones have one label and are tied for both judges anyway."""
-    labels: list[str] = record["verdicts"][0]["labels"]
     return [place for place, label in enumerate(labels) if label not in labels[:place]]

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from judges.errors import JudgeInputError
-from judges.types import CallOptions, Message, TrajectoryScore
+from judges.types import CallOptions, Message, ScoreOptions, TrajectoryScore
 
 if TYPE_CHECKING:
     from judges.client import JudgeClient
@@ -111,7 +111,7 @@ async def ruler(
     verdicts = await judge_prompts(clients, prompts, session, max_prompt_tokens)
     failures = [verdict.error for verdict in verdicts if verdict.error is not None]
     scores = [] if failures else _means(len(message_lists), verdicts)
-    session.log(lambda: judgement_record(message_lists, rubric, tools, verdicts, scores))
+    await asyncio.to_thread(session.log, lambda: judgement_record(message_lists, rubric, tools, verdicts, scores))
     if debug:
         from judges.debug import show_judgement
 
@@ -122,7 +122,7 @@ async def ruler(
 
 
 def score(
-    message_lists: Sequence[Sequence[Message]], judge_model: str = DEFAULT_JUDGE, **options: Any
+    message_lists: Sequence[Sequence[Message]], judge_model: str = DEFAULT_JUDGE, **options: Unpack[ScoreOptions]
 ) -> list[TrajectoryScore]:
     """`ruler` for code without an event loop, and for notebooks, which have one already. Takes the same arguments."""
     return run_sync(ruler(message_lists, judge_model, **options))

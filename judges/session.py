@@ -9,6 +9,7 @@ One session may serve several threads and event loops. It does not know how to r
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import threading
@@ -42,6 +43,8 @@ class Session:
 
     Attributes:
         usage: What was asked and paid so far.
+        max_concurrency: As given.
+        max_cost_dollars: As given.
 
     Raises:
         JudgeInputError: A limit cannot be used, or a file cannot be opened.
@@ -61,6 +64,7 @@ class Session:
         if max_cost_dollars is not None and not 0 < max_cost_dollars < math.inf:
             raise JudgeInputError(f"max_cost_dollars must be above 0 and finite, got {max_cost_dollars}")
         self.usage = Usage()
+        self.max_concurrency = max_concurrency
         self.max_cost_dollars = max_cost_dollars
         self.clock = clock
         self._limiter = Limiter(max_concurrency)
@@ -91,19 +95,19 @@ class Session:
             self.usage.add(reply.prompt_tokens, reply.completion_tokens, reply.cost_dollars)
         return reply
 
-    def recall(self, key: str) -> str | None:
+    async def recall(self, key: str) -> str | None:
         """The cached answer, if there is one."""
-        return self._cache.get(key) if self._cache else None
+        return await asyncio.to_thread(self._cache.get, key) if self._cache else None
 
     def count_cached(self) -> None:
         """Count an answer that came from the cache."""
         with self._lock:
             self.usage.cached += 1
 
-    def remember(self, key: str, answer: str) -> None:
+    async def remember(self, key: str, answer: str) -> None:
         """Keep a usable answer."""
         if self._cache:
-            self._cache.put(key, answer)
+            await asyncio.to_thread(self._cache.put, key, answer)
 
     def log(self, judgement: Callable[[], Mapping[str, Any]]) -> None:
         """Append a judgement to the record, where one is kept. It is built only then."""

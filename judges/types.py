@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+
+if TYPE_CHECKING:
+    from judges.client import JudgeClient
+    from judges.session import Session
 
 Message = Mapping[str, Any]
 """One OpenAI-style chat message: ``{"role": ..., "content": ...}``, with ``tool_calls`` and ``tool_call_id`` if any."""
@@ -32,6 +36,31 @@ class CallOptions(TypedDict, total=False):
     timeout_seconds: float
     max_retries: int
     backoff_seconds: float
+
+
+class RulerOptions(CallOptions, total=False):
+    """The options of `judges.ruler` that do not depend on the group; they are explained there."""
+
+    judges: Sequence[str | JudgeClient] | None
+    rubric: str | None
+    extra_litellm_params: Mapping[str, Any] | None
+    permutations: int
+    max_prompt_tokens: int | None
+    session: Session | None
+    debug: bool
+    seed: int
+
+
+class ScoreOptions(RulerOptions, total=False):
+    """All options of `judges.ruler`."""
+
+    tools: Sequence[Mapping[str, Any]] | None
+
+
+class ScoreGroupOptions(RulerOptions, total=False):
+    """All options of `judges.ruler_score_group`."""
+
+    swallow_exceptions: bool
 
 
 class JudgedTrajectory(Protocol):

@@ -61,6 +61,16 @@ async def test_judging_again_keeps_the_reward_from_before_the_first_judgement():
     assert [t.metrics for t in twice.trajectories] == [{"independent_reward": -1.0, "ruler_score": 0.7}] * 4
 
 
+async def test_a_trajectory_with_a_log_gets_the_explanation_there_and_in_the_copy_alone():
+    members = [SimpleNamespace(messages=m, reward=0.0, metrics={}, logs=["began"]) for m in GROUP]
+    with JudgeServer(by_table) as server:
+        scored = await score_group(server, SimpleNamespace(trajectories=members), permutations=2)
+    assert [t.logs for t in scored.trajectories] == [
+        ["began", f"RULER: {score:.3f}: {why}"] for _, score, why in JUDGED_GROUP
+    ]
+    assert [t.logs for t in members] == [["began"]] * 4
+
+
 class PydanticTrajectory(pydantic.BaseModel):
     messages: list[dict[str, Any]]
     reward: float = 0.0
