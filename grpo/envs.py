@@ -76,7 +76,7 @@ def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> None:
     """
     episode = Episode(env_id, dict(env_kwargs))
     try:
-        episode.start(Task(0))
+        episode.start(episode.first_task())
     finally:
         episode.close()
 
@@ -121,12 +121,18 @@ class Episode:
             return None
         return list(method())
 
+    def first_task(self) -> Task:
+        """A task to try the env with."""
+        ids = self.scenario_ids()
+        return Task(0, ids[0] if ids else None)
+
+    def scripted_names(self) -> tuple[str, ...]:
+        """Names of the policies the env brings along; a plain env has ``random``."""
+        return tuple(sorted(self._scripted()))
+
     def scripted_policy(self, name: str, seed: int) -> Any:
         """A policy the env brings along (for example ``oracle``): an object with ``act(observation, info) -> str``."""
-        try:
-            known = dict(self.env.get_wrapper_attr("scripted_policies"))
-        except AttributeError:
-            known = {}
+        known = self._scripted()
         if name not in known:
             offered = ", ".join(sorted(known)) or "none"
             raise EnvError(f"{self.env_id} has no scripted policy {name!r}; it offers: {offered}")
@@ -139,6 +145,15 @@ class Episode:
         except Exception:
             if not self.broken:
                 raise
+
+    def _scripted(self) -> dict[str, Any]:
+        try:
+            return dict(self.env.get_wrapper_attr("scripted_policies"))
+        except AttributeError:
+            if self._settled:
+                return {}
+        self.start(self.first_task())  # a plain env is wrapped at its first reset, and brings policies then
+        return self._scripted()
 
     def _start(self, seed: int, options: dict[str, Any] | None) -> Observation:
         text, info = self.env.reset(seed=seed, options=options)

@@ -11,6 +11,7 @@ reason an episode that is cut for ``MAX_INVALID_IN_A_ROW`` wrong calls pays for 
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from typing import Any
@@ -60,6 +61,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         self._schema = schema_of(self._actions)
         self._words = {name.casefold(): value for value, name in self._docs.actions.items()}
         self.invalid_call_reward, self._success_key = self._rehearse()
+        self.scripted_policies = {"random": lambda _env, seed: RandomPolicy(self, seed)}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin an episode; info has ``messages``, ``tools`` and ``metrics``."""
@@ -207,6 +209,19 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         mean = sum(rewards) / len(rewards)
         key = next((name for name in ("is_success", "success") if name in keys), "")
         return min(0.0, mean) - INVALID_CALL_MARGIN, key
+
+
+class RandomPolicy:
+    """Valid calls of random actions: a baseline, and demonstrations of the form for a warm start."""
+
+    def __init__(self, env: PlainEnv, seed: int):
+        self._env = env
+        self._space = copy.deepcopy(env.action_space)
+        self._space.seed(seed)
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        """A call of a random action."""
+        return self._env.write_action(self._space.sample())
 
 
 class _UnknownToolError(ValueError):

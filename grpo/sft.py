@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from grpo.chat import Chat
 from grpo.engine.base import BatchView, Engine
 from grpo.envs import Episode
+from grpo.errors import TrainingError
 from grpo.groups import TaskStream
 from grpo.loss import imitation_loss
 from grpo.rollout import begin, take_turn
@@ -21,6 +22,7 @@ from grpo.segments import Segment, segments_of
 from grpo.types import Task, Trajectory
 
 WARM_UP_STEPS = 5
+MAX_UNUSABLE = 200
 FINAL_RATE = 0.3
 """The learning rate rises over the first steps and falls linearly to this fraction of its peak."""
 
@@ -48,14 +50,27 @@ def demonstrate(episode: Episode, task: Task, chat: Chat, policy_name: str, seed
 def demonstrations(
     episode: Episode, stream: TaskStream, chat: Chat, policy_name: str, max_tokens: int
 ) -> Iterator[Segment]:
-    """Endless segments of successful demonstrations no longer than ``max_tokens``."""
-    while True:
+    """Endless segments of successful demonstrations no longer than ``max_tokens``.
+
+    Where the env does not tell success (no metric of that name), every demonstration is taken.
+
+    Raises:
+        TrainingError: ``MAX_UNUSABLE`` demonstrations in a row failed or were too long.
+    """
+    unusable = 0
+    while unusable < MAX_UNUSABLE:
         (task,) = stream.take(1)
         trajectory = demonstrate(episode, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
-        succeeded = trajectory.metrics.get("success", 1.0) > 0 and trajectory.reward > 0
+        unusable += 1
+        succeeded = "success" not in trajectory.metrics or (trajectory.metrics["success"] > 0 and trajectory.reward > 0)
         segments = segments_of(trajectory, advantage=1.0)
-        if succeeded and all(len(segment.ids) <= max_tokens for segment in segments):
+        if succeeded and segments and all(len(segment.ids) <= max_tokens for segment in segments):
+            unusable = 0
             yield from segments
+    raise TrainingError(
+        f"{MAX_UNUSABLE} demonstrations of {policy_name!r} in a row failed or were longer than max_tokens = "
+        f"{max_tokens}; choose another warm_start_policy, shorter episodes or more tokens"
+    )
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:
@@ -86,8 +101,6 @@ def warm_start(
         rate = learning_rate(step, steps, peak_learning_rate)
         norm = engine.optim_step(rate, max_grad_norm)
         if not math.isfinite(loss):
-            from grpo.errors import TrainingError
-
             raise TrainingError(f"the warm start's loss is {loss} at step {step + 1}; lower its learning rate")
         seconds = time.monotonic() - began
         on_step(

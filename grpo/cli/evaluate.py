@@ -40,6 +40,7 @@ from grpo.cli.common import explained, json_object
     help="Of sampling, 0 is greedy.  [default: 1 for policy:, else the model's own]",
 )
 @click.option("--recipe", help="Recipe with model and limits for policy:ADAPTER and policy:base; a run brings its own.")
+@click.option("--env-import", help="Module or .py file that registers the env; imported first.")
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.  [default: evals/AGENT-TIME]")
 @click.option(

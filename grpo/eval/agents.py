@@ -62,11 +62,3 @@ def make_agent(spec: str, options: AgentOptions) -> Agent:
     raise EvaluationError(
         f"no agent {spec!r}.{hint} {options.env} brings along: {offered}. An agent is one of:\n{FORMS}"
     )
-
-
-def scripted_names(session: Any) -> tuple[str, ...]:
-    """Names of the policies that an env brings along, sorted."""
-    try:
-        return tuple(sorted(session.env.get_wrapper_attr("scripted_policies")))
-    except AttributeError:
-        return ()

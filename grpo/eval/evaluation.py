@@ -19,7 +19,7 @@ import click
 from grpo import envs
 from grpo.display import Display
 from grpo.errors import ConfigError, EvaluationError
-from grpo.eval.agents import AgentOptions, make_agent, scripted_names
+from grpo.eval.agents import AgentOptions, make_agent
 from grpo.eval.live import LiveLine
 from grpo.eval.results import FREE_SETTINGS, Results
 from grpo.eval.runner import Agent, Item, Runner, items_of
@@ -27,6 +27,7 @@ from grpo.eval.summary import summarise
 from grpo.eval.table import closing_lines, table_rows
 from grpo.groups import evaluation_tasks
 from grpo.rollout import EnvPool
+from grpo.user_code import import_user_module
 
 DEFAULT_FOLDER = Path("evals")
 DEFAULT_TASKS = 100
@@ -52,6 +53,7 @@ class EvalRequest:
     seed: int = 1234
     temperature: float | None = None
     recipe: str | None = None
+    env_import: str | None = None
     env_kwargs: dict[str, Any] | None = None
     out: Path | None = None
     resume: bool = False
@@ -62,6 +64,8 @@ class EvalRequest:
 
 def run_evaluation(request: EvalRequest) -> None:
     """Play, save and print; ends the process with the status that ``grpo-eval --help`` names."""
+    if request.env_import is not None:
+        import_user_module(request.env_import)
     kwargs = _env_kwargs(request)
     if "split" not in kwargs and envs.takes_split(request.env):
         kwargs["split"] = request.split
@@ -71,7 +75,7 @@ def run_evaluation(request: EvalRequest) -> None:
         options = AgentOptions(
             request.env,
             kwargs,
-            scripted=scripted_names(probe),
+            scripted=probe.scripted_names(),
             recipe=request.recipe,
             temperature=request.temperature,
             say=lambda line: click.echo(line, err=True),

@@ -222,6 +222,24 @@ def test_an_action_written_for_the_env_is_read_as_that_action():
     assert env.step(env.write_action(np.int64(2)))[4]["error"] == ""
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_random_policy_of_a_plain_env_makes_valid_calls_that_depend_on_its_seed(name):
+    episode = Episode(name, {"max_episode_steps": 12})
+    assert episode.scripted_names() == ("random",)
+
+    def play(seed):
+        policy, seen = episode.scripted_policy("random", seed), [episode.start(Task(7))]
+        said = []
+        while not (seen[-1].terminated or seen[-1].truncated):
+            said.append(policy.act(seen[-1].text, seen[-1].info))
+            seen.append(episode.step(said[-1]))
+        assert seen[-1].metrics["invalid_calls"] == 0.0
+        return said
+
+    assert play(1) == play(1)
+    assert len({tuple(play(seed)) for seed in range(5)}) > 1
+
+
 def test_a_docstring_without_sections_still_gives_its_first_paragraph():
     assert read_docs(Toll).summary.startswith("A road of five tolls.")
     assert read_docs(type("Bare", (Toll,), {})) == EnvDocs()

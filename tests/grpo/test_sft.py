@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from grpo.envs import Episode
-from grpo.errors import EnvError
+from grpo.errors import EnvError, TrainingError
 from grpo.groups import TaskStream
 from grpo.sft import demonstrate, demonstrations, learning_rate
 from grpo.types import Task
@@ -31,6 +31,21 @@ def test_demonstrations_go_through_the_tasks_and_leave_out_what_is_too_long():
 def test_an_unknown_expert_names_the_ones_there_are():
     with pytest.raises(EnvError, match="has no scripted policy 'wizard'; it offers: oracle"):
         demonstrate(Episode(WORD_ENV, {}), Task(0), ByteChat(), "wizard", 0)
+
+
+def test_where_the_env_tells_no_success_every_demonstration_is_taken():
+    episode = Episode("CliffWalking-v1", {"max_episode_steps": 3})
+    found = demonstrations(episode, TaskStream(None, 0), ByteChat(), "random", 5000)
+    text = ByteChat().decode(next(found).ids)
+    assert text.count('"name": "act", "arguments": {"action": ') == 3
+
+
+def test_demonstrations_of_which_none_can_be_used_end_with_an_error_instead_of_never():
+    found = demonstrations(Episode(WORD_ENV, {}), TaskStream(None, 0), ByteChat(), "oracle", 20)
+    with pytest.raises(
+        TrainingError, match=r"200 demonstrations of 'oracle' in a row failed or were longer than .* 20"
+    ):
+        next(found)
 
 
 def test_the_learning_rate_rises_for_five_steps_and_falls_towards_three_tenths():
