@@ -1,0 +1,101 @@
+"""grpo-train on envs that know nothing of it: a batch of each plain env, and real training through real vLLM."""
+
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from grpo.batches import Batches
+from grpo.cli.train import train
+from grpo.config import TrainConfig
+from grpo.display import Display
+from grpo.groups import TaskStream
+from grpo.metrics import read_jsonl
+from grpo.rewards import EnvReward
+from grpo.rollout import EnvPool
+from grpo.types import Sample
+from tests.fakes import ByteChat
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "guess_number.py"
+
+
+class Player:
+    """Calls ``act`` with 0 or 1 by its seed, and now and then says something else."""
+
+    version = 1
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        dice = random.Random(seed)
+        call = f'{{"name": "act", "arguments": {{"action": {dice.randint(0, 1)}}}}}'
+        ids = [*ByteChat().encode("let me think" if dice.random() < 0.2 else call), ByteChat.END]
+        return Sample(ids, [-0.5] * len(ids), "stop")
+
+
+@pytest.mark.parametrize("env", ["FrozenLake-v1", "Blackjack-v1", "CliffWalking-v1", "CartPole-v1", "Pendulum-v1"])
+def test_a_plain_env_gives_a_batch_to_train_on(env):
+    kwargs = {"max_episode_steps": 8}
+    config = TrainConfig(env=env, env_kwargs=kwargs, groups_per_step=4, group_size=4, max_tokens=20_000)
+    pool = EnvPool(env, kwargs)
+    batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), EnvReward(), Display(quiet=True))
+    batch = batches.next(0, lambda job: asyncio.run(job(Player())))
+    pool.close()
+    metrics = batch.metrics()
+    assert len(batch.groups) >= 1
+    assert metrics["groups/used"] + metrics["groups/dropped"] == 4.0
+    assert metrics["episodes/failed"] == 0.0
+    assert metrics["env/return"] == pytest.approx(metrics["reward/mean"])
+    assert 0.0 < metrics["env/invalid_calls"] < metrics["env/length"] <= 8.0
+    for trajectory in batch.sampled:
+        wrong = [error for error in trajectory.turn_errors if error]
+        assert set(wrong) <= {"no_tool_call"}
+        assert len(wrong) == trajectory.metrics["invalid_calls"]
+    assert sum(segment.advantage for segment in batch.segments) == pytest.approx(0.0, abs=1e-6)
+
+
+def run(vllm_server, run_dir, *arguments):
+    settings = {"server_urls": [vllm_server.url], "max_turn_tokens": 24, "max_tokens": 1000, "eval_greedy": False}
+    flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
+    size = ["--steps", "1", "--groups-per-step", "2", "--group-size", "3", "--eval-scenarios", "1"]
+    result = CliRunner().invoke(train, [*arguments, *size, *flags, "--run-dir", str(run_dir)])
+    assert result.exit_code == 0, result.output
+    (metrics,) = read_jsonl(run_dir / "metrics.jsonl")
+    return metrics, read_jsonl(run_dir / "trajectories" / "step-0001.jsonl")
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(400)
+def test_frozen_lake_trains(vllm_server, tmp_path):
+    metrics, trajectories = run(
+        vllm_server,
+        tmp_path / "run",
+        *("--env", "FrozenLake-v1", "--env-kwargs", '{"max_episode_steps": 5}', "--warm-start-steps", "4"),
+        *("--set", "warm_start_policy=random", "--set", "warm_start_batch=2"),
+    )
+    assert metrics["episodes/failed"] == 0.0
+    assert metrics["env/length"] > 0, "a few demonstrations teach the form of a call"
+    assert metrics.get("gap/mean_abs", 0.0) < 0.1
+    assert trajectories[0]["messages"][1]["content"] == "[S]FFF\nFHFH\nFFFH\nHFFG"
+    for trajectory in trajectories:
+        assert trajectory["reward"] == pytest.approx(trajectory["metrics"]["return"])
+    evaluation = json.loads((tmp_path / "run" / "eval" / "after-sampled.json").read_text())
+    assert {"return", "length", "invalid_calls"} <= evaluation["metrics"].keys()
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(400)
+def test_a_third_partys_text_env_trains_with_a_reward_of_ones_own(vllm_server, tmp_path):
+    metrics, trajectories = run(
+        vllm_server,
+        tmp_path / "run",
+        *("--env-import", str(EXAMPLE), "--env", "GuessNumber-v0", "--reward", "examples.brevity:brevity"),
+    )
+    assert metrics["groups/used"] > 0
+    assert metrics["loss/grad_norm"] > 0
+    assert 0.0 <= metrics["gap/mean_abs"] < 0.1
+    assert metrics["reward/mean"] == pytest.approx(metrics["reward/env"] - 0.001 * metrics["tokens/completion_mean"])
+    for trajectory in trajectories:
+        spent = trajectory["metrics"]["independent_reward"] - trajectory["reward"]
+        assert spent == pytest.approx(0.001 * trajectory["num_sampled_tokens"])
