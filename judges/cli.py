@@ -32,6 +32,10 @@ class _Explained(click.Group):
             sys.exit(130)
 
 
+def _show_progress(compared: int, failed: int) -> None:
+    click.echo(f"\r{compared} groups compared, {failed} without a verdict", nl=False, err=True)
+
+
 @click.group(cls=_Explained, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
 def main() -> None:
     """Judge again what was judged, and measure how far a judge can be trusted."""
@@ -79,7 +83,10 @@ def replay(
         permutations=permutations,
         limit=limit,
         session=session,
+        on_progress=_show_progress if sys.stderr.isatty() else None,
     )
+    if sys.stderr.isatty():
+        click.echo(err=True)
     click.echo(json.dumps(agreement.to_dict(), indent=2) if as_json else agreement.to_text())
 
 

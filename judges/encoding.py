@@ -10,6 +10,7 @@ from typing import Any
 from judges.errors import JudgeInputError
 from judges.types import Message
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -46,13 +47,13 @@ def encode(value: object, name: str) -> str:
         JudgeInputError: ``value``, called ``name`` in the message, is not plain JSON.
     """
     try:
-        text = json.dumps(as_plain(value), ensure_ascii=False)
+        text = _JSON.encode(as_plain(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise JudgeInputError(
             f"{name} is not plain JSON ({error}); hand in dicts, lists, strings and numbers"
         ) from error
     text = text.replace("<", "\\u003c")
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def _renumber_calls(message: Message, call_ids: dict[Any, str]) -> dict[str, Any]:
@@ -75,7 +76,9 @@ def _renumber_calls(message: Message, call_ids: dict[Any, str]) -> dict[str, Any
 
 def as_plain(value: Any) -> Any:
     """Dicts and lists for mappings and sequences of any kind, keys sorted with ``role`` and ``name`` first."""
-    if isinstance(value, Mapping):
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (dict, Mapping)):
         keys = sorted(value, key=lambda key: (key != "role", key != "name", key))
         return {key: as_plain(value[key]) for key in keys}
     if isinstance(value, (list, tuple)):

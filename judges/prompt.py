@@ -19,7 +19,7 @@ from typing import Any
 from judges.budget import cut_to_fit
 from judges.encoding import encode, plain_messages
 from judges.errors import JudgeInputError, PromptTooLong
-from judges.tokens import count_message_tokens, surely_fits
+from judges.tokens import count_message_tokens
 from judges.types import Message
 
 LABEL_LETTERS = "bcdfghjkmnpqrtvwxz"
@@ -181,7 +181,7 @@ def build_prompts(
 def _fits(prompt: JudgePrompt, max_prompt_tokens: int) -> bool:
     """Whether the prompt fits, with room for a repair turn."""
     room = max_prompt_tokens - REPAIR_TOKENS - REPAIR_TOKENS_PER_ID * len(prompt.shown)
-    return surely_fits(prompt.messages, room) or count_message_tokens(prompt.messages) <= room
+    return count_message_tokens(prompt.messages) <= room
 
 
 def _order(count: int, permutation: int, permutations: int, random_for: Callable[[str], random.Random]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import fmean
@@ -84,6 +84,7 @@ def replay(
     limit: int | None = None,
     session: Session | None = None,
     seed: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
     **call: Unpack[CallOptions],
 ) -> Agreement:
     """Judge the recorded groups of a run again and compare.
@@ -98,6 +99,7 @@ def replay(
         limit: Take the first so many groups.
         session: As in `ruler`. As many groups as its ``max_concurrency`` are judged at the same time.
         seed: As in `ruler`.
+        on_progress: Called after each group with the numbers of groups compared and of groups without a verdict so far.
         **call: As in `ruler`.
 
     Raises:
@@ -133,6 +135,8 @@ def replay(
                 tally.failures.append(error)
             else:
                 tally.add(record, [score.score for score in scores])
+            if on_progress is not None:
+                on_progress(tally.groups, len(tally.failures))
 
     async def work_together() -> None:
         async with asyncio.TaskGroup() as workers:

@@ -64,8 +64,16 @@ def test_groups_without_a_verdict_are_counted_and_left_out(run):
     def picky(messages):
         return "no" if '"p"' in messages[1]["content"] else judge_by(OTHER)(messages)
 
+    progress = []
     with JudgeServer(picky) as server:
-        agreement = replay(run, judges=["openai/picky"], api_base=server.url)
+        agreement = replay(
+            run,
+            judges=["openai/picky"],
+            api_base=server.url,
+            session=Session(max_concurrency=1),
+            on_progress=lambda *numbers: progress.append(numbers),
+        )
+    assert progress == [(1, 0), (1, 1)]
     assert (agreement.groups, agreement.failures) == (1, 1)
     assert "gave no usable verdict on 2 trajectories" in agreement.last_error
     assert agreement.mean_difference == pytest.approx((0.2 + 0.2 - 0.2 + 0.1) / 4)
