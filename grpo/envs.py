@@ -175,12 +175,12 @@ class Episode:
     def _wrap(self) -> None:
         from grpo.plain_env import DEFAULT_MAX_TURNS, PlainEnv
 
-        asked = self._env_kwargs.get("max_episode_steps")
+        asked = self._env_kwargs.get("max_episode_steps") or 0
         own = self.env.spec.max_episode_steps if self.env.spec is not None else None
         if "ansi" in self.env.metadata.get("render_modes", ()) and "render_mode" not in self._env_kwargs:
             self.env.close()
             self.env = make_env(self.env_id, render_mode="ansi", **self._env_kwargs)
-        self.env = PlainEnv(self.env, asked or min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS))
+        self.env = PlainEnv(self.env, asked if asked > 0 else min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS))
 
     def _observation(
         self, when: str, text: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]

@@ -41,7 +41,11 @@ from grpo.cli.common import explained, json_object
 )
 @click.option("--recipe", help="Recipe with model and limits for policy:ADAPTER and policy:base; a run brings its own.")
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
-@click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
+@click.option(
+    "--env-kwargs",
+    callback=json_object,
+    help="JSON object of arguments for the env (gymnasium.make).",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.  [default: evals/AGENT-TIME]")
 @click.option(
     "--resume", is_flag=True, help="Play only what is missing in --out, or in the newest evaluation of these settings."

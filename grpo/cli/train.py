@@ -46,7 +46,11 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
 @click.option("--rubric", type=click.Path(exists=True, dir_okay=False), help="A text file with RULER's rubric.")
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
-@click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
+@click.option(
+    "--env-kwargs",
+    callback=json_object,
+    help="JSON object of arguments for the env (gymnasium.make).",
+)
 @click.option("--eval-scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
 @click.option("--eval-split", help="Split of the evaluation, where the env has splits.")
 @click.option("--eval-every", type=int, help="Evaluate every so many steps too; the best checkpoint is kept.")

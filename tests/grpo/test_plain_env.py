@@ -188,6 +188,8 @@ def test_the_users_max_episode_steps_is_the_turn_limit():
     episode = Episode("CartPole-v1", {"max_episode_steps": 3})
     assert "At most 3 turns" in episode.start(Task(0)).messages[0]["content"]
     assert [episode.step(call(a)).truncated for a in (0, 1, 0)] == [False, False, True]
+    without = Episode("CartPole-v1", {"max_episode_steps": -1}).start(Task(0))
+    assert "At most 50 turns" in without.messages[0]["content"]
 
 
 def test_pictures_are_refused_before_anything_is_started():
