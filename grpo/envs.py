@@ -8,6 +8,7 @@ contract is a harness fault, an `EnvError`: its episode is recorded as failed an
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 import inspect
@@ -68,8 +69,11 @@ def takes_split(env_id: str) -> bool:
         raise EnvError(f"{env_id} is registered with {entry!r}, which cannot be loaded: {error}") from error
 
 
-def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> None:
+def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """Begin one episode, so that what is wrong with an env is said before anything is started.
+
+    Returns:
+        Names of the policies the env brings along.
 
     Raises:
         EnvError: The env cannot be made, reset, or spoken with.
@@ -77,6 +81,7 @@ def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> None:
     episode = Episode(env_id, dict(env_kwargs))
     try:
         episode.start(episode.first_task())
+        return episode.scripted_names()
     finally:
         episode.close()
 
@@ -264,7 +269,9 @@ def _find_spec(env_id: str) -> Any:
                     importlib.import_module(entry.value.partition(":")[0])
         return gymnasium.spec(name)
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        near = difflib.get_close_matches(name, gymnasium.registry, n=2)
         raise EnvError(
-            f"no env with the id {env_id!r} could be made: {error}. Give a registered id; "
-            "module:id or --env-import imports the module that registers it first"
+            f"no env with the id {env_id!r} could be made: {str(error).rstrip('.')}. "
+            f"{'Near: ' + ', '.join(near) + '. ' if near else ''}"
+            "Give a registered id; module:id or --env-import imports the module that registers it first"
         ) from error

@@ -139,11 +139,17 @@ def _check_user_code(config: TrainConfig) -> None:
     """Say what is wrong with the user's env or reward before anything is written or started."""
     from grpo.config import REWARDS
     from grpo.envs import check_env
+    from grpo.errors import ConfigError
     from grpo.user_code import import_user_module, load_function
 
     if config.env_import is not None:
         import_user_module(config.env_import)
-    check_env(config.env, config.env_kwargs)
+    offered = check_env(config.env, config.env_kwargs)
+    if config.warm_start_steps > 0 and config.warm_start_policy not in offered:
+        raise ConfigError(
+            f"warm_start_policy = {config.warm_start_policy!r}, but {config.env} brings along: "
+            f"{', '.join(offered) or 'none'}; choose one (--set warm_start_policy=NAME) or --warm-start-steps 0"
+        )
     if config.reward not in REWARDS:
         load_function(config.reward)
 
