@@ -10,7 +10,7 @@ from email_env.errors import SourceError
 from email_env.ingest import ParsedMail, Skip, SkipReason
 from email_env.ingest.sources import open_source
 from email_env.ingest.sources.records import record_mail
-from tests.email_env.test_ingest import check_storable
+from tests.email_env.test_parse import check_storable
 
 ROW = {
     "message_id": "<18.107@thyme>",

@@ -1,0 +1,119 @@
+"""Which scenario an episode plays: by seed, split, difficulty, id or index, from the database or given ones."""
+
+import json
+
+import gymnasium
+import pytest
+
+import email_env
+from email_env.env import EmailSearchEnv
+from email_env.errors import ConfigurationError, UnknownScenarioError
+from tests.email_env.mails import question
+from tests.email_env.office import (
+    BUDGET,
+    SCENARIOS,
+    build_office,
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return build_office(tmp_path_factory.mktemp("office"))
+
+
+@pytest.fixture(scope="module")
+def env(path):
+    env = EmailSearchEnv(path)
+    yield env
+    env.close()
+
+
+def make(path, **options):
+    return gymnasium.make(email_env.ENV_ID, db_path=path, **options)
+
+
+def test_the_seed_chooses_the_scenario(path):
+    env, other = EmailSearchEnv(path, split=None), EmailSearchEnv(path, split=None)
+    ids = [env.reset(seed=seed)[1]["scenario_id"] for seed in range(30)]
+    assert ids == [other.reset(seed=seed)[1]["scenario_id"] for seed in range(30)]
+    assert set(ids) == {scenario.scenario_id for scenario in SCENARIOS}
+    assert env.reset(seed=1, options={"scenario_id": "moved"})[1]["scenario_id"] == "moved"
+
+
+def test_scenarios_are_those_of_the_split_and_difficulty(path):
+    env = EmailSearchEnv(path)
+    assert env.scenario_ids() == ["budget", "moved", "nowhere"]
+    assert env.num_scenarios == 3
+    assert env.reset(options={"index": 1})[1]["scenario_id"] == "moved"
+    assert env.reset(options={"split": "test"})[1]["scenario_id"] == "city"
+    assert EmailSearchEnv(path, split="test").scenario_ids() == ["city"]
+    assert EmailSearchEnv(path, difficulties=["easy", "hard"]).scenario_ids() == ["budget", "moved"]
+    assert EmailSearchEnv(path, difficulties="medium").scenario_ids() == ["nowhere"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "hint"),
+    [
+        ({"scenario_id": "budgets"}, UnknownScenarioError, "The nearest are 'budget'"),
+        ({"scenario_id": "city"}, UnknownScenarioError, "'city' ('test', '')"),
+        ({"scenario_id": 5}, UnknownScenarioError, "No scenario 5"),
+        ({"index": 3}, UnknownScenarioError, "from 0 to 2, got 3"),
+        ({"index": -1}, UnknownScenarioError, "from 0 to 2, got -1"),
+        ({"index": "one"}, UnknownScenarioError, "got 'one'"),
+        ({"split": "tests"}, ConfigurationError, "Did you mean 'test'?"),
+        ({"split": "validation"}, UnknownScenarioError, "No scenarios in split 'validation'"),
+        ({"scenario": "budget"}, ConfigurationError, "Did you mean 'scenario_id'?"),
+        ({"scenario_id": "budget", "index": 0}, ConfigurationError, "not both"),
+    ],
+)
+def test_a_scenario_that_is_not_there_is_an_error_that_helps(env, options, error, hint):
+    with pytest.raises(error) as caught:
+        env.reset(options=options)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"split": "Train"}, "Did you mean 'train'?"),
+        ({"order": "new"}, "Did you mean 'newest'?"),
+        ({"difficulties": ["eazy"]}, "Did you mean 'easy'?"),
+        ({"max_turns": 0}, "max_turns must be a whole number from 1"),
+        ({"max_results": 11}, "max_results must be a whole number from 1 to 10, got 11"),
+        ({"snippet_words": 2.5}, "snippet_words"),
+        ({"max_body_chars": True}, "max_body_chars"),
+        ({"render_mode": "human"}, "render_mode must be one of 'ansi', None"),
+        ({"reward": {"sped": 1}}, "did you mean 'speed'"),
+        ({"scenarios": [{"id": 1}]}, "list of Scenario"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(path, options, hint):
+    with pytest.raises(ConfigurationError) as caught:
+        EmailSearchEnv(path, **options)
+    assert hint in str(caught.value)
+
+
+def test_scenarios_and_database_may_come_from_the_environment(path, tmp_path, monkeypatch):
+    file = tmp_path / "questions.jsonl"
+    file.write_text(json.dumps(question("mine", message_ids=("m1",)).to_dict()) + "\n")
+    monkeypatch.setenv("EMAIL_ENV_DB", str(path))
+    assert EmailSearchEnv().num_scenarios == 3
+    assert EmailSearchEnv(scenarios=file).scenario_ids() == ["mine"]
+    monkeypatch.setenv("EMAIL_ENV_SCENARIOS", str(file))
+    assert EmailSearchEnv().scenario_ids() == ["mine"]
+    assert EmailSearchEnv(scenarios=[BUDGET]).scenario_ids() == ["budget"]
+
+
+def test_scenarios_that_the_mail_cannot_serve_are_left_out_with_the_reason(path, caplog):
+    given = [BUDGET, question("other", inbox="nobody@x.com"), question("gone", message_ids=("m99",))]
+    env = EmailSearchEnv(path, scenarios=given)
+    assert env.scenario_ids() == ["budget"]
+    assert env.misfits == {"other": "no mail of nobody@x.com", "gone": "no mail m99"}
+    assert "2 given scenarios do not fit" in caplog.text
+    with pytest.raises(UnknownScenarioError, match=r"'gone' does not fit .*: no mail m99"):
+        env.reset(options={"scenario_id": "gone"})
+
+
+def test_scenarios_of_which_none_fits_the_mail_are_refused_with_the_reason(path):
+    with pytest.raises(UnknownScenarioError, match=r"1 do not fit the mail: other: no mail of nobody@x\.com"):
+        EmailSearchEnv(path, scenarios=[question("other", inbox="nobody@x.com")])
