@@ -46,6 +46,8 @@ class Batch:
     unrewarded: int
     """Of these, those without rewards although an episode was whole: the judge gave no verdict."""
     seconds: float
+    judge_cost_usd: float | None = None
+    """What judging it has cost, where that is known."""
 
     def metrics(self) -> dict[str, float]:
         """Means over the step's whole episodes; rewards over those that have one."""
@@ -69,6 +71,8 @@ class Batch:
             metrics[JUDGE_METRICS.get(name, f"env/{name}")] = math.fsum(values) / len(values)
         if (accuracy := self._agreement().accuracy) is not None:
             metrics["judge/disagreement"] = 1.0 - accuracy
+        if self.judge_cost_usd is not None:
+            metrics["judge/cost_usd"] = self.judge_cost_usd
         return metrics
 
     def _agreement(self) -> PairCounts:
@@ -104,6 +108,7 @@ class Batches:
         """
         config = self.config
         began = time.monotonic()
+        cost_before = self.reward.cost_usd
         kept: list[Group] = []
         rewarded: list[Group] = []
         sampled: list[Trajectory] = []
@@ -125,8 +130,17 @@ class Batches:
             group.advantages = group_advantages(group.rewards, scale_by_std=config.scale_by_std)
             for trajectory, advantage in zip(group.trajectories, group.advantages, strict=True):
                 segments += weighted_segments(trajectory, advantage, weights)
-        seconds = time.monotonic() - began
-        return Batch(kept, rewarded, segments, sampled, dropped - len(kept), asked - len(rewarded), seconds)
+        cost = self.reward.cost_usd
+        return Batch(
+            kept,
+            rewarded,
+            segments,
+            sampled,
+            dropped=dropped - len(kept),
+            unrewarded=asked - len(rewarded),
+            seconds=time.monotonic() - began,
+            judge_cost_usd=None if cost is None else cost - (cost_before or 0.0),
+        )
 
     def _rollout(self, count: int, step: int, with_policy: WithPolicy) -> tuple[list[Group], list[Group | None]]:
         """``count`` groups and what the reward made of each."""

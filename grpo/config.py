@@ -23,7 +23,8 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
-    {"steps", "threads", "report_samples", "keep_checkpoints", "judge_api_base", "show_every", "track"}
+    {"steps", "threads", "report_samples", "keep_checkpoints", "show_every", "track"}
+    | {"judge_api_base", "judge_concurrency", "judge_max_cost"}
 )
 """Settings that may differ between a run and its continuation."""
 
@@ -64,6 +65,9 @@ class TrainConfig(BaseModel):
     judge_model: str = "openai/o4-mini"
     judge_api_base: str | None = None
     rubric: str | None = None
+    judge_permutations: int = Field(1, ge=1, description="orders in which the judge sees a group; scores are the means")
+    judge_concurrency: int = Field(16, ge=1, description="calls to the judge at the same time")
+    judge_max_cost: float | None = Field(None, gt=0, description="dollars; once this process has spent them, it stops")
     max_judge_failures: float = Field(0.5, ge=0, le=1, description="share of groups in a step that may fail")
 
     learning_rate: float = Field(2e-5, gt=0)

@@ -10,12 +10,16 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo.config import REWARDS, TrainConfig
 from grpo.errors import RewardError
 from grpo.types import Group, Trajectory
 from grpo.user_code import load_function
+
+if TYPE_CHECKING:
+    from judges import Session
 
 HYBRID_WEIGHT = 0.25
 """Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
@@ -29,6 +33,11 @@ class GroupReward(Protocol):
         """Why a group had no rewards the last time; "" where that never happened."""
         ...
 
+    @property
+    def cost_usd(self) -> float | None:
+        """What the rewards of this process have cost so far; None: nothing, or it is not known."""
+        ...
+
     async def reward(self, group: Group) -> Group | None:
         """A rewarded copy of a group of whole episodes, its members in the same order; None: it has no rewards."""
         ...
@@ -39,6 +48,7 @@ class EnvReward:
     """The rewards that the env gave during the episodes."""
 
     last_error: str = ""
+    cost_usd: float | None = None
 
     async def reward(self, group: Group) -> Group | None:
         """The group as it is."""
@@ -50,10 +60,18 @@ class RulerReward:
     """The scores of an LLM judge that compares the members with each other. It needs no labels."""
 
     judge_model: str
+    session: Session
+    """Limits, running cost, cache and record of the run."""
     judge_api_base: str | None = None
     rubric: str | None = None
+    permutations: int = 1
     seed: int = 0
     last_error: str = ""
+
+    @property
+    def cost_usd(self) -> float | None:
+        """By the judge's price, where that is known."""
+        return self.session.usage.to_dict()["cost_dollars"]
 
     async def reward(self, group: Group) -> Group | None:
         """The group with the judge's scores; the env's own rewards stay in ``metrics["independent_reward"]``."""
@@ -61,7 +79,13 @@ class RulerReward:
 
         try:
             return await ruler_score_group(
-                group, self.judge_model, rubric=self.rubric, api_base=self.judge_api_base, seed=self.seed
+                group,
+                self.judge_model,
+                rubric=self.rubric,
+                api_base=self.judge_api_base,
+                permutations=self.permutations,
+                session=self.session,
+                seed=self.seed,
             )
         except JudgeError as error:
             self.last_error = str(error)
@@ -78,6 +102,11 @@ class HybridReward:
     def last_error(self) -> str:
         """The judge's."""
         return self.ruler.last_error
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The judge's."""
+        return self.ruler.cost_usd
 
     async def reward(self, group: Group) -> Group | None:
         """The group with `hybrid_rewards`."""
@@ -104,6 +133,7 @@ class FunctionReward:
     function: Callable[[Group], Any]
     name: str
     last_error: str = ""
+    cost_usd: float | None = None
 
     async def reward(self, group: Group) -> Group | None:
         """The group with the function's numbers; the env's own stay in ``metrics["independent_reward"]``.
@@ -134,8 +164,13 @@ class FunctionReward:
         return replace(group, trajectories=members)
 
 
-def group_reward(config: TrainConfig, rubric: str | None) -> GroupReward:
+def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
     """The reward that a config names.
+
+    Args:
+        config: See there.
+        folder: Of the run. Every judgement is kept there (``judgements.jsonl``), and answers that were paid for
+            (``judge-cache.db``).
 
     Raises:
         ConfigError: It is a function that cannot be imported.
@@ -144,7 +179,22 @@ def group_reward(config: TrainConfig, rubric: str | None) -> GroupReward:
         return EnvReward()
     if config.reward not in REWARDS:
         return FunctionReward(load_function(config.reward), config.reward)
-    ruler = RulerReward(config.judge_model, config.judge_api_base, rubric, config.seed)
+    from judges import Session
+    from judges.record import FILE_NAME
+
+    ruler = RulerReward(
+        config.judge_model,
+        Session(
+            max_concurrency=config.judge_concurrency,
+            max_cost_dollars=config.judge_max_cost,
+            cache=folder / "judge-cache.db",
+            record=folder / FILE_NAME,
+        ),
+        config.judge_api_base,
+        Path(config.rubric).read_text(encoding="utf-8") if config.rubric else None,
+        config.judge_permutations,
+        config.seed,
+    )
     return ruler if config.reward == "ruler" else HybridReward(ruler)
 
 

@@ -76,8 +76,7 @@ class Trainer:
         )
         self.held_out = HeldOut(config, run, self.chat, display)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
-        rubric = Path(config.rubric).read_text(encoding="utf-8") if config.rubric else None
-        reward = group_reward(config, rubric)
+        reward = group_reward(config, run.root)
         self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display)
         self.step = 0
 

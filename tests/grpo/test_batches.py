@@ -14,6 +14,7 @@ from grpo.groups import TaskStream
 from grpo.rewards import EnvReward, HybridReward, RulerReward
 from grpo.rollout import EnvPool
 from grpo.types import Group, Sample, StopReason
+from judges import Session
 from tests.fakes import WORD_ENV, ByteChat
 from tests.judge_server import JudgeServer, Reply, score_by
 
@@ -97,7 +98,7 @@ def test_a_group_is_judged_while_others_still_roll_out():
         return right_at_first(letter, number)
 
     with JudgeServer(score_by(score)) as server:
-        made = batch(batches(RulerReward("openai/judge", server.url)), turn_of)
+        made = batch(batches(RulerReward("openai/judge", Session(), server.url)), turn_of)
     assert judged.is_set()
     assert len(server.requests) == 4
     assert [g.rewards for g in made.rewarded if g.task.scenario_id == "train-falcon"] == [[0.9, 0.1]]
@@ -110,7 +111,7 @@ def by_length(messages):
 
 def test_judged_rewards_are_trained_on_written_down_and_compared_with_the_envs():
     with JudgeServer(score_by(by_length)) as server:
-        made = batch(batches(RulerReward("openai/judge", server.url)), right_at_first)
+        made = batch(batches(RulerReward("openai/judge", Session(), server.url)), right_at_first)
     assert [g.rewards for g in made.groups] == [pytest.approx([0.2, 0.6])] * 4
     assert [t.reward for t in made.sampled] == pytest.approx([0.2, 0.6] * 4)
     assert made.sampled[1].explanation == "longer"
@@ -118,11 +119,21 @@ def test_judged_rewards_are_trained_on_written_down_and_compared_with_the_envs()
     assert metrics["reward/mean"] == metrics["judge/score"] == pytest.approx(0.4)
     assert metrics["reward/env"] == 0.5
     assert metrics["judge/disagreement"] == 1.0
+    assert "judge/cost_usd" not in metrics, "the price of this judge is not known"
+
+
+def test_what_judging_a_step_cost_is_logged():
+    with JudgeServer(score_by(by_length)) as server:
+        reward = RulerReward("openai/o4-mini", Session(), server.url)
+        maker = batches(reward)
+        costs = [batch(maker, right_at_first).metrics()["judge/cost_usd"] for _ in range(2)]
+    assert costs[0] > 0
+    assert costs == pytest.approx([reward.cost_usd / 2] * 2)
 
 
 def test_in_the_hybrid_the_right_answer_stays_above():
     with JudgeServer(score_by(by_length)) as server:
-        made = batch(batches(HybridReward(RulerReward("openai/judge", server.url))), right_at_first)
+        made = batch(batches(HybridReward(RulerReward("openai/judge", Session(), server.url))), right_at_first)
     assert [g.rewards for g in made.groups] == [pytest.approx([1.0 + 0.05, 0.0 + 0.15])] * 4
     assert made.metrics()["judge/disagreement"] == 1.0
 
@@ -139,7 +150,7 @@ def fails_for(letters):
 
 def test_a_failed_verdict_drops_and_counts_its_group():
     with JudgeServer(fails_for("m")) as server:
-        made = batch(batches(RulerReward("openai/judge", server.url)), right_at_first)
+        made = batch(batches(RulerReward("openai/judge", Session(), server.url)), right_at_first)
     assert {g.task.scenario_id for g in made.groups} == {"train-falcon", "train-harbor", "train-quartz"}
     assert (made.dropped, made.unrewarded, made.metrics()["judge/failures"]) == (1, 1, 1.0)
     unjudged = [t for t in made.sampled if t.task.scenario_id == "train-maple"]
@@ -150,7 +161,7 @@ def test_a_failed_verdict_drops_and_counts_its_group():
 @pytest.mark.parametrize(("letters", "bound"), [("mfh", 0.5), ("fmhq", 1.0), ("m", 0.0)])
 def test_too_many_failed_verdicts_stop_the_run(letters, bound):
     with JudgeServer(fails_for(letters)) as server:
-        made = batches(RulerReward("openai/judge", server.url), max_judge_failures=bound)
+        made = batches(RulerReward("openai/judge", Session(), server.url), max_judge_failures=bound)
         with pytest.raises(
             JudgeFailure, match=rf"^{len(letters)} of 4 groups .* above the bound of {bound:g} "
         ) as stop:
@@ -164,7 +175,7 @@ def test_failed_rollouts_are_not_shown_to_the_judge_and_not_trained_on():
         return PolicyError("cut off") if (letter, number) == ("m", 2) else right_at_first(letter, number)
 
     with JudgeServer(score_by(by_length)) as server:
-        made = batch(batches(RulerReward("openai/judge", server.url)), turn)
+        made = batch(batches(RulerReward("openai/judge", Session(), server.url)), turn)
     (maple,) = [g for g in made.rewarded if g.task.scenario_id == "train-maple"]
     assert len(maple.trajectories) == 1
     assert (made.dropped, made.unrewarded, len(made.sampled)) == (1, 0, 8)
@@ -180,6 +191,7 @@ class ByScenario:
     """A reward of the user's own."""
 
     last_error = "it is a maple"
+    cost_usd = None
 
     async def reward(self, group: Group) -> Group | None:
         assert all(t.stop_reason is not StopReason.FAILED for t in group.trajectories)

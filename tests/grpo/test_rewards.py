@@ -9,6 +9,8 @@ from grpo.config import TrainConfig
 from grpo.errors import RewardError
 from grpo.rewards import HYBRID_WEIGHT, EnvReward, HybridReward, RulerReward, group_reward, hybrid_rewards
 from grpo.types import Group, StopReason, Task, Trajectory
+from judges import Session
+from judges.record import read_judgements
 from tests.judge_server import JudgeServer, Reply, score_by
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
@@ -32,14 +34,14 @@ def judge(messages):
 
 async def test_ruler_replaces_the_reward_and_keeps_the_envs_own():
     with JudgeServer(score_by(judge)) as server:
-        scored = await RulerReward("openai/o4-mini", server.url).reward(group("Paris", "Rome", "Paris!"))
+        scored = await RulerReward("openai/o4-mini", Session(), server.url).reward(group("Paris", "Rome", "Paris!"))
     assert scored.rewards == [0.9, 0.2, 0.9]
     assert [t.metrics["independent_reward"] for t in scored.trajectories] == pytest.approx([0.0, 0.1, 0.2])
     assert scored.trajectories[1].explanation == "wrong"
 
 
 async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
-    reward = RulerReward("openai/o4-mini")
+    reward = RulerReward("openai/o4-mini", Session())
     with JudgeServer(lambda request: Reply("I cannot judge this.")) as server:
         reward.judge_api_base = server.url
         assert await reward.reward(group("Paris", "Rome")) is None
@@ -49,7 +51,7 @@ async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
 
 async def test_the_hybrid_lifts_a_right_answer_above_a_wrong_one_that_the_judge_prefers():
     with JudgeServer(score_by(judge)) as server:
-        reward = HybridReward(RulerReward("openai/o4-mini", server.url))
+        reward = HybridReward(RulerReward("openai/o4-mini", Session(), server.url))
         scored = await reward.reward(group("Rome", "Paris", "Lyon", success=[1.0, 0.0, 0.0]))
     # 0.0 + 0.25*0.2 = 0.05; 0.1 + 0.25*0.9 = 0.325; 0.2 + 0.25*0.2 = 0.25; the env has the right one lowest
     assert scored.rewards == pytest.approx([0.325 + HYBRID_WEIGHT, 0.325, 0.25])
@@ -139,10 +141,47 @@ async def test_what_a_function_may_not_return_stops_the_run_with_its_name(name, 
         await made.reward(group("Paris", "Rome"))
 
 
-def test_a_config_names_its_reward():
+def test_a_config_names_its_reward(tmp_path):
+    (tmp_path / "rubric.txt").write_text("Be brief.")
+
     def made(kind):
-        return group_reward(TrainConfig(env="E", reward=kind, judge_model="openai/x", seed=7), "Be brief.")
+        settings = {"judge_model": "openai/x", "rubric": str(tmp_path / "rubric.txt"), "judge_permutations": 3}
+        return group_reward(TrainConfig(env="E", reward=kind, seed=7, **settings), tmp_path)
 
     assert made("env") == EnvReward()
-    assert made("ruler") == RulerReward("openai/x", None, "Be brief.", 7)
-    assert made("env+ruler") == HybridReward(RulerReward("openai/x", None, "Be brief.", 7))
+    ruler = made("ruler")
+    assert ruler == RulerReward("openai/x", ruler.session, None, "Be brief.", 3, 7)
+    assert isinstance(made("env+ruler"), HybridReward)
+
+
+async def test_a_run_keeps_every_judgement_counts_its_cost_and_pays_once(tmp_path):
+    config = TrainConfig(env="E", reward="ruler", judge_model="openai/o4-mini", judge_permutations=2)
+    with JudgeServer(score_by(judge)) as server:
+        config = config.model_copy(update={"judge_api_base": server.url})
+        first, second = group_reward(config, tmp_path), group_reward(config, tmp_path)
+        scored = await first.reward(group("Paris", "Rome"))
+        again = await second.reward(group("Paris", "Rome"))
+    assert scored.rewards == again.rewards == [0.9, 0.2]
+    assert len(server.requests) == 2, "two orders, and the second time from the cache"
+    price = litellm_price("o4-mini")
+    assert first.cost_usd == pytest.approx(2 * (100 * price["input"] + 10 * price["output"]))
+    assert second.cost_usd == 0.0
+    records = list(read_judgements(tmp_path))
+    assert [[v["cached"] for v in record["verdicts"]] for record in records] == [[False, False], [True, True]]
+    assert [score["score"] for score in records[0]["scores"]] == [0.9, 0.2]
+
+
+def litellm_price(model):
+    import litellm
+
+    known = litellm.model_cost[model]
+    return {"input": known["input_cost_per_token"], "output": known["output_cost_per_token"]}
+
+
+async def test_spent_money_is_a_failure_that_says_so(tmp_path):
+    config = TrainConfig(env="E", reward="ruler", judge_model="openai/o4-mini", judge_max_cost=1e-9)
+    with JudgeServer(score_by(judge)) as server:
+        reward = group_reward(config.model_copy(update={"judge_api_base": server.url}), tmp_path)
+        assert await reward.reward(group("Paris", "Rome")) is not None
+        assert await reward.reward(group("Paris", "Lyon")) is None
+    assert "max_cost_dollars" in reward.last_error
