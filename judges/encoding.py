@@ -10,7 +10,7 @@ from typing import Any
 from judges.errors import JudgeInputError
 from judges.types import Message
 
-_JSON = json.JSONEncoder(ensure_ascii=False)
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -41,7 +41,7 @@ def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, A
 
 
 def encode(value: object, name: str) -> str:
-    """JSON that holds no ``<`` and no lone surrogate; keys are sorted, with ``role`` and ``name`` first.
+    """Compact JSON that holds no ``<`` and no lone surrogate; keys are sorted, with ``role`` and ``name`` first.
 
     Raises:
         JudgeInputError: ``value``, called ``name`` in the message, is not plain JSON.

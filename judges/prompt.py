@@ -128,8 +128,9 @@ def build_prompts(
     count = len(unique)
     shared = _shared_prefix_length(unique)
     system = SYSTEM.format(rubric=default_rubric() if rubric is None else rubric)
-    tools_text = encode(list(tools), "tools") if tools else ""
-    digest = hashlib.sha256(repr((seed, unique)).encode("utf-8", "surrogatepass")).hexdigest()
+    tools_text = encode([_bare(tool) for tool in tools], "tools") if tools else ""
+    content = "\n\n".join(map("\n".join, unique))  # one reading alone: there is no line break inside a message
+    digest = hashlib.sha256(f"{seed}\n\n{content}".encode()).hexdigest()
 
     def random_for(purpose: str) -> random.Random:
         return random.Random(f"{digest} {purpose}")
@@ -143,7 +144,7 @@ def build_prompts(
         if mark:
             parts.append(_TRUNCATION_NOTE.format(mark=mark))
         if shared:
-            parts.append("All trajectories begin with these messages:")
+            parts.append("All begin with these messages:")
             parts.append(f"<context>\n{_lines(trajectories[0][:shared])}\n</context>")
         parts += [f'<trajectory id="{labels[i]}">\n{_lines(trajectories[i][shared:])}\n</trajectory>' for i in order]
         shown = tuple(labels[i] for i in order)
@@ -176,6 +177,12 @@ def build_prompts(
         )
     cut = [_encode_messages(messages, 0) for messages in shortened]
     return [write(cut, permutation, mark) for permutation in range(orders)]
+
+
+def _bare(tool: Mapping[str, Any]) -> Any:
+    """A function schema without the wrapper that says no more than that it is one."""
+    wrapped = isinstance(tool, Mapping) and tool.keys() == {"type", "function"} and tool["type"] == "function"
+    return tool["function"] if wrapped else tool
 
 
 def _fits(prompt: JudgePrompt, max_prompt_tokens: int) -> bool:

@@ -77,7 +77,7 @@ def test_other_long_texts_are_cut_where_tool_outputs_do_not_suffice():
     assert count_message_tokens(prompt.messages) <= 3000
     for trajectory in shown(prompt):
         assert "left out" in trajectory[-1]["content"]
-    assert '"name": "search_inbox"' in prompt.messages[1]["content"]
+    assert '"name":"search_inbox"' in prompt.messages[1]["content"]
 
 
 def test_a_cut_is_the_same_in_every_order_and_equal_trajectories_stay_one():
