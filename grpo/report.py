@@ -69,7 +69,12 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         "stack",
         (("time/rollout", "rollout"), ("time/train", "training"), ("time/publish", "publishing the adapter")),
     ),
-    ("Groups", "stack", (("groups/used", "used"), ("groups/dropped", "dropped, all rewards equal"))),
+    ("Groups", "stack", (("groups/used", "used"), ("groups/dropped", "dropped: equal rewards, or no verdict"))),
+    (
+        "Judge against env",
+        "line",
+        (("judge/disagreement", "share of pairs ordered the other way; 0.5 is chance"), ("judge/score", "mean score")),
+    ),
     ("Trainer memory, GB", "line", (("mem/trainer_rss_gb", "resident memory of the process"),)),
 )
 

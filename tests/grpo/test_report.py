@@ -391,3 +391,14 @@ def test_bars_stand_on_each_other() -> None:
     """By hand: ticks 0 to 4 over 156 units, so a part of 1 is 39 high; the second begins where the first ends."""
     svg = stacked_bars([Series("a", [(1, 1.0)]), Series("b", [(1, 3.0)])])
     assert re.findall(r'y="([\d.]+)" width="26.0" height="([\d.]+)"', svg) == [("127.0", "39.0"), ("10.0", "117.0")]
+
+
+def test_a_judged_run_shows_how_far_judge_and_env_disagree(tmp_path):
+    write_lines(
+        tmp_path / "metrics.jsonl", [{"step": n, "reward/mean": 0.5, "judge/disagreement": n / 10} for n in (1, 2)]
+    )
+    page = write_report(tmp_path).read_text()
+    assert "Judge against env" in page
+    assert "share of pairs ordered the other way; 0.5 is chance" in page
+    write_lines(tmp_path / "metrics.jsonl", [{"step": n, "reward/mean": 0.5} for n in (1, 2)])
+    assert "Judge against env" not in write_report(tmp_path).read_text()
