@@ -60,6 +60,9 @@ class SumsEnv(gymnasium.Env):
             self.answer = action
             return "Answer received.", ""
         call = json.loads(action)
+        if "tool_calls" in call:
+            function = call["tool_calls"][0]["function"]
+            call = {"name": function["name"], "arguments": json.loads(function["arguments"])}
         arguments = call["arguments"]
         if call["name"] == "return_final_answer":
             self.answer = arguments["answer"]

@@ -20,8 +20,10 @@ from grpo.cli.common import explained, json_object
     "--agent",
     required=True,
     help="A policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor); policy:RUN[@STEP], "
-    "policy:ADAPTER or policy:base; file:ANSWERS.jsonl.",
+    "policy:ADAPTER or policy:base; file:ANSWERS.jsonl; openai:MODEL@URL or litellm:NAME in a plain tool loop; "
+    "PKG.MOD:FUNCTION; 'cmd:PROGRAM {question}'.",
 )
+@click.option("--model", help="What a function or program may talk to: openai:MODEL@URL or litellm:NAME.")
 @click.option("--split", default="test", show_default=True, help="Split, where the env has splits.")
 @click.option("--limit", type=click.IntRange(1), help="Number of scenarios, drawn by --seed.  [default: all, else 100]")
 @click.option("-k", "k", type=click.IntRange(1), default=1, show_default=True, help="Episodes of each scenario.")

@@ -27,7 +27,7 @@ class Desk(Protocol):
         ...
 
     def close(self) -> None:
-        """End its thread, if it has one."""
+        """Take no more work from agents."""
         ...
 
 
@@ -53,8 +53,7 @@ class ThreadDesk:
         """Start the thread."""
         self._inbox: SimpleQueue[Any] = SimpleQueue()
         self._episodes: dict[str, Episode] = {}
-        self._thread = threading.Thread(target=self._serve, name="grpo-eval-envs", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._serve, name="grpo-eval-envs", daemon=True).start()
 
     async def run(self, act: Callable[[], Result]) -> Result:
         """Call ``act`` in the thread and wait without blocking the event loop."""
@@ -78,13 +77,12 @@ class ThreadDesk:
         return self._inbox
 
     def close(self) -> None:
-        """End the thread; waits for what it is doing."""
-        self._inbox.put(None)
-        self._thread.join()
+        """Admit nobody any more. The thread stays, as a daemon, to turn away agents that were left behind."""
+        self._episodes.clear()
 
     def _serve(self) -> None:
-        while (job := self._inbox.get()) is not None:
-            token, act, arguments, reply = job
+        while True:
+            token, act, arguments, reply = self._inbox.get()
             if token is None:
                 _settle(reply, act)
                 continue

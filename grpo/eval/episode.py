@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -105,6 +106,7 @@ class Episode:
         answer: The final answer, where it is known.
         implicit: Whether it came as prose, without the answer tool.
         model_calls: What was asked of a model.
+        last_request: The messages of the last model call.
         fault: What broke in the env, "" where nothing did.
     """
 
@@ -122,6 +124,7 @@ class Episode:
         self.answer: Answer | None = None
         self.implicit = False
         self.model_calls: list[ModelCall] = []
+        self.last_request: list[Any] = []
         self.fault = ""
         self.terminated = False
         self.truncated = False
@@ -214,10 +217,10 @@ class Episode:
         """Refuse everything from now on."""
         self._closed = True
 
-    def _guarded(self, act: Any) -> envs.Observation:
+    def _guarded(self, act: Callable[[], envs.Observation]) -> envs.Observation:
         try:
             return act()
-        except EnvError as error:  # an env may break in any way; it is the harness's fault, not the agent's
+        except EnvError as error:
             self.fault = str(error)
             raise
 

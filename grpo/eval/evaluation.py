@@ -54,6 +54,7 @@ class EvalRequest:
     temperature: float | None = None
     recipe: str | None = None
     env_import: str | None = None
+    model: str | None = None
     env_kwargs: dict[str, Any] | None = None
     out: Path | None = None
     resume: bool = False
@@ -78,6 +79,7 @@ def run_evaluation(request: EvalRequest) -> None:
             scripted=probe.scripted_names(),
             recipe=request.recipe,
             temperature=request.temperature,
+            model=request.model,
             say=lambda line: click.echo(line, err=True),
         )
         fingerprint = _fingerprint(probe)
@@ -146,6 +148,7 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "env": request.env,
         "env_kwargs": kwargs,
         "agent": request.agent,
+        "model": request.model,
         "split": kwargs.get("split"),
         "limit": count,
         "k": request.k,

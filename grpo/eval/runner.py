@@ -33,13 +33,12 @@ _SERVER_FAULTS = (0, 401, 403, 404, 408, 429)
 
 
 class Agent(Protocol):
-    """What plays an episode. Opened once for all of them, as an async context manager.
+    """What plays an episode. Opened once for all of them, as an async context manager."""
 
-    Attributes:
-        desk: Where its envs live.
-    """
-
-    desk: Desk
+    @property
+    def desk(self) -> Desk:
+        """Where its envs live."""
+        ...
 
     async def run(self, episode: Episode) -> None:
         """Play an episode that has begun. Any exception is the agent's crash, unless it is a ``GrpoError``."""
@@ -130,8 +129,7 @@ class Runner:
                 raise
             failure = error  # the agent cancelled itself
         await desk.run(episode.close)
-        if not episode.fault:
-            self.pool.give_back(session)
+        await desk.run(lambda: self.pool.give_back(session))
         seconds = time.perf_counter() - began
         return episode, *classify(episode, failure, self.timeout_seconds), seconds
 

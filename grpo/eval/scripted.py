@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from grpo.errors import EvaluationError
 from grpo.eval.contract import Answer
-from grpo.eval.desk import Desk, InlineDesk
+from grpo.eval.desk import InlineDesk
 from grpo.eval.episode import Episode
 from grpo.metrics import read_jsonl
 
@@ -17,7 +17,7 @@ class _Inline:
     """Plays on the event loop, without waiting for anything."""
 
     def __init__(self) -> None:
-        self.desk: Desk = InlineDesk()
+        self.desk = InlineDesk()
 
     async def __aenter__(self) -> Self:
         return self

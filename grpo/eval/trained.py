@@ -21,7 +21,7 @@ from grpo.adapters import AdapterStore
 from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
 from grpo.config import TrainConfig, load_config
 from grpo.errors import EvaluationError
-from grpo.eval.desk import Desk, InlineDesk
+from grpo.eval.desk import InlineDesk
 from grpo.eval.episode import Episode, ModelCall
 from grpo.models import resolve_model
 from grpo.policy import CompletionsPolicy, SamplingParams
@@ -42,7 +42,7 @@ class PolicyAgent:
     """
 
     def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
-        self.desk: Desk = InlineDesk()
+        self.desk = InlineDesk()
         self.config = config
         self.sampling = SamplingParams(temperature, config.max_turn_tokens)
         self.adapter = adapter_of(target)
@@ -89,22 +89,19 @@ class PolicyAgent:
         assert chat is not None, "the agent is open"
         assert policy is not None, "the agent is open"
         ids = chat.prompt_ids(episode.messages, episode.tools)
-        for turn in range(1_000_000):
-            room = self.config.max_tokens - len(ids)
-            if room < self.sampling.max_turn_tokens // 2:
-                episode.model_calls.append(ModelCall(policy.model, 400, error="context window is full"))
-                return
-            seed = derive_seed(episode.seed, turn)
-            most = min(room, self.sampling.max_turn_tokens)
+        longest_prompt = self.config.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
+        while len(ids) <= longest_prompt:
+            most = min(self.config.max_tokens - len(ids), self.sampling.max_turn_tokens)
+            seed = derive_seed(episode.seed, episode.steps)
             sample = await policy.sample(ids, self.sampling, max_tokens=most, seed=seed)
             call = ModelCall(policy.model, 200, prompt_tokens=len(ids), completion_tokens=len(sample.ids))
             episode.model_calls.append(call)
+            history = [*episode.messages, {"role": "assistant", "content": chat.decode(sample.ids)}]
             observation = episode.step(chat.decode(sample.ids))
             if episode.is_over:
                 return
-            new = observation.messages
-            history = episode.messages[: len(episode.messages) - len(new)]
-            ids, _ = next_prompt(chat, ids + sample.ids, history, new, episode.tools)
+            ids, _ = next_prompt(chat, ids + sample.ids, history, observation.messages, episode.tools)
+        episode.model_calls.append(ModelCall(policy.model, 400, error="the context window is full"))
 
 
 def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[str, Any]) -> tuple[TrainConfig, dict]:

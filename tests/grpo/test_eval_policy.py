@@ -49,7 +49,10 @@ def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_serve
         )
         assert shown.exit_code == 0, shown.output
     saved = {name: sorted(rows(tmp_path / name), key=lambda row: row["scenario_id"]) for name in ("base", "adapted")}
-    said = {name: [row["completion_tokens"] for row in found] for name, found in saved.items()}
+    said = {
+        name: [json.loads((tmp_path / name / row["trace"]).read_text())["messages"][2] for row in found]
+        for name, found in saved.items()
+    }
     assert said["base"] != said["adapted"], "the adapter was not used"
     for row in saved["base"]:
         trace = json.loads((tmp_path / "base" / row["trace"]).read_text())

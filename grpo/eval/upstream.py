@@ -1,0 +1,182 @@
+"""The model behind an agent: an OpenAI-compatible URL, or any model that litellm knows.
+
+    openai:MODEL@URL    for example openai:gpt-5@https://api.openai.com/v1; the key comes from OPENAI_API_KEY
+    litellm:NAME        for example litellm:anthropic/claude-sonnet-4; keys as litellm wants them
+
+Requests and replies are those of OpenAI's API as dicts and bytes; this module neither retries nor records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+
+from grpo.errors import EvaluationError
+
+PATHS = ("chat/completions", "responses")
+"""What can be asked of a model."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """What came back.
+
+    Attributes:
+        status: HTTP status.
+        body: The decoded JSON of a whole reply; None while it streams.
+        events: The pieces of a streamed reply, as decoded JSON.
+        cost: In US dollars, where known; of a streamed reply only after its last piece.
+    """
+
+    status: int
+    body: dict[str, Any] | None = None
+    events: AsyncIterator[dict[str, Any]] | None = None
+    cost: float | None = None
+
+
+class UpstreamUnreachable(Exception):
+    """The server did not answer."""
+
+
+class Upstream(Protocol):
+    """Where requests go.
+
+    Attributes:
+        model: What to ask for.
+    """
+
+    model: str
+
+    async def ask(self, path: str, body: dict[str, Any]) -> Reply:
+        """Send a request to one of ``PATHS``; streamed where ``body["stream"]`` is true.
+
+        Raises:
+            UpstreamUnreachable: No answer came.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...
+
+
+@dataclass(slots=True)
+class HttpUpstream:
+    """An OpenAI-compatible URL."""
+
+    model: str
+    url: str
+    api_key: str = ""
+    timeout_seconds: float = 600.0
+    _client: httpx.AsyncClient | None = field(default=None, repr=False)
+
+    async def ask(self, path: str, body: dict[str, Any]) -> Reply:
+        """Post the request and hand back what comes."""
+        if self._client is None:
+            headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+            self._client = httpx.AsyncClient(headers=headers, timeout=self.timeout_seconds, limits=limits)
+        request = self._client.build_request("POST", f"{self.url}/{path}", json=body | {"model": self.model})
+        try:
+            response = await self._client.send(request, stream=True)
+            is_stream = "text/event-stream" in response.headers.get("content-type", "")
+            if response.status_code == 200 and is_stream:
+                return Reply(200, events=_sse(response))
+            content = await response.aread()
+        except httpx.HTTPError as error:
+            raise UpstreamUnreachable(f"{self.url} does not answer ({type(error).__name__}: {error})") from error
+        return Reply(response.status_code, _decoded(content, response.status_code))
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+
+@dataclass(slots=True)
+class LitellmUpstream:
+    """Any model that litellm knows by name."""
+
+    model: str
+
+    async def ask(self, path: str, body: dict[str, Any]) -> Reply:
+        """Have litellm ask."""
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+        import litellm
+
+        call = litellm.acompletion if path == "chat/completions" else litellm.aresponses
+        try:
+            answer: Any = await call(**(body | {"model": self.model}))
+        except Exception as error:  # litellm maps every provider's faults to exceptions with a status
+            status = getattr(error, "status_code", None)
+            if not isinstance(status, int):
+                raise UpstreamUnreachable(f"{self.model} does not answer ({type(error).__name__}: {error})") from error
+            return Reply(status, {"error": {"message": str(error), "type": type(error).__name__, "code": status}})
+        reply = Reply(200)
+        if body.get("stream"):
+            reply.events = _dumped(answer)
+        else:
+            reply.body = answer.model_dump(mode="json", exclude_none=True)
+            reply.cost = _litellm_cost(answer)
+        return reply
+
+    async def close(self) -> None:
+        """litellm keeps its own connections."""
+
+
+def make_upstream(spec: str) -> Upstream:
+    """The upstream that ``spec`` names.
+
+    Raises:
+        EvaluationError: It names none.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind == "litellm" and rest:
+        return LitellmUpstream(rest)
+    if kind == "openai":
+        model, found, url = rest.rpartition("@")
+        if found and model and url.startswith(("http://", "https://")):
+            return HttpUpstream(model, url.rstrip("/"), os.environ.get("OPENAI_API_KEY", ""))
+    raise EvaluationError(
+        f"no model {spec!r}; write openai:MODEL@URL (for example openai:qwen@http://127.0.0.1:8000/v1) or litellm:NAME"
+    )
+
+
+async def _sse(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    try:
+        async for line in response.aiter_lines():
+            data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+            if data and data != "[DONE]":
+                yield json.loads(data)
+    except httpx.HTTPError as error:
+        raise UpstreamUnreachable(f"the reply broke off ({type(error).__name__}: {error})") from error
+    finally:
+        await response.aclose()
+
+
+async def _dumped(chunks: Any) -> AsyncIterator[dict[str, Any]]:
+    async for chunk in chunks:
+        yield chunk.model_dump(mode="json", exclude_none=True)
+
+
+def _decoded(content: bytes, status: int) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        return value
+    message = content.decode(errors="replace")[:500] or f"empty reply with status {status}"
+    return {"error": {"message": message, "type": "upstream", "code": status}}
+
+
+def _litellm_cost(answer: Any) -> float | None:
+    hidden = getattr(answer, "_hidden_params", None)
+    cost = hidden.get("response_cost") if isinstance(hidden, dict) else None
+    return float(cost) if isinstance(cost, int | float) else None

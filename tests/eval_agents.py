@@ -1,0 +1,147 @@
+"""Agents for tests of the evaluation, good and bad, as `--agent tests.eval_agents:NAME` finds them."""
+
+import asyncio
+import json
+import threading
+import time
+import typing
+
+from grpo.eval import Answer
+
+
+def by_tool(task, tools, model):
+    number = int(task.question.split()[2])
+    double, answer = tools
+    answer(answer=double(number), sources=["s1"])
+    return "ignored: the answer was given"
+
+
+def in_prose(task, tools, model):
+    return "I don't know"
+
+
+async def with_sources(task, tools, model):
+    await asyncio.sleep(0)
+    return Answer(tools[0](number=int(task.question.split()[2])), sources=("a", "b"))
+
+
+def silent(task, tools, model):
+    return None
+
+
+def crashing(task, tools, model):
+    raise LookupError("no idea")
+
+
+def leaving(task, tools, model):
+    raise SystemExit(3)
+
+
+def sleeping(task, tools, model):
+    time.sleep(30)
+
+
+async def sleeping_async(task, tools, model):
+    await asyncio.sleep(30)
+
+
+def of_odd_type(task, tools, model):
+    return 42
+
+
+def careless(task, tools, model):
+    texts = [tools[0]("seven"), tools[0](nmber=7)]
+    return " / ".join(texts)
+
+
+def overflowing(task, tools, model):
+    raise ValueError("Error code: 400 - maximum context length is 8192 tokens")
+
+
+late: list[str] = []
+ended = threading.Event()
+
+
+def staying(task, tools, model):
+    time.sleep(0.6)
+    try:
+        late.append(tools[0](1))
+    except RuntimeError as error:
+        late.append(str(error))
+    ended.set()
+
+
+seen: dict[str, typing.Any] = {}
+
+
+def looking(task, tools, model):
+    seen.update(task=task, tools=tools, model=model)
+    return "I don't know"
+
+
+def by_chat(task, tools, model):
+    """The stock openai client in a loop of its own, streaming."""
+    from openai import OpenAI
+
+    messages: list[typing.Any] = [{"role": "user", "content": str(task)}]
+    functions = {tool.__name__: tool for tool in tools}
+    schemas = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in functions]
+    with OpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        while True:
+            stream = client.chat.completions.create(model="gpt-4o", messages=messages, tools=schemas, stream=True)
+            text, calls = "", {}
+            for chunk in stream:
+                delta = chunk.choices[0].delta
+                text += delta.content or ""
+                for piece in delta.tool_calls or ():
+                    call = calls.setdefault(piece.index, {"id": piece.id, "name": piece.function.name, "arguments": ""})
+                    call["arguments"] += piece.function.arguments or ""
+            if not calls:
+                return text
+            made = [
+                {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}}
+                for c in calls.values()
+            ]
+            messages.append({"role": "assistant", "content": text or None, "tool_calls": made})
+            for call in calls.values():
+                result = functions[call["name"]](**json.loads(call["arguments"]))
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+
+async def by_responses(task, tools, model):
+    """The stock openai client with the Responses API, streamed."""
+    from openai import AsyncOpenAI
+
+    async with AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        first = await client.responses.create(model=model.name, input=str(task), tools=[])
+        call = first.output[0]
+        result = tools[0](**json.loads(call.arguments))
+        items: list[typing.Any] = [
+            {"role": "user", "content": str(task)},
+            {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments},
+            {"type": "function_call_output", "call_id": call.call_id, "output": result},
+        ]
+        async with client.responses.stream(model=model.name, input=items) as stream:
+            async for _ in stream:
+                pass
+            return (await stream.get_final_response()).output_text
+
+
+def one_question(task, tools, model):
+    """Asks once and says what came."""
+    from openai import OpenAI
+
+    with OpenAI(base_url=model.base_url, api_key=model.api_key, max_retries=0) as client:
+        messages: list[typing.Any] = [{"role": "user", "content": task.question}]
+        reply = client.chat.completions.create(model=model.name, messages=messages)
+        return reply.choices[0].message.content
+
+
+def nosy(task, tools, model):
+    """Tries the endpoint of an episode it does not know."""
+    import httpx
+
+    root, _, _ = model.base_url.partition("/ep/")
+    told = httpx.post(f"{root}/ep/{'0' * 32}/v1/chat/completions", json={}).status_code
+    named = httpx.get(f"{model.base_url}/models").json()["data"][0]["id"]
+    return f"{told} {named}"

@@ -1,0 +1,213 @@
+"""A scripted model: an OpenAI-compatible server on a real socket that plays a tool loop, whole or streamed.
+
+    with ModelServer(play) as server: ...    # play(messages, tools) -> {"content": ...} or {"calls": [(name, arguments)]}
+
+It speaks `/chat/completions` and `/responses`. `play` sees chat messages in both cases. An int is the status of an error,
+an exception closes the connection. `server.requests` holds what arrived.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Message = dict[str, Any]
+Play = Callable[[list[Message], list[dict[str, Any]]], dict[str, Any] | int]
+
+PROMPT_TOKENS, COMPLETION_TOKENS = 100, 10
+
+
+class ModelServer:
+    """Serves while the `with` block lasts."""
+
+    def __init__(self, play: Play, delay_seconds: float = 0.0) -> None:
+        self.play = play
+        self.delay_seconds = delay_seconds
+        self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        self._http = _Http(("127.0.0.1", 0), _Handler)
+        self._http.model = self
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    def __enter__(self) -> ModelServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    model: ModelServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hung up is part of the tests."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Http
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        model = self.server.model
+        model.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+        time.sleep(model.delay_seconds)
+        is_chat = self.path.endswith("/chat/completions")
+        try:
+            turn = model.play(_messages(body, is_chat), body.get("tools") or [])
+        except ConnectionAbortedError:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if isinstance(turn, int):
+            self._json({"error": {"message": f"scripted status {turn}", "code": turn}}, turn)
+        elif "error" in turn:
+            self._json({"error": turn["error"]}, turn.get("status", 400))
+        elif is_chat:
+            self._chat(turn, body)
+        else:
+            self._responses(turn, body)
+
+    def _chat(self, turn: dict[str, Any], body: dict[str, Any]) -> None:
+        calls = [
+            {"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for i, (name, arguments) in enumerate(turn.get("calls", ()))
+        ]
+        message = {"role": "assistant", "content": turn.get("content"), **({"tool_calls": calls} if calls else {})}
+        common = {"id": "c1", "created": 1, "model": body["model"]}
+        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS, "total_tokens": 110}
+        finish = "tool_calls" if calls else "stop"
+        if not body.get("stream"):
+            choice = {"index": 0, "finish_reason": finish, "message": message}
+            self._json({**common, "object": "chat.completion", "choices": [choice], "usage": usage})
+            return
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        text = turn.get("content") or ""
+        deltas += [{"content": text[i : i + 5]} for i in range(0, len(text), 5)]
+        for index, call in enumerate(calls):
+            arguments = call["function"]["arguments"]
+            head = {**call, "index": index, "function": {"name": call["function"]["name"], "arguments": ""}}
+            deltas.append({"tool_calls": [head]})
+            pieces = [arguments[i : i + 7] for i in range(0, len(arguments), 7)]
+            deltas += [{"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in pieces]
+        chunks = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+        chunks.append({"index": 0, "delta": {}, "finish_reason": finish})
+        events: list[dict[str, Any]] = [{**common, "object": "chat.completion.chunk", "choices": [c]} for c in chunks]
+        if (body.get("stream_options") or {}).get("include_usage"):
+            events.append({**common, "object": "chat.completion.chunk", "choices": [], "usage": usage})
+        self._stream(events, done=True)
+
+    def _responses(self, turn: dict[str, Any], body: dict[str, Any]) -> None:
+        output: list[dict[str, Any]] = [
+            {
+                "type": "function_call",
+                "id": f"fc_{i}",
+                "call_id": f"call_{i}",
+                "name": name,
+                "arguments": json.dumps(arguments),
+                "status": "completed",
+            }
+            for i, (name, arguments) in enumerate(turn.get("calls", ()))
+        ]
+        if turn.get("content"):
+            part = {"type": "output_text", "text": turn["content"], "annotations": []}
+            output.append(
+                {"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": [part]}
+            )
+        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        response = {
+            "id": "r1",
+            "object": "response",
+            "created_at": 1,
+            "status": "completed",
+            "model": body["model"],
+            "output": output,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": body.get("tools") or [],
+            "usage": {
+                "input_tokens": PROMPT_TOKENS,
+                "output_tokens": COMPLETION_TOKENS,
+                "total_tokens": 110,
+                **details,
+            },
+        }
+        if not body.get("stream"):
+            self._json(response)
+            return
+        started = {**response, "status": "in_progress", "output": [], "usage": None}
+        events = [{"type": "response.created", "response": started}]
+        for index, item in enumerate(output):
+            common = {"output_index": index, "item": item}
+            events += [
+                {"type": "response.output_item.added", **common},
+                {"type": "response.output_item.done", **common},
+            ]
+            if item["type"] == "message":
+                where = {"output_index": index, "item_id": "m1", "content_index": 0, "logprobs": []}
+                delta = {"type": "response.output_text.delta", "delta": turn["content"], **where}
+                events.insert(-1, delta)
+        events.append({"type": "response.completed", "response": response})
+        self._stream([{**event, "sequence_number": number} for number, event in enumerate(events)], done=False)
+
+    def _json(self, value: dict[str, Any], status: int = 200) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, events: list[dict[str, Any]], *, done: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for event in events:
+            kind = f"event: {event['type']}\n" if "type" in event else ""
+            self.wfile.write(f"{kind}data: {json.dumps(event)}\n\n".encode())
+            self.wfile.flush()
+        if done:
+            self.wfile.write(b"data: [DONE]\n\n")
+        self.close_connection = True
+
+
+def _messages(body: dict[str, Any], is_chat: bool) -> list[Message]:
+    """The conversation as chat messages with plain text, whichever way it was sent."""
+    if is_chat:
+        return [{**message, "content": _text(message.get("content"))} for message in body["messages"]]
+    items = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
+    messages: list[Message] = []
+    if body.get("instructions"):
+        messages.append({"role": "system", "content": body["instructions"]})
+    for item in items:
+        if item.get("type") == "function_call_output":
+            messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": _text(item["output"])})
+        elif item.get("type") == "function_call":
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            messages.append({"role": "assistant", "tool_calls": [{"id": item["call_id"], "function": function}]})
+        elif "role" in item:
+            messages.append({"role": item["role"], "content": _text(item["content"])})
+    return messages
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content if isinstance(part, dict))
+    return content or ""
