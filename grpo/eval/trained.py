@@ -27,6 +27,7 @@ from grpo.models import resolve_model
 from grpo.policy import CompletionsPolicy, SamplingParams
 from grpo.seeds import derive_seed
 from grpo.server import PolicyServer, make_server
+from grpo.user_code import import_user_module
 
 BASE = "base"
 
@@ -112,6 +113,8 @@ def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[st
     """
     saved = _saved_config(target)
     if saved is not None:
+        if module := saved.get("env_import"):
+            import_user_module(module)
         env_kwargs = {**saved["env_kwargs"], **env_kwargs}
         return load_config(None, {**saved, "env": env, "env_kwargs": env_kwargs}), env_kwargs
     adapter_of(target)

@@ -90,8 +90,8 @@ def test_an_agent_left_behind_reaches_no_episode_any_more(tmp_path):
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
-        ("no.such.module:fn", "cannot be imported"),
-        (f"{HERE}:nothing", "has no function 'nothing'"),
+        ("no.such.module:fn", "there is no module 'no.such.module'"),
+        (f"{HERE}:nothing", "'nothing' does not exist in the module"),
         (f"{HERE}:Answer", "must take three arguments (task, tools, model)"),
     ],
 )
