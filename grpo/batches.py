@@ -10,13 +10,14 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grpo.advantages import group_advantages, has_spread
 from grpo.chat import Chat
 from grpo.config import TrainConfig
 from grpo.display import Display
 from grpo.errors import EnvError, JudgeFailure
+from grpo.finished import FinishedGroups
 from grpo.groups import TaskStream
 from grpo.heldout import WithPolicy
 from grpo.policy import Policy, SamplingParams
@@ -94,6 +95,7 @@ class Batches:
     tasks: TaskStream
     reward: GroupReward
     display: Display
+    finished: FinishedGroups = field(default_factory=FinishedGroups)
 
     def next(self, step: int, with_policy: WithPolicy) -> Batch:
         """The batch of ``step``: groups with spread, refilled up to ``refill_rounds`` times.
@@ -143,28 +145,41 @@ class Batches:
         )
 
     def _rollout(self, count: int, step: int, with_policy: WithPolicy) -> tuple[list[Group], list[Group | None]]:
-        """``count`` groups and what the reward made of each."""
+        """``count`` groups and what the reward made of each; those that were finished before are taken as they are."""
         config = self.config
-        specs = group_specs(self.tasks.take(count), config.group_size, "train", config.seed, step)
-        bar = self.display.progress(f"step {step + 1} rollout", len(specs))
+        tasks = self.tasks.take(count)
+        bar = self.display.progress(f"step {step + 1} rollout", count * config.group_size)
+
+        def count_in(trajectory: Trajectory) -> None:
+            bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
 
         async def run(policy: Policy) -> tuple[list[Group], list[Group | None]]:
             sampling = SamplingParams(config.temperature, config.max_turn_tokens)
             rollout = Rollout(self.pool, self.chat, policy, sampling, config.max_tokens, config.concurrency)
+            finished = {task: group for task, group in self.finished.of(step).items() if task in tasks}
+            if finished:
+                self.display.note(f"step {step + 1}: {len(finished)} of {count} groups were finished before")
+            for group in finished.values():
+                for trajectory in group.trajectories:
+                    count_in(trajectory)
+            missing = [task for task in tasks if task not in finished]
+            specs = group_specs(missing, config.group_size, "train", config.seed, step)
             open_groups: dict[Task, list[Trajectory]] = {}
             rewards: dict[Task, asyncio.Task[Group | None]] = {}
 
             def on_done(trajectory: Trajectory) -> None:
-                bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
+                count_in(trajectory)
                 members = open_groups.setdefault(trajectory.task, [])
                 members.append(trajectory)
                 if len(members) == config.group_size:
                     members.sort(key=lambda t: t.sample)
-                    rewards[trajectory.task] = asyncio.create_task(self._reward(members))
+                    rewards[trajectory.task] = asyncio.create_task(self._reward(members, step))
 
             try:
-                groups = into_groups(await rollout.run(specs, on_done), config.group_size)
-                return groups, [await rewards[group.task] for group in groups]
+                await rollout.run(specs, on_done)
+                members = {task: group.trajectories for task, group in finished.items()} | open_groups
+                groups = into_groups([t for task in tasks for t in members[task]], config.group_size)
+                return groups, [finished.get(task) or await rewards[task] for task in tasks]
             finally:
                 for task in rewards.values():
                     task.cancel()
@@ -173,9 +188,12 @@ class Batches:
         bar.close()
         return groups
 
-    async def _reward(self, members: Sequence[Trajectory]) -> Group | None:
+    async def _reward(self, members: Sequence[Trajectory], step: int) -> Group | None:
         whole = [t for t in members if t.stop_reason is not StopReason.FAILED]
-        return await self.reward.reward(Group(members[0].task, whole)) if whole else None
+        verdict = await self.reward.reward(Group(members[0].task, whole)) if whole else None
+        if verdict is not None and len(whole) == len(members):
+            self.finished.add(step, verdict)
+        return verdict
 
     def _check_failures(self, sampled: Sequence[Trajectory], asked: int, rewarded: int) -> None:
         failed = [t for t in sampled if t.stop_reason is StopReason.FAILED]

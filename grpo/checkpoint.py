@@ -27,17 +27,19 @@ class TrainState:
     task_position: int
 
 
-def save_checkpoint(
-    folder: Path, engine: Engine, state: TrainState, keep: int, describe: Callable[[Path], None] = lambda _folder: None
+def build_checkpoint(
+    folder: Path, engine: Engine, state: TrainState, describe: Callable[[Path], None] = lambda _folder: None
 ) -> Path:
-    """Write the checkpoint of ``state.step`` and drop all but the newest ``keep`` and the best.
+    """Write the checkpoint of ``state.step`` under a name that does not count yet, for ``commit_checkpoint``.
+
+    What belongs to the step and lies elsewhere (metrics, trajectories) is written between the two, so that it is there
+    whenever the checkpoint is.
 
     Args:
         folder: The run's checkpoints.
         engine: Whose state it is.
         state: The trainer's own.
-        keep: How many to keep besides the best.
-        describe: Called with the new folder before it counts; it may add to it (a model card).
+        describe: Called with the new folder; it may add to it (a model card).
     """
     target = folder / checkpoint_name(state.step)
     building = folder / f".{target.name}.partial"
@@ -47,6 +49,13 @@ def save_checkpoint(
     describe(building)
     write_json(building / STATE_FILE, asdict(state))
     fsync_tree(building)
+    return building
+
+
+def commit_checkpoint(building: Path, keep: int) -> Path:
+    """Make a built checkpoint the newest one, at one stroke, and drop all but the newest ``keep`` and the best."""
+    folder = building.parent
+    target = folder / building.name.removeprefix(".").removesuffix(".partial")
     if target.exists():
         shutil.rmtree(target)
     building.rename(target)

@@ -1,6 +1,7 @@
 """The run directory: where everything of a run lies, one trainer at a time, and what a continuation may change.
 
-config.json  metrics.jsonl  warmstart.jsonl  eval/  trajectories/  checkpoints/  adapters/  server.log  report.html
+config.json  metrics.jsonl  warmstart.jsonl  eval/  trajectories/  partial/  checkpoints/  adapters/  server.log
+report.html
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class RunDirectory(Closing):
         self.metrics_path = self.root / "metrics.jsonl"
         self.warm_start_path = self.root / "warmstart.jsonl"
         self.checkpoints = self.root / "checkpoints"
+        self.partial = self.root / "partial"
         self.adapters = self.root / "adapters"
         self.server_log = self.root / "server.log"
         self._lock: TextIO | None = None

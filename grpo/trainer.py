@@ -18,12 +18,13 @@ from grpo.adapters import AdapterStore
 from grpo.batches import Batches
 from grpo.card import name_base_model, write_card
 from grpo.chat import Chat, chat_for, load_tokenizer
-from grpo.checkpoint import TrainState, newest_checkpoint, save_checkpoint
+from grpo.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
 from grpo.config import TrainConfig
 from grpo.display import Display
 from grpo.engine.local import LocalEngine, LoraSpec
 from grpo.envs import Episode, takes_split
-from grpo.errors import EnvError
+from grpo.errors import EnvError, TrainingError
+from grpo.finished import FinishedGroups
 from grpo.groups import TaskStream
 from grpo.handover import run_card
 from grpo.heldout import HeldOut, run_with_policy
@@ -77,7 +78,8 @@ class Trainer:
         self.held_out = HeldOut(config, run, self.chat, display)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
         reward = group_reward(config, run.root)
-        self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display)
+        finished = FinishedGroups(run.partial)
+        self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, finished)
         self.step = 0
 
     def train(self) -> list[dict[str, Any]]:
@@ -91,7 +93,7 @@ class Trainer:
             display.note(f"resumed from {folder.name} ({folder})")
         else:
             self._warm_start()
-            self._checkpoint()
+            commit_checkpoint(self._build_checkpoint(), config.keep_checkpoints)
         seconds = self.server.wait_ready()
         display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
         self.adapters = AdapterStore(self.server, self.run.adapters)
@@ -150,22 +152,28 @@ class Trainer:
             while self.step < config.steps:
                 if config.eval_every and self.step and self.step % config.eval_every == 0:
                     self._evaluate(checkpoint_name(self.step))
-                metrics = self._grpo_step()
-                log.append(metrics)
+                metrics = self._grpo_step(log)
                 self.tracking.log(metrics, self.step)
                 self.display.step(metrics, config.steps)
 
-    def _grpo_step(self) -> dict[str, float]:
-        """One step of GRPO: sample groups, reward them, update the policy, hand the new version to the server."""
+    def _grpo_step(self, log: JsonlLog) -> dict[str, float]:
+        """One step of GRPO: sample groups, reward them, update the policy, hand the new version to the server.
+
+        The step has happened once its checkpoint is committed; a run that ends before does it again.
+        """
         began = time.monotonic()
         batch = self.batches.next(self.step, self._with_policy)
         write_jsonl(self.run.trajectories(self.step + 1), [t.to_dict() for t in batch.sampled])
         trained = time.monotonic()
         loss_metrics = self._update(batch.segments)
-        check_gap(loss_metrics, self.config.max_gap, self.step + 1)
+        try:
+            check_gap(loss_metrics, self.config.max_gap, self.step + 1)
+        except TrainingError:
+            self.batches.finished.clear()  # what a wrong server sampled must not meet the run again
+            raise
         published = time.monotonic()
         self.step += 1
-        self._checkpoint()
+        checkpoint = self._build_checkpoint()
         publish_seconds = self._publish()
         trained_tokens = sum(len(row.ids) for row in computed_rows(batch.segments, loss_config(self.config)))
         metrics = {
@@ -181,6 +189,9 @@ class Trainer:
             "speed/train_tokens_per_second": trained_tokens / (published - trained),
             "mem/trainer_rss_gb": current_rss_gb() or 0.0,
         }
+        log.append(metrics)
+        commit_checkpoint(checkpoint, self.config.keep_checkpoints)
+        self.batches.finished.clear()
         self._show(batch.sampled)
         return metrics
 
@@ -225,9 +236,9 @@ class Trainer:
         self.adapters.publish(self.engine.save_adapter, self.step)
         return time.monotonic() - began
 
-    def _checkpoint(self) -> None:
+    def _build_checkpoint(self) -> Path:
         state = TrainState(self.step, self.tasks.position)
-        save_checkpoint(self.run.checkpoints, self.engine, state, self.config.keep_checkpoints, self._describe)
+        return build_checkpoint(self.run.checkpoints, self.engine, state, self._describe)
 
     def _describe(self, checkpoint: Path) -> None:
         """A model card with the held-out scores so far, and the base model under its public name."""

@@ -89,6 +89,50 @@ if "WordEnv-v0" not in gymnasium.registry:
     gymnasium.register("WordEnv-v0", entry_point="tests.fakes:WordEnv")
 
 
+LETTER_ENV = "tests.fakes:LetterEnv-v0"
+
+
+class LetterEnv(gymnasium.Env):
+    """Two turns, rewarded with the share of characters that follow the scenario's letter: random text spreads."""
+
+    observation_space = spaces.Text(200)
+    action_space = spaces.Text(200)
+
+    def __init__(self, split: str = "train"):
+        self.split = split
+        self.scripted_policies = {"oracle": LetterOracle}
+
+    def scenario_ids(self) -> list[str]:
+        return [f"{self.split}-{letter}" for letter in "aeinst"]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        scenario = (options or {}).get("scenario_id") or self.scenario_ids()[0]
+        self.letter, self.turns = scenario[-1], 0
+        messages = [{"role": "user", "content": f"Write after {self.letter}."}]
+        return "", {"messages": messages, "scenario_id": scenario, "metrics": {"turns": 0.0}}
+
+    def step(self, action: str):
+        self.turns += 1
+        reward = sum(character > self.letter for character in action) / (1 + len(action))
+        info = {"messages": [{"role": "user", "content": "More."}], "metrics": {"turns": float(self.turns)}}
+        return "", reward, self.turns == 2, False, info
+
+
+class LetterOracle:
+    """Writes z."""
+
+    def __init__(self, env: LetterEnv, seed: int):
+        self.letters = "z" * (1 + seed % 3)
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        return self.letters
+
+
+if "LetterEnv-v0" not in gymnasium.registry:
+    gymnasium.register("LetterEnv-v0", entry_point="tests.fakes:LetterEnv")
+
+
 class ByteChat:
     """A chat format over bytes: every id is one byte plus two specials, so tests can be read by eye."""
 
@@ -155,6 +199,21 @@ def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0) -> Path:
         tie_word_embeddings=True,
     )
     LlamaForCausalLM(config).save_pretrained(str(folder))
+    return folder
+
+
+def tiny_chat_model_folder(folder: Path) -> Path:
+    """``tiny_model_folder`` with a tokenizer: one id a byte, and ChatML's marks."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tiny_model_folder(folder)
+    vocabulary = {character: at for at, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>").save_pretrained(str(folder))
     return folder
 
 

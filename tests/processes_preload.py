@@ -4,5 +4,7 @@ import torch  # noqa: F401
 from peft import LoraConfig, get_peft_model  # noqa: F401
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM  # noqa: F401
 
+import grpo.cli.train
 import grpo.engine.local
+import grpo.report
 import grpo.trainer  # noqa: F401

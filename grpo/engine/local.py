@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -164,8 +165,14 @@ class LocalEngine:
         path = folder / STATE_FILE
         try:
             state = torch.load(path, map_location=self.device, weights_only=True)
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
+            raise CheckpointError(
+                f"{path} cannot be read: {error}; remove its folder to go on from the one before"
+            ) from error
+        if missing := {"parameters", "optimizer", "rng"} - state.keys():
+            raise CheckpointError(
+                f"{path} has no {', '.join(sorted(missing))}: another version of this program wrote it"
+            )
         if [p.shape for p in state["parameters"]] != [p.shape for p in self.parameters]:
             raise CheckpointError(f"{path} was written by a model or LoRA rank of other shapes than this run's")
         for parameter, saved in zip(self.parameters, state["parameters"], strict=True):

@@ -1,19 +1,25 @@
 """A step's batch from a real env and a scripted policy: what closes when, what is dropped, what is counted."""
 
 import asyncio
+import tempfile
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from grpo.batches import Batches
 from grpo.config import TrainConfig
 from grpo.display import Display
-from grpo.errors import EnvError, JudgeFailure, PolicyError
+from grpo.errors import CheckpointError, EnvError, JudgeFailure, PolicyError
+from grpo.finished import FinishedGroups
 from grpo.groups import TaskStream
+from grpo.metrics import read_jsonl
 from grpo.rewards import EnvReward, HybridReward, RulerReward
 from grpo.rollout import EnvPool
-from grpo.types import Group, Sample, StopReason
+from grpo.types import Group, Sample, StopReason, Task, Trajectory
 from judges import Session
 from tests.fakes import WORD_ENV, ByteChat
 from tests.judge_server import JudgeServer, Reply, score_by
@@ -204,3 +210,68 @@ def test_any_object_with_reward_serves():
     made = batch(batches(ByScenario()), right_at_first)
     assert [g.rewards for g in made.groups] == [[5.0, 6.0]] * 3
     assert made.unrewarded == 1
+
+
+def test_groups_that_closed_before_an_interruption_are_neither_sampled_nor_judged_again(tmp_path):
+    def made(server):
+        return replace(batches(RulerReward("openai/judge", Session(), server.url)), finished=FinishedGroups(tmp_path))
+
+    path = tmp_path / "step-0000.jsonl"
+
+    async def interrupted(letter, number):
+        while letter == "q" and len(read_jsonl(path)) < 3:
+            await asyncio.sleep(0.01)
+        if letter == "q":
+            raise RuntimeError("the process ends here")
+        return right_at_first(letter, number)
+
+    with JudgeServer(score_by(by_length)) as server:
+        expected = batch(batches(RulerReward("openai/judge", Session(), server.url)), right_at_first)
+        assert len(server.requests) == 4
+        with pytest.raises(ExceptionGroup):
+            batch(made(server), interrupted)
+        assert len(server.requests) == 4 + 3
+        with path.open("a") as file:
+            file.write('{"task": {"seed": 1')  # what a killed process leaves of a line
+        again = made(server)
+        policy = Guesser(right_at_first)
+        result = again.next(0, lambda job: asyncio.run(job(policy)))
+        assert len(server.requests) == 4 + 3 + 1
+    assert {letter for letter, count in policy.asked.items() if count} == {"q"}
+    assert [(g.task, g.rewards, g.advantages) for g in result.groups] == [
+        (g.task, g.rewards, g.advantages) for g in expected.groups
+    ]
+    assert result.segments == expected.segments
+    assert [t.explanation for t in result.sampled] == ["longer"] * 8
+    again.finished.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_with_a_failed_episode_is_tried_again(tmp_path):
+    made = replace(batches(EnvReward()), finished=FinishedGroups(tmp_path))
+    batch(made, lambda letter, n: PolicyError("gone") if letter == "m" and n == 1 else right_at_first(letter, n))
+    kept = FinishedGroups(tmp_path).of(0)
+    assert {task.scenario_id for task in kept} == {"train-falcon", "train-harbor", "train-quartz"}
+    assert FinishedGroups(tmp_path).of(1) == {}, "another step's groups were sampled by another policy"
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_finished_groups_are_named(tmp_path):
+    (tmp_path / "step-0000.jsonl").write_text('{"task": {"seed": "x"}, "trajectories": []}\n')
+    with pytest.raises(CheckpointError, match=r"(?s)step-0000\.jsonl is damaged .*remove it"):
+        FinishedGroups(tmp_path).of(0)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1), st.text(), st.booleans())
+def test_a_kept_group_comes_back_as_it_was(logprobs, text, truncated):
+    trajectory = Trajectory("e", Task(3, "s"), 1, 7)
+    trajectory.append([1, 2])
+    trajectory.append(list(range(len(logprobs))), logprobs)
+    trajectory.messages = [{"role": "tool", "content": text + "\udc80", "ok": True, "n": None}]
+    trajectory.metrics, trajectory.reward = {"success": logprobs[0]}, logprobs[-1]
+    trajectory.turn_errors, trajectory.explanation = [text], text
+    trajectory.stop_reason = StopReason.TRUNCATED if truncated else StopReason.TERMINATED
+    group = Group(trajectory.task, [trajectory, replace(trajectory, sample=2)])
+    with tempfile.TemporaryDirectory() as folder:
+        FinishedGroups(Path(folder)).add(7, group)
+        assert FinishedGroups(Path(folder)).of(7) == {group.task: group}

@@ -324,6 +324,15 @@ def test_a_state_of_another_rank_is_refused(model_folder, tmp_path):
         other.load_state(tmp_path / "state")
     with pytest.raises(CheckpointError, match="cannot be read"):
         other.load_state(tmp_path / "nowhere")
+    path = tmp_path / "state" / "engine.pt"
+    whole = path.read_bytes()
+    for left in (0, 100, len(whole) // 2):
+        path.write_bytes(whole[:left])
+        with pytest.raises(CheckpointError, match=r"engine\.pt cannot be read: .*remove its folder"):
+            other.load_state(tmp_path / "state")
+    torch.save({"parameters": []}, path)
+    with pytest.raises(CheckpointError, match="has no optimizer, rng: another version"):
+        other.load_state(tmp_path / "state")
 
 
 def test_the_gradient_norm_is_reported_before_clipping_and_clipping_bounds_the_update(model_folder):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from grpo.checkpoint import TrainState, newest_checkpoint, save_checkpoint
+from grpo.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError
 from grpo.rundir import RunDirectory, write_json
@@ -53,7 +53,10 @@ def test_json_is_replaced_whole_or_not_at_all(tmp_path):
 def test_the_newest_whole_checkpoint_is_found_and_old_ones_are_dropped(tmp_path):
     assert newest_checkpoint(tmp_path) is None
     for step in range(4):
-        save_checkpoint(tmp_path, FileEngine(f"w{step}"), TrainState(step, step * 6), keep=2)
+        built = build_checkpoint(tmp_path, FileEngine(f"w{step}"), TrainState(step, step * 6))
+        found = newest_checkpoint(tmp_path)
+        assert (found[1].step if found else None) == (step - 1 if step else None), "built, but not committed"
+        commit_checkpoint(built, keep=2)
     (tmp_path / "step-0009").mkdir()  # what a killed process might leave: no state, so not a checkpoint
     (tmp_path / "step-0009" / "engine.pt").write_text("half")
     folder, state = newest_checkpoint(tmp_path)
@@ -63,7 +66,7 @@ def test_the_newest_whole_checkpoint_is_found_and_old_ones_are_dropped(tmp_path)
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
-    save_checkpoint(tmp_path, FileEngine(), TrainState(1, 2), keep=2)
+    commit_checkpoint(build_checkpoint(tmp_path, FileEngine(), TrainState(1, 2)), keep=2)
     (tmp_path / "step-0001" / "state.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"state\.json is damaged"):
         newest_checkpoint(tmp_path)
