@@ -35,7 +35,6 @@ def config(model, url, steps=STEPS):
         steps=steps,
         groups_per_step=3,
         group_size=3,
-        refill_rounds=1,
         updates_per_step=2,
         learning_rate=1e-2,
         max_turn_tokens=8,
@@ -118,18 +117,21 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
         rng = random.Random(os.environ.get("GRPO_TEST_SEED", "resume"))
         kills = 0
         run_to_its_end(config(model, server.url, steps=1), broken, log)  # begun as a shorter run, then continued
-        for _ in range(4):
-            moment, delay = rng.randint(1, requests // 3), rng.choice([0.0, rng.uniform(0, 0.5)])
+        for _ in range(3):
+            moment, delay = rng.randint(1, requests // 4), rng.choice([0.0, rng.uniform(0, 0.5)])
             kept = finished_groups(broken)
             kills += kill_at(server, config(model, server.url), broken, log, moment, delay)
             check_kept(kept, finished_groups(broken), broken)
         server.on_request = lambda count: None
         run_to_its_end(config(model, server.url), broken, log)
 
-    assert kills >= 2, log.read_text()[-3000:]
+    assert kills >= 1, log.read_text()[-3000:]
     assert same(state_of(broken), state_of(straight)), "weights, optimizer, random state, place in the data"
     for step in range(1, STEPS + 1):
         assert episodes(broken, step) == episodes(straight, step)
+    trained = [episode["scenario_id"] for step in range(1, STEPS + 1) for episode in episodes(broken, step)]
+    for epoch in (trained[:18], trained[18:]):  # six scenarios, three episodes of each
+        assert Counter(epoch) == {f"train-{letter}": 3 for letter in "aeinst"}
     records, expected = (read_jsonl(run / "metrics.jsonl") for run in (broken, straight))
     assert [r["step"] for r in records] == [1, 2, 3, 4]
     assert [steady(r) for r in records] == [steady(r) for r in expected]
@@ -152,15 +154,3 @@ def check_kept(before, after, run_dir):
             for t in group["trajectories"]:
                 key = (t["task"]["scenario_id"], t["task"]["seed"], t["sample"])
                 assert seconds[key] == round(t["seconds"], 3)
-
-
-def test_every_scenario_is_trained_once_an_epoch(tmp_path):
-    model = tiny_chat_model_folder(tmp_path / "model")
-    with TinyPolicyServer(model) as server:
-        settings = config(model, server.url).model_copy(update={"refill_rounds": 0, "eval_scenarios": 0})
-        kill_at(server, settings, tmp_path / "run", tmp_path / "log", 25, 0.0)
-        server.on_request = lambda count: None
-        run_to_its_end(settings, tmp_path / "run", tmp_path / "log")
-    trained = [t["scenario_id"] for step in range(1, STEPS + 1) for t in episodes(tmp_path / "run", step)]
-    for epoch in (trained[:18], trained[18:]):  # six scenarios, three episodes of each
-        assert Counter(epoch) == {f"train-{letter}": 3 for letter in "aeinst"}
