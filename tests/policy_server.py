@@ -72,7 +72,8 @@ class TinyPolicyServer:
             if ids[-1] in body["stop_token_ids"]:
                 break
         reason = "stop" if ids[-1] in body["stop_token_ids"] else "length"
-        return {"token_ids": ids, "logprobs": {"token_logprobs": logprobs}, "finish_reason": reason}
+        known = {"prompt_token_ids": body["prompt"], "token_ids": ids}
+        return {**known, "logprobs": {"token_logprobs": logprobs}, "finish_reason": reason}
 
 
 class _Handler(BaseHTTPRequestHandler):
