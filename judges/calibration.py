@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
@@ -26,6 +26,7 @@ from judges.usage import Usage
 
 if TYPE_CHECKING:
     from judges.judgement import Verdict
+    from judges.prompt import JudgePrompt
 
 RESAMPLES = 2000
 
@@ -74,8 +75,6 @@ class Calibration:
     call_failures: int
     """Verdicts for which the judge could not be asked."""
     last_error: str
-    seconds_per_group: float
-    """Of waiting, all orders added up."""
     usage: Usage
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,7 +110,7 @@ class Calibration:
             f"Malformed verdicts     {self.malformed} of {self.verdicts} ({self.malformed / self.verdicts:.1%}), "
             f"{self.malformed_after_repair} after the repair turn too",
             f"Failed calls           {self.call_failures}",
-            f"Per group              {cost}, {tokens:.0f} tokens, {self.seconds_per_group:.1f} s of waiting",
+            f"Per group              {cost}, {tokens:.0f} tokens",
             f"Usage                  {self.usage}",
         ]
         if self.last_error:
@@ -129,6 +128,7 @@ def calibrate(
     max_prompt_tokens: int | None = DEFAULT_MAX_PROMPT_TOKENS,
     session: Session | None = None,
     seed: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
     **call: Unpack[CallOptions],
 ) -> Calibration:
     """Judge labelled groups and compare.
@@ -142,6 +142,7 @@ def calibrate(
         max_prompt_tokens: As in `ruler`.
         session: As in `ruler`. All groups are asked about at once, as many as its limit allows.
         seed: As in `ruler`; of the bootstrap too.
+        on_progress: Called after each group with the numbers of groups judged and of groups with a failure so far.
         **call: As in `ruler`.
 
     Raises:
@@ -170,9 +171,17 @@ def calibrate(
         for group in groups
     ]
 
+    judged: list[bool] = []
+
+    async def judge_one(orders: Sequence[JudgePrompt]) -> list[Verdict]:
+        verdicts = await judge_prompts([client], orders, session, max_prompt_tokens)
+        judged.append(all(verdict.error is None for verdict in verdicts))
+        if on_progress is not None:
+            on_progress(sum(judged), len(judged) - sum(judged))
+        return verdicts
+
     async def judge_all() -> list[list[Verdict]]:
-        begun = (judge_prompts([client], orders, session, max_prompt_tokens) for orders in prompts)
-        return await asyncio.gather(*begun)
+        return await asyncio.gather(*map(judge_one, prompts))
 
     verdicts = run_sync(judge_all())
     errors = [verdict.error for many in verdicts for verdict in many if verdict.error is not None]
@@ -227,7 +236,6 @@ def _measure(
         malformed_after_repair=twice,
         call_failures=len(errors) - twice,
         last_error=str(errors[-1]) if errors else "",
-        seconds_per_group=sum(verdict.exchange.seconds for verdict in judged) / len(groups),
         usage=usage,
     )
 

@@ -33,7 +33,7 @@ class _Explained(click.Group):
 
 
 def _show_progress(compared: int, failed: int) -> None:
-    click.echo(f"\r{compared} groups compared, {failed} without a verdict", nl=False, err=True)
+    click.echo(f"\r{compared} groups judged, {failed} without a verdict", nl=False, err=True)
 
 
 @click.group(cls=_Explained, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
@@ -129,7 +129,10 @@ def calibrate(
         rubric=rubric.read_text(encoding="utf-8") if rubric else None,
         permutations=permutations,
         session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache),
+        on_progress=_show_progress if sys.stderr.isatty() else None,
     )
+    if sys.stderr.isatty():
+        click.echo(err=True)
     click.echo(json.dumps(calibration.to_dict(), indent=2) if as_json else calibration.to_text())
 
 

@@ -93,7 +93,9 @@ def test_malformed_verdicts_are_counted_and_left_out():
         return perfect(messages)
 
     groups = [group([0, 1], "good"), group([0, 1], "twice"), group([0, 1], "bad")]
-    result, _ = measure(judge, groups, permutations=2)
+    seen = []
+    result, _ = measure(judge, groups, permutations=2, on_progress=lambda *counts: seen.append(counts))
+    assert seen[-1] == (2, 1)
     assert (result.verdicts, result.malformed, result.malformed_after_repair) == (6, 4, 2)
     assert (result.accuracy, result.pairs, result.call_failures) == (EXACT, 2, 0)
     assert "no usable verdict" in result.last_error
