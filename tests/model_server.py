@@ -8,6 +8,7 @@ an exception closes the connection. `server.requests` holds what arrived.
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import threading
@@ -28,6 +29,7 @@ class ModelServer:
     def __init__(self, play: Play, delay_seconds: float = 0.0) -> None:
         self.play = play
         self.delay_seconds = delay_seconds
+        self.call_ids = (f"call_{number}" for number in itertools.count())
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self._http = _Http(("127.0.0.1", 0), _Handler)
         self._http.model = self
@@ -86,8 +88,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _chat(self, turn: dict[str, Any], body: dict[str, Any]) -> None:
         calls = [
-            {"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-            for i, (name, arguments) in enumerate(turn.get("calls", ()))
+            {
+                "id": next(self.server.model.call_ids),
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for name, arguments in turn.get("calls", ())
         ]
         message = {"role": "assistant", "content": turn.get("content"), **({"tool_calls": calls} if calls else {})}
         common = {"id": "c1", "created": 1, "model": body["model"]}
@@ -117,13 +123,13 @@ class _Handler(BaseHTTPRequestHandler):
         output: list[dict[str, Any]] = [
             {
                 "type": "function_call",
-                "id": f"fc_{i}",
-                "call_id": f"call_{i}",
+                "id": f"fc_{index}",
+                "call_id": next(self.server.model.call_ids),
                 "name": name,
                 "arguments": json.dumps(arguments),
                 "status": "completed",
             }
-            for i, (name, arguments) in enumerate(turn.get("calls", ()))
+            for index, (name, arguments) in enumerate(turn.get("calls", ()))
         ]
         if turn.get("content"):
             part = {"type": "output_text", "text": turn["content"], "annotations": []}

@@ -1,0 +1,1 @@
+"""Agents of other frameworks, evaluated by grpo-eval: each is one function."""

@@ -1,0 +1,112 @@
+"""Agents of real frameworks, in an environment of their own, play the same five episodes through their own loops.
+
+`scripts/test` makes that environment (.venv-agents): the evaluators' install (extra `eval`) and the frameworks, no torch.
+`AGENTS_PYTHON` names another one's interpreter.
+"""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import email_env  # noqa: F401
+from tests.eval_parts import rows
+from tests.model_server import ModelServer
+
+ROOT = Path(__file__).parents[1]
+PYTHON = Path(os.environ.get("AGENTS_PYTHON", ROOT / ".venv-agents" / "bin" / "python"))
+EXAMPLES = sorted(path for path in (ROOT / "examples" / "agents").glob("[!_]*.py"))
+EPISODES = 5
+
+needs_frameworks = pytest.mark.skipif(
+    not PYTHON.exists(), reason=f"no environment with the frameworks at {PYTHON}; scripts/test makes one"
+)
+
+
+@pytest.fixture(scope="module")
+def play():
+    """A model that searches wrongly, searches, reads, answers with the tool and then says that it is done."""
+    env = gymnasium.make("EmailSearch-v0", split="test").unwrapped
+    scenarios = {scenario.question: scenario for scenario in env.catalog.of("test").values()}
+
+    def turn(messages, tools):
+        names = [(tool.get("function") or tool)["name"] for tool in tools]
+        assert {"search_inbox", "read_email", "return_final_answer"} <= set(names)
+        said = " ".join(message.get("content") or "" for message in messages if message["role"] == "user")
+        (scenario,) = [scenario for question, scenario in scenarios.items() if question in said]
+        results = [m for m in messages if m["role"] == "tool" or _is_observation(m)]
+        searches = [words for tool, words in scenario.plan if tool == "search"] or [("budget",)]
+        script = [
+            {"calls": [("search_inbox", {"keywords": ["xyzzy"], "max_results": 3})]},
+            {"calls": [("search_inbox", {"keywords": list(searches[0])})]},
+            *({"calls": [("read_email", {"message_id": name})]} for name in scenario.message_ids[:1]),
+            {
+                "calls": [
+                    (
+                        "return_final_answer",
+                        {
+                            "answer": scenario.answer if scenario.answerable else "I don't know",
+                            "sources": list(scenario.message_ids),
+                        },
+                    )
+                ]
+            },
+        ]
+        if len(results) < len(script):
+            return script[len(results)]
+        return {"calls": [("final_answer", {"answer": "done"})]} if "final_answer" in names else {"content": "done"}
+
+    return turn
+
+
+def _is_observation(message):
+    """Whether it is a tool's result as smolagents tells it."""
+    return message["role"] == "user" and message["content"].startswith("Observation:")
+
+
+@needs_frameworks
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_a_framework_plays_the_five_episodes(example, play, tmp_path):
+    with ModelServer(play) as server:
+        command = [PYTHON, "-m", "grpo.cli", "evaluate", "--env", "email_env:EmailSearch-v0", "--limit", str(EPISODES)]
+        command += ["--agent", f"examples.agents.{example.stem}:agent", "--model", f"openai:m@{server.url}"]
+        command += ["--out", tmp_path / "run", "--json", "--timeout", "60"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = rows(tmp_path / "run")
+    assert [(row["ending"], row["correct"], row["error"]) for row in found] == [("answered", True, "")] * EPISODES
+    for row in found:
+        assert row["metrics"]["invalid_calls"] == 0
+        assert not row["implicit"]
+        trace = json.loads((tmp_path / "run" / row["trace"]).read_text())
+        searched = [json.loads(m["content"])["name"] for m in trace["messages"] if m["role"] == "assistant"]
+        assert searched[:2] == ["search_inbox", "search_inbox"]
+        assert searched[-1] == "return_final_answer"
+        assert row["model_calls"] == len(searched) + 1
+    summary = json.loads(done.stdout)
+    assert summary["tokens"]["prompt"] == 100 * sum(row["model_calls"] for row in found)
+
+
+@needs_frameworks
+def test_the_evaluators_install_has_no_torch():
+    code = "import importlib.util as u; print([m for m in ('torch', 'transformers', 'vllm') if u.find_spec(m)])"
+    assert subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short_and_says_how_it_is_run(example):
+    source = example.read_text(encoding="utf-8")
+    assert f"--agent examples.agents.{example.stem}:agent" in source
+    assert 10 <= len(source.splitlines()) <= 25
+
+
+def test_there_are_examples_for_four_frameworks():
+    imported = {
+        name for path in EXAMPLES for name in re.findall(r"^from (\w+)", path.read_text(encoding="utf-8"), re.M)
+    }
+    assert {"langgraph", "agents", "smolagents", "pydantic_ai"} <= imported
