@@ -73,8 +73,9 @@ async def ruler(
         permutations: Orders in which each judge sees the trajectories, one call each; a trajectory that stands alone
             has one order.
         max_prompt_tokens: No prompt takes more, by the high estimate of `judges.tokens`, a repair turn included: the
-            middle of long tool outputs is left out first, then of other long texts, and the cut is marked. None: never
-            cut.
+            middle of long tool outputs is left out first, then of other long texts, and the cut is marked. Keep it some
+            thousands below the judge's context, which must hold the answer too: most judges say when it overflows
+            (`ContextOverflow`), but Ollama drops what does not fit its ``num_ctx`` silently. None: never cut.
         session: Concurrency and spend limits, running cost, cache and record, shared by many calls.
         debug: Print prompts, raw answers and scores to stderr.
         seed: Seed of the labels and of the orders in which the judge sees the trajectories.

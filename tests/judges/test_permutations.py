@@ -175,3 +175,13 @@ async def test_one_verdict_that_fails_fails_the_group_and_trying_again_asks_for_
 def test_settings_that_cannot_be_used_are_refused(options, problem):
     with pytest.raises(JudgeInputError, match=problem):
         asyncio.run(judges.ruler(GROUP, **options))
+
+
+async def test_debug_shows_every_order_the_mean_and_the_spread(tmp_path, capsys):
+    session = Session(cache=tmp_path / "cache.db")
+    with JudgeServer(favouring(first_alone)) as server:
+        await judge(server, permutations=4, session=session)
+        await judge(server, permutations=4, session=session, debug=True)
+    err = " ".join(capsys.readouterr().err.split())
+    for part in ("seed 0, order 1", "seed 0, order 4", "raw answer 1 (from the cache)", "spread", "0.225", "0.500"):
+        assert part in err, part

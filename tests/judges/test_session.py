@@ -7,7 +7,6 @@ import multiprocessing
 import sqlite3
 import stat
 import threading
-import time
 
 import pytest
 
@@ -87,32 +86,34 @@ async def test_a_limit_that_cannot_be_kept_is_an_error_after_the_first_reply():
 
 
 class Crowd:
-    """Counts how many requests are being answered at the same time."""
+    """Answers only once ``size`` requests are waiting, and counts how many there ever were at the same time."""
 
-    def __init__(self):
+    def __init__(self, size):
         self.now = self.most = 0
         self.lock = threading.Lock()
+        self.full = threading.Barrier(size)
 
     def __call__(self, messages):
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
-        time.sleep(0.05)
+        self.full.wait(timeout=60)
         with self.lock:
             self.now -= 1
         return score_by(lambda trajectory: (0.5, ""))(messages)
 
 
-async def test_no_more_calls_than_the_limit_are_under_way_and_all_are_made():
-    crowd = Crowd()
+async def test_as_many_calls_as_the_limit_are_under_way_and_all_are_made():
+    crowd = Crowd(3)
     session = Session(max_concurrency=3)
     with JudgeServer(crowd) as server:
-        await asyncio.gather(*(judge(server, [[USER, said(str(n))]], session=session) for n in range(10)))
-    assert (crowd.most, session.usage.calls) == (3, 10)
+        lists = [[[USER, said(str(n))]] for n in range(9)]
+        await asyncio.gather(*(judge(server, group, session=session, timeout_seconds=60) for group in lists))
+    assert (crowd.most, session.usage.calls) == (3, 9)
 
 
 def test_the_limit_holds_over_threads_with_loops_of_their_own():
-    crowd = Crowd()
+    crowd = Crowd(2)
     session = Session(max_concurrency=2)
 
     def work(name):
