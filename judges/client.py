@@ -23,6 +23,7 @@ MAX_BACKOFF_SECONDS = 60.0
 """No wait between two attempts is longer, whatever the provider asks for."""
 
 _RESERVED = frozenset({"model", "messages", "stream", "n", "num_retries", "max_retries", "timeout"})
+_PRICES = ("input_cost_per_token", "output_cost_per_token")
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _REQUEST_REFUSED = frozenset({400, 422})
 """The request itself is called bad: perhaps only its response format."""
@@ -58,7 +59,9 @@ class JudgeClient:
         timeout_seconds: For one attempt, connection and generation together.
         max_retries: Further attempts after a timeout, a lost connection, 429 or 5xx.
         backoff_seconds: Wait before the first retry; it doubles at each. ``Retry-After`` is honoured up to a minute.
-        extra_params: Handed to litellm as they are: ``temperature``, ``max_tokens``, ``reasoning_effort``, ...
+        extra_params: Handed to litellm as they are: ``temperature``, ``max_tokens``, ``reasoning_effort``, ... But for a
+            price, ``input_cost_per_token`` and ``output_cost_per_token`` in dollars, which this client uses itself
+            instead of litellm's list.
 
     Raises:
         JudgeInputError: A setting cannot be used.
@@ -115,7 +118,7 @@ class JudgeClient:
     def identity(self) -> dict[str, Any]:
         """What a judge's answer depends on, apart from the prompt: model, URL and parameters. No secret is in it."""
         model, base, extra = self._route()
-        for name in ("api_base", "base_url", "extra_headers", "headers"):
+        for name in ("api_base", "base_url", "extra_headers", "headers", *_PRICES):
             extra.pop(name, None)
         return {
             "model": model,
@@ -137,6 +140,8 @@ class JudgeClient:
         model, base, extra = self._route()
         extra.pop("api_base", None)
         extra.pop("base_url", None)
+        for name in _PRICES:  # litellm would keep a price for the rest of the process, for every call to the model
+            extra.pop(name, None)
         key = self.api_key or extra.pop("api_key", None)
         if _is_openai(model):
             key = key or os.environ.get("OPENAI_API_KEY") or ("EMPTY" if base else None)
@@ -159,7 +164,7 @@ class JudgeClient:
             try:
                 async with asyncio.timeout(self.timeout_seconds):
                     response = await litellm.acompletion(**params)
-                return _reply(response)
+                return self._reply(response)
             except Exception as error:  # the one boundary: litellm raises its own, openai's, httpx's and builtin types
                 failure = self._failure(error, params, attempt)
                 status = getattr(error, "status_code", None)
@@ -169,6 +174,21 @@ class JudgeClient:
                 wait_seconds = self._wait_seconds(error, attempt)
             await asyncio.sleep(wait_seconds)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _reply(self, response: Any) -> Reply:
+        usage = getattr(response, "usage", None)
+        prompt_tokens = getattr(usage, "prompt_tokens", 0) or 0
+        completion_tokens = getattr(usage, "completion_tokens", 0) or 0
+        if any(name in self.extra_params for name in _PRICES):
+            per_prompt, per_completion = (float(self.extra_params.get(name) or 0.0) for name in _PRICES)
+            cost = prompt_tokens * per_prompt + completion_tokens * per_completion
+        else:
+            cost = getattr(response, "_hidden_params", {}).get("response_cost")
+        content = finish_reason = ""
+        if response.choices:
+            choice = response.choices[0]
+            content, finish_reason = choice.message.content or "", choice.finish_reason or ""
+        return Reply(content, finish_reason, prompt_tokens, completion_tokens, cost)
 
     def _failure(self, error: Exception, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
         where = f" at {without_credentials(params['api_base'])}" if "api_base" in params else ""
@@ -200,19 +220,6 @@ class JudgeClient:
         except ValueError:  # Retry-After may be a date; the doubling serves then
             pass
         return min(wait_seconds, MAX_BACKOFF_SECONDS)
-
-
-def _reply(response: Any) -> Reply:
-    usage = getattr(response, "usage", None)
-    spent = {
-        "prompt_tokens": getattr(usage, "prompt_tokens", 0) or 0,
-        "completion_tokens": getattr(usage, "completion_tokens", 0) or 0,
-        "cost_dollars": getattr(response, "_hidden_params", {}).get("response_cost"),
-    }
-    if not response.choices:
-        return Reply(content="", finish_reason="", **spent)
-    choice = response.choices[0]
-    return Reply(content=choice.message.content or "", finish_reason=choice.finish_reason or "", **spent)
 
 
 def _is_openai(model: str) -> bool:

@@ -49,6 +49,15 @@ async def test_the_price_of_a_known_model_comes_from_the_list():
     assert session.usage.cost_dollars == pytest.approx(100 * 1.1e-6 + 10 * 4.4e-6)
 
 
+async def test_a_price_that_was_given_holds_for_that_call_alone():
+    with JudgeServer(by_table) as server:
+        for given, cost in ((PRICE, pytest.approx(0.2)), ({}, None)):
+            session = Session()
+            await judge(server, session=session, judge_model="openai/priced-once", extra_litellm_params=given)
+            assert session.usage.to_dict()["cost_dollars"] == cost
+    assert "input_cost_per_token" not in server.requests[0].body
+
+
 async def test_an_unknown_price_is_none_and_not_zero():
     session = Session()
     with JudgeServer(by_table) as server:
