@@ -59,8 +59,8 @@ class JudgeClient:
         timeout_seconds: For one attempt, connection and generation together.
         max_retries: Further attempts after a timeout, a lost connection, 429 or 5xx.
         backoff_seconds: Wait before the first retry; it doubles at each. ``Retry-After`` is honoured up to a minute.
-        extra_params: Handed to litellm as they are: ``temperature``, ``max_tokens``, ``reasoning_effort``, ... But for a
-            price, ``input_cost_per_token`` and ``output_cost_per_token`` in dollars, which this client uses itself
+        extra_params: Handed to litellm as they are: ``temperature``, ``max_tokens``, ``reasoning_effort``, ... But a
+            price in dollars, ``input_cost_per_token`` and ``output_cost_per_token``, is used by this client itself
             instead of litellm's list.
 
     Raises:
