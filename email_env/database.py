@@ -234,6 +234,14 @@ class MailDatabase:
         """Whether any mail was sent or received by this address."""
         return self._address_id(inbox.strip().lower()) is not None
 
+    def integrity_problems(self) -> list[str]:
+        """What SQLite finds damaged in the whole file, page by page; empty where all is well."""
+        try:
+            found = [str(line) for (line,) in self._connection().execute("PRAGMA integrity_check(5)")]
+        except sqlite3.Error as error:
+            found = [str(error)]
+        return [f"{self.path}: {line}" for line in found if line != "ok"]
+
     def close(self) -> None:
         """Closes the connections of all threads; the next question opens a new one."""
         self._connections.close()

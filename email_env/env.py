@@ -137,6 +137,10 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         """Ids of the chosen split's scenarios, in their order; `reset(options={"index": i})` takes the i-th."""
         return list(self.catalog.of(self.split))
 
+    def integrity_problems(self) -> list[str]:
+        """What is damaged in the mail database, one text each; empty where all is well."""
+        return self.database.integrity_problems()
+
     def fingerprint(self) -> dict[str, str]:
         """SHA-256 of the database file and of the chosen split's scenarios: what an evaluation has to name."""
         with open(self.database.path, "rb") as file:

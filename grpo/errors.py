@@ -15,6 +15,7 @@
     ├── CheckpointError    (RuntimeError)   a checkpoint is missing, incomplete or belongs to another run
     ├── TrainingError      (RuntimeError)   a training step cannot go on (for example, a loss that is not finite)
     ├── EvaluationError    (RuntimeError)   an evaluation cannot be begun or continued as asked
+    ├── DataError          (ValueError)     demonstrations cannot be used; the file and the line are named
     └── ReportError        (RuntimeError)   a run directory does not hold what a report needs
 
 Messages say what was wrong, the value seen and the next step. A malformed action of the model is never an exception.
@@ -81,6 +82,10 @@ class TrainingError(GrpoError, RuntimeError):
 
 class EvaluationError(GrpoError, RuntimeError):
     """An evaluation cannot be begun or continued as asked: its agent, its folder or its answers cannot be used."""
+
+
+class DataError(GrpoError, ValueError):
+    """Demonstrations cannot be used. The message names the file and the line."""
 
 
 class ReportError(GrpoError, RuntimeError):

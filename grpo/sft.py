@@ -7,8 +7,11 @@ for token what will be sampled. Only episodes that the env rewards as well as a 
 from __future__ import annotations
 
 import math
+import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpo.chat import Chat
 from grpo.engine.base import BatchView, Engine
@@ -16,10 +19,15 @@ from grpo.envs import Episode
 from grpo.errors import TrainingError
 from grpo.groups import TaskStream
 from grpo.loss import imitation_loss
+from grpo.metrics import JsonlLog
 from grpo.rollout import begin, take_turn
 from grpo.seeds import derive_seed
 from grpo.segments import Segment, segments_of
 from grpo.types import Task, Trajectory
+
+if TYPE_CHECKING:
+    from grpo.config import TrainConfig
+    from grpo.display import Display
 
 WARM_UP_STEPS = 5
 MAX_UNUSABLE = 200
@@ -113,3 +121,66 @@ def warm_start(
                 "seconds": seconds,
             }
         )
+
+
+def imitate(
+    config: TrainConfig,
+    model_path: Path,
+    train: Sequence[Segment],
+    held_out: Sequence[Segment],
+    steps: int,
+    folder: Path,
+    display: Display,
+) -> list[float]:
+    """A warm start of its own: writes the adapter and ``metrics.jsonl`` into ``folder``.
+
+    Returns:
+        The validation loss (nats a token) before, after each epoch, and after the last step.
+    """
+    from grpo.engine.local import LocalEngine, LoraSpec
+
+    display.phase(f"Imitating {len(train)} rows in {steps} steps of {config.warm_start_batch}")
+    engine = LocalEngine(
+        model_path,
+        LoraSpec(config.lora_rank, config.lora_alpha),
+        seed=config.seed,
+        device=config.device,
+        threads=config.threads,
+        token_budget=config.token_budget,
+        init_adapter=Path(config.init_adapter) if config.init_adapter else None,
+    )
+    epoch_steps = max(1, len(train) // config.warm_start_batch)
+    losses = [validation_loss(engine, held_out)]
+    with JsonlLog(folder / "metrics.jsonl") as log, display.progress("sft", steps) as bar:
+        log.append({"step": 0, "validation/loss": losses[0]})
+
+        def on_step(metrics: dict[str, float]) -> None:
+            if metrics["step"] % epoch_steps == 0 or metrics["step"] == steps:
+                losses.append(validation_loss(engine, held_out))
+                metrics["validation/loss"] = losses[-1]
+            log.append(metrics)
+            bar.update(1, loss=metrics["loss"])
+
+        warm_start(
+            engine,
+            _shuffled_forever(train, config.seed),
+            steps=steps,
+            batch_size=config.warm_start_batch,
+            peak_learning_rate=config.warm_start_learning_rate,
+            max_grad_norm=config.max_grad_norm,
+            on_step=on_step,
+        )
+    engine.save_adapter(folder)
+    return losses
+
+
+def validation_loss(engine: Engine, rows: Sequence[Segment]) -> float:
+    """Mean negative log-probability of the rows' action tokens, in nats; NaN without rows."""
+    logprobs = [value for values in engine.logprobs(rows) for value in values]
+    return -math.fsum(logprobs) / len(logprobs) if logprobs else math.nan
+
+
+def _shuffled_forever(rows: Sequence[Segment], seed: int) -> Iterator[Segment]:
+    order = random.Random(derive_seed(seed, "imitation"))
+    while True:
+        yield from order.sample(rows, len(rows))

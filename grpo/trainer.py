@@ -20,6 +20,7 @@ from grpo.card import name_base_model, write_card
 from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
 from grpo.config import TrainConfig
+from grpo.demonstrations import record_of
 from grpo.display import Display
 from grpo.engine.local import LocalEngine, LoraSpec
 from grpo.envs import Episode, takes_split
@@ -163,7 +164,7 @@ class Trainer:
         """
         began = time.monotonic()
         batch = self.batches.next(self.step, self._with_policy)
-        write_jsonl(self.run.trajectories(self.step + 1), [t.to_dict() for t in batch.sampled])
+        write_jsonl(self.run.trajectories(self.step + 1), [record_of(t) for t in batch.sampled])
         trained = time.monotonic()
         loss_metrics = self._update(batch.segments)
         try:

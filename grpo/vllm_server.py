@@ -101,7 +101,7 @@ class VllmServer:
             raise ServerError("the server was started already; stop() it first")
         model_path = check_model_folder(self.model_path)
         self.options.check_model(model_path)
-        self._port = _free_port(self.options.host, self._port or self.options.port)
+        self._port = free_port(self.options.host, self._port or self.options.port)
         self.url = f"http://{self.options.host}:{self._port}"
         command = self.command(model_path, self._port)
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,7 +267,7 @@ def is_healthy(client: httpx.Client) -> bool:
         return False
 
 
-def _free_port(host: str, port: int) -> int:
+def free_port(host: str, port: int) -> int:
     """``port`` if it is free, or any free one for 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -217,6 +217,21 @@ def tiny_chat_model_folder(folder: Path) -> Path:
     return folder
 
 
+def tiny_chat_model(folder: Path) -> Path:
+    """A tiny random model with a tokenizer of bytes and ChatML's marks; it has no chat template."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tiny_model_folder(folder)
+    vocabulary = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    bytes_only = Tokenizer(models.BPE(vocabulary, merges=[]))
+    bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytes_only.decoder = decoders.ByteLevel()
+    bytes_only.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    PreTrainedTokenizerFast(tokenizer_object=bytes_only, eos_token="<|im_end|>").save_pretrained(folder)
+    return folder
+
+
 def tiny_engine(folder: Path, **options: Any):
     """A float32 engine on a tiny model, with a LoRA that is not zero."""
     import torch

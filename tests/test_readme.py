@@ -51,6 +51,9 @@ def test_commands_parse_as_written(line):
     reads_a_run = name in ("grpo-report", "grpo-judge", "grpo-serve", "grpo-export")
     arguments = [str(ROOT) if reads_a_run and a.startswith("runs/") else a for a in arguments]
     arguments = [str(ROOT / "README.md") if name == "grpo-judge" and a.endswith(".jsonl") else a for a in arguments]
+    for option, existing in (("--from-run", ROOT), ("--init-adapter", ROOT), ("--data", ROOT / "README.md")):
+        if name in ("grpo-sft", "grpo-train") and option in arguments:
+            arguments[arguments.index(option) + 1] = str(existing)
     command = COMMANDS[name]
     while isinstance(command, click.Group):
         with click.Context(command) as group:

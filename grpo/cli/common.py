@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -63,6 +63,24 @@ def json_object(_ctx: click.Context, _parameter: click.Parameter, value: str | N
     if not isinstance(parsed, dict):
         raise click.BadParameter(f"{value!r} is not a JSON object; for example '{{\"max_turns\": 6}}'")
     return parsed
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """Values of ``--set KEY=VALUE`` options; a value that is no JSON is text.
+
+    Raises:
+        click.BadParameter: One has no ``=``.
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, found, value = setting.partition("=")
+        if not found:
+            raise click.BadParameter(f"--set takes KEY=VALUE, not {setting!r}")
+        try:
+            values[key.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            values[key.replace("-", "_")] = value
+    return values
 
 
 def share_cores() -> None:

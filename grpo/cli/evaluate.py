@@ -19,8 +19,9 @@ from grpo.cli.common import explained, json_object
 @click.option(
     "--agent",
     required=True,
-    help="A policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor); policy:RUN[@STEP], "
-    "policy:ADAPTER or policy:base; file:ANSWERS.jsonl; openai:MODEL@URL or litellm:NAME in a plain tool loop; "
+    help="A policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor); policy:RUN, "
+    "policy:RUN@STEP, policy:RUN@best, policy:ADAPTER or policy:base; file:ANSWERS.jsonl; "
+    "openai:MODEL@URL or litellm:NAME in a plain tool loop; "
     "PKG.MOD:FUNCTION; 'cmd:PROGRAM {question}'.",
 )
 @click.option("--model", help="What a function or program may talk to: openai:MODEL@URL or litellm:NAME.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, json_object, share_cores
+from grpo.cli.common import explained, json_object, parse_settings, share_cores
 from grpo.tracking import TRACKERS, Tracking, check_tracker
 
 if TYPE_CHECKING:
@@ -83,12 +83,7 @@ def train(
     overrides["env"] = env
     if "init_adapter" in overrides:
         overrides.setdefault("warm_start_steps", 0)
-    for setting in settings:
-        key, found, value = setting.partition("=")
-        if not found:
-            raise click.BadParameter(f"--set takes KEY=VALUE, not {setting!r}")
-        overrides[key.replace("-", "_")] = _value(value)
-    config = load_config(recipe, overrides)
+    config = load_config(recipe, overrides | parse_settings(settings))
     directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", env)))
     run_training(config, directory, resume=resume, quiet=quiet)
 
@@ -187,10 +182,3 @@ def _is_finished(run: RunDirectory, config: TrainConfig, steps_done: int | None)
         and json.loads(run.evaluation(label).read_text(encoding="utf-8"))["policy"] == steps_done
         for label in labels
     )
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

@@ -18,7 +18,7 @@ FORMS = """\
   cmd:PROGRAM ARGUMENTS  a program; {question} and {task_file} are replaced, see grpo/eval/program.py
   openai:MODEL@URL       a model behind an OpenAI-compatible URL, in a plain tool loop; litellm:NAME the same by litellm
   NAME                   a policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor)
-  policy:RUN[@STEP]      a run's newest or given checkpoint, an adapter's folder, or 'base' (needs the extra gpu or cpu)
+  policy:RUN[@WHICH]     a run's newest checkpoint (or @STEP, @best), an adapter's folder, or 'base' (extra gpu or cpu)
   file:ANSWERS.jsonl     answers made elsewhere, one {"scenario_id": ..., "answer": ..., "sources": [...]} a line"""
 
 _MODULE = re.compile(r"[A-Za-z_][\w.]*|.*\.py")

@@ -1,7 +1,7 @@
 """A policy trained here (or the model it began from), served by vLLM: token in, token out, as in training.
 
 policy:runs/first        the newest checkpoint of a run
-policy:runs/first@7      the one after step 7
+policy:runs/first@7      the one after step 7; @best the one with the best held-out score
 policy:ADAPTER_FOLDER    any PEFT adapter of the recipe's model
 policy:base              the recipe's model without an adapter
 """
@@ -20,11 +20,12 @@ import httpx
 from grpo.adapters import AdapterStore
 from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
 from grpo.config import TrainConfig, load_config
-from grpo.errors import EvaluationError
+from grpo.errors import CheckpointError, EvaluationError
 from grpo.eval.desk import InlineDesk
 from grpo.eval.episode import Episode, ModelCall
 from grpo.models import resolve_model
 from grpo.policy import CompletionsPolicy, SamplingParams
+from grpo.retention import find_checkpoint
 from grpo.seeds import derive_seed
 from grpo.server import PolicyServer, make_server
 from grpo.user_code import import_user_module
@@ -130,31 +131,28 @@ def adapter_of(target: str) -> Path | None:
     """
     if target == BASE:
         return None
-    folder, step = _split_step(target)
+    folder, which = _split_checkpoint(target)
     if (folder / "adapter_config.json").exists():
         return folder
-    checkpoints = sorted(path.parent for path in (folder / "checkpoints").glob("step-*/state.json"))
     if not (folder / "config.json").exists():
         raise EvaluationError(
             f"policy:{target}: {folder} is neither a run directory (config.json) nor an adapter (adapter_config.json), "
             f"and not the word {BASE!r}"
         )
-    if step is not None:
-        checkpoints = [path for path in checkpoints if path.name == f"step-{step:04d}"]
-    if not checkpoints:
-        wanted = f"no checkpoint of step {step} (old ones are dropped)" if step is not None else "no checkpoint yet"
-        raise EvaluationError(f"policy:{target}: the run has {wanted}")
-    return checkpoints[-1]
+    try:
+        return find_checkpoint(folder / "checkpoints", which)
+    except CheckpointError as error:
+        raise EvaluationError(f"policy:{target}: {error}") from error
 
 
 def _saved_config(target: str) -> dict[str, Any] | None:
-    folder, _ = _split_step(target)
+    folder, _ = _split_checkpoint(target)
     path = folder / "config.json"
     if target == BASE or not path.exists() or (folder / "adapter_config.json").exists():
         return None
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _split_step(target: str) -> tuple[Path, int | None]:
-    folder, found, step = target.rpartition("@")
-    return (Path(folder), int(step)) if found and step.isdigit() else (Path(target), None)
+def _split_checkpoint(target: str) -> tuple[Path, str]:
+    folder, found, which = target.rpartition("@")
+    return (Path(folder), which) if found and (which.isdigit() or which == "best") else (Path(target), "newest")

@@ -6,6 +6,7 @@ import pytest
 
 from grpo.errors import EvaluationError
 from grpo.eval.trained import adapter_of, policy_config
+from grpo.retention import note_score
 from tests.eval_parts import rows, run
 
 
@@ -23,10 +24,12 @@ def test_a_run_means_its_newest_checkpoint_or_the_one_that_is_named(tmp_path):
     run_dir = _run_directory(tmp_path / "first", 3, 11)
     assert adapter_of(str(run_dir)).name == "step-0011"
     assert adapter_of(f"{run_dir}@3").name == "step-0003"
+    note_score(run_dir / "checkpoints", 3, 0.5)
+    assert adapter_of(f"{run_dir}@best").name == "step-0003"
     assert adapter_of("base") is None
-    with pytest.raises(EvaluationError, match="no checkpoint of step 4"):
+    with pytest.raises(EvaluationError, match="no checkpoint '4'; choose newest, best or one of the steps 3, 11"):
         adapter_of(f"{run_dir}@4")
-    with pytest.raises(EvaluationError, match="no checkpoint yet"):
+    with pytest.raises(EvaluationError, match="there is no checkpoint in"):
         adapter_of(str(_run_directory(tmp_path / "second")))
 
 

@@ -1,0 +1,238 @@
+"""What a warm start imitates: demonstrations of an env's own policy, a run's best episodes, or chats in a JSONL file.
+
+All become token ids as a rollout would have them: prompts and observations by the chat format, assistant turns apart.
+Episodes that the same model sampled keep their ids. Assistant turns alone are imitated; a turn that the env answered
+with an error, or that a file gives ``"weight": 0``, is context.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo.chat import Chat, next_prompt
+from grpo.envs import Episode
+from grpo.errors import DataError
+from grpo.metrics import read_jsonl
+from grpo.seeds import derive_seed
+from grpo.segments import Segment, TurnWeights, weighted_segments
+from grpo.sft import demonstrate
+from grpo.types import Message, StopReason, Task, Trajectory
+
+ROLES = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """Rows to imitate. Demonstrations with one ``key`` solve the same task and are held out together."""
+
+    key: str
+    rows: tuple[Segment, ...]
+
+
+@dataclass(slots=True)
+class Demonstrations:
+    """Demonstrations without duplicates and what was left out, by reason."""
+
+    max_tokens: int
+    kept: list[Demonstration] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    _seen: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
+
+    def add(self, key: str, trajectory: Trajectory) -> None:
+        """Keep an episode, unless it is too long, known already, or has nothing to imitate."""
+        weights = TurnWeights(invalid_calls=0.0)
+        rows = [row for row in weighted_segments(trajectory, 1.0, weights) if row.advantage > 0]
+        ids = tuple(tuple(row.ids) for row in rows)
+        if not rows:
+            self.left_out["nothing to imitate"] += 1
+        elif max(len(row.ids) for row in rows) > self.max_tokens:
+            self.left_out[f"over {self.max_tokens} tokens"] += 1
+        elif ids in self._seen:
+            self.left_out["duplicate"] += 1
+        else:
+            self._seen.add(ids)
+            self.kept.append(Demonstration(key, tuple(rows)))
+
+    def split(self, share: float, seed: int) -> tuple[list[Segment], list[Segment]]:
+        """Rows to train on, and rows of about ``share`` of the tasks to validate on.
+
+        Raises:
+            DataError: There is nothing to train on.
+        """
+        keys = sorted({demonstration.key for demonstration in self.kept})
+        random.Random(derive_seed(seed, "validation")).shuffle(keys)
+        held_out = set(keys[: round(share * len(keys))])
+        train = [row for d in self.kept if d.key not in held_out for row in d.rows]
+        if not train:
+            why = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "none was found"
+            raise DataError(f"there is no demonstration to train on ({len(self.kept)} kept; left out: {why})")
+        return train, [row for d in self.kept if d.key in held_out for row in d.rows]
+
+
+def from_policy(
+    found: Demonstrations,
+    episode: Episode,
+    tasks: Iterable[Task],
+    chat: Chat,
+    policy_name: str,
+    on_done: Callable[[], None] = lambda: None,
+) -> None:
+    """Have the env's own policy play ``tasks``; its successes are demonstrations."""
+    for task in tasks:
+        trajectory = demonstrate(episode, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
+        if trajectory.metrics.get("success", 1.0) > 0 and trajectory.reward > 0:
+            found.add(task.key, trajectory)
+        else:
+            found.left_out["no success"] += 1
+        on_done()
+
+
+def from_run(
+    found: Demonstrations,
+    files: Sequence[Path],
+    chat: Chat,
+    *,
+    same_model: bool,
+    min_reward: float | None = None,
+    best_per_scenario: int | None = None,
+) -> None:
+    """The best episodes that a run sampled (rejection sampling; compare RAFT, arXiv 2304.06767, algorithm 1).
+
+    Args:
+        found: Gets the demonstrations.
+        files: The run's ``trajectories/*.jsonl``.
+        chat: Of the model that will imitate.
+        same_model: Whether that is the model that sampled them; its token ids are kept then.
+        min_reward: Episodes below it are left out.
+        best_per_scenario: Of each scenario, only so many of the highest reward.
+
+    Raises:
+        DataError: There is no episode, or one cannot be read.
+    """
+    by_scenario: dict[str, list[tuple[float, Trajectory]]] = defaultdict(list)
+    for path in files:
+        for number, record in enumerate(_records(path), start=1):
+            try:
+                trajectory = trajectory_of(record) if same_model else _encoded(record, chat)
+            except KeyError as error:
+                raise DataError(
+                    f"{path} line {number} has no {error}: it was written by an earlier version of grpo-train"
+                ) from error
+            if record["stop_reason"] == StopReason.FAILED:
+                found.left_out["failed"] += 1
+            elif min_reward is not None and record["reward"] < min_reward:
+                found.left_out[f"reward below {min_reward:g}"] += 1
+            else:
+                by_scenario[record["scenario_id"]].append((record["reward"], trajectory))
+    for key, episodes in by_scenario.items():
+        ranked = sorted(episodes, key=lambda pair: pair[0], reverse=True)
+        for _, trajectory in ranked[:best_per_scenario]:
+            found.add(key, trajectory)
+        if left := len(ranked[best_per_scenario:]) if best_per_scenario is not None else 0:
+            found.left_out[f"not among the best {best_per_scenario} of the scenario"] += left
+
+
+def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:
+    """Chats of a file, one JSON object a line: ``{"messages": [...], "tools": [...]}`` as OpenAI has them.
+
+    Raises:
+        DataError: A line that is no such object; with its number.
+    """
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            trajectory = _encoded(_chat_record(line), chat)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} line {number}: {error}") from error
+        prompt = [m for m in trajectory.messages if m["role"] in ("system", "user")]
+        found.add(json.dumps(prompt, sort_keys=True), trajectory)
+
+
+def record_of(trajectory: Trajectory) -> dict[str, Any]:
+    """What a run saves of an episode: all that imitating it needs, and not the sampler's logprobs."""
+    record = trajectory.to_dict(tokens=True)
+    del record["logprobs"]
+    return record | {"tools": trajectory.tools, "turn_errors": trajectory.turn_errors}
+
+
+def trajectory_of(record: dict[str, Any]) -> Trajectory:
+    """The episode of a saved record, token for token.
+
+    Raises:
+        KeyError: The record has no token ids.
+    """
+    ids = record["token_ids"]
+    mask = [bool(flag) for flag in record["action_mask"]]
+    trajectory = Trajectory(record["env"], Task(record["seed"], record["scenario_id"]), record["sample"], 0)
+    trajectory.token_ids, trajectory.action_mask, trajectory.logprobs = ids, mask, [0.0] * len(ids)
+    trajectory.segment_starts, trajectory.turn_errors = record["segment_starts"], record["turn_errors"]
+    return trajectory
+
+
+def _encoded(record: dict[str, Any], chat: Chat) -> Trajectory:
+    """An episode as the chat format of another model writes it."""
+    messages: list[Message] = [{**m, "content": _text(m)} for m in record["messages"]]
+    errors = iter(record.get("turn_errors", ()))
+    trajectory = Trajectory("", Task(0), 0, 0, tools=record["tools"])
+    turns = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
+    trajectory.append(chat.prompt_ids(messages[: turns[0]], trajectory.tools))
+    for at, following in zip(turns, [*turns[1:], None], strict=True):
+        weighs = record["messages"][at].get("weight", 1) != 0
+        trajectory.turn_errors.append(next(errors, "") if weighs else "not imitated")
+        ids = [*chat.encode(messages[at]["content"]), chat.stop_token_ids[0]]
+        trajectory.append(ids, [0.0] * len(ids))
+        if following is not None:
+            seen = trajectory.context_ids
+            new = messages[at + 1 : following]
+            prompt, rewritten = next_prompt(chat, seen, messages[: at + 1], new, trajectory.tools)
+            trajectory.fork(prompt) if rewritten else trajectory.append(prompt[len(seen) :])
+    trajectory.messages = messages
+    return trajectory
+
+
+def _chat_record(line: bytes) -> dict[str, Any]:
+    record = json.loads(line)
+    if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
+        raise ValueError('expected an object with a list "messages", for example {"messages": [{"role": "user", ...}]}')
+    roles: list[str] = []
+    for place, message in enumerate(record["messages"], start=1):
+        if not isinstance(message, dict) or message.get("role") not in ROLES:
+            role = message.get("role") if isinstance(message, dict) else message
+            raise ValueError(f"message {place} has the role {role!r}; it must be one of {', '.join(ROLES)}")
+        if not isinstance(message.get("content"), str) and not message.get("tool_calls"):
+            raise ValueError(f'message {place} ({message["role"]}) has no text in "content"')
+        if message["role"] == "assistant" and roles[-1:] == ["assistant"]:
+            raise ValueError(f"messages {place - 1} and {place} are both of the assistant; join them")
+        roles.append(message["role"])
+    if "assistant" not in roles or roles[0] == "assistant":
+        raise ValueError("the messages must begin with a system or user message and hold an assistant's turn")
+    tools = record.get("tools") or []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ValueError('"tools" must be a list of function schemas')
+    return {"messages": record["messages"], "tools": tools}
+
+
+def _text(message: Message) -> str:
+    """A message's text; tool calls in the tags in which a policy writes them."""
+    parts = [message["content"]] if message.get("content") else []
+    for call in message.get("tool_calls") or ():
+        function = call.get("function", call)
+        arguments = function.get("arguments", {})
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+        body = json.dumps({"name": function["name"], "arguments": arguments}, ensure_ascii=False)
+        parts.append(f"<tool_call>\n{body}\n</tool_call>")
+    return "\n".join(parts)
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    try:
+        return read_jsonl(path)
+    except ValueError as error:
+        raise DataError(str(error)) from error

@@ -1,0 +1,161 @@
+"""The doctor's checks that load the model and start vLLM: is what is sampled what is trained?
+
+They run in order and share what the ones before have made; where one has failed, those that need it are skipped.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grpo.adapters import AdapterStore
+from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
+from grpo.config import TrainConfig
+from grpo.doctor import Check, Result, Trouble, examine
+from grpo.engine.local import LocalEngine, LoraSpec
+from grpo.heldout import run_with_policy
+from grpo.models import ResolvedModel, resolve_model
+from grpo.policy import CompletionsPolicy, SamplingParams
+from grpo.segments import Segment
+from grpo.server import PolicyServer, make_server
+from grpo.types import Message, Sample
+
+SAMPLED_TOKENS = 24
+MAX_GAP = 0.05
+"""Nats a token: a bfloat16 server and trainer differ by about 0.003 on average; a wrong adapter by far more."""
+
+PROMPT: list[Message] = [
+    {"role": "system", "content": "You answer briefly."},
+    {"role": "user", "content": "Name three colours of the rainbow."},
+]
+
+
+@dataclass(slots=True)
+class ModelDoctor:
+    """What the checks share."""
+
+    config: TrainConfig
+    _model: ResolvedModel | None = None
+    _chat: Chat | None = None
+    _server: PolicyServer | None = None
+    _log: Path = field(default_factory=Path)
+
+    def examine(self) -> Iterator[Result]:
+        """Run the checks; the server is gone when the last result has been taken."""
+        needed: tuple[Check, ...] = (
+            ("model", self.check_model),
+            ("chat template", self.check_template),
+            ("vLLM", self.check_server),
+            ("adapter", self.check_adapter),
+        )
+        with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as scratch:
+            self._log = Path(scratch) / "server.log"
+            failed = ""
+            try:
+                for name, check in needed:
+                    if failed:
+                        yield Result(name, "skipped", f"needs the check of the {failed}")
+                        continue
+                    (result,) = examine([(name, check)])
+                    if result.status == "failed" and name != "chat template":
+                        failed = name
+                    yield result
+            finally:
+                if self._server is not None:
+                    self._server.stop()
+
+    def check_model(self) -> str:
+        """The model is there, and a chat format fits it."""
+        self._model = resolve_model(self.config.model)
+        config = self.config
+        self._chat = chat_for(load_tokenizer(self._model.path), config.history, config.chat_template_kwargs)
+        return f"{self.config.model} at {self._model.path}"
+
+    def check_template(self) -> str:
+        """Prompt, turn and what follows, put together from their ids, equal the whole conversation's ids."""
+        assert self._chat is not None, "the model was found"
+        if self.config.history == "append":
+            return "not compared: history = append keeps turns as they were, whatever the template would write"
+        return check_round_trip(self._chat)
+
+    def check_server(self) -> str:
+        """vLLM starts and samples one token."""
+        assert self._model is not None, "the model was found"
+        self._server = make_server(self.config, self._model.path, self._log)
+        self._server.start()
+        seconds = self._server.wait_ready()
+        sample = self._sample(self._server.model, 1)
+        return f"ready after {seconds:.0f} s at {self._server.url}; sampled one token ({sample.ids[0]})"
+
+    def check_adapter(self) -> str:
+        """A published adapter is what samples: its logprobs are the trainer's, and not the base model's."""
+        assert self._server is not None, "the server runs"
+        assert self._model is not None, "the model was found"
+        config = self.config
+        spec = LoraSpec(config.lora_rank, config.lora_alpha)
+        engine = LocalEngine(
+            self._model.path, spec, seed=1, device=config.device, threads=config.threads, token_budget=8192
+        )
+        generator = torch.Generator().manual_seed(1)
+        for parameter in engine.parameters:
+            parameter.data += (torch.randn(parameter.shape, generator=generator) * 0.02).to(parameter.device)
+        with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as folder:
+            name = AdapterStore(self._server, Path(folder)).publish(engine.save_adapter, 0).name
+            sample = self._sample(name, SAMPLED_TOKENS)
+        gap = _gap(sample, engine, self._prompt_ids())
+        with engine.model.disable_adapter():
+            gap_to_base = _gap(sample, engine, self._prompt_ids())
+        figures = f"mean |sampler - trainer| is {gap:.4f} nats a token with the adapter, {gap_to_base:.4f} without"
+        if gap > MAX_GAP or gap_to_base < 2 * MAX_GAP:
+            raise Trouble(
+                f"{figures}: vLLM does not sample the published adapter",
+                "start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 where it sees the same files; on "
+                "a CPU, install this project (pip install), so that vLLM finds its plugin grpo_cpu_lora",
+            )
+        return figures
+
+    def _prompt_ids(self) -> list[int]:
+        assert self._chat is not None, "the model was found"
+        return self._chat.prompt_ids(PROMPT, [])
+
+    def _sample(self, name: str, tokens: int) -> Sample:
+        assert self._server is not None, "the server runs"
+        assert self._chat is not None, "the model was found"
+
+        async def job(policy: CompletionsPolicy) -> Sample:
+            return await policy.sample(self._prompt_ids(), SamplingParams(1.0), max_tokens=tokens, seed=1)
+
+        return run_with_policy(self._server, name, self._chat, 0, 1, job)
+
+
+def check_round_trip(chat: Chat) -> str:
+    """Two turns, appended id for id, against the same conversation written at once.
+
+    Raises:
+        Trouble: They differ.
+    """
+    history: list[Message] = [*PROMPT, {"role": "assistant", "content": "Red, green and blue."}]
+    new: list[Message] = [{"role": "user", "content": "And a fourth?"}]
+    turn = [*chat.encode(history[-1]["content"]), chat.stop_token_ids[0]]
+    appended, rewritten = next_prompt(chat, chat.prompt_ids(PROMPT, []) + turn, history, new, [])
+    whole = chat.prompt_ids([*history, *new], [])
+    if appended != whole:
+        at = next((i for i, (a, b) in enumerate(zip(appended, whole, strict=False)) if a != b), len(appended))
+        raise Trouble(
+            f"the prompt of the second turn has {len(appended)} ids, the template writes {len(whole)}; they differ "
+            f"from id {at} on",
+            "use a model whose chat template only appends, or report the template",
+        )
+    return f"{len(whole)} ids, put together and written at once, are the same" + (" (rewritten)" if rewritten else "")
+
+
+def _gap(sample: Sample, engine: Any, prompt_ids: list[int]) -> float:
+    ids = [*prompt_ids, *sample.ids]
+    mask = [False] * len(prompt_ids) + [True] * len(sample.ids)
+    (logprobs,) = engine.logprobs([Segment(ids, mask, [0.0] * len(ids), 1.0)])
+    return sum(abs(a - b) for a, b in zip(sample.logprobs, logprobs, strict=True)) / len(logprobs)

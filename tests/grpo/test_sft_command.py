@@ -1,0 +1,112 @@
+"""grpo-sft as a user runs it, with a tiny model; its adapter is what grpo-train starts from."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from grpo.cli.sft import sft
+from grpo.metrics import read_jsonl
+from tests.fakes import tiny_chat_model
+
+CHATS = [
+    {
+        "messages": [
+            {"role": "user", "content": f"What is {a} plus 1?"},
+            {"role": "assistant", "content": f"It is {a + 1}."},
+        ]
+    }
+    for a in range(24)
+]
+
+
+@pytest.fixture
+def chats(tmp_path: Path) -> Path:
+    path = tmp_path / "chats.jsonl"
+    path.write_text("".join(json.dumps(chat) + "\n" for chat in CHATS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    pytest.importorskip("peft", reason="torch, transformers and peft are not installed (extra 'train')")
+    return tiny_chat_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.torch
+def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(model, chats, tmp_path):
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    out = tmp_path / "adapters" / "warm"
+    arguments = ["--data", str(chats), "--out", str(out), "--model", str(model), "--learning-rate", "0.1"]
+    arguments += ["--cpu", "--steps", "6", "--batch-size", "4", "--validation", "0.25"]
+    result = CliRunner().invoke(sft, arguments)
+    assert result.exit_code == 0, result.output
+    assert "grpo-train --env ENV --init-adapter" in result.output
+    records = read_jsonl(out / "metrics.jsonl")
+    losses = [record["validation/loss"] for record in records if "validation/loss" in record]
+    assert [record["step"] for record in records] == list(range(7))
+    assert len(losses) == 3  # before, after an epoch of four steps, and at the end
+    assert losses[-1] < losses[0] - 0.1  # a random model has little to give
+    config = json.loads((out / "adapter_config.json").read_text())
+    assert (config["base_model_name_or_path"], config["r"]) == (str(model), 16)
+    assert "trained with SFT" in (out / "README.md").read_text()
+    assert sorted(p.name for p in out.iterdir()) == [
+        "README.md", "adapter_config.json", "adapter_model.safetensors", "metrics.jsonl",
+    ]  # fmt: skip
+    base = AutoModelForCausalLM.from_pretrained(model)
+    ids = torch.arange(10, 20).view(1, 10)
+    with torch.no_grad():
+        plain = base(ids).logits
+        assert not torch.equal(PeftModel.from_pretrained(base, str(out))(ids).logits, plain)
+
+    again = CliRunner().invoke(sft, arguments)
+    assert again.exit_code == 1
+    assert "exists; choose another --out" in again.output
+
+
+@pytest.mark.torch
+def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
+    arguments = ["sft", "--data", str(chats), "--out", str(tmp_path / "out" / "warm"), "--model", str(model)]
+    arguments += ["--cpu", "--steps", "50000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpo.cli", *arguments],
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not any(read_jsonl(path) for path in (tmp_path / "out").glob(".warm-*/whole/metrics.jsonl")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert "Stopped. Nothing was written." in process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name one source of demonstrations"),
+        (["--policy", "oracle", "--data", __file__, "--env", "E"], "name one source"),
+        (["--policy", "oracle"], "--policy needs --env"),
+        (["--data", __file__, "--min-reward", "1"], "go with --from-run"),
+        (["--data", __file__, "--validation", "1"], "--validation is a share"),
+        (["--data", __file__], "line 1: Extra data"),
+        (["--policy", "wizard", "--env", "EmailSearch-v0"], "it offers: "),
+    ],
+)
+def test_wrong_input_says_what_was_wrong_and_leaves_nothing(arguments, message, model, tmp_path):
+    result = CliRunner().invoke(sft, [*arguments, "--model", str(model), "--out", str(tmp_path / "out" / "a")])
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+    assert not (tmp_path / "out" / "a").exists()
