@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ class TinyPolicyServer:
         self._models: dict[str, Any] = {}
         self._lock = threading.Lock()
         self.requests = 0
-        self.on_request: Callable[[int], None] = lambda count: None
         handler = type("Handler", (_Handler,), {"policy": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -54,7 +52,6 @@ class TinyPolicyServer:
                 del self._models[body["lora_name"]]
             elif path == "/v1/completions":
                 self.requests += 1
-                self.on_request(self.requests)
                 return {"choices": [self._sample(self._models[body["model"]], body)]}
         return {}
 
