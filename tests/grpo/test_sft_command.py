@@ -12,8 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from grpo.cli.sft import sft
+from grpo.config import TrainConfig
+from grpo.demonstrations import record_of
+from grpo.handover import check_init_adapter
 from grpo.metrics import read_jsonl
-from tests.fakes import tiny_chat_model
+from grpo.rundir import write_json, write_jsonl
+from tests.fakes import WORD_ENV, tiny_chat_model
+from tests.grpo.test_demonstrations import rollout
 
 CHATS = [
     {
@@ -110,3 +115,20 @@ def test_wrong_input_says_what_was_wrong_and_leaves_nothing(arguments, message, 
     assert result.exit_code in (1, 2)
     assert message in result.output
     assert not (tmp_path / "out" / "a").exists()
+
+
+@pytest.mark.torch
+def test_the_good_episodes_of_a_run_become_an_adapter_that_a_run_of_its_settings_can_start_from(model, tmp_path):
+    run_dir = tmp_path / "run"
+    settings = TrainConfig(env=WORD_ENV, model=str(model), lora_rank=8, lora_alpha=8, warm_start_batch=2)
+    write_json(run_dir / "config.json", json.loads(settings.model_dump_json()))
+    episodes = [rollout(turns, f"train-{word}") for word in ("maple", "quartz") for turns in ([word], ["oak"])]
+    write_jsonl(run_dir / "trajectories" / "step-0001.jsonl", [record_of(episode) for episode in episodes])
+    arguments = ["--from-run", str(run_dir), "--min-reward", "1", "--steps", "1", "--out", str(tmp_path / "best")]
+    result = CliRunner().invoke(sft, [*arguments, "--validation", "0.5", "--quiet"])
+    assert result.exit_code == 0, result.output
+    shown = dict(line.rsplit("   ", 1) for line in result.output.splitlines() if "   " in line)
+    assert {name.strip(): value.strip() for name, value in shown.items()}["demonstrations"] == "2"
+    assert "left out: reward below 1" in result.output
+    assert f"grpo-train --env {WORD_ENV} --init-adapter {tmp_path / 'best'}" in result.output
+    check_init_adapter(settings.model_copy(update={"init_adapter": str(tmp_path / "best")}))
