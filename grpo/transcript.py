@@ -33,6 +33,16 @@ def transcript(trajectory: Trajectory) -> Iterator[str]:
         yield f"[judge] {_shortened(trajectory.explanation)}"
 
 
+def opening_of(messages: Sequence[Message]) -> tuple[str, str]:
+    """The system message and the question: what the policy was given before its first turn."""
+    system, question = [], []
+    for message in messages:
+        if message["role"] == "assistant":
+            break
+        (system if message["role"] == "system" else question).append(_text(message))
+    return "\n\n".join(system), "\n\n".join(question)
+
+
 def _text(message: Message) -> str:
     content = message.get("content") or ""
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo.statistics import Interval, mean_interval, paired_difference, t_quantile
+from grpo.statistics import Interval, bootstrap_interval, mcnemar_p, mean_interval, paired_difference, t_quantile
 
 
 @pytest.mark.parametrize(
@@ -136,3 +137,37 @@ def test_the_interval_moves_and_stretches_with_its_values(values: list[float], s
     assert moved.mean == pytest.approx(scale * plain.mean + shift, abs=room)
     assert moved.low == pytest.approx(scale * plain.low + shift, abs=room)
     assert moved.high == pytest.approx(scale * plain.high + shift, abs=room)
+
+
+def test_the_bootstrap_of_four_values_has_the_ends_of_its_binomial() -> None:
+    """By hand: four draws of 1, 0, 0, 0 hold Binomial(4, 1/4) ones; P(X = 0) = 0.316, P(X <= 2) = 0.949, P(X <= 3) = 0.996."""
+    interval = bootstrap_interval([1.0, 0.0, 0.0, 0.0], seed=3)
+    assert (interval.mean, interval.low, interval.high, interval.n) == (0.25, 0.0, 0.75, 4)
+
+
+@pytest.mark.parametrize("values", [[0.0, 1.0, 3.0], [-1.0, 0.5, 0.5, 2.0, 7.0]])
+def test_the_bootstrap_agrees_with_every_resample_there_is(values: list[float]) -> None:
+    means = sorted(sum(drawn) / len(values) for drawn in itertools.product(values, repeat=len(values)))
+    interval = bootstrap_interval(values, confidence=0.8, resamples=40_000)
+    for end, share in ((interval.low, 0.1), (interval.high, 0.9)):
+        near = [means[round((share + off) * (len(means) - 1))] for off in (-0.02, 0.02)]
+        assert near[0] <= end <= near[1]
+
+
+def test_the_bootstrap_repeats_itself_and_one_cluster_says_nothing() -> None:
+    rng = random.Random(1)
+    values = [rng.gauss(0, 1) for _ in range(50)]
+    assert bootstrap_interval(values, seed=7) == bootstrap_interval(values, seed=7)
+    assert bootstrap_interval(values, seed=7) != bootstrap_interval(values, seed=8)
+    assert bootstrap_interval([0.5]) == Interval(0.5, -math.inf, math.inf, 1)
+    with pytest.raises(ValueError, match="no values"):
+        bootstrap_interval([])
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "expected"),
+    [(0, 0, 1.0), (3, 0, 0.25), (5, 0, 0.0625), (1, 5, 14 / 64), (4, 4, 1.0), (10, 2, 158 / 4096)],
+)
+def test_mcnemars_p_is_the_tail_of_a_fair_coin(gained: int, lost: int, expected: float) -> None:
+    """By hand: 10 against 2 are 2 (1 + 12 + 66) / 4096."""
+    assert mcnemar_p(gained, lost) == mcnemar_p(lost, gained) == expected

@@ -1,0 +1,269 @@
+"""Two evaluations of the same questions: which agent is better, by how much, and which episodes say so.
+
+Paired by scenario: a scenario's samples are averaged on each side, so ``-k`` may differ, and differences between easy
+and hard questions drop out. The interval is a bootstrap over scenarios; McNemar's exact test takes a scenario for right
+where more than half of its samples are. Episodes flip one by one: the same scenario and sample on both sides.
+Infrastructure failures are no observations. Evaluations of another database or of other questions are not compared
+unless the caller insists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from grpo.errors import EvaluationError
+from grpo.eval.episode import Ending, EpisodeKey
+from grpo.eval.results import Row, key_of, read_rows
+from grpo.statistics import Interval, bootstrap_interval, mcnemar_p
+from grpo.transcript import opening_of
+
+SAME = ("env", "env_kwargs", "split", "fingerprint")
+"""Settings that must be equal for two evaluations to ask the same questions of the same data."""
+
+BOOTSTRAP_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A folder that ``grpo-eval`` wrote: its config and its lines."""
+
+    root: Path
+    config: dict[str, Any]
+    rows: list[Row]
+
+    @property
+    def name(self) -> str:
+        """The agent, with its model where it was given one."""
+        model = self.config.get("model")
+        return f"{self.config.get('agent')} ({model})" if model else str(self.config.get("agent"))
+
+    def trace(self, row: Row) -> dict[str, Any]:
+        """What was said in an episode; empty where its file is gone."""
+        try:
+            return json.loads((self.root / str(row.get("trace"))).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number on both sides: means over the scenarios they share, and the paired difference B - A."""
+
+    a: float
+    b: float
+    difference: Interval
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"a": self.a, "b": self.b, "difference": self.difference.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """An episode that is right on one side alone."""
+
+    key: EpisodeKey
+    gained: bool
+    reward_change: float
+    question: str
+    a_answer: str | None
+    b_answer: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "scenario_id": self.key.scenario_id,
+            "sample": self.key.sample,
+            "change": "gained" if self.gained else "lost",
+            "reward_change": self.reward_change,
+            "question": self.question,
+            "a_answer": self.a_answer,
+            "b_answer": self.b_answer,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What ``compare`` found.
+
+    Attributes:
+        a: Name of the first agent, the baseline.
+        b: Name of the second.
+        scenarios: How many both have.
+        unpaired_a: Scenarios that only the first has a result of.
+        unpaired_b: Scenarios that only the second has a result of.
+        differences: Settings in which they differ though they should not, as texts; only where that was allowed.
+        correct: Share of right answers; None where the env does not say what is right.
+        reward: The env's reward.
+        gained: Scenarios right in B alone, by majority of their samples.
+        lost: Scenarios right in A alone.
+        flips: Episodes that flipped, what B gained most first, what it lost most last.
+    """
+
+    a: str
+    b: str
+    scenarios: int
+    unpaired_a: list[str]
+    unpaired_b: list[str]
+    differences: list[str]
+    correct: Measure | None
+    reward: Measure
+    gained: int
+    lost: int
+    flips: list[Flip] = field(default_factory=list)
+
+    @property
+    def p_value(self) -> float | None:
+        """McNemar's, exact and two-sided."""
+        return None if self.correct is None else mcnemar_p(self.gained, self.lost)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: who is better, or that the data cannot tell."""
+        name, measure = ("correct answers", self.correct) if self.correct else ("reward", self.reward)
+        if not measure.difference.excludes(0.0):
+            return f"No difference in {name} beyond noise, over {_counted(self.scenarios, 'scenario')}."
+        better = "B" if measure.difference.mean > 0 else "A"
+        return f"{better} is better: the interval of the difference in {name} leaves out zero."
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "scenarios": self.scenarios,
+            "unpaired": {"a": self.unpaired_a, "b": self.unpaired_b},
+            "differences": self.differences,
+            "correct": self.correct and self.correct.to_dict(),
+            "reward": self.reward.to_dict(),
+            "mcnemar": None if self.correct is None else {"gained": self.gained, "lost": self.lost, "p": self.p_value},
+            "verdict": self.verdict,
+            "flips": [flip.to_dict() for flip in self.flips],
+        }
+
+
+def load_evaluation(path: Path) -> Evaluation:
+    """Read an evaluation.
+
+    Args:
+        path: Its folder, or the ``results.jsonl`` in it.
+
+    Raises:
+        EvaluationError: That is no evaluation, or a file in it cannot be read.
+    """
+    root = path.parent if path.name == "results.jsonl" else path
+    try:
+        config = json.loads((root / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EvaluationError(
+            f"{root} is no evaluation: its config.json cannot be read ({error}); name a folder that grpo-eval wrote"
+        ) from error
+    rows = read_rows(root)
+    if "agent" not in config or not rows:
+        raise EvaluationError(f"{root} holds no finished episode of an evaluation; name a folder that grpo-eval wrote")
+    return Evaluation(root, config, rows)
+
+
+def compare(a: Evaluation, b: Evaluation, *, anyway: bool = False) -> Comparison:
+    """Compare ``b`` with the baseline ``a``.
+
+    Args:
+        a: The baseline.
+        b: The other.
+        anyway: Compare even where database, split, questions or env differ.
+
+    Raises:
+        EvaluationError: They differ in one of those, or have no scenario in common.
+    """
+    differences = _differences(a.config, b.config)
+    if differences and not anyway:
+        shown = "\n".join(f"  {line}" for line in differences)
+        raise EvaluationError(
+            f"{a.root} and {b.root} did not ask the same questions of the same data:\n{shown}\n"
+            "A difference between them is not the agents' alone; --anyway compares the scenarios of the same name"
+        )
+    sides = [_by_scenario(one.rows) for one in (a, b)]
+    shared = sorted(sides[0].keys() & sides[1].keys())
+    if not shared:
+        raise EvaluationError(f"{a.root} and {b.root} have no scenario in common; evaluate with the same --seed")
+    pairs = [(sides[0][name], sides[1][name]) for name in shared]
+    judged = [pair for pair in pairs if all(row["correct"] is not None for side in pair for row in side)]
+    majorities = [tuple(_mean(side, "correct") > 0.5 for side in pair) for pair in judged]
+    return Comparison(
+        a.name,
+        b.name,
+        len(shared),
+        sorted(sides[0].keys() - sides[1].keys()),
+        sorted(sides[1].keys() - sides[0].keys()),
+        differences,
+        _measure(judged, "correct") if judged else None,
+        _measure(pairs, "reward"),
+        majorities.count((False, True)),
+        majorities.count((True, False)),
+        _flips(a, b),
+    )
+
+
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for name in SAME:
+        one, other = a.get(name), b.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            lines += [
+                f"{name}.{key}: {_shown(one.get(key))} in A, {_shown(other.get(key))} in B"
+                for key in {**one, **other}
+                if one.get(key) != other.get(key)
+            ]
+        elif one != other:
+            lines.append(f"{name}: {_shown(one)} in A, {_shown(other)} in B")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 24 else f"{text[:20]}..."
+
+
+def _by_scenario(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["ending"] != Ending.INFRASTRUCTURE:
+            found.setdefault(row["scenario_id"], []).append(row)
+    return found
+
+
+def _mean(rows: Sequence[Row], name: str) -> float:
+    return fmean(float(row[name]) for row in rows)
+
+
+def _measure(pairs: Sequence[tuple[list[Row], list[Row]]], name: str) -> Measure:
+    before, after = ([_mean(pair[side], name) for pair in pairs] for side in (0, 1))
+    difference = [y - x for x, y in zip(before, after, strict=True)]
+    return Measure(fmean(before), fmean(after), bootstrap_interval(difference, seed=BOOTSTRAP_SEED))
+
+
+def _flips(a: Evaluation, b: Evaluation) -> list[Flip]:
+    earlier = {key_of(row): row for row in a.rows}
+    pairs = [(earlier[key], row) for row in b.rows if (key := key_of(row)) in earlier]
+    flipped = [(x, y) for x, y in pairs if None not in (x["correct"], y["correct"]) and x["correct"] != y["correct"]]
+    flips = [
+        Flip(
+            key_of(y),
+            y["correct"],
+            y["reward"] - x["reward"],
+            opening_of(b.trace(y).get("messages", ()))[1],
+            x["answer"],
+            y["answer"],
+        )
+        for x, y in flipped
+    ]
+    return sorted(flips, key=lambda flip: (not flip.gained, -flip.reward_change, flip.key.scenario_id, flip.key.sample))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
