@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from email_env.database import MailDatabase
+from email_env.query import who
 from email_env.scenarios import Scenario, bare_message_id
 from email_env.tools import Toolbox
 
@@ -49,11 +50,12 @@ class Mail:
         self.path = path
         database = MailDatabase(path)
         rows = database._connection().execute("SELECT message_id, sent_at, who, subject FROM emails").fetchall()
-        names = dict(database._connection().execute("SELECT 'p' || id, address FROM addresses"))
+        people = database._connection().execute("SELECT id, address FROM addresses")
+        names = {who("p", person): address for person, address in people}
         database.close()
         self.seen_by = {
-            message_id: (sent_at[:10], {names[token] for token in who.split() if token[0] == "p"})
-            for message_id, sent_at, who, _ in rows
+            message_id: (sent_at[:10], {names[token] for token in tokens.split() if token in names})
+            for message_id, sent_at, tokens, _ in rows
         }
         self.addresses = sorted(names.values())
         self.days = sorted({day for day, _ in self.seen_by.values()})

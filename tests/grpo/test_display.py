@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,8 +213,9 @@ def test_columns_of_what_a_run_does_not_have_are_left_out() -> None:
     assert header.split()[-3:] == ["step", "reward", "s"]
 
 
-def test_after_a_ctrl_c_nothing_is_drawn_below_the_message() -> None:
-    arguments = ["evaluate", "--env", "EmailSearch-v0", "--policy", "oracle", "--scenarios", "120", "--samples", "500"]
+def test_after_a_ctrl_c_nothing_is_drawn_below_the_message(tmp_path: Path) -> None:
+    arguments = ["evaluate", "--env", "EmailSearch-v0", "--agent", "oracle", "--limit", "120", "-k", "500"]
+    arguments += ["--out", str(tmp_path / "evaluation")]
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "grpo.cli", *arguments],
@@ -225,14 +227,14 @@ def test_after_a_ctrl_c_nothing_is_drawn_below_the_message() -> None:
     )
     os.close(follower)
     seen = b""
-    while b"/60000 [" not in seen:
+    while b"/60000  correct" not in seen:
         seen += os.read(leader, 65536)
     process.send_signal(signal.SIGINT)
     seen += read_to_end(leader)
     assert process.wait(timeout=30) == 130
     shown, _, below = seen.decode().partition("Stopped.")
-    assert shown.count("/60000 [") >= 1
-    assert below.strip() == ""
+    assert shown.count("/60000  correct") >= 1
+    assert below.strip() == "Finished episodes are kept; the same command with --resume plays what is missing."
 
 
 def read_to_end(terminal: int) -> bytes:
