@@ -82,9 +82,9 @@ def summarise(spec: EvalSpec, trajectories: Sequence[Trajectory], policy: Any, s
     }
 
 
-def save_evaluation(path: Path, summary: dict[str, Any], trajectories: Sequence[Trajectory]) -> None:
+def save_evaluation(path: Path, summary: dict[str, Any], records: list[dict[str, Any]]) -> None:
     """Write ``<label>.jsonl`` and then ``<label>.json``: where the summary exists, all of it does."""
-    write_jsonl(path.with_suffix(".jsonl"), [t.to_dict() for t in trajectories])
+    write_jsonl(path.with_suffix(".jsonl"), records)
     write_json(path, summary)
 
 

@@ -22,6 +22,7 @@ from grpo.groups import evaluation_tasks
 from grpo.policy import CompletionsPolicy
 from grpo.rollout import EnvPool
 from grpo.rundir import RunDirectory
+from grpo.sampled_tokens import SampledTokens
 from grpo.server import PolicyServer
 from grpo.types import Task, Trajectory
 
@@ -40,6 +41,7 @@ class HeldOut:
         self.run = run
         self.chat = chat
         self.display = display
+        self.sampled_tokens = SampledTokens(chat)
 
     def evaluate(self, when: str, step: int, with_policy: WithPolicy) -> list[dict[str, Any]]:
         """Summaries for the weights of ``step``: ``<when>-sampled`` and, before and after, ``<when>-greedy``."""
@@ -77,7 +79,8 @@ class HeldOut:
         pool.give_back(episode)
         with self.display.progress(spec.label, len(tasks) * spec.samples) as bar:
             trajectories, summary = with_policy(_job(config, spec, tasks, pool, self.chat, bar))
-        save_evaluation(self.run.evaluation(spec.label), summary, trajectories)
+        records = [t.to_dict() | {"sampled": self.sampled_tokens.of(t)} for t in trajectories]
+        save_evaluation(self.run.evaluation(spec.label), summary, records)
 
     def _is_done(self, spec: EvalSpec, step: int) -> bool:
         path = self.run.evaluation(spec.label)

@@ -36,6 +36,7 @@ from grpo.retention import checkpoint_name, note_score
 from grpo.rewards import group_reward
 from grpo.rollout import EnvPool
 from grpo.rundir import RunDirectory, write_jsonl
+from grpo.sampled_tokens import SampledTokens
 from grpo.seeds import derive_seed
 from grpo.segments import Segment
 from grpo.server import PolicyServer
@@ -64,6 +65,7 @@ class Trainer:
         self.display = display
         self.tracking = tracking
         self.chat: Chat = chat_for(load_tokenizer(model.path), config.history, config.chat_template_kwargs)
+        self.sampled_tokens = SampledTokens(self.chat)
         self.model = model
         split = {"split": config.train_split} if takes_split(config.env) else {}
         self.pool = EnvPool(config.env, {**split, **config.env_kwargs})
@@ -164,7 +166,8 @@ class Trainer:
         """
         began = time.monotonic()
         batch = self.batches.next(self.step, self._with_policy)
-        write_jsonl(self.run.trajectories(self.step + 1), [record_of(t) for t in batch.sampled])
+        records = [record_of(t) | {"sampled": self.sampled_tokens.of(t)} for t in batch.sampled]
+        write_jsonl(self.run.trajectories(self.step + 1), records)
         trained = time.monotonic()
         loss_metrics = self._update(batch.segments)
         try:

@@ -35,8 +35,9 @@ def test_the_wheel_has_the_code_and_its_data_and_no_tests(dist):
     for needed in (
         "email_env/demo/names.py",
         "grpo/recipes/email-cpu.toml",
-        "grpo/report_template.html.j2",
-        "grpo/report_style.css",
+        "grpo/report/template.html.j2",
+        "grpo/report/style.css",
+        "grpo/report/explorer.js",
         "judges/rubrics/default.txt",
     ):
         assert needed in names

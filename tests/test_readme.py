@@ -48,7 +48,7 @@ def test_the_judging_block_runs_against_a_local_judge(capsys):
 @pytest.mark.parametrize("line", [line for line in LINES if not line.startswith(("scripts/", "datasette "))])
 def test_commands_parse_as_written(line):
     name, *arguments = shlex.split(line)
-    reads_a_run = name in ("grpo-report", "grpo-judge", "grpo-serve", "grpo-export", "grpo-compare")
+    reads_a_run = name in ("grpo-view", "grpo-judge", "grpo-serve", "grpo-export", "grpo-compare")
     arguments = [str(ROOT) if reads_a_run and a.startswith(("runs/", "evals/")) else a for a in arguments]
     arguments = [str(ROOT / "README.md") if name == "grpo-judge" and a.endswith(".jsonl") else a for a in arguments]
     for option, existing in (("--from-run", ROOT), ("--init-adapter", ROOT), ("--data", ROOT / "README.md")):

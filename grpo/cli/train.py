@@ -94,7 +94,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     from grpo.display import Display
     from grpo.handover import check_init_adapter
     from grpo.report import write_report
-    from grpo.report_data import load_run, verdict
+    from grpo.report.run import load_run, verdict
     from grpo.rundir import RunDirectory
 
     share_cores()

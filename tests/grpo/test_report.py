@@ -1,191 +1,41 @@
-"""The report is rendered from a made-up run directory and opened in headless Chromium."""
+"""The page of a run, rendered from a made-up run directory. What it does in a browser: `test_report_browser`."""
 
 from __future__ import annotations
 
 import json
-import random
 import re
 import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
+from grpo.cli.view import view
 from grpo.errors import ReportError
 from grpo.metrics import EVALUATION_METRICS
 from grpo.report import write_report
-from grpo.report_charts import Series, line_chart, nice_ticks, stacked_bars, trailing_mean
-from grpo.report_data import compare, load_run, verdict
-from grpo.report_transcripts import blocks_of, chips_of, choose_pairs
-from grpo.statistics import mean_interval
+from grpo.report.charts import Series, line_chart, nice_ticks, stacked_bars, trailing_mean
+from grpo.report.episodes import Episodes, Source, within_limit
+from grpo.report.page import as_script_data
+from grpo.report.run import compare, load_run, verdict
+from grpo.report.transcripts import blocks_of, chips_of, choose_pairs, errors_of
+from tests.eval_parts import run as run_eval
+from tests.report_parts import make_run, make_trajectory, summarise, write_lines
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-HOSTILE = "</pre></details><script>document.documentElement.dataset.owned='yes'</script><img src=x onerror=\"document.documentElement.dataset.owned=1\">"
 REWARD = EVALUATION_METRICS[0]
-
-
-def call(name: str, **arguments: Any) -> str:
-    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
-
-
-def make_trajectory(index: int, reward: float, *, solved: bool, turns: int = 3) -> dict[str, Any]:
-    difficulty = ("easy", "medium", "hard")[index % 3]
-    question = [
-        "When does the budget review for Falcon take place now?",
-        "Which hotel did Maria book for the Lisbon offsite?",
-        "How much did the second quote from Norwind come to?",
-    ][index % 3]
-    messages = [
-        {
-            "role": "system",
-            "content": "You answer questions from the mailbox anna.keller@brightline.example. Today is 2024-03-20.",
-        },
-        {"role": "user", "content": question},
-        {"role": "assistant", "content": call("search_inbox", keywords=["falcon", "budget review"])},
-        {
-            "role": "tool",
-            "content": "m4821 | 2024-03-05 | Jonas Weber | Re: Falcon budget | moved to Thursday, same room\n"
-            f"m4712 | 2024-03-01 | {HOSTILE} | Falcon budget | the review is on Tuesday",
-        },
-    ]
-    if solved:
-        messages += [
-            {"role": "assistant", "content": call("read_email", message_id="m4821")},
-            {
-                "role": "tool",
-                "content": f"From: Jonas Weber <jonas@x.example>\nSubject: Re: Falcon budget\n\n{HOSTILE}\nWe moved it to Thursday.",
-            },
-            {"role": "assistant", "content": call("return_final_answer", answer="Thursday", sources=["m4821"])},
-        ]
-    else:
-        messages += [
-            {"role": "assistant", "content": 'I think <tool_call>{"name": "read_email", arguments'},
-            {"role": "tool", "content": 'Error: the call is not JSON. Write {"name": ..., "arguments": {...}}.'},
-            {"role": "assistant", "content": "It is on Tuesday."},
-        ]
-    flags = {f"difficulty_{name}": float(name == difficulty) for name in ("easy", "medium", "hard")}
-    metrics = {
-        "success": float(solved), "found": 1.0, "read": float(solved), "turns": float(turns),
-        "valid_call_rate": 1.0 if solved else 0.5, "invalid_calls": 0.0 if solved else 1.0, **flags,
-    }  # fmt: skip
-    return {
-        "env": "EmailSearch-v0", "scenario_id": f"test-{index:04d}", "seed": index, "sample": 0, "policy_version": 0,
-        "reward": reward, "metrics": metrics, "stop_reason": "terminated", "error": "", "explanation": None,
-        "num_sampled_tokens": 90 + index % 7, "num_tokens": 600, "messages": messages,
-    }  # fmt: skip
-
-
-def summarise(label: str, records: list[dict[str, Any]]) -> dict[str, Any]:
-    def means(chosen: list[dict[str, Any]]) -> dict[str, Any]:
-        columns = {
-            "reward": [r["reward"] for r in chosen],
-            "completion_tokens": [r["num_sampled_tokens"] for r in chosen],
-        }
-        columns |= {
-            n: [r["metrics"][n] for r in chosen] for n in ("success", "found", "read", "valid_call_rate", "turns")
-        }
-        return {name: mean_interval(values).to_dict() for name, values in columns.items()}
-
-    names = ("easy", "medium", "hard")
-    return {
-        "label": label, "split": "test", "temperature": 0.0 if "greedy" in label else 1.0, "seed": 1, "policy": 0,
-        "episodes": len(records), "failed": 0, "scenarios": len(records), "seconds": 31.0,
-        "sampled_tokens_per_second": 320.0, "metrics": means(records),
-        "slices": {n: means([r for r in records if r["metrics"][f"difficulty_{n}"]]) for n in names},
-    }  # fmt: skip
-
-
-def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-def make_run(root: Path, *, steps: int = 12, episodes: int = 64) -> Path:
-    rng = random.Random(5)
-    root.mkdir(parents=True)
-    config = {"env": "EmailSearch-v0", "model": "smollm2-135m", "steps": 12, "report_samples": 8, "env_kwargs": {"max_turns": 6},
-              "learning_rate": 3e-4, "group_size": 8, "groups_per_step": 8, "seed": 0, "rubric": None}  # fmt: skip
-    (root / "config.json").write_text(json.dumps(config))
-    lines = []
-    for step in range(1, steps + 1):
-        share = 0.28 + 0.025 * step + rng.uniform(-0.05, 0.05)
-        lines.append({
-            "step": step, "reward/mean": share * 1.2 - 0.2, "reward/std": 0.5, "env/success": share, "env/found": share + 0.2,
-            "env/read": share + 0.1, "env/valid_call_rate": 0.9 + 0.007 * step, "tokens/completion_mean": 110 - step,
-            "loss/policy": rng.uniform(-0.02, 0.02), "loss/grad_norm": 0.4 + rng.random() / 4, "loss/entropy": 0.5 - step / 50,
-            "gap/mean_abs": 0.002 + rng.random() / 500, "groups/used": 6.0 - step % 3, "groups/dropped": 2.0 + step % 3,
-            "time/rollout": 24 + rng.random() * 6, "time/train": 18 + rng.random() * 4, "time/publish": 0.14, "time/step": 46.0,
-            "speed/sample_tokens_per_second": 320 + rng.random() * 30, "speed/train_tokens_per_second": 690 + rng.random() * 40,
-            "mem/trainer_rss_gb": 2.1 + step / 100,
-        })  # fmt: skip
-    write_lines(root / "metrics.jsonl", lines)
-    warm = [{"step": i, "loss": 2.2 * 0.9**i + 0.1, "seconds": 2.0} for i in range(1, 61)]
-    write_lines(root / "warmstart.jsonl", warm)
-    for how, chances in (("sampled", (0.3, 0.55)), ("greedy", (0.5, 0.6))):
-        for when, chance in zip(("before", "after"), chances, strict=True):
-            records = []
-            for index in range(episodes):
-                solved = rng.random() < chance + (0.15, 0, -0.15)[index % 3]
-                reward = 1.3 if solved else rng.choice([-0.8, -0.7, 0.1])
-                records.append(make_trajectory(index, reward, solved=solved))
-            write_lines(root / "eval" / f"{when}-{how}.jsonl", records)
-            (root / "eval" / f"{when}-{how}.json").write_text(json.dumps(summarise(f"{when}-{how}", records)))
-    return root
-
-
-def dump_dom(page: Path, folder: Path, *, console: bool = True) -> str:
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-             "--disable-background-networking", "--disable-component-update", "--disable-sync",
-             "--enable-logging=stderr", f"--user-data-dir={folder}"]  # fmt: skip
-    result = subprocess.run(
-        [CHROMIUM or "", *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert not console or "CONSOLE" not in result.stderr, result.stderr
-    return result.stdout
-
-
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None, reason="Chromium is not installed (Debian: apt-get install chromium)"
-)
-
-
-@pytest.mark.browser
-@needs_chromium
-def test_the_page_renders_in_chromium_without_console_errors_and_its_script_runs(tmp_path: Path) -> None:
-    page = write_report(make_run(tmp_path / "run"))
-    dom = dump_dom(page, tmp_path / "profile")
-    assert '<html lang="en" data-ready="yes">' in dom
-    assert dom.count('<svg class="chart"') == 12
-    assert "Held-out reward at temperature 1 rose" in dom
-    assert dom.count('class="card pair"') == 8
-
-
-@pytest.mark.browser
-@needs_chromium
-def test_a_script_in_a_mail_is_inert_even_where_escaping_is_gone(tmp_path: Path) -> None:
-    page = write_report(make_run(tmp_path / "run"))
-    dom = dump_dom(page, tmp_path / "profile")
-    assert "data-owned" not in dom.split("<body>")[0]
-    assert dom.count("<script") == 1
-    assert "<img" not in dom
-
-    html = page.read_text().replace("&lt;", "<").replace("&gt;", ">").replace("&#39;", "'").replace("&#34;", '"')
-    unescaped = tmp_path / "unescaped.html"
-    unescaped.write_text(html)  # the mail's scripts are elements now; the content security policy stands alone
-    assert "data-owned" not in dump_dom(unescaped, tmp_path / "profile", console=False).split("<body>")[0]
-    unescaped.write_text(html.replace("Content-Security-Policy", "x"))
-    assert "data-owned" in dump_dom(unescaped, tmp_path / "profile", console=False).split("<body>")[0]
 
 
 def test_the_page_loads_nothing_and_escapes_every_mail(tmp_path: Path) -> None:
     html = write_report(make_run(tmp_path / "run")).read_text()
     assert "default-src 'none'" in html
-    assert not re.search(r"""(?:src|href)\s*=\s*["']""", html.replace("src=x", ""))
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#)""", html.replace("src=x", ""))
     assert "url(" not in html
     assert "@import" not in html
-    assert html.count("<script") == 1
-    assert html.count("&lt;script&gt;") > 8
+    assert html.count("<script") == html.count("</script") == 2  # the data and the page's own
+    assert html.count("\\u003cscript\\u003e") >= 2
+    assert "<img" not in html
 
 
 def test_the_verdict_is_the_paired_difference_by_scenario(tmp_path: Path) -> None:
@@ -402,3 +252,83 @@ def test_a_judged_run_shows_how_far_judge_and_env_disagree(tmp_path):
     assert "share of pairs ordered the other way; 0.5 is chance" in page
     write_lines(tmp_path / "metrics.jsonl", [{"step": n, "reward/mean": 0.5} for n in (1, 2)])
     assert "Judge against env" not in write_report(tmp_path).read_text()
+
+
+@given(
+    st.text() | st.dictionaries(st.text(), st.lists(st.text() | st.sampled_from(["</script", "<!--", "]]>", "&lt;"])))
+)
+def test_data_in_the_page_survives_and_cannot_end_its_element(value: object) -> None:
+    data = str(as_script_data(value))
+    assert json.loads(data) == value
+    assert not re.search("[<>&]", data)
+
+
+def test_every_text_stands_once_in_the_data() -> None:
+    episodes = Episodes()
+    episodes.add(Source("step 1"), [make_trajectory(n, 1.0, solved=True) for n in (0, 3, 6)])
+    data = episodes.to_data([])
+    assert len(set(data["texts"])) == len(data["texts"])
+    first, second, _ = data["episodes"]
+    assert first["blocks"] == second["blocks"]
+    call = first["blocks"][0]
+    assert (call[0], data["texts"][call[1]], call[3]) == ("call", "search_inbox", 0)
+    assert [block[3] for block in first["blocks"]] == [0, -1, 1, -1, 2]
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"), [(100, [1, 2, 3, 4, 5]), (40, [1, 2, 4, 5]), (25, [1, 5]), (10, [1]), (9, [])]
+)
+def test_a_page_takes_whole_steps_from_the_first_to_the_last(room: int, expected: list[int]) -> None:
+    steps = [(step, [{}] * 10) for step in range(1, 6)]
+    chosen, left_out = within_limit(steps, room)
+    assert [step for step, _ in chosen] == expected
+    assert left_out == 5 - len(expected)
+
+
+def test_steps_that_have_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo.report.training.MAX_EPISODES", 7)
+    for step in (1, 2, 3):
+        write_lines(
+            tmp_path / f"trajectories/step-{step:04d}.jsonl", [make_trajectory(n, 1.0, solved=True) for n in range(3)]
+        )
+    html = write_report(tmp_path).read_text()
+    assert "The episodes of 1 of 3 steps are not on this page, which holds up to 7;" in html
+    assert '"label":"step 2"' not in html
+    assert '"label":"step 3"' in html
+
+
+def test_errors_are_named_by_kind() -> None:
+    assert errors_of(make_trajectory(0, 1.3, solved=True)) == []
+    assert errors_of(make_trajectory(0, 0.1, solved=False)) == ["invalid_call"]
+    assert errors_of({"stop_reason": "failed"}) == ["failed"]
+    assert errors_of({"stop_reason": "truncated", "turn_errors": ["", "bad_json", "bad_json"]}) == [
+        "truncated",
+        "bad_json",
+    ]
+    assert errors_of({"stop_reason": "timeout", "error_codes": {"bad_args": 2}}) == ["timeout", "bad_args"]
+
+
+def test_the_command_writes_the_page_where_it_is_told(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=3)
+    shown = CliRunner().invoke(view, [str(root), "--out", str(tmp_path / "page.html")])
+    assert shown.output == f"{tmp_path / 'page.html'}\n"
+    assert "Held-out questions" in (tmp_path / "page.html").read_text()
+    refused = CliRunner().invoke(view, [str(root), str(root)])
+    assert refused.exit_code == 1
+    assert "runs cannot" in refused.stderr
+
+
+def test_the_page_of_an_evaluation_says_what_is_missing_and_what_failed(tmp_path: Path) -> None:
+    out = tmp_path / "e"
+    run_eval("--agent", "oracle", "--limit", "4", "--out", str(out), count=4)
+    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    rows[0] |= {"ending": "infrastructure", "correct": None, "reward": None, "error": "<b>gone</b>"}
+    write_lines(out / "results.jsonl", rows[:3])
+    (out / rows[1]["trace"]).unlink()
+    html = write_report(out).read_text()
+    assert "oracle: 1 of 4 episodes have not been played; --resume plays them." in html
+    assert "oracle: 1 episode ended in infrastructure failures, in no mean." in html
+    assert "&lt;b&gt;gone" in html
+    assert "oracle is right in 100.0 % of 2 episodes on 2 scenarios" in html
+    write_lines(out / "results.jsonl", rows[:1])
+    assert "No episode of oracle has been played to an end yet." in write_report(out).read_text()

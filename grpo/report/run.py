@@ -1,17 +1,17 @@
 """What a run has left on disk, and what it says: paired changes on held-out questions and the one-sentence verdict.
 
-Reading and arithmetic alone; ``report`` draws the page.
+Reading and arithmetic alone; ``training`` makes the page.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grpo.errors import ReportError
 from grpo.metrics import EVALUATION_METRICS, ShownMetric, read_jsonl
-from grpo.report_transcripts import Record, difficulty_of, is_whole
+from grpo.report.transcripts import Record, difficulty_of, is_whole
 from grpo.statistics import Interval, mean_interval, paired_difference
 
 
@@ -24,6 +24,7 @@ class Run:
     warm_start: list[Record]
     summaries: dict[str, Record]
     trajectories: dict[str, list[Record]]
+    rollouts: dict[int, list[Record]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,14 @@ def load_run(run_dir: Path) -> Run:
                 path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(run_dir.glob("eval/*.json"))
             },
             trajectories={path.stem: read_jsonl(path) for path in sorted(run_dir.glob("eval/*.jsonl"))},
+            rollouts={
+                int(path.stem.removeprefix("step-")): read_jsonl(path)
+                for path in sorted(run_dir.glob("trajectories/step-*.jsonl"))
+            },
         )
     except (OSError, ValueError) as error:
         raise ReportError(f"{run_dir} can't be reported on: {error}; mend or remove that file") from error
-    if not (run.config or run.steps or run.warm_start or run.summaries or run.trajectories):
+    if not (run.config or run.steps or run.warm_start or run.summaries or run.trajectories or run.rollouts):
         raise ReportError(
             f"{run_dir} holds no config.json, metrics.jsonl, warmstart.jsonl or eval/; is it a run directory?"
         )

@@ -1,6 +1,6 @@
-"""Transcripts for the report: which held-out questions to show, and one trajectory as blocks to read.
+"""Transcripts for the page: which questions to look at first, and one trajectory as blocks to read.
 
-Everything here is text written by models and mails: it stays plain text, and the template escapes it.
+Everything here is text written by models and mails: it stays plain text, and the page shows it as nothing else.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from grpo.metrics import short_number
+from grpo.transcript import opening_of
 
 Record = dict[str, Any]
 
@@ -39,11 +40,19 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a transcript: ``kind`` is text, call, broken (a call that is no JSON) or observation."""
+    """A piece of a transcript.
+
+    Attributes:
+        kind: ``text``, ``call``, ``broken`` (a call that is no JSON) or ``observation``.
+        title: Name of the tool, or an observation's first line.
+        body: Arguments, or the whole text.
+        turn: Number of the assistant's turn it is part of, from 0; -1 for an observation.
+    """
 
     kind: str
     title: str
     body: str
+    turn: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +105,20 @@ def choose_pairs(before: Sequence[Record], after: Sequence[Record], count: int) 
 
 
 def question_of(record: Record) -> tuple[str, str]:
-    """The system message and the question: what the policy was given before its first turn."""
-    system, question = [], []
-    for message in record.get("messages", ()):
-        if message["role"] == "assistant":
-            break
-        (system if message["role"] == "system" else question).append(_content(message))
-    return _shortened("\n\n".join(system)), _shortened("\n\n".join(question))
+    """The system message and the question, long ones cut."""
+    system, question = opening_of(record.get("messages", ()))
+    return _shortened(system), _shortened(question)
 
 
 def blocks_of(record: Record) -> list[Block]:
     """The turns of a trajectory, from the policy's first on."""
     blocks: list[Block] = []
+    turn = -1
     for message in record.get("messages", ()):
         if message["role"] == "assistant":
-            blocks += _assistant_blocks(message)
-        elif blocks:
+            turn += 1
+            blocks += [replace(block, turn=turn) for block in _assistant_blocks(message)]
+        elif turn >= 0:
             text = _content(message)
             lines = text.strip().splitlines() or [""]
             title = lines[0] if len(lines) == 1 else f"{lines[0]}  (+{len(lines) - 1} lines)"
@@ -119,10 +126,21 @@ def blocks_of(record: Record) -> list[Block]:
     return blocks
 
 
+def errors_of(record: Record) -> list[str]:
+    """What went wrong, by kind: why the episode ended where it did not end itself, and codes of invalid calls."""
+    ending = record.get("stop_reason")
+    kinds = [] if ending in (None, "terminated", "answered") else [str(ending)]
+    codes = record.get("error_codes") or [code for code in record.get("turn_errors") or () if code]
+    kinds += sorted(set(codes))
+    if not codes and (record.get("metrics") or {}).get("invalid_calls"):
+        kinds.append("invalid_call")
+    return kinds
+
+
 def chips_of(record: Record) -> list[Chip]:
     """Reward and metrics in short."""
     metrics: Record = record.get("metrics") or {}
-    chips = [Chip(f"reward {short_number(record['reward'])}")]
+    chips = [Chip(f"reward {short_number(record['reward'])}")] if is_rewarded(record) else []
     for name in ("success", "found", "read"):
         if name in metrics:
             chips.append(Chip(name, "good" if metrics[name] else "bad"))
@@ -132,9 +150,14 @@ def chips_of(record: Record) -> list[Chip]:
         chips.append(Chip(_counted(int(metrics["invalid_calls"]), "invalid call"), "bad"))
     turns = sum(message["role"] == "assistant" for message in record.get("messages", ()))
     chips.append(Chip(_counted(turns, "turn")))
-    chips.append(Chip(_counted(int(record.get("num_sampled_tokens") or 0), "token")))
-    if record.get("stop_reason") not in ("terminated", None):
+    if record.get("num_sampled_tokens"):
+        chips.append(Chip(_counted(int(record["num_sampled_tokens"]), "token")))
+    if record.get("stop_reason") not in ("terminated", "answered", None):
         chips.append(Chip(str(record["stop_reason"]).replace("_", " "), "bad"))
+    if record.get("implicit"):
+        chips.append(Chip("answer in prose"))
+    if record.get("cost") is not None:
+        chips.append(Chip(f"${record['cost']:.4f}"))
     return chips
 
 
@@ -148,7 +171,12 @@ def difficulty_of(record: Record) -> str:
 
 def is_whole(record: Record) -> bool:
     """False for an episode that ended in a harness fault: it has no reward to speak of."""
-    return record.get("stop_reason") != "failed" and isinstance(record.get("reward"), int | float)
+    return record.get("stop_reason") != "failed" and is_rewarded(record)
+
+
+def is_rewarded(record: Record) -> bool:
+    """True where the reward is a number."""
+    return isinstance(record.get("reward"), int | float)
 
 
 def _by_episode(records: Sequence[Record]) -> dict[tuple[str, int], Record]:

@@ -1,5 +1,5 @@
 "use strict";
-// Values under the pointer, and the switch that folds every transcript. The page reads well without this script.
+// Values under the pointer. The charts read well without this script.
 (function () {
   var tip = document.getElementById("tip");
 
@@ -32,18 +32,4 @@
       tip.hidden = true;
     });
   });
-
-  document.querySelectorAll("button[data-unfold]").forEach(function (button) {
-    button.hidden = false;
-    button.addEventListener("click", function () {
-      var open = button.getAttribute("aria-pressed") !== "true";
-      button.setAttribute("aria-pressed", String(open));
-      button.textContent = open ? "Fold all observations" : "Unfold all observations";
-      document.querySelectorAll(".observation").forEach(function (element) {
-        element.open = open;
-      });
-    });
-  });
-
-  document.documentElement.dataset.ready = "yes";
 })();

@@ -1,42 +1,22 @@
-"""One self-contained offline HTML page for a run: what changed on held-out questions, curves, steps, transcripts.
-
-Reads a run directory as the trainer leaves it; every part is optional, so a run stopped early has a report too. The
-page holds text of models and of strangers' mail: the template escapes all of it, and a content security policy lets
-nothing run but the page's own script, named by its hash. Nothing is loaded from anywhere.
-
-    from grpo.report import write_report
-    write_report(Path("runs/first"))
-"""
+"""The page of a training run: what changed on held-out questions, curves, steps, episodes."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from grpo.metrics import EVALUATION_METRICS, ShownMetric, short_duration, short_number
-from grpo.report_charts import Range, Series, interval_chart, line_chart, stacked_bars
-from grpo.report_data import Change, Run, compare, load_run, verdict
-from grpo.report_transcripts import (
-    Record,
-    blocks_of,
-    chips_of,
-    choose_pairs,
-    difficulty_of,
-    question_of,
-)
+from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
+from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
+from grpo.report.page import Page, settings
+from grpo.report.run import Change, Run, compare, verdict
+from grpo.report.transcripts import Pair, Record, choose_pairs
 
-FOLDER = Path(__file__).parent
 EVALUATIONS = (("sampled", "T = 1", "Sampled at temperature 1"), ("greedy", "greedy", "Greedy decoding"))
 """How evaluations end their label (after ``before-`` or ``after-``), a short title and a long one."""
 
@@ -93,72 +73,68 @@ STEP_COLUMNS = (
 )
 
 
-def write_report(run_dir: Path) -> Path:
-    """Write ``report.html`` into the run directory, atomically.
+def training_page(run: Run, name: str) -> Page:
+    """The page of a run.
 
-    Returns:
-        The page's path.
-
-    Raises:
-        ReportError: The directory holds no part of a run, or a file in it can't be read.
+    Args:
+        run: What the run has left.
+        name: Of its directory.
     """
-    run = load_run(run_dir)
-    data = render(run, run_dir.absolute().name).encode("utf-8", "replace")
-    target = run_dir / "report.html"
-    partial_path = run_dir / f".report.html.{os.getpid()}"
-    try:
-        partial_path.write_bytes(data)
-        partial_path.replace(target)
-    finally:
-        partial_path.unlink(missing_ok=True)
-    return target
-
-
-def render(run: Run, name: str) -> str:
-    """The page as HTML."""
-    script = (FOLDER / "report_script.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    templates = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page = templates.get_template("report_template.html.j2")
-    rewards = EVALUATION_METRICS[:2]
     changes = [
         (title, change)
         for how, title, _ in EVALUATIONS
-        for metric in rewards
+        for metric in EVALUATION_METRICS[:2]
         if (change := compare(run, how, metric)) is not None
     ]
-    return page.render(
+    page = Page(
+        kind="Training report",
         name=name,
-        script=Markup(script),
-        script_hash=digest,
-        style=Markup((FOLDER / "report_style.css").read_text(encoding="utf-8")),
-        config=run.config,
-        config_rows=[
-            (key, value if isinstance(value, str) else json.dumps(value)) for key, value in run.config.items()
-        ],
+        title=run.config.get("env", "GRPO run"),
+        subtitle=f"with {run.config['model']}" if run.config.get("model") else "",
         verdict=verdict(run),
         tone=changes[0][1].verdict if changes else "noise",
-        changes=changes,
+        note="Intervals are 95 %, from a t distribution with scenarios as clusters (arXiv:2411.00640). Differences "
+        "pair the same episodes before and after.",
+        episodes=Episodes(),
         facts=_facts(run),
-        failed=sum(int(summary.get("failed", 0)) for summary in run.summaries.values()),
-        evaluations=_evaluation_tables(run),
-        curves=_curves(run),
-        step_columns=[title for _, title in STEP_COLUMNS],
-        step_rows=[
-            [str(step.get("step", "")), *(_step_cell(step, key) for key, _ in STEP_COLUMNS)] for step in run.steps
-        ],
+        sections={
+            "changes": changes,
+            "evaluations": _evaluation_tables(run),
+            "curves": _curves(run),
+            "step_columns": [title for _, title in STEP_COLUMNS],
+            "step_rows": [
+                [str(step.get("step", "")), *(_step_cell(step, key) for key, _ in STEP_COLUMNS)] for step in run.steps
+            ],
+        },
         pairs=_pairs(run),
-        question_of=question_of,
-        blocks_of=blocks_of,
-        chips_of=chips_of,
-        difficulty_of=difficulty_of,
+        pairs_note="the same held-out questions before and after training, chosen by the change of reward",
+        config_rows=settings(run.config),
     )
+    failed = sum(int(summary.get("failed", 0)) for summary in run.summaries.values())
+    if failed:
+        noun = f"{failed} episode{'' if failed == 1 else 's'}"
+        page.warnings.append(f"{noun} failed in the harness: counted, and left out of every mean.")
+    if left_out := _add_episodes(run, page.episodes):
+        page.warnings.append(
+            f"The episodes of {left_out} of {len(run.rollouts)} steps are not on this page, which holds up to "
+            f"{MAX_EPISODES:,}; they lie in trajectories/."
+        )
+    return page
+
+
+def _add_episodes(run: Run, episodes: Episodes) -> int:
+    """Evaluations whole, and as many steps as there is room for; returns how many steps are left out."""
+    labels = {f"{when}-{how}": f"{when}, {title}" for how, title, _ in EVALUATIONS for when in ("before", "after")}
+    order = {label: place for place, label in enumerate(labels)}
+    for label in sorted(run.trajectories, key=lambda label: (order.get(label, len(order)), label)):
+        when, _, how = label.partition("-")
+        partner = labels.get(f"before-{how}", "") if when == "after" else ""
+        split = str((run.summaries.get(label) or {}).get("split") or run.config.get("eval_split") or "")
+        episodes.add(Source(labels.get(label, label), split, None, partner), run.trajectories[label])
+    steps, left_out = within_limit(sorted(run.rollouts.items()), MAX_EPISODES - len(episodes))
+    for step, records in steps:
+        episodes.add(Source(f"step {step}", str(run.config.get("train_split") or "train"), step), records)
+    return left_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +239,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     return [(label, value) for label, value in shown if value is not None]
 
 
-def _pairs(run: Run) -> list[Any]:
+def _pairs(run: Run) -> list[Pair]:
     count = run.config.get("report_samples", 8)
     for how, _, _ in EVALUATIONS:
         pairs = choose_pairs(run.trajectories.get(f"before-{how}", []), run.trajectories.get(f"after-{how}", []), count)

@@ -87,8 +87,8 @@ def stacked_bars(series: Sequence[Series]) -> Markup:
     return _figure(series, xs, parts, place_x, percent=False)
 
 
-def interval_chart(rows: Sequence[Range]) -> Markup:
-    """A row for each share: where it was before and after, with whiskers for the 95 % intervals."""
+def interval_chart(rows: Sequence[Range], names: tuple[str, str] = ("before", "after")) -> Markup:
+    """A row for each share: where it was on both sides, called ``names``, with whiskers for the 95 % intervals."""
     row_height, left = 41, 112
     height = TOP + row_height * len(rows) + BOTTOM
     place = _scale(0.0, 1.0, left, WIDTH - 18)
@@ -103,7 +103,7 @@ def interval_chart(rows: Sequence[Range]) -> Markup:
     for index, row in enumerate(rows):
         middle = TOP + row_height * (index + 0.5)
         parts.append(_text(left - 10, middle + 4, row.label, "end", "name slice" if row.is_slice else "name"))
-        for name, values, offset in (("before", row.before, -6), ("after", row.after, 6)):
+        for side, name, values, offset in (("before", names[0], row.before, -6), ("after", names[1], row.after, 6)):
             if values is None:
                 continue
             mean, low, high = (place(min(max(value, 0.0), 1.0)) for value in values)
@@ -115,11 +115,11 @@ def interval_chart(rows: Sequence[Range]) -> Markup:
                     '<g class="{}"><title>{}</title>'
                     '<line class="whisker" x1="{:.1f}" x2="{:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
                     '<circle cx="{:.1f}" cy="{y:.1f}" r="4.5"/></g>'
-                ).format(name, said, low, high, mean, y=middle + offset)
+                ).format(side, said, low, high, mean, y=middle + offset)
             )
-    legend = Markup(
-        '<figcaption><span><i class="before"></i>before</span><span><i class="after"></i>after</span></figcaption>'
-    )
+    measured = [(side, name) for side, name in zip(("before", "after"), names, strict=True) if name]
+    keys = [Markup('<span><i class="{}"></i>{}</span>').format(side, name) for side, name in measured]
+    legend = Markup("<figcaption>{}</figcaption>").format(Markup("").join(keys)) if len(keys) > 1 else Markup("")
     drawing = Markup('<svg viewBox="0 0 {} {}" role="img">{}</svg>').format(WIDTH, height, Markup("").join(parts))
     return legend + drawing
 

@@ -1,0 +1,32 @@
+"""``grpo-view``: a training run or an evaluation as one HTML page."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+import click
+
+from grpo.cli.common import explained
+
+
+@click.command(epilog="Examples: grpo-view runs/first --open; grpo-view evals/bm25 evals/mine --out mine.html")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("against", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: FOLDER/report.html]"
+)
+@click.option("--open", "open_it", is_flag=True, help="Show it in the web browser.")
+@explained()
+def view(folder: Path, against: Path | None, out: Path | None, open_it: bool) -> None:
+    """Write one HTML page that works offline: curves, tables, and every episode with search and filters.
+
+    FOLDER is a run directory or an evaluation; with a second evaluation the page compares the two, FOLDER being the
+    baseline, and lies in the second folder.
+    """
+    from grpo.report import write_report
+
+    page = write_report(folder, against, out)
+    click.echo(page)
+    if open_it and not webbrowser.open(page.absolute().as_uri()):
+        click.echo("no web browser could be started; open the file by hand", err=True)

@@ -1,0 +1,55 @@
+"""One self-contained offline HTML page for a training run, for an evaluation, or for two evaluations side by side.
+
+Every part of a folder is optional, so what was stopped early has a page too. A page holds text of models and of
+strangers' mail: the template escapes all of it, episodes travel as JSON and are shown as text alone, and a content
+security policy lets nothing run but the page's own script, named by its hash. Nothing is loaded from anywhere.
+
+    from grpo.report import write_report
+    write_report(Path("runs/first"))
+
+``run`` reads a run directory, ``training`` and ``evaluation`` make the sections of either page, ``episodes`` the data
+of its episodes, ``page`` the HTML; ``charts.js`` and ``explorer.js`` are its script.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grpo.errors import ReportError
+from grpo.report.evaluation import evaluation_page
+from grpo.report.page import render
+from grpo.report.run import load_run
+from grpo.report.training import training_page
+from grpo.rundir import write_text
+
+__all__ = ["write_report"]
+
+
+def write_report(folder: Path, against: Path | None = None, out: Path | None = None) -> Path:
+    """Write the page of a folder, atomically.
+
+    Args:
+        folder: A run directory, or an evaluation's folder.
+        against: A second evaluation; the first is the baseline it is compared with.
+        out: Where to; ``report.html`` in the folder (the second, where there are two) by default.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        ReportError: The directory holds no part of a run or evaluation, a file in it can't be read, or two folders
+            are given and one is no evaluation.
+        EvaluationError: A line of an evaluation is damaged, or the two did not ask the same questions.
+    """
+    folders = [folder] if against is None else [folder, against]
+    evaluations = [one for one in folders if (one / "results.jsonl").exists()]
+    if len(evaluations) == len(folders):
+        page = evaluation_page(folders)
+    elif against is None:
+        page = training_page(load_run(folder), folder.absolute().name)
+    else:
+        other = next(one for one in folders if one not in evaluations)
+        raise ReportError(f"{other} holds no results.jsonl; two evaluations can stand side by side, runs cannot")
+    target = out or folders[-1] / "report.html"
+    write_text(target, render(page))
+    return target

@@ -1,0 +1,125 @@
+"""The episodes of a page as data for its script: every distinct text once, transcripts as blocks.
+
+Mail that many episodes read, and a question that many answer, are one entry of ``texts``; the script searches each
+once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from grpo.report.transcripts import (
+    Pair,
+    Record,
+    blocks_of,
+    chips_of,
+    difficulty_of,
+    errors_of,
+    question_of,
+)
+
+MAX_EPISODES = 5000
+"""More than this a page does not hold; which are left out is said on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where episodes come from.
+
+    Attributes:
+        label: As shown, for example ``after, T = 1`` or ``step 7``.
+        split: Of the scenarios, empty where unknown.
+        step: Training step; None for an evaluation.
+        partner: Label of the source whose episodes answer the same questions: before of after, A of B.
+    """
+
+    label: str
+    split: str = ""
+    step: int | None = None
+    partner: str = ""
+
+
+class Episodes:
+    """Collects episodes; ``to_data`` is what the script reads."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._sources: list[Source] = []
+        self._texts: dict[str, int] = {}
+        self._episodes: list[dict[str, Any]] = []
+        self._places: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._episodes)
+
+    def add(self, source: Source, records: Sequence[Record]) -> None:
+        """Take the episodes of a source."""
+        self._sources.append(source)
+        for record in records:
+            self._places[id(record)] = len(self._episodes)
+            self._episodes.append(self._episode(record, len(self._sources) - 1))
+
+    def to_data(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+        """All of it, JSON-able; ``pairs`` point at episodes that were added."""
+        return {
+            "texts": list(self._texts),
+            "sources": [asdict(source) for source in self._sources],
+            "episodes": self._episodes,
+            "pairs": [
+                {
+                    "why": pair.why,
+                    "change": pair.change,
+                    "sides": [None if side is None else self._places[id(side)] for side in (pair.before, pair.after)],
+                }
+                for pair in pairs
+            ],
+        }
+
+    def _text(self, text: str) -> int:
+        return self._texts.setdefault(text, len(self._texts))
+
+    def _episode(self, record: Record, source: int) -> dict[str, Any]:
+        system, question = question_of(record)
+        success = (record.get("metrics") or {}).get("success")
+        reward = record.get("reward")
+        episode: dict[str, Any] = {
+            "source": source,
+            "scenario": str(record.get("scenario_id", "")),
+            "sample": record.get("sample", 0),
+            "reward": reward if isinstance(reward, int | float) and math.isfinite(reward) else None,
+            "correct": record.get("correct", None if success is None else bool(success)),
+            "difficulty": difficulty_of(record),
+            "errors": errors_of(record),
+            "chips": [[chip.text, chip.tone] for chip in chips_of(record)],
+            "system": self._text(system),
+            "question": self._text(question),
+            "blocks": [
+                [block.kind, self._text(block.title), self._text(block.body), block.turn] for block in blocks_of(record)
+            ],
+        }
+        for name in ("explanation", "error"):
+            if record.get(name):
+                episode[name] = self._text(str(record[name]))
+        if record.get("sampled"):
+            episode["sampled"] = [
+                [value if isinstance(value, str) or math.isfinite(value) else -999.0 for value in turn]
+                for turn in record["sampled"]
+            ]
+        return episode
+
+
+def within_limit(
+    steps: Sequence[tuple[int, Sequence[Record]]], room: int
+) -> tuple[list[tuple[int, Sequence[Record]]], int]:
+    """As many whole steps as there is room for, evenly spread from the first to the last; and how many are left out."""
+    chosen = list(steps)
+    while len(chosen) > 1 and sum(len(records) for _, records in chosen) > room:
+        wanted = len(chosen) - 1
+        chosen = [steps[round(place * (len(steps) - 1) / max(wanted - 1, 1))] for place in range(wanted)]
+    if len(chosen) == 1 and len(chosen[0][1]) > room:
+        chosen = []
+    return chosen, len(steps) - len(chosen)

@@ -1,0 +1,216 @@
+"""The page of an evaluation, or of two: the table, scenarios that went worst, what flipped, episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from grpo.eval.compare import Comparison, Evaluation, Measure, compare, load_evaluation
+from grpo.eval.episode import Ending, EpisodeKey
+from grpo.eval.results import Row, key_of
+from grpo.eval.summary import summarise
+from grpo.eval.table import table_rows
+from grpo.metrics import ShownMetric
+from grpo.report.charts import Range, interval_chart
+from grpo.report.episodes import MAX_EPISODES, Episodes, Source
+from grpo.report.page import Page, settings
+from grpo.report.transcripts import Pair, Record
+
+SHOWN_PAIRS = 8
+"""Flipped episodes that stand side by side on the page; all of them can be found among its episodes."""
+
+CORRECT = ShownMetric("correct", "Correct", 1, True)
+REWARD = ShownMetric("reward", "Reward", 3)
+SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
+
+
+def evaluation_page(folders: Sequence[Path]) -> Page:
+    """The page of one evaluation, or of a baseline and another.
+
+    Raises:
+        EvaluationError: A folder is no evaluation, a line is damaged, or the two did not ask the same questions.
+    """
+    evaluations = [load_evaluation(folder) for folder in folders]
+    comparison = compare(*evaluations) if len(evaluations) == 2 else None
+    summaries = [_summary(one) for one in evaluations]
+    names = _names(evaluations)
+    room = MAX_EPISODES // len(evaluations)
+    records = [[_record(one, row) for row in one.rows[:room]] for one in evaluations]
+    last = evaluations[-1]
+    split = str(last.config.get("split") or "")
+    page = Page(
+        kind="Evaluation" if comparison is None else "Comparison",
+        name=" against ".join(one.root.absolute().name for one in reversed(evaluations)),
+        title=" against ".join(reversed(names)),
+        subtitle=f"on {last.config.get('env')}{f', {split} split' if split else ''}",
+        verdict=_one_said(summaries[0], names[0]) if comparison is None else _both_said(comparison, names),
+        tone="noise" if comparison is None else _tone(comparison),
+        note="Intervals are 95 %, clustered by scenario (arXiv:2411.00640); differences pair scenarios, with a "
+        "bootstrap interval over them.",
+        episodes=Episodes(),
+        warnings=_warnings(evaluations, summaries, names, comparison),
+        sections={
+            "summary": {
+                "names": names if comparison else [],
+                "rows": _table(summaries),
+                "chart": _chart(summaries, names),
+            },
+            "worst": [] if comparison else _worst(summaries[0], records[0]),
+            "errors": [(name, entry) for name, one in zip(names, summaries, strict=True) for entry in one["errors"]],
+        },
+        config_rows=settings(last.config),
+    )
+    for place, (name, side) in enumerate(zip(names, records, strict=True)):
+        page.episodes.add(Source(name, split, None, names[0] if place else ""), side)
+    if comparison is not None:
+        page.sections |= {"measures": _measures(comparison), "mcnemar": _mcnemar(comparison, names)}
+        page.pairs = _pairs(comparison, records)
+        page.pairs_note = f"episodes that flipped, {names[0]} on the left; what was gained most and lost most"
+    return page
+
+
+def _names(evaluations: Sequence[Evaluation]) -> list[str]:
+    names = [one.name for one in evaluations]
+    return names if len(set(names)) == len(names) else [one.root.absolute().name for one in evaluations]
+
+
+def _summary(one: Evaluation) -> dict[str, Any]:
+    planned = int(one.config.get("limit") or 0) * int(one.config.get("k") or 1)
+    return summarise(one.config, one.rows, max(planned, len(one.rows)), 0.0)
+
+
+def _record(one: Evaluation, row: Row) -> Record:
+    """An episode as transcripts know it: the row, and what its trace says."""
+    return row | {
+        "messages": one.trace(row).get("messages", []),
+        "stop_reason": row["ending"],
+        "num_sampled_tokens": row["completion_tokens"],
+    }
+
+
+def _one_said(summary: Mapping[str, Any], name: str) -> str:
+    metric = CORRECT if "correct" in summary["metrics"] else REWARD
+    value = _triple(summary["metrics"].get(metric.name), metric)
+    if value is None:
+        return f"No episode of {name} has been played to an end yet."
+    mean, low, high = (metric.format(number) for number in value)
+    said = f"{name} is right in {mean}" if metric is CORRECT else f"{name} has a mean reward of {mean}"
+    where = f"of {summary['episodes']} episodes on {summary['scenarios']} scenarios"
+    return f"{said} {where}, 95 % interval [{low}, {high}]."
+
+
+def _both_said(comparison: Comparison, names: Sequence[str]) -> str:
+    measure, metric = (comparison.correct, CORRECT) if comparison.correct else (comparison.reward, REWARD)
+    what = "right answers" if metric is CORRECT else "reward"
+    said = {
+        "up": f"{names[1]} has more {what} than {names[0]}",
+        "down": f"{names[1]} has {'fewer' if metric is CORRECT else 'less'} {what} than {names[0]}",
+        "noise": f"{names[1]} and {names[0]} do not differ in {what} beyond noise",
+    }[_tone(comparison)]
+    d, signed = measure.difference, metric.format_difference
+    return (
+        f"{said}: {metric.format(measure.a)} → {metric.format(measure.b)}, difference {signed(d.mean)}, "
+        f"95 % interval [{signed(d.low)}, {signed(d.high)}], paired over {comparison.scenarios} scenarios."
+    )
+
+
+def _tone(comparison: Comparison) -> str:
+    difference = (comparison.correct or comparison.reward).difference
+    if not difference.excludes(0.0):
+        return "noise"
+    return "up" if difference.mean > 0 else "down"
+
+
+def _table(summaries: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """The rows of ``grpo-eval``'s table, one column for each evaluation."""
+    columns = [dict(table_rows(summary)) for summary in summaries]
+    labels = dict.fromkeys(label for column in columns for label in column)
+    return [(label, [column.get(label, "–") for column in columns]) for label in labels]
+
+
+def _chart(summaries: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Markup | str:
+    """Right answers, whole and by slice, with intervals."""
+    cuts = {cut for one in summaries for cut in one["slices"]}
+    ranges: list[Range] = []
+    for cut in ("", *sorted(cuts, key=lambda cut: (SLICE_ORDER.get(cut, len(SLICE_ORDER)), cut))):
+        means = [
+            one["slices"].get(cut, {}).get("success") if cut else one["metrics"].get("correct") for one in summaries
+        ]
+        *first, last = (_triple(mean, CORRECT) for mean in means)
+        ranges.append(Range(cut or "all", bool(cut), first[0] if first else None, last))
+    ranges = [one for one in ranges if one.before or one.after]
+    return interval_chart(ranges, (names[0] if len(names) == 2 else "", names[-1])) if ranges else ""
+
+
+def _triple(value: Mapping[str, float | None] | None, metric: ShownMetric) -> tuple[float, float, float] | None:
+    """Mean, low and high; an end that is unknown is the mean, a share's lies within 0 and 1."""
+    if value is None or (mean := value["mean"]) is None:
+        return None
+    low, high = (mean if (end := value[name]) is None else end for name in ("low", "high"))
+    return (mean, max(low, 0.0), min(high, 1.0)) if metric.is_share else (mean, low, high)
+
+
+def _worst(summary: Mapping[str, Any], records: Sequence[Record]) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    for entry in summary["worst"]:
+        samples = [record for record in records if record["scenario_id"] == entry["scenario_id"]]
+        if samples and entry["correct"] < 1:
+            right = sum(bool(record["correct"]) for record in samples)
+            entries.append(entry | {"record": samples[0], "right": f"{right} of {len(samples)}"})
+    return entries
+
+
+def _measures(comparison: Comparison) -> list[tuple[ShownMetric, Measure]]:
+    rows = [(REWARD, comparison.reward)]
+    return rows if comparison.correct is None else [(CORRECT, comparison.correct), *rows]
+
+
+def _mcnemar(comparison: Comparison, names: Sequence[str]) -> str:
+    if comparison.p_value is None:
+        return ""
+    return (
+        f"{comparison.gained} scenarios are right with {names[1]} alone, {comparison.lost} with {names[0]} alone; "
+        f"McNemar's exact test: p = {comparison.p_value:.3g}"
+    )
+
+
+def _pairs(comparison: Comparison, records: Sequence[Sequence[Record]]) -> list[Pair]:
+    sides: list[dict[EpisodeKey, Record]] = [{key_of(record): record for record in side} for side in records]
+    known = [flip for flip in comparison.flips if all(flip.key in side for side in sides)]
+    gained, lost = ([flip for flip in known if flip.gained is wanted] for wanted in (True, False))
+    room = min(len(gained), max(SHOWN_PAIRS - len(lost), SHOWN_PAIRS // 2))
+    shown = gained[:room] + lost[::-1][: SHOWN_PAIRS - room]
+    return [
+        Pair("Gained" if flip.gained else "Lost", flip.key.scenario_id, sides[0][flip.key], sides[1][flip.key])
+        for flip in shown
+    ]
+
+
+def _warnings(
+    evaluations: Sequence[Evaluation],
+    summaries: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    comparison: Comparison | None,
+) -> list[str]:
+    lines: list[str] = []
+    for one, summary, name in zip(evaluations, summaries, names, strict=True):
+        missing = summary["planned"] - len(one.rows)
+        if missing > 0:
+            lines.append(
+                f"{name}: {missing} of {summary['planned']} episodes have not been played; --resume plays them."
+            )
+        failed = sum(row["ending"] == Ending.INFRASTRUCTURE for row in one.rows)
+        if failed:
+            lines.append(
+                f"{name}: {failed} episode{'' if failed == 1 else 's'} ended in infrastructure failures, in no mean."
+            )
+        if len(one.rows) > (room := MAX_EPISODES // len(evaluations)):
+            lines.append(f"{name}: of {len(one.rows):,} episodes the first {room:,} are on this page.")
+    if comparison is not None:
+        for name, unpaired in zip(names, (comparison.unpaired_a, comparison.unpaired_b), strict=True):
+            if unpaired:
+                lines.append(f"{len(unpaired)} scenarios of {name} alone are left out of the comparison.")
+    return lines
