@@ -10,7 +10,7 @@ import click
 from grpo.cli.common import explained
 
 
-@click.command(epilog="Examples: grpo-view runs/first --open; grpo-view evals/bm25 evals/mine --out mine.html")
+@click.command(epilog="Example: grpo-view runs/first --open")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("against", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(

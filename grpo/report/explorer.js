@@ -120,7 +120,7 @@
     for (var i = 0; i < pieces.length; i += 2) {
       var p = Math.exp(pieces[i + 1]);
       var kind = p >= 0.9 ? "t0" : p >= 0.5 ? "t1" : p >= 0.2 ? "t2" : p >= 0.05 ? "t3" : "t4";
-      var token = make("span", kind, pieces[i] || "⏹");
+      var token = make("span", kind, pieces[i] || "∎");
       token.title = (100 * p).toPrecision(3) + " %, logprob " + pieces[i + 1];
       block.append(token);
     }

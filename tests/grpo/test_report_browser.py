@@ -110,7 +110,7 @@ def test_sampled_tokens_are_coloured_by_their_probability(tmp_path: Path) -> Non
         assert page.value("document.querySelectorAll('.tokens').length") == 0
         page.value(click("[data-tokens]"))
         spans = page.value("[...document.querySelectorAll('.tokens span')].map(s => s.className + ' ' + s.textContent)")
-        assert spans == ["t0 sea", "t4 rch", "t2 read", "t2 answer", "t1 ⏹"]
+        assert spans == ["t0 sea", "t4 rch", "t2 read", "t2 answer", "t1 ∎"]
         assert page.value("document.querySelectorAll('#list .observation').length") == 2
         assert page.value("document.querySelector('.tokens span').title") == "99.0 %, logprob -0.01"
 

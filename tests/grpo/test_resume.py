@@ -132,6 +132,8 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
     assert same(state_of(broken), state_of(straight)), "weights, optimizer, random state, place in the data"
     for step in range(1, STEPS + 1):
         assert episodes(broken, step) == episodes(straight, step)
+        for episode in episodes(straight, step):  # the tokens of every turn are kept as text
+            assert len(episode["sampled"]) == sum(m["role"] == "assistant" for m in episode["messages"])
     trained = [episode["scenario_id"] for step in range(1, STEPS + 1) for episode in episodes(broken, step)]
     for epoch in (trained[:18], trained[18:]):  # six scenarios, three episodes of each
         assert Counter(epoch) == {f"train-{letter}": 3 for letter in "aeinst"}
