@@ -108,10 +108,7 @@ def _env_kwargs(request: EvalRequest) -> dict[str, Any]:
     from grpo.eval.trained import policy_config
 
     share_cores()
-    config, kwargs = policy_config(request.agent.removeprefix("policy:"), request.recipe, request.env, given)
-    if config.env_import is not None and request.env_import is None:
-        import_user_module(config.env_import)
-    return kwargs
+    return policy_config(request.agent.removeprefix("policy:"), request.recipe, request.env, given)[1]
 
 
 def _play(

@@ -114,12 +114,13 @@ def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[st
     """
     saved = _saved_config(target)
     if saved is not None:
-        if module := saved.get("env_import"):
-            import_user_module(module)
         env_kwargs = {**saved["env_kwargs"], **env_kwargs}
-        return load_config(None, {**saved, "env": env, "env_kwargs": env_kwargs}), env_kwargs
-    adapter_of(target)
-    config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
+        config = load_config(None, {**saved, "env": env, "env_kwargs": env_kwargs})
+    else:
+        adapter_of(target)
+        config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
+    if config.env_import is not None:
+        import_user_module(config.env_import)
     return config, config.env_kwargs
 
 
