@@ -109,8 +109,17 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         )
 
     def write_action(self, action: Any) -> str:
-        """The assistant turn that calls for an action of the wrapped env's action space."""
-        call = {"name": TOOL, "arguments": {"action": to_json(self._actions, action)}}
+        """The assistant turn that calls for an action of the wrapped env, or for a near one with shorter numbers.
+
+        A float32 in full has up to 17 digits, each a token for many models: more than a turn may hold.
+        """
+        value = to_json(self._actions, action)
+        try:
+            to_action(self._actions, _shortened(value))
+            value = _shortened(value)
+        except ValueError:  # it lies between the bound and its last digits
+            pass
+        call = {"name": TOOL, "arguments": {"action": value}}
         return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
 
     def _read(self, action: str) -> tuple[list[Any], str, str]:
@@ -222,6 +231,15 @@ class RandomPolicy:
     def act(self, observation: str, info: dict[str, Any]) -> str:
         """A call of a random action."""
         return self._env.write_action(self._space.sample())
+
+
+def _shortened(value: Any) -> Any:
+    """A JSON value with its numbers of three significant digits."""
+    if isinstance(value, list):
+        return [_shortened(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _shortened(item) for key, item in value.items()}
+    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 class _UnknownToolError(ValueError):

@@ -108,7 +108,10 @@ def to_json(space: spaces.Space[Any], action: Any) -> Any:
         return [to_json(part, item) for part, item in zip(space.spaces, action, strict=True)]
     if isinstance(space, spaces.Dict):
         return {key: to_json(part, action[key]) for key, part in space.spaces.items()}
-    return action if isinstance(action, str) else np.asarray(action).tolist()
+    if isinstance(action, str):
+        return action
+    one_number = isinstance(space, spaces.Box) and space.shape == (1,)  # as its schema has it
+    return np.asarray(action).item() if one_number else np.asarray(action).tolist()
 
 
 def check_readable(space: spaces.Space[Any], env_id: str) -> None:

@@ -224,6 +224,17 @@ def test_an_action_written_for_the_env_is_read_as_that_action():
     assert env.step(env.write_action(np.int64(2)))[4]["error"] == ""
 
 
+def test_the_numbers_of_a_written_action_are_short_where_they_may_be():
+    pendulum = Episode("Pendulum-v1", {})
+    pendulum.start(Task(0))
+    assert '{"action": 1.36}' in pendulum.env.write_action(np.array([1.3579834], np.float32))
+
+    class Narrow(Toll):
+        action_space = spaces.Box(0.12345, 0.12346, (1,))
+
+    assert '{"action": 0.12345' in PlainEnv(Narrow(), 5).write_action(np.array([0.123455], np.float32))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_random_policy_of_a_plain_env_makes_valid_calls_that_depend_on_its_seed(name):
     episode = Episode(name, {"max_episode_steps": 12})
