@@ -16,9 +16,10 @@ from grpo.cli.common import explained
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: FOLDER/report.html]"
 )
+@click.option("--anyway", is_flag=True, help="Compare evaluations though database, split, questions or env differ.")
 @click.option("--open", "open_it", is_flag=True, help="Show it in the web browser.")
 @explained()
-def view(folder: Path, against: Path | None, out: Path | None, open_it: bool) -> None:
+def view(folder: Path, against: Path | None, out: Path | None, anyway: bool, open_it: bool) -> None:
     """Write one HTML page that works offline: curves, tables, and every episode with search and filters.
 
     FOLDER is a run directory or an evaluation; with a second evaluation the page compares the two, FOLDER being the
@@ -26,7 +27,7 @@ def view(folder: Path, against: Path | None, out: Path | None, open_it: bool) ->
     """
     from grpo.report import write_report
 
-    page = write_report(folder, against, out)
+    page = write_report(folder, against, out, anyway=anyway)
     click.echo(page)
     if open_it and not webbrowser.open(page.absolute().as_uri()):
         click.echo("no web browser could be started; open the file by hand", err=True)

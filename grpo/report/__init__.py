@@ -25,13 +25,14 @@ from grpo.rundir import write_text
 __all__ = ["write_report"]
 
 
-def write_report(folder: Path, against: Path | None = None, out: Path | None = None) -> Path:
+def write_report(folder: Path, against: Path | None = None, out: Path | None = None, *, anyway: bool = False) -> Path:
     """Write the page of a folder, atomically.
 
     Args:
         folder: A run directory, or an evaluation's folder.
         against: A second evaluation; the first is the baseline it is compared with.
         out: Where to; ``report.html`` in the folder (the second, where there are two) by default.
+        anyway: Compare evaluations that did not ask the same questions of the same data, too; the page says so.
 
     Returns:
         The page's path.
@@ -44,7 +45,7 @@ def write_report(folder: Path, against: Path | None = None, out: Path | None = N
     folders = [folder] if against is None else [folder, against]
     evaluations = [one for one in folders if (one / "results.jsonl").exists()]
     if len(evaluations) == len(folders):
-        page = evaluation_page(folders)
+        page = evaluation_page(folders, anyway=anyway)
     elif against is None:
         page = training_page(load_run(folder), folder.absolute().name)
     else:

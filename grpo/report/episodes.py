@@ -7,7 +7,7 @@ once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,10 @@ from grpo.report.transcripts import (
 )
 
 MAX_EPISODES = 5000
-"""More than this a page does not hold; which are left out is said on it."""
+"""More than this a page does not hold; what is left out is said on it."""
+
+MAX_TEXT_CHARS = 100_000_000
+"""Of all transcripts together; episodes after that are listed without theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,11 @@ class Source:
 
 
 class Episodes:
-    """Collects episodes; ``to_data`` is what the script reads."""
+    """Collects episodes; ``to_data`` is what the script reads.
+
+    Attributes:
+        without_transcript: Episodes whose transcripts found no room.
+    """
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -51,6 +58,8 @@ class Episodes:
         self._texts: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._places: dict[int, int] = {}
+        self._chars = 0
+        self.without_transcript = 0
 
     def __len__(self) -> int:
         """How many there are."""
@@ -80,7 +89,10 @@ class Episodes:
         }
 
     def _text(self, text: str) -> int:
-        return self._texts.setdefault(text, len(self._texts))
+        if text not in self._texts:
+            self._texts[text] = len(self._texts)
+            self._chars += len(text)
+        return self._texts[text]
 
     def _episode(self, record: Record, source: int) -> dict[str, Any]:
         system, question = question_of(record)
@@ -97,10 +109,14 @@ class Episodes:
             "chips": [[chip.text, chip.tone] for chip in chips_of(record)],
             "system": self._text(system),
             "question": self._text(question),
-            "blocks": [
-                [block.kind, self._text(block.title), self._text(block.body), block.turn] for block in blocks_of(record)
-            ],
+            "blocks": [],
         }
+        if self._chars > MAX_TEXT_CHARS:
+            self.without_transcript += 1
+            return episode | {"left_out": True}
+        episode["blocks"] = [
+            [block.kind, self._text(block.title), self._text(block.body), block.turn] for block in blocks_of(record)
+        ]
         for name in ("explanation", "error"):
             if record.get(name):
                 episode[name] = self._text(str(record[name]))
@@ -112,14 +128,16 @@ class Episodes:
         return episode
 
 
-def within_limit(
-    steps: Sequence[tuple[int, Sequence[Record]]], room: int
-) -> tuple[list[tuple[int, Sequence[Record]]], int]:
-    """As many whole steps as there is room for, evenly spread from the first to the last; and how many are left out."""
-    chosen = list(steps)
-    while len(chosen) > 1 and sum(len(records) for _, records in chosen) > room:
-        wanted = len(chosen) - 1
-        chosen = [steps[round(place * (len(steps) - 1) / max(wanted - 1, 1))] for place in range(wanted)]
-    if len(chosen) == 1 and len(chosen[0][1]) > room:
-        chosen = []
-    return chosen, len(steps) - len(chosen)
+def within_limit(counts: Mapping[int, int], room: int) -> list[int]:
+    """As many whole steps as there is room for, evenly spread from the first to the last.
+
+    Args:
+        counts: Episodes of each step, in order.
+        room: How many episodes the steps may have together.
+    """
+    steps = list(counts)
+    for wanted in range(len(steps), 1, -1):
+        chosen = [steps[round(place * (len(steps) - 1) / (wanted - 1))] for place in range(wanted)]
+        if sum(counts[step] for step in chosen) <= room:
+            return chosen
+    return [step for step in steps[:1] if counts[step] <= room]

@@ -27,14 +27,14 @@ REWARD = ShownMetric("reward", "Reward", 3)
 SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
 
 
-def evaluation_page(folders: Sequence[Path]) -> Page:
+def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
     """The page of one evaluation, or of a baseline and another.
 
     Raises:
         EvaluationError: A folder is no evaluation, a line is damaged, or the two did not ask the same questions.
     """
     evaluations = [load_evaluation(folder) for folder in folders]
-    comparison = compare(*evaluations) if len(evaluations) == 2 else None
+    comparison = compare(*evaluations, anyway=anyway) if len(evaluations) == 2 else None
     summaries = [_summary(one) for one in evaluations]
     names = _names(evaluations)
     room = MAX_EPISODES // len(evaluations)
@@ -210,6 +210,7 @@ def _warnings(
         if len(one.rows) > (room := MAX_EPISODES // len(evaluations)):
             lines.append(f"{name}: of {len(one.rows):,} episodes the first {room:,} are on this page.")
     if comparison is not None:
+        lines += [f"The two did not ask the same: {difference}." for difference in comparison.differences]
         for name, unpaired in zip(names, (comparison.unpaired_a, comparison.unpaired_b), strict=True):
             if unpaired:
                 lines.append(f"{len(unpaired)} scenarios of {name} alone are left out of the comparison.")

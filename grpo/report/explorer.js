@@ -164,7 +164,7 @@
       coloured[block[3]] = true;
     });
     if (episode.error !== undefined) section.append(write(make("div", "block broken"), texts[episode.error]));
-    if (!episode.blocks.length) section.append(make("p", "soft", "Nothing was said."));
+    if (!episode.blocks.length) section.append(make("p", "soft", episode.left_out ? "The page had no room for this transcript; it lies in the folder." : "Nothing was said."));
     return section;
   }
 

@@ -62,6 +62,9 @@ class Page:
 def render(page: Page) -> str:
     """The page as HTML; characters that UTF-8 cannot write are question marks."""
     script = "".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    warnings = list(page.warnings)
+    if page.episodes.without_transcript:
+        warnings.append(f"{page.episodes.without_transcript:,} episodes are listed without their transcripts: no room.")
     templates = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
@@ -72,6 +75,7 @@ def render(page: Page) -> str:
     html = templates.get_template("template.html.j2").render(
         page=page,
         s=defaultdict(list, page.sections),
+        warnings=warnings,
         question_of=question_of,
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -17,14 +17,14 @@ from grpo.statistics import Interval, mean_interval, paired_difference
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What lies in a run directory; parts that are not there are empty."""
+    """What lies in a run directory; parts that are not there are empty. ``rollouts`` are files by step, not read."""
 
     config: Record
     steps: list[Record]
     warm_start: list[Record]
     summaries: dict[str, Record]
     trajectories: dict[str, list[Record]]
-    rollouts: dict[int, list[Record]] = field(default_factory=dict)
+    rollouts: dict[int, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,7 @@ def load_run(run_dir: Path) -> Run:
             },
             trajectories={path.stem: read_jsonl(path) for path in sorted(run_dir.glob("eval/*.jsonl"))},
             rollouts={
-                int(path.stem.removeprefix("step-")): read_jsonl(path)
-                for path in sorted(run_dir.glob("trajectories/step-*.jsonl"))
+                int(path.stem.removeprefix("step-")): path for path in sorted(run_dir.glob("trajectories/step-*.jsonl"))
             },
         )
     except (OSError, ValueError) as error:
@@ -73,6 +72,22 @@ def load_run(run_dir: Path) -> Run:
             f"{run_dir} holds no config.json, metrics.jsonl, warmstart.jsonl or eval/; is it a run directory?"
         )
     return run
+
+
+def read_rollouts(path: Path) -> list[Record]:
+    """The episodes of a step, without what a page has no use for: their token ids are most of the file.
+
+    Raises:
+        ReportError: The file can't be read.
+    """
+    try:
+        records = read_jsonl(path)
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path} can't be reported on: {error}; mend or remove that file") from error
+    for record in records:
+        for name in ("token_ids", "action_mask", "tools"):
+            record.pop(name, None)
+    return records
 
 
 def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> Change | None:

@@ -14,7 +14,7 @@ from grpo.metrics import EVALUATION_METRICS, ShownMetric, short_duration, short_
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
-from grpo.report.run import Change, Run, compare, verdict
+from grpo.report.run import Change, Run, compare, read_rollouts, verdict
 from grpo.report.transcripts import Pair, Record, choose_pairs
 
 EVALUATIONS = (("sampled", "T = 1", "Sampled at temperature 1"), ("greedy", "greedy", "Greedy decoding"))
@@ -131,10 +131,12 @@ def _add_episodes(run: Run, episodes: Episodes) -> int:
         partner = labels.get(f"before-{how}", "") if when == "after" else ""
         split = str((run.summaries.get(label) or {}).get("split") or run.config.get("eval_split") or "")
         episodes.add(Source(labels.get(label, label), split, None, partner), run.trajectories[label])
-    steps, left_out = within_limit(sorted(run.rollouts.items()), MAX_EPISODES - len(episodes))
-    for step, records in steps:
-        episodes.add(Source(f"step {step}", str(run.config.get("train_split") or "train"), step), records)
-    return left_out
+    counts = {step: path.read_bytes().count(b"\n") for step, path in sorted(run.rollouts.items())}
+    steps = within_limit(counts, MAX_EPISODES - len(episodes))
+    for step in steps:
+        source = Source(f"step {step}", str(run.config.get("train_split") or "train"), step)
+        episodes.add(source, read_rollouts(run.rollouts[step]))
+    return len(counts) - len(steps)
 
 
 @dataclass(frozen=True, slots=True)

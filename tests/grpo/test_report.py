@@ -16,7 +16,6 @@ from grpo.cli.view import view
 from grpo.errors import ReportError
 from grpo.metrics import EVALUATION_METRICS
 from grpo.report import write_report
-from grpo.report.charts import Series, line_chart, nice_ticks, stacked_bars, trailing_mean
 from grpo.report.episodes import Episodes, Source, within_limit
 from grpo.report.page import as_script_data
 from grpo.report.run import compare, load_run, verdict
@@ -209,40 +208,6 @@ def test_chips_say_what_happened() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.0, 1.0, [0, 0.25, 0.5, 0.75, 1.0]),
-        (0.13, 0.48, [0.1, 0.2, 0.3, 0.4, 0.5]),
-        (-0.018, 0.021, [-0.02, -0.01, 0, 0.01, 0.02, 0.03]),
-        (300, 340, [300, 310, 320, 330, 340]),
-        (1.1801, 1.1802, [1.0, 1.1, 1.2, 1.3]),
-        (5, 5, [4.5, 4.75, 5.0, 5.25, 5.5]),
-    ],
-)
-def test_ticks_are_round_and_enclose_the_values(low: float, high: float, expected: list[float]) -> None:
-    assert nice_ticks(low, high) == pytest.approx(expected)
-
-
-def test_the_running_mean_looks_back_over_a_tenth_of_the_curve() -> None:
-    points = [(float(i), float(i)) for i in range(20)]
-    assert trailing_mean(points)[:3] == [(0.0, 0.0), (1.0, 0.5), (2.0, 1.5)]
-
-
-def test_a_line_runs_from_the_lowest_tick_to_the_highest() -> None:
-    """By hand: steps 0 and 10 stand at x 46 and 410; shares 0 and 1 at y 166 and 10."""
-    svg = line_chart([Series("a <b>", [(0, 0.0), (10, 1.0)])], percent=True)
-    assert 'points="46.0,166.0 410.0,10.0"' in svg
-    assert "a &lt;b&gt;" in svg
-    assert "<b>" not in svg
-
-
-def test_bars_stand_on_each_other() -> None:
-    """By hand: ticks 0 to 4 over 156 units, so a part of 1 is 39 high; the second begins where the first ends."""
-    svg = stacked_bars([Series("a", [(1, 1.0)]), Series("b", [(1, 3.0)])])
-    assert re.findall(r'y="([\d.]+)" width="26.0" height="([\d.]+)"', svg) == [("127.0", "39.0"), ("10.0", "117.0")]
-
-
 def test_a_judged_run_shows_how_far_judge_and_env_disagree(tmp_path):
     write_lines(
         tmp_path / "metrics.jsonl", [{"step": n, "reward/mean": 0.5, "judge/disagreement": n / 10} for n in (1, 2)]
@@ -279,10 +244,16 @@ def test_every_text_stands_once_in_the_data() -> None:
     ("room", "expected"), [(100, [1, 2, 3, 4, 5]), (40, [1, 2, 4, 5]), (25, [1, 5]), (10, [1]), (9, [])]
 )
 def test_a_page_takes_whole_steps_from_the_first_to_the_last(room: int, expected: list[int]) -> None:
-    steps = [(step, [{}] * 10) for step in range(1, 6)]
-    chosen, left_out = within_limit(steps, room)
-    assert [step for step, _ in chosen] == expected
-    assert left_out == 5 - len(expected)
+    assert within_limit(dict.fromkeys(range(1, 6), 10), room) == expected
+
+
+def test_transcripts_that_find_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo.report.episodes.MAX_TEXT_CHARS", 300)
+    records = [make_trajectory(n, 1.0, solved=True) for n in range(3)]
+    write_lines(tmp_path / "trajectories/step-0001.jsonl", records)
+    html = write_report(tmp_path).read_text()
+    assert "2 episodes are listed without their transcripts" in html
+    assert html.count('"left_out":true') == 2
 
 
 def test_steps_that_have_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,3 +303,22 @@ def test_the_page_of_an_evaluation_says_what_is_missing_and_what_failed(tmp_path
     assert "oracle is right in 100.0 % of 2 episodes on 2 scenarios" in html
     write_lines(out / "results.jsonl", rows[:1])
     assert "No episode of oracle has been played to an end yet." in write_report(out).read_text()
+
+
+def test_a_step_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write_lines(tmp_path / "trajectories/step-0001.jsonl", [make_trajectory(0, 1.0, solved=True)])
+    path = tmp_path / "trajectories/step-0001.jsonl"
+    path.write_text("{broken\n" + path.read_text())
+    with pytest.raises(ReportError, match=r"step-0001.jsonl line 1 is not JSON"):
+        write_report(tmp_path)
+
+
+def test_evaluations_of_other_questions_need_to_be_told(tmp_path: Path) -> None:
+    for count in (4, 5):
+        run_eval("--agent", "oracle", "--limit", "4", "--out", str(tmp_path / str(count)), count=count)
+    folders = [str(tmp_path / "4"), str(tmp_path / "5")]
+    refused = CliRunner().invoke(view, folders)
+    assert refused.exit_code == 1
+    assert "env_kwargs.count: 4 in A, 5 in B" in refused.stderr
+    assert CliRunner().invoke(view, [*folders, "--anyway"]).exit_code == 0
+    assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/report.html").read_text()
