@@ -28,7 +28,7 @@ def transcript(trajectory: Trajectory) -> Iterator[str]:
         f"{trajectory.num_sampled_tokens} sampled tokens, ended: {trajectory.stop_reason}"
     )
     for message in trajectory.messages:
-        yield f"[{message['role']}] {_shortened(_text(message))}"
+        yield f"[{message['role']}] {_shortened(text_of(message))}"
     if trajectory.explanation:
         yield f"[judge] {_shortened(trajectory.explanation)}"
 
@@ -39,11 +39,12 @@ def opening_of(messages: Sequence[Message]) -> tuple[str, str]:
     for message in messages:
         if message["role"] == "assistant":
             break
-        (system if message["role"] == "system" else question).append(_text(message))
+        (system if message["role"] == "system" else question).append(text_of(message))
     return "\n\n".join(system), "\n\n".join(question)
 
 
-def _text(message: Message) -> str:
+def text_of(message: Message) -> str:
+    """A message's text, and its tool calls as JSON, one a line."""
     content = message.get("content") or ""
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     calls = [json.dumps(call.get("function", call), ensure_ascii=False) for call in message.get("tool_calls") or ()]

@@ -10,6 +10,7 @@ unless the caller insists.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ SAME = ("env", "env_kwargs", "split", "fingerprint")
 
 BOOTSTRAP_SEED = 0
 
+_ADDRESS = re.compile(r"@https?://\S+")
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
@@ -38,9 +41,9 @@ class Evaluation:
 
     @property
     def name(self) -> str:
-        """The agent, with its model where it was given one."""
-        model = self.config.get("model")
-        return f"{self.config.get('agent')} ({model})" if model else str(self.config.get("agent"))
+        """The agent, with its model where it was given one, without the addresses of servers."""
+        agent, model = (_ADDRESS.sub("", str(self.config.get(name) or "")) for name in ("agent", "model"))
+        return f"{agent} ({model})" if model else agent
 
     def trace(self, row: Row) -> dict[str, Any]:
         """What was said in an episode; empty where its file is gone."""

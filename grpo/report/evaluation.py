@@ -84,8 +84,10 @@ def _summary(one: Evaluation) -> dict[str, Any]:
 
 def _record(one: Evaluation, row: Row) -> Record:
     """An episode as transcripts know it: the row, and what its trace says."""
+    trace = one.trace(row)
     return row | {
-        "messages": one.trace(row).get("messages", []),
+        "messages": trace.get("messages", []),
+        "calls": trace.get("model_calls", []),
         "stop_reason": row["ending"],
         "num_sampled_tokens": row["completion_tokens"],
     }
@@ -97,8 +99,8 @@ def _one_said(summary: Mapping[str, Any], name: str) -> str:
     if value is None:
         return f"No episode of {name} has been played to an end yet."
     mean, low, high = (metric.format(number) for number in value)
-    said = f"{name} is right in {mean}" if metric is CORRECT else f"{name} has a mean reward of {mean}"
-    where = f"of {summary['episodes']} episodes on {summary['scenarios']} scenarios"
+    said = f"{name} is right in {mean} of" if metric is CORRECT else f"{name} has a mean reward of {mean} over"
+    where = f"{summary['episodes']} episodes on {summary['scenarios']} scenarios"
     return f"{said} {where}, 95 % interval [{low}, {high}]."
 
 
@@ -159,7 +161,9 @@ def _worst(summary: Mapping[str, Any], records: Sequence[Record]) -> list[dict[s
         samples = [record for record in records if record["scenario_id"] == entry["scenario_id"]]
         if samples and entry["correct"] < 1:
             right = sum(bool(record["correct"]) for record in samples)
-            entries.append(entry | {"record": samples[0], "right": f"{right} of {len(samples)}"})
+            known = any(record["correct"] is not None for record in samples)
+            tries = f"{right} of {len(samples)}" if known else ""
+            entries.append(entry | {"record": samples[0], "right": tries})
     return entries
 
 

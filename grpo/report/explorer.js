@@ -11,6 +11,7 @@
   var form = document.getElementById("filters"), list = document.getElementById("list");
   var lowered = [], textHits = null, query = "", found = [], page = 0;
   var showTokens = false;
+  var knowsRight = episodes.some(function (episode) { return episode.correct !== null; });
 
   var byScenario = new Map();
   episodes.forEach(function (episode, index) {
@@ -129,8 +130,8 @@
 
   function drawBlock(block) {
     var kind = block[0], title = texts[block[1]], body = texts[block[2]];
-    if (kind === "observation") {
-      var folded = make("details", "block observation");
+    if (kind === "observation" || kind === "model") {
+      var folded = make("details", "block observation " + kind);
       folded.append(write(make("summary"), title), write(make("pre"), body));
       folded.open = unfolded || Boolean(textHits && textHits[block[2]]);
       return folded;
@@ -266,8 +267,9 @@
     var tone = episode.correct === null ? "" : episode.correct ? "good" : "bad";
     line.type = "button";
     line.setAttribute("aria-expanded", "false");
+    if (knowsRight) line.append(make("span", "sign " + tone, mark));
     line.append(
-      make("span", "sign " + tone, mark), make("span", "number", shownReward(episode.reward)),
+      make("span", "number", shownReward(episode.reward)),
       write(make("span", "ask"), texts[episode.question].split("\n")[0])
     );
     if (sources.length > 1) line.append(make("span", "tag", sources[episode.source].label));
@@ -340,6 +342,7 @@
   ["source", "split", "difficulty"].forEach(function (name) {
     form.elements[name].hidden = form.elements[name].options.length < 3;
   });
+  form.elements.outcome.hidden = !knowsRight;
   drawPairs();
   recall();
   ready();

@@ -69,7 +69,8 @@ def load_run(run_dir: Path) -> Run:
         raise ReportError(f"{run_dir} can't be reported on: {error}; mend or remove that file") from error
     if not (run.config or run.steps or run.warm_start or run.summaries or run.trajectories or run.rollouts):
         raise ReportError(
-            f"{run_dir} holds no config.json, metrics.jsonl, warmstart.jsonl or eval/; is it a run directory?"
+            f"{run_dir} holds no config.json, metrics.jsonl, warmstart.jsonl or eval/; "
+            "is it a run directory or an evaluation?"
         )
     return run
 

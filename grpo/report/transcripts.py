@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from grpo.metrics import short_number
-from grpo.transcript import opening_of
+from grpo.transcript import opening_of, text_of
 
 Record = dict[str, Any]
 
@@ -43,10 +43,10 @@ class Block:
     """A piece of a transcript.
 
     Attributes:
-        kind: ``text``, ``call``, ``broken`` (a call that is no JSON) or ``observation``.
-        title: Name of the tool, or an observation's first line.
+        kind: ``text``, ``call``, ``broken`` (a call that is no JSON), ``observation``, or ``model`` (see ``heard_of``).
+        title: Name of the tool, or the first line of what is folded.
         body: Arguments, or the whole text.
-        turn: Number of the assistant's turn it is part of, from 0; -1 for an observation.
+        turn: Number of the assistant's turn it is part of, from 0; -1 for what is folded.
     """
 
     kind: str
@@ -119,10 +119,28 @@ def blocks_of(record: Record) -> list[Block]:
             turn += 1
             blocks += [replace(block, turn=turn) for block in _assistant_blocks(message)]
         elif turn >= 0:
-            text = _content(message)
-            lines = text.strip().splitlines() or [""]
-            title = lines[0] if len(lines) == 1 else f"{lines[0]}  (+{len(lines) - 1} lines)"
-            blocks.append(Block("observation", title, _shortened(text)))
+            blocks.append(_folded("observation", _content(message)))
+    return blocks + heard_of(record)
+
+
+def heard_of(record: Record) -> list[Block]:
+    """What an agent and its model said to each other, a block for each call, where the env did not hear all of it.
+
+    An agent that plays a plain tool loop says to the env what its model says; that needs no showing twice.
+    """
+    calls: list[Record] = record.get("calls") or []
+    said = "\n".join(text_of(message) for message in record.get("messages", ()))
+    replies = [_content(call["reply"]) for call in calls if isinstance(call.get("reply"), dict)]
+    if all(reply in said for reply in replies):
+        return []
+    blocks: list[Block] = []
+    for number, call in enumerate(calls, start=1):
+        new = [message for message in (*call["messages"], call.get("reply")) if isinstance(message, dict)]
+        lines = [f"[{message.get('role', '')}] {text_of(message)}" for message in new]
+        lines += [f"[error] {call['error']}"] if call.get("error") else []
+        tokens = f"{call['prompt_tokens']:,} + {call['completion_tokens']:,} tokens"
+        title = f"model call {number}: {tokens}, {call['seconds']:.2f} s"
+        blocks.append(Block("model", title, _shortened("\n".join(lines))))
     return blocks
 
 
@@ -195,6 +213,12 @@ def _is_unsolved(before: Record, after: Record) -> bool:
     if "success" in (after.get("metrics") or {}):
         return not _metric(before, "success") and not _metric(after, "success")
     return after["reward"] <= before["reward"]
+
+
+def _folded(kind: str, text: str) -> Block:
+    lines = text.strip().splitlines() or [""]
+    title = lines[0] if len(lines) == 1 else f"{lines[0]}  (+{len(lines) - 1} lines)"
+    return Block(kind, title, _shortened(text))
 
 
 def _content(message: Record) -> str:

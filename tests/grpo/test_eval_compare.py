@@ -97,6 +97,13 @@ def test_evaluations_without_a_common_scenario_are_refused() -> None:
         compare(evaluation([row("s", True)]), evaluation([row("t", True)]))
 
 
+def test_an_evaluation_is_named_by_agent_and_model_without_addresses() -> None:
+    rows = [row("s", True)]
+    assert evaluation(rows, agent="openai:qwen3@http://127.0.0.1:8000/v1").name == "openai:qwen3"
+    assert evaluation(rows, agent="my:agent", model="openai:m@https://u:p@x.example/v1").name == "my:agent (openai:m)"
+    assert evaluation(rows, agent="policy:runs/first@12", model=None).name == "policy:runs/first@12"
+
+
 results = st.dictionaries(
     st.tuples(st.sampled_from("uvwxyz"), st.integers(0, 2)), st.tuples(st.booleans(), st.floats(-1, 1)), min_size=1
 )

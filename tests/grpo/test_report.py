@@ -322,3 +322,19 @@ def test_evaluations_of_other_questions_need_to_be_told(tmp_path: Path) -> None:
     assert "env_kwargs.count: 4 in A, 5 in B" in refused.stderr
     assert CliRunner().invoke(view, [*folders, "--anyway"]).exit_code == 0
     assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/report.html").read_text()
+
+
+def test_what_an_agent_and_its_model_said_is_shown_where_the_env_did_not_hear_it() -> None:
+    question = {"role": "user", "content": "2 + 2?"}
+    reply = {"role": "assistant", "content": "Let me think.", "tool_calls": [{"function": {"name": "add"}}]}
+    numbers = {"prompt_tokens": 1200, "completion_tokens": 7, "seconds": 0.256}
+    calls = [{"messages": [question], "reply": reply, "error": "", **numbers},
+             {"messages": ["?"], "reply": None, "error": "busy", **numbers}]  # fmt: skip
+    record = {"messages": [question, {"role": "assistant", "content": "4"}], "calls": calls}
+    text, first, second = blocks_of(record)
+    assert (text.kind, text.body) == ("text", "4")
+    assert (first.kind, first.title, first.turn) == ("model", "model call 1: 1,200 + 7 tokens, 0.26 s", -1)
+    assert first.body == '[user] 2 + 2?\n[assistant] Let me think.\n{"name": "add"}'
+    assert second.body == "[error] busy"
+    loop = {"messages": [question, reply], "calls": calls}
+    assert [block.kind for block in blocks_of(loop)] == ["text", "call"]

@@ -199,6 +199,20 @@ def test_the_page_of_an_evaluation_leads_to_its_worst_scenarios(tmp_path: Path) 
         assert page.messages == []
 
 
+def test_an_env_that_does_not_say_what_is_right_has_rewards_alone(tmp_path: Path) -> None:
+    out = tmp_path / "e"
+    assert run("--agent", "random", "-k", "2", "--limit", "3", "--out", str(out), env="FrozenLake-v1").exit_code == 0
+    with Page(write_report(out), tmp_path / "profile") as page:
+        assert "random has a mean reward of" in page.value(text("#verdict"))
+        assert page.value("document.querySelector('[name=outcome]').hidden")
+        assert page.value("document.querySelectorAll('.sign').length") == 0
+        heads = page.value("[...document.querySelectorAll('.listed th')].map(h => h.textContent)")
+        assert heads == ["Scenario", "Question", "Reward"]
+        page.value(click("#list .head"))
+        assert page.value("document.querySelectorAll('.detail .side').length") == 2
+        assert page.messages == []
+
+
 def test_two_evaluations_stand_side_by_side(tmp_path: Path) -> None:
     for agent in ("wrong", "oracle"):
         assert run("--agent", agent, "--limit", "8", "--out", str(tmp_path / agent), count=8).exit_code == 0
