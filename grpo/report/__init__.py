@@ -13,6 +13,8 @@ of its episodes, ``page`` the HTML; ``charts.js`` and ``explorer.js`` are its sc
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from grpo.errors import ReportError
@@ -20,7 +22,6 @@ from grpo.report.evaluation import evaluation_page
 from grpo.report.page import render
 from grpo.report.run import load_run
 from grpo.report.training import training_page
-from grpo.rundir import write_text
 
 __all__ = ["write_report"]
 
@@ -38,8 +39,8 @@ def write_report(folder: Path, against: Path | None = None, out: Path | None = N
         The page's path.
 
     Raises:
-        ReportError: The directory holds no part of a run or evaluation, a file in it can't be read, or two folders
-            are given and one is no evaluation.
+        ReportError: The directory holds no part of a run or evaluation, a file in it can't be read, two folders are
+            given and one is no evaluation, or the page can't be written.
         EvaluationError: A line of an evaluation is damaged, or the two did not ask the same questions.
     """
     folders = [folder] if against is None else [folder, against]
@@ -52,5 +53,18 @@ def write_report(folder: Path, against: Path | None = None, out: Path | None = N
         other = next(one for one in folders if one not in evaluations)
         raise ReportError(f"{other} holds no results.jsonl; two evaluations can stand side by side, runs cannot")
     target = out or folders[-1] / "report.html"
-    write_text(target, render(page))
+    _write(target, render(page))
     return target
+
+
+def _write(target: Path, html: str) -> None:
+    """Atomically, and as readable for others as the user's files are: a page is there to be handed on."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(html, encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise ReportError(f"the page cannot be written to {target}: {error}; name another file with --out") from error

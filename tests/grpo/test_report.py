@@ -284,6 +284,9 @@ def test_the_command_writes_the_page_where_it_is_told(tmp_path: Path) -> None:
     shown = CliRunner().invoke(view, [str(root), "--out", str(tmp_path / "page.html")])
     assert shown.output == f"{tmp_path / 'page.html'}\n"
     assert "Held-out questions" in (tmp_path / "page.html").read_text()
+    blocked = CliRunner().invoke(view, [str(root), "--out", str(root / "config.json" / "page.html")])
+    assert blocked.exit_code == 1
+    assert "name another file with --out" in blocked.stderr
     refused = CliRunner().invoke(view, [str(root), str(root)])
     assert refused.exit_code == 1
     assert "runs cannot" in refused.stderr
