@@ -12,6 +12,7 @@
     │   └── UnknownInboxError (LookupError)  no mail of the database has this address
     ├── SourceError (ValueError)             mail that cannot be read: missing, truncated, of an unknown kind
     ├── HubError (ConnectionError)           a hub data set that cannot be had: no package, no network, no such name
+    ├── LlmError (ConnectionError)           an LLM that gives no answer: out of reach, refused, no package
     ├── BuildError (RuntimeError)            a database that could not be built; nothing was written
     └── CacheError (OSError)                 the per-user cache cannot be written
 
@@ -68,6 +69,18 @@ class SourceError(EmailEnvError, ValueError):
 
 class HubError(EmailEnvError, ConnectionError):
     """A hub data set that is out of reach, or whose package is not installed."""
+
+
+class LlmError(EmailEnvError, ConnectionError):
+    """An LLM that gives no answer.
+
+    Attributes:
+        permanent: no other question would be answered either (a wrong key, name or URL).
+    """
+
+    def __init__(self, message: str, *, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.permanent = permanent
 
 
 class BuildError(EmailEnvError, RuntimeError):

@@ -75,6 +75,12 @@ def is_dont_know(answer: str) -> bool:
     return words in _DONT_KNOW_WHOLE or bool(_DONT_KNOW.search(words))
 
 
+def says(text: str, answer: str) -> bool:
+    """Whether a text, such as a mail, says the answer: the same words in a row, or the same values."""
+    form = tokens(answer)
+    return bool(form) and _says(tokens(text), form)
+
+
 def _says(said: Sequence[Token], form: Sequence[Token]) -> bool:
     """Whether the form stands in the answer."""
     return _find(_content(said), _content(form)) is not None

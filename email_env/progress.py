@@ -1,4 +1,4 @@
-"""How far a build is: a bar on a terminal, a line every ten seconds elsewhere; both on stderr."""
+"""How far a long command is: a bar on a terminal, a line every ten seconds elsewhere; both on stderr."""
 
 from __future__ import annotations
 
@@ -49,6 +49,35 @@ def build_progress(source: Source, limit: int | None) -> Iterator[Callable[[int,
             bar.update(task, description=step, completed=done, total=total or None, counts=counts)
 
         yield show
+
+
+@contextmanager
+def mail_progress(total: int, kept: Callable[[], int]) -> Iterator[Callable[[int], None]]:
+    """A callback, for each mail that is finished, that takes how many failed so far.
+
+    Args:
+        total: mails to ask about.
+        kept: how many questions there are.
+    """
+    if not sys.stderr.isatty():
+        done, due = 0, time.monotonic() + _PLAIN_SECONDS
+
+        def tell(failed: int) -> None:
+            nonlocal done, due
+            done += 1
+            if time.monotonic() >= due:
+                due = time.monotonic() + _PLAIN_SECONDS
+                click.echo(f"{done:,} of {total:,} mails, {kept():,} questions, {failed:,} failed", err=True)
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("Mails"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda failed: bar.update(task, advance=1, description=f"{kept():,} questions, {failed:,} failed")
 
 
 def _plain() -> Callable[[int, int], None]:
