@@ -53,7 +53,7 @@ def worker(rank, size, folder, rows, rendezvous, out):
 def in_two_processes(folder, rows, tmp_path):
     workers = [processes.start(worker, rank, 2, folder, rows, tmp_path / "meet", tmp_path) for rank in range(2)]
     for process in workers:
-        process.join(120)
+        process.join(400)
         assert process.exitcode == 0
     return [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
 

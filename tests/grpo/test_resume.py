@@ -22,7 +22,7 @@ from tests.policy_server import TinyPolicyServer  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 STEPS = 4
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 
 def config(model, url, steps=STEPS):
