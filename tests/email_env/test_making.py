@@ -255,6 +255,31 @@ def test_a_mail_without_an_answer_is_counted_and_asked_about_again(tmp_path):
     assert sorted(s.answer for s in load_scenarios(tmp_path / "made.jsonl")) == ["KX-000", "KX-111", "KX-222"]
 
 
+def test_five_mails_in_a_row_without_an_answer_end_the_run(tmp_path):
+    path = tmp_path / "office.db"
+    build(
+        path, *(mail(f"m{n}", f"Note {n}", f"The parcel of shelf {n} has the code KX{n} on its lid.") for n in range(8))
+    )
+    with JudgeServer(lambda messages: 422) as server:
+        result = make(path, server, "--inbox", BEN, "--concurrency", "1")
+    assert (result.exit_code, len(server.requests)) == (1, 5)
+    assert "gives no answer" in result.stderr
+    assert "0 mails are finished; --resume goes on." in result.stderr
+
+
+def test_a_higher_limit_goes_on_with_further_mails(tmp_path):
+    path = tmp_path / "office.db"
+    build(
+        path, *(mail(f"m{n}", f"Note {n}", f"The parcel of shelf {n} has the code KX{n} on its lid.") for n in range(8))
+    )
+    with JudgeServer(llm(author={"question": ""})) as server:
+        for limit, asked in ((3, 3), (5, 5), (5, 5)):
+            result = make(path, server, "--inbox", BEN, "--limit", limit, "--resume")
+            assert (result.exit_code, len(server.requests)) == (0, asked)
+            assert f"from {asked} mails" in result.stdout
+    assert len({line["message_id"] for line in lines(tmp_path / "made.rejected.jsonl")}) == 5
+
+
 def test_a_run_that_is_killed_goes_on_with_what_is_missing(tmp_path):
     path, out = tmp_path / "office.db", tmp_path / "made.jsonl"
     parcels = [(n, 1000 + 7 * n) for n in range(12)]
