@@ -1,6 +1,12 @@
 """Settings of the whole suite."""
 
+import signal
+
 from hypothesis import settings
 
 settings.register_profile("suite", deadline=None)  # a busy machine is no failure
 settings.load_profile("suite")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs so, and children inherit it: the tests that press Ctrl-C would wait in vain.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
