@@ -86,6 +86,8 @@ class Staging:
             if self.progress and self.read % _BATCH == 0:
                 self.progress(self.read, self.skipped.total())
         self.connection.executemany(insert, batch)
+        self._ids_seen.clear()  # of 500,000 mails 40 MB, which the index needs next
+        self._lowest_ids.clear()
         if self.progress:
             self.progress(self.read, self.skipped.total())
 

@@ -74,6 +74,23 @@ def test_a_small_run_gets_the_same_answers_from_both_databases():
         assert re.search(rf"^\s*{figure}.*\d\.\d\dx$", done.stdout, re.M), figure
 
 
+def test_the_slowest_accepted_search_is_looked_for_in_a_corpus_without_copies():
+    done = subprocess.run(
+        [sys.executable, "scripts/bench_db", "--mails", "1500", "--copies", "0", "--limits"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    kept = re.search(r"^([\d,]+) mails kept", done.stdout, re.M)
+    assert kept is not None
+    assert (
+        1300 < int(kept[1].replace(",", "")) < 1500
+    )  # long bodies and mail to many are left out, copies there are none
+    assert re.search(r"^slowest accepted search \d+\.\d ms$", done.stdout, re.M)
+
+
 @pytest.mark.parametrize("script", ["bench_db", "fuzz_tools"])
 def test_the_programs_explain_themselves_and_are_in_the_readme(script):
     command = [sys.executable, f"scripts/{script}", "--help"]
