@@ -23,7 +23,7 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
-    {"steps", "threads", "report_samples", "keep_checkpoints", "show_every", "track"}
+    {"steps", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "max_gap"}
     | {"judge_api_base", "judge_concurrency", "judge_max_cost"}
 )
 """Settings that may differ between a run and its continuation."""

@@ -84,6 +84,43 @@ class Pixels(gymnasium.Env):
         return np.zeros((64, 64, 3), np.uint8), {}
 
 
+TALK_ENV = "tests.fakes:TalkEnv-v0"
+
+
+class TalkEnv(gymnasium.Env):
+    """Three turns with one tool, whatever is said: answers twice in the role ``role`` with ``says``, then ends."""
+
+    observation_space = spaces.Text(200)
+    action_space = spaces.Text(200)
+    opening = ({"role": "system", "content": "Find mail."}, {"role": "user", "content": "Where is the Atlas review?"})
+    tools = (
+        {
+            "type": "function",
+            "function": {
+                "name": "search_inbox",
+                "description": "Search.",
+                "parameters": {"type": "object", "properties": {"keywords": {"type": "array"}}},
+            },
+        },
+    )
+
+    def __init__(self, role: str = "user", says: str = "No."):
+        self.role = role
+        self.says = says
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.turns = 0
+        return "", {"messages": list(self.opening), "tools": list(self.tools), "metrics": {}}
+
+    def step(self, action: str):
+        self.turns += 1
+        answer = {"role": self.role, "content": f"{self.turns}. {self.says}"}
+        return "", 1.0, self.turns == 3, False, {"messages": [answer], "metrics": {}, "error": ""}
+
+
+if "TalkEnv-v0" not in gymnasium.registry:
+    gymnasium.register("TalkEnv-v0", entry_point="tests.fakes:TalkEnv")
 if "WordEnv-v0" not in gymnasium.registry:
     gymnasium.register("Pixels-v0", entry_point="tests.fakes:Pixels")
     gymnasium.register("WordEnv-v0", entry_point="tests.fakes:WordEnv")

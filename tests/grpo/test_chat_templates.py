@@ -2,9 +2,7 @@
 
 import asyncio
 
-import gymnasium
 import pytest
-from gymnasium import spaces
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -14,21 +12,11 @@ from grpo.policy import SamplingParams
 from grpo.rollout import EnvPool, Rollout, group_specs
 from grpo.segments import TurnWeights, weighted_segments
 from grpo.types import Task
-from tests.fakes import ScriptedPolicy
+from tests.fakes import TALK_ENV, ScriptedPolicy, TalkEnv
 from tests.grpo.templates import FAMILIES, LLAMA_CONTROL, QWEN3, Family
 
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "search_inbox",
-            "description": "Search.",
-            "parameters": {"type": "object", "properties": {"keywords": {"type": "array"}}, "required": ["keywords"]},
-        },
-    }
-]
-SYSTEM = {"role": "system", "content": "Find mail."}
-QUESTION = {"role": "user", "content": "Where is the Atlas review?"}
+SYSTEM, QUESTION = TalkEnv.opening
+TOOLS = list(TalkEnv.tools)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
@@ -187,35 +175,23 @@ def test_reasoning_is_kept_where_history_is_appended_to(chats):
     assert delta == "\n<|im_start|>user\nNo.<|im_end|>\n<|im_start|>assistant\n"
 
 
-class AskingEnv(gymnasium.Env):
-    """Answers twice as a user, then ends."""
-
-    observation_space = spaces.Text(200)
-    action_space = spaces.Text(200)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.turns = 0
-        return "", {"messages": [SYSTEM, QUESTION], "tools": TOOLS, "metrics": {}}
-
-    def step(self, action):
-        self.turns += 1
-        info = {
-            "messages": [{"role": "user", "content": f"No {self.turns}."}],
-            "metrics": {},
-            "error": "x" * self.turns,
-        }
-        return "", 1.0, self.turns == 3, False, info
-
-
-if "AskingEnv-v0" not in gymnasium.registry:
-    gymnasium.register("AskingEnv-v0", entry_point=AskingEnv)
+def test_reasoning_that_is_kept_has_the_ids_of_trls_template_that_keeps_it(chats, model_dir):
+    chat = chats(QWEN3, "append")
+    reference = Family("qwen3 training", "qwen3_training.jinja", QWEN3.words).chat(model_dir)
+    messages = [SYSTEM, QUESTION]
+    ids = chat.prompt_ids(messages, TOOLS)
+    for role, answer in (("user", "No."), ("tool", "m1 | Atlas"), ("user", "Then?")):
+        sampled = [*chat.encode(THOUGHT), chat.stop_token_ids[0]]
+        messages = [*messages, {"role": "assistant", "content": THOUGHT}]
+        ids += [*sampled, *chat.delta_ids(messages, [{"role": role, "content": answer}], TOOLS)]
+        messages.append({"role": role, "content": answer})
+        assert ids == at_once(reference, messages, TOOLS)
 
 
 def episode(chat, turns, **limits):
     policy = ScriptedPolicy(chat, turns)
     sampling = SamplingParams(1.0, 64)
-    rollout = Rollout(EnvPool("AskingEnv-v0", {}), chat, policy, sampling, limits.get("max_tokens", 4096))
+    rollout = Rollout(EnvPool(TALK_ENV, {}), chat, policy, sampling, limits.get("max_tokens", 4096))
     (trajectory,) = asyncio.run(rollout.run(group_specs([Task(0)], 1, "t")))
     return trajectory, policy
 
