@@ -71,15 +71,15 @@ def test_frozen_lake_trains(vllm_server, tmp_path):
     metrics, trajectories = run(
         vllm_server,
         tmp_path / "run",
-        *("--env", "FrozenLake-v1", "--env-kwargs", '{"max_episode_steps": 5}', "--warm-start-steps", "4"),
-        *("--set", "warm_start_policy=random", "--set", "warm_start_batch=2", "--eval-scenarios", "1"),
+        *("--env", "FrozenLake-v1", "--env-kwargs", '{"max_episode_steps": 3}', "--reward", "examples.brevity:brevity"),
+        *("--eval-scenarios", "1"),
     )
     assert metrics["episodes/failed"] == 0.0
-    assert metrics["env/length"] > 0, "a few demonstrations teach the form of a call"
-    assert metrics.get("gap/mean_abs", 0.0) < 0.1
+    assert metrics["loss/grad_norm"] > 0
+    assert 0.0 <= metrics["gap/mean_abs"] < 0.1
     assert trajectories[0]["messages"][1]["content"] == "[S]FFF\nFHFH\nFFFH\nHFFG"
     for trajectory in trajectories:
-        assert trajectory["reward"] == pytest.approx(trajectory["metrics"]["return"])
+        assert trajectory["metrics"]["independent_reward"] == pytest.approx(trajectory["metrics"]["return"])
     evaluation = json.loads((tmp_path / "run" / "eval" / "after-sampled.json").read_text())
     assert {"return", "length", "invalid_calls"} <= evaluation["metrics"].keys()
 
