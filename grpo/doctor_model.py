@@ -25,9 +25,11 @@ from grpo.segments import Segment
 from grpo.server import PolicyServer, make_server
 from grpo.types import Message, Sample
 
-SAMPLED_TOKENS = 24
-MAX_GAP = 0.05
-"""Nats a token: a bfloat16 server and trainer differ by about 0.003 on average; a wrong adapter by far more."""
+SAMPLED_TOKENS = 48
+GAP_RATIO = 3.0
+"""So many times nearer to the trainer with its adapter than without must the sampler be. Server and trainer round
+differently, the more so the stranger the adapter: a random one is off by about 0.05 nats a token with it and 0.3
+without (CPU, bfloat16). A server that samples the base model has it the other way round."""
 
 PROMPT: list[Message] = [
     {"role": "system", "content": "You answer briefly."},
@@ -111,7 +113,7 @@ class ModelDoctor:
         with engine.model.disable_adapter():
             gap_to_base = _gap(sample, engine, self._prompt_ids())
         figures = f"mean |sampler - trainer| is {gap:.4f} nats a token with the adapter, {gap_to_base:.4f} without"
-        if gap > MAX_GAP or gap_to_base < 2 * MAX_GAP:
+        if gap * GAP_RATIO > gap_to_base:
             raise Trouble(
                 f"{figures}: vLLM does not sample the published adapter",
                 "start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 where it sees the same files; on "

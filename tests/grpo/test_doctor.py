@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 import pytest
@@ -190,20 +191,29 @@ def test_a_template_that_does_not_append_is_found_out():
 
 
 @pytest.mark.vllm
-def test_the_whole_command_passes_on_the_cpu_and_leaves_no_process(model_dir, tmp_path):
-    pytest.importorskip("vllm", reason="vLLM is not installed (extra 'cpu' or 'gpu')")
-    from tests.grpo.test_server import wait_until_gone
-
-    mark = f"mark-{tmp_path}"
-    done = subprocess.run(
-        [sys.executable, "-m", "grpo.cli", "doctor", "--env", "EmailSearch-v0", "--recipe", "email-cpu", "--json"],
-        env={**os.environ, "PYTHONPATH": os.getcwd(), "GRPO_TEST_MARK": mark},
-        capture_output=True,
-        text=True,
-    )
-    results = {entry["name"]: entry for entry in json.loads(done.stdout)}
-    assert {name: entry["status"] for name, entry in results.items()} == dict.fromkeys(results, "ok"), done.stdout
-    assert done.returncode == 0
+def test_the_whole_command_passes_with_a_real_server(vllm_server, tmp_path):
+    arguments = ["--env", "EmailSearch-v0", "--recipe", "email-cpu", "--run-dir", str(tmp_path), "--disk-gib", "0.1"]
+    arguments += ["--set", f'server_urls=["{vllm_server.url}"]', "--json"]
+    result = CliRunner().invoke(command, arguments)
+    results = {entry["name"]: entry for entry in json.loads(result.stdout)}
+    assert {name: entry["status"] for name, entry in results.items()} == dict.fromkeys(results, "ok"), result.output
+    assert result.exit_code == 0
     assert list(results)[-4:] == ["model", "chat template", "vLLM", "adapter"]
     assert "with the adapter" in results["adapter"]["found"]
-    assert wait_until_gone(mark, 10.0) == {}
+
+
+@pytest.mark.vllm
+def test_a_server_that_does_not_sample_the_published_adapter_is_found_out(vllm_server, monkeypatch):
+    from grpo.adapters import AdapterHandle, AdapterStore
+    from grpo.doctor_model import ModelDoctor
+
+    monkeypatch.setattr(
+        AdapterStore, "publish", lambda *_: AdapterHandle(vllm_server.model, Path(), 0)
+    )  # the base's name
+    found = {
+        result.name: result
+        for result in ModelDoctor(CPU.model_copy(update={"server_urls": (vllm_server.url,)})).examine()
+    }
+    assert (found["vLLM"].status, found["adapter"].status) == ("ok", "failed")
+    assert "vLLM does not sample the published adapter" in found["adapter"].found
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1" in found["adapter"].fix
