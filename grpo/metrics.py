@@ -17,6 +17,7 @@ from typing import Any, cast
 from grpo.closing import Closing
 
 Record = dict[str, Any]
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # made once: that is half the cost of a record
 
 
 class JsonlLog(Closing):
@@ -41,9 +42,9 @@ class JsonlLog(Closing):
             TypeError: A value JSON can't hold, for example a tensor.
         """
         try:
-            line = json.dumps(dict(record), ensure_ascii=False, allow_nan=False)
+            line = _encode(record if isinstance(record, dict) else dict(record))
         except ValueError:
-            line = json.dumps(_finite(dict(record)), ensure_ascii=False, allow_nan=False)
+            line = _encode(_finite(dict(record)))
         self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
 

@@ -14,6 +14,7 @@ import gymnasium
 import pytest
 
 import email_env  # noqa: F401
+from grpo.eval.results import read_trace
 from tests.eval_parts import rows
 from tests.model_server import ModelServer
 
@@ -83,7 +84,7 @@ def test_a_framework_plays_the_five_episodes(example, play, tmp_path):
     for row in found:
         assert row["metrics"]["invalid_calls"] == 0
         assert not row["implicit"]
-        trace = json.loads((tmp_path / "run" / row["trace"]).read_text())
+        trace = read_trace(tmp_path / "run", row)
         searched = [json.loads(m["content"])["name"] for m in trace["messages"] if m["role"] == "assistant"]
         assert searched[:2] == ["search_inbox", "search_inbox"]
         assert searched[-1] == "return_final_answer"

@@ -19,7 +19,7 @@ from typing import Any
 
 from grpo.errors import EvaluationError
 from grpo.eval.episode import Ending, EpisodeKey
-from grpo.eval.results import Row, key_of, read_rows
+from grpo.eval.results import Row, key_of, read_rows, read_trace
 from grpo.statistics import Interval, bootstrap_interval, mcnemar_p
 from grpo.transcript import opening_of
 
@@ -48,8 +48,8 @@ class Evaluation:
     def trace(self, row: Row) -> dict[str, Any]:
         """What was said in an episode; empty where its file is gone."""
         try:
-            return json.loads((self.root / str(row.get("trace"))).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return read_trace(self.root, row)
+        except EvaluationError:
             return {}
 
 

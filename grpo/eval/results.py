@@ -2,7 +2,7 @@
 
     config.json     what was asked for, package versions, fingerprints of database and scenarios
     results.jsonl   one line for each finished episode, appended when it ends
-    traces/         one JSON file for each episode: transcript, tools, model calls
+    traces/         transcript, tools and model calls of each episode, a line each; `read_trace` finds an episode's
     summary.json    the statistics, written at the end (and again after every ``--resume``)
 
 A result's line is written at once and whole, after its trace, so a line stands for an episode that is there in full.
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import fcntl
 import json
-import re
+import os
 import time
 from dataclasses import asdict
-from hashlib import blake2b
+from io import RawIOBase
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,6 +29,8 @@ from grpo.rundir import write_json, write_jsonl
 
 Row = dict[str, Any]
 """One line of results.jsonl: see ``result_of``."""
+
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 SYNC_SECONDS = 1.0
 FREE_SETTINGS = ("concurrency", "versions")
@@ -49,6 +51,9 @@ class Results(Closing):
         self.rows: dict[EpisodeKey, Row] = {}
         self._lock = lock
         self._log: JsonlLog | None = None
+        self._traces: RawIOBase | None = None
+        self._traces_name, self._traces_bytes = "", 0
+        self._tools: tuple[Any, str] | None = None
         self._synced = time.monotonic()
 
     @classmethod
@@ -86,7 +91,8 @@ class Results(Closing):
                     f"{self.root} already holds an evaluation; continue it with --resume, or choose another --out"
                 )
             _check_same(self.root, json.loads(path.read_text(encoding="utf-8")), config)
-        (self.root / "traces").mkdir(exist_ok=True)
+        folder = self.root / "traces"
+        folder.mkdir(exist_ok=True)
         write_json(path, config)
         written = read_rows(self.root)
         kept = {key_of(row): row for row in written if row["ending"] != Ending.INFRASTRUCTURE}
@@ -94,20 +100,33 @@ class Results(Closing):
             write_jsonl(self.root / "results.jsonl", list(kept.values()))
         self.rows = kept
         self._log = JsonlLog(self.root / "results.jsonl")
+        # A file for each process: none goes on behind a line that was torn.
+        self._traces_name = f"{len(list(folder.iterdir())):04d}.jsonl"
+        self._traces = (folder / self._traces_name).open("xb", buffering=0)
 
     def add(self, row: Row, trace: dict[str, Any]) -> None:
         """Keep a finished episode."""
         assert self._log is not None, "the folder is open"
+        assert self._traces is not None, "the folder is open"
         key = key_of(row)
-        row["trace"] = f"traces/{trace_name(key)}"
-        line = json.dumps(trace, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
-        with open(self.root / row["trace"], "wb") as file:
-            file.write(line)
+        tools = trace.pop("tools")
+        if self._tools is None or tools != self._tools[0]:  # mostly the same for all episodes: encoded once
+            self._tools = tools, _encode(tools)
+        line = f'{_encode(trace)[:-1]}, "tools": {self._tools[1]}}}\n'.encode("utf-8", "backslashreplace")
+        row["trace"] = {"file": self._traces_name, "offset": self._traces_bytes}
+        self._traces.write(line)
+        self._traces_bytes += len(line)
         self._log.append(row)
         self.rows[key] = row
         if time.monotonic() - self._synced > SYNC_SECONDS:
-            self._log.sync()
+            self._sync()
             self._synced = time.monotonic()
+
+    def _sync(self) -> None:
+        assert self._log is not None, "the folder is open"
+        assert self._traces is not None, "the folder is open"
+        os.fsync(self._traces.fileno())
+        self._log.sync()
 
     def summarised(self, summary: dict[str, Any]) -> None:
         """Keep the summary."""
@@ -115,10 +134,11 @@ class Results(Closing):
 
     def close(self) -> None:
         """Bring everything to the disk and release the folder."""
-        if self._log is not None:
-            self._log.sync()
+        if self._log is not None and self._traces is not None:
+            self._sync()
+            self._traces.close()
             self._log.close()
-            self._log = None
+            self._log = self._traces = None
         self._lock.close()
 
 
@@ -182,12 +202,21 @@ def key_of(row: Row) -> EpisodeKey:
     return EpisodeKey(row["scenario_id"], row["sample"])
 
 
-def trace_name(key: EpisodeKey) -> str:
-    """File name of a trace: the scenario's id as far as file systems like it, with a digest where they do not."""
-    plain = re.sub(r"[^\w.-]", "_", key.scenario_id)[:100]
-    if plain != key.scenario_id:
-        plain += "-" + blake2b(key.scenario_id.encode("utf-8", "backslashreplace"), digest_size=4).hexdigest()
-    return f"{plain}.{key.sample}.json"
+def read_trace(root: Path, row: Row) -> dict[str, Any]:
+    """All that was said in the episode of a line.
+
+    Raises:
+        EvaluationError: The trace is not where the line says.
+    """
+    place = row.get("trace")
+    if not isinstance(place, dict):
+        raise EvaluationError(f"the line of {key_of(row)} in {root} names no trace: {place!r}")
+    try:
+        with open(root / "traces" / place["file"], "rb") as file:
+            file.seek(place["offset"])
+            return json.loads(file.readline())
+    except (OSError, ValueError, KeyError) as error:
+        raise EvaluationError(f"{root} has no trace of {key_of(row)} at {place}: {error}") from error
 
 
 def _check_same(root: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

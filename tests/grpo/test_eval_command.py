@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from grpo.eval.results import read_trace
 from tests.eval_parts import rows, run
 
 
@@ -40,7 +41,7 @@ def test_everything_is_saved_and_every_number_can_be_counted_by_hand(tmp_path):
     config = json.loads((out / "config.json").read_text())
     assert (config["agent"], config["limit"], config["k"], config["seed"]) == ("wrong", 8, 2, 1234)
     assert {"python", "email-rl", "gymnasium"} <= config["versions"].keys()
-    trace = json.loads((out / saved[0]["trace"]).read_text())
+    trace = read_trace(out, saved[0])
     assert [message["role"] for message in trace["messages"]] == ["system", "user", "assistant", "tool"]
     assert [tool["function"]["name"] for tool in trace["tools"]] == ["double", "return_final_answer"]
 

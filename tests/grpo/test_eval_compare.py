@@ -151,7 +151,8 @@ def test_the_command_prints_the_difference_and_what_flipped(tmp_path: Path) -> N
     assert f"p = {2 / 64:.3g}" in shown.output
     assert "+75.0 pp" in shown.output
     assert shown.output.count("\n+ ") == 6
-    question = json.loads((tmp_path / "oracle/traces").glob("*.json").__next__().read_text())["messages"][1]["content"]
+    first = (tmp_path / "oracle/traces/0000.jsonl").read_text().splitlines()[0]
+    question = json.loads(first)["messages"][1]["content"]
     assert question.split()[0] in shown.output
 
 

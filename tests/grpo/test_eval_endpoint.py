@@ -1,9 +1,8 @@
 """Door 2, the recording endpoint: unmodified clients, whole and streamed; what it keeps; how a broken model is told apart."""
 
-import json
-
 import pytest
 
+from grpo.eval.results import read_trace
 from tests.eval_parts import rows, run
 from tests.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer
 
@@ -23,7 +22,7 @@ def evaluated(tmp_path, agent, play, *arguments, **env_kwargs):
         model = ("--model", f"openai:vendor/m1@{server.url}")
         shown = run("--agent", f"tests.eval_agents:{agent}", *model, "--out", str(tmp_path), *arguments, **env_kwargs)
     found = sorted(rows(tmp_path), key=lambda row: row["scenario_id"])
-    traces = [json.loads((tmp_path / row["trace"]).read_text()) for row in found]
+    traces = [read_trace(tmp_path, row) for row in found]
     return found, traces, server, shown
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from grpo.errors import EvaluationError
+from grpo.eval.results import read_trace
 from grpo.eval.trained import adapter_of, policy_config
 from grpo.retention import note_score
 from tests.eval_parts import rows, run
@@ -52,12 +53,9 @@ def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_serve
         )
         assert shown.exit_code == 0, shown.output
     saved = {name: sorted(rows(tmp_path / name), key=lambda row: row["scenario_id"]) for name in ("base", "adapted")}
-    said = {
-        name: [json.loads((tmp_path / name / row["trace"]).read_text())["messages"][2] for row in found]
-        for name, found in saved.items()
-    }
+    said = {name: [read_trace(tmp_path / name, row)["messages"][2] for row in found] for name, found in saved.items()}
     assert said["base"] != said["adapted"], "the adapter was not used"
     for row in saved["base"]:
-        trace = json.loads((tmp_path / "base" / row["trace"]).read_text())
+        trace = read_trace(tmp_path / "base", row)
         assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["model_calls"]) > 100
         assert 0 < row["completion_tokens"] <= 24 * row["steps"]

@@ -1,6 +1,5 @@
 """Door 3: programs as agents, and the env's tools over MCP."""
 
-import json
 import os
 import sys
 import time
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo.eval.results import read_trace
 from tests.eval_parts import rows, run
 from tests.model_server import ModelServer
 
@@ -139,5 +139,5 @@ def test_a_program_finds_the_recording_endpoint_where_stock_clients_look(tmp_pat
     with ModelServer(lambda messages, tools: {"content": "4"}) as server:
         found, shown = evaluated(tmp_path, source, "", "--model", f"openai:m@{server.url}", count=1)
     assert (found[0]["answer"], found[0]["model_calls"]) == ("4", 1), shown.output
-    trace = json.loads((tmp_path / "run" / found[0]["trace"]).read_text())
+    trace = read_trace(tmp_path / "run", found[0])
     assert trace["model_calls"][0]["messages"] == [{"role": "user", "content": "hi"}]

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from grpo.eval.results import read_trace
 from tests.eval_parts import SUMS_ENV
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,6 @@ def test_killed_ten_times_at_random_moments_there_is_one_result_for_each_episode
     keys = [(row["scenario_id"], row["sample"]) for row in results]
     assert len(keys) == len(set(keys)) == EPISODES == summary["episodes"], stderr
     for row in results:
-        trace = json.loads((out / row["trace"]).read_text())
+        trace = read_trace(out, row)
         assert (trace["scenario_id"], trace["sample"]) == (row["scenario_id"], row["sample"])
         assert len(trace["messages"]) == 8

@@ -298,7 +298,7 @@ def test_the_page_of_an_evaluation_says_what_is_missing_and_what_failed(tmp_path
     rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     rows[0] |= {"ending": "infrastructure", "correct": None, "reward": None, "error": "<b>gone</b>"}
     write_lines(out / "results.jsonl", rows[:3])
-    (out / rows[1]["trace"]).unlink()
+    (out / "traces" / rows[1]["trace"]["file"]).unlink()
     html = write_report(out).read_text()
     assert "oracle: 1 of 4 episodes have not been played; --resume plays them." in html
     assert "oracle: 1 episode ended in infrastructure failures, in no mean." in html
