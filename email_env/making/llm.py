@@ -135,6 +135,7 @@ def _load_litellm() -> Any:
         import litellm
     except ImportError as error:
         raise LlmError("An LLM needs litellm: pip install 'email-rl[judge]'", permanent=True) from error
-    litellm.suppress_debug_info = True
-    litellm.telemetry = False
-    return litellm
+    module: Any = litellm
+    module.suppress_debug_info = True
+    module.telemetry = False
+    return module
