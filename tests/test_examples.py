@@ -1,6 +1,7 @@
 """The examples, as a user would take them."""
 
 import importlib
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -13,6 +14,13 @@ from grpo.types import Group, Task, Trajectory
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 README = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _not_yet_registered():
+    """Another test may have taken the example by its path, under another module name."""
+    gymnasium.registry.pop("GuessNumber-v0", None)
+    sys.modules.pop("examples.guess_number", None)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[!_]*.py")), ids=lambda path: path.stem)
