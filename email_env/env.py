@@ -149,6 +149,17 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         scenarios = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
         return {"database": database, "scenarios": scenarios}
 
+    def answer_key(self) -> dict[str, Any] | None:
+        """For an answer judge, never for an agent: the present episode's question and every right answer.
+
+        None where there is no episode, or where the mailbox does not hold the answer: then only "I don't know" is
+        right, and `metrics` says so.
+        """
+        scenario = self.scenario
+        if scenario is None or not scenario.answerable:
+            return None
+        return {"question": scenario.question, "references": [scenario.answer, *scenario.accepted]}
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begins an episode.
 

@@ -15,13 +15,15 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo.errors import EnvError
 from grpo.types import Message, Task
 from grpo.user_code import import_user_module
 
 ENTRY_POINT_GROUP = "gymnasium.envs"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,14 @@ class Observation:
     metrics: dict[str, float]
     text: str
     info: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKey:
+    """What an answer judge has to know of an episode, and no agent may: the question and its right answers."""
+
+    question: str
+    references: tuple[str, ...]
 
 
 def make_env(env_id: str, **kwargs: Any) -> Any:
@@ -125,6 +135,28 @@ class Episode:
         except AttributeError:
             return None
         return list(method())
+
+    def answer_key(self) -> AnswerKey | None:
+        """Of the present episode; None where the env has none, or where no answer is right.
+
+        Raises:
+            EnvError: The env's ``answer_key()`` raised, or gave something else than question and answers.
+        """
+        try:
+            method = self.env.get_wrapper_attr("answer_key")
+        except AttributeError:
+            return None
+        found: Any = self._guarded("answer_key", method)
+        if found is None:
+            return None
+        try:
+            question, references = found["question"], tuple(found["references"])
+            right = isinstance(question, str) and all(isinstance(text, str) for text in references)
+        except (TypeError, KeyError):
+            right, question, references = False, "", ()
+        if not right:
+            raise EnvError(f"{self.env_id}.answer_key() gave {found!r:.200}; want None or {{'question', 'references'}}")
+        return AnswerKey(question, references) if references else None
 
     def first_task(self) -> Task:
         """A task to try the env with."""
@@ -243,7 +275,7 @@ class Episode:
             )
         return metrics
 
-    def _guarded(self, when: str, call: Callable[[], Observation]) -> Observation:
+    def _guarded(self, when: str, call: Callable[[], T]) -> T:
         """One boundary for what an env does wrong: every exception becomes an `EnvError`, and the env is done with."""
         try:
             return call()

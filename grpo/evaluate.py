@@ -21,6 +21,7 @@ from grpo.types import StopReason, Task, Trajectory
 
 SLICE_PREFIX = "difficulty_"
 """Env metrics of this prefix are 0/1 flags that cut an evaluation into slices."""
+_SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,11 @@ def column_means(
         having = [(row[name], cluster) for row, cluster in zip(metrics, clusters, strict=True) if name in row]
         means[name] = mean_interval([value for value, _ in having], [cluster for _, cluster in having]).to_dict()
     return means
+
+
+def slice_order(name: str) -> tuple[int, str]:
+    """A sort key: easy ones first; slices of other names follow by name."""
+    return _SLICE_ORDER.get(name, len(_SLICE_ORDER)), name
 
 
 def slice_means(

@@ -34,6 +34,11 @@ class SumsEnv(gymnasium.Env):
     def scenario_ids(self) -> list[str]:
         return [f"sum/{number}" for number in range(self.count)]
 
+    def answer_key(self) -> dict[str, Any] | None:
+        if self.number % 2 == 1:
+            return None
+        return {"question": f"What is {self.number} + {self.number}?", "references": [str(2 * self.number)]}
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=seed)
         self.scenario_id = (options or {})["scenario_id"]

@@ -49,6 +49,11 @@ from grpo.cli.common import explained, json_object
     callback=json_object,
     help="JSON object of arguments for the env (gymnasium.make).",
 )
+@click.option("--judge-model", help="litellm name of a judge that marks answers the env does not take for right.")
+@click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
+@click.option(
+    "--judge-max-cost", type=click.FloatRange(0, min_open=True), help="Stop at so many dollars for the judge."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.  [default: evals/AGENT-TIME]")
 @click.option(
     "--resume", is_flag=True, help="Play only what is missing in --out, or in the newest evaluation of these settings."

@@ -23,7 +23,7 @@ from grpo.eval.results import Row, key_of, read_rows, read_trace
 from grpo.statistics import Interval, bootstrap_interval, mcnemar_p
 from grpo.transcript import opening_of
 
-SAME = ("env", "env_kwargs", "split", "fingerprint")
+SAME = ("env", "env_kwargs", "split", "fingerprint", "judge_model")
 """Settings that must be equal for two evaluations to ask the same questions of the same data."""
 
 BOOTSTRAP_SEED = 0

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from grpo import envs
 from grpo.display import Display
-from grpo.errors import ConfigError, EvaluationError
+from grpo.errors import ConfigError, EvaluationError, GrpoError
 from grpo.eval.agents import AgentOptions, make_agent
 from grpo.eval.live import LiveLine
 from grpo.eval.results import FREE_SETTINGS, Results
@@ -28,6 +30,9 @@ from grpo.eval.table import closing_lines, table_rows
 from grpo.groups import evaluation_tasks
 from grpo.rollout import EnvPool
 from grpo.user_code import import_user_module
+
+if TYPE_CHECKING:
+    from grpo.eval.marking import Marker
 
 DEFAULT_FOLDER = Path("evals")
 DEFAULT_TASKS = 100
@@ -56,6 +61,9 @@ class EvalRequest:
     env_import: str | None = None
     model: str | None = None
     env_kwargs: dict[str, Any] | None = None
+    judge_model: str | None = None
+    judge_api_base: str | None = None
+    judge_max_cost: float | None = None
     out: Path | None = None
     resume: bool = False
     dry_run: bool = False
@@ -118,6 +126,7 @@ def _play(
     line = LiveLine(len(items), quiet=request.as_json and not sys.stderr.isatty())
     for row in results.rows.values():
         line.add(row, earlier=True)
+    marker = _marker(request, results.root)
     runner = Runner(
         agent,
         pool,
@@ -125,6 +134,7 @@ def _play(
         seed=request.seed,
         concurrency=min(request.concurrency, len(items)),
         timeout_seconds=request.timeout,
+        marker=marker,
         on_result=line.add,
     )
 
@@ -135,9 +145,30 @@ def _play(
             finally:
                 await agent.desk.run(pool.close)
 
-    with line:
-        asyncio.run(main())
-    return summarise(config, list(results.rows.values()), len(items), time.monotonic() - began)
+    with line, marker or nullcontext():
+        try:
+            asyncio.run(main())
+        except ExceptionGroup as errors:
+            if errors.split(GrpoError)[1] is not None:
+                raise
+            raise _first(errors) from errors
+    summary = summarise(config, list(results.rows.values()), len(items), time.monotonic() - began)
+    if marker is not None:
+        summary["answer_judge"]["usage"] = str(marker.session.usage)
+    return summary
+
+
+def _first(errors: ExceptionGroup[Any]) -> BaseException:
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first
+
+
+def _marker(request: EvalRequest, folder: Path) -> Marker | None:
+    if request.judge_model is None:
+        return None
+    from grpo.eval.marking import Marker
+
+    return Marker(request.judge_model, request.judge_api_base, folder, request.judge_max_cost, request.concurrency)
 
 
 def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprint: dict[str, str]) -> dict[str, Any]:
@@ -153,6 +184,9 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "timeout": request.timeout,
         "temperature": request.temperature,
         "recipe": request.recipe,
+        "judge_model": request.judge_model,
+        "judge_api_base": request.judge_api_base,
+        "judge_max_cost": request.judge_max_cost,
         "concurrency": request.concurrency,
         "fingerprint": fingerprint,
         "versions": _versions(),
@@ -215,7 +249,7 @@ def _show(summary: dict[str, Any], folder: Path, request: EvalRequest) -> None:
         display.table(title, ["", ""], table_rows(summary))
         for line in closing_lines(summary):
             click.echo(line)
-        click.echo(f"Saved in {folder}")
+        click.echo(f"Saved in {folder}; a page of it: grpo-view {shlex.quote(str(folder))}")
     if summary["infrastructure"]:
         click.echo(
             f"{summary['infrastructure']} of {summary['planned']} episodes ended in infrastructure failures; "

@@ -33,7 +33,7 @@ Row = dict[str, Any]
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 SYNC_SECONDS = 1.0
-FREE_SETTINGS = ("concurrency", "versions")
+FREE_SETTINGS = ("concurrency", "versions", "judge_api_base", "judge_max_cost")
 """What a continuation may change."""
 
 
@@ -146,7 +146,8 @@ def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> R
     """The line of a finished episode.
 
     ``correct`` and ``reward`` are null after an infrastructure failure; ``correct`` is null too where the env has no
-    metric ``success``. ``reward`` is what the env paid until the episode stopped.
+    metric ``success``. An answer judge puts its ``verdict`` there and decides ``correct`` (see ``marking``).
+    ``reward`` is what the env paid until the episode stopped.
     """
     failed = ending is Ending.INFRASTRUCTURE
     success = episode.metrics.get("success")
@@ -159,6 +160,7 @@ def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> R
         "ending": ending.value,
         "error": error,
         "correct": None if failed or success is None else ending is Ending.ANSWERED and success >= 0.5,
+        "verdict": None,
         "reward": None if failed else episode.reward,
         "answer": episode.answer.text if episode.answer else None,
         "sources": list(episode.answer.sources) if episode.answer else [],

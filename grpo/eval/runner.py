@@ -12,8 +12,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
+from grpo.envs import AnswerKey
 from grpo.errors import GrpoError
 from grpo.eval.desk import Desk
 from grpo.eval.episode import Ending, Episode, EpisodeKey
@@ -21,6 +22,9 @@ from grpo.eval.results import Results, Row, result_of, trace_of
 from grpo.rollout import EnvPool
 from grpo.seeds import derive_seed
 from grpo.types import Task as EnvTask
+
+if TYPE_CHECKING:
+    from grpo.eval.marking import Marker
 
 OnResult = Callable[[Row], None]
 
@@ -75,6 +79,7 @@ class Runner:
         seed: int,
         concurrency: int,
         timeout_seconds: float,
+        marker: Marker | None = None,
         on_result: OnResult = lambda row: None,
     ):
         """Prepare.
@@ -86,6 +91,7 @@ class Runner:
             seed: Each episode's seed derives from it.
             concurrency: Episodes at once.
             timeout_seconds: Limit of one episode.
+            marker: Gives a second mark to answers that the env does not take for right.
             on_result: Called after each.
         """
         self.agent = agent
@@ -94,6 +100,7 @@ class Runner:
         self.seed = seed
         self.concurrency = concurrency
         self.timeout_seconds = timeout_seconds
+        self.marker = marker
         self.on_result = on_result
 
     async def run(self, items: Iterable[Item]) -> None:
@@ -105,13 +112,15 @@ class Runner:
 
     async def _worker(self, pending: Iterator[Item]) -> None:
         for item in pending:
-            episode, ending, error, seconds = await self._play(item)
+            episode, ending, error, seconds, key = await self._play(item)
             row = result_of(episode, ending, error, seconds)
+            if self.marker is not None:
+                await self.marker.mark(row, key)
             self.results.add(row, trace_of(episode, row))
             self.on_result(row)
             await asyncio.sleep(0)
 
-    async def _play(self, item: Item) -> tuple[Episode, Ending, str, float]:
+    async def _play(self, item: Item) -> tuple[Episode, Ending, str, float, AnswerKey | None]:
         desk = self.agent.desk
         began = time.perf_counter()
         session = await desk.run(self.pool.take)
@@ -128,10 +137,13 @@ class Runner:
             if task is not None and task.cancelling():
                 raise
             failure = error  # the agent cancelled itself
+        key = None
+        if self.marker is not None and episode.answer is not None:
+            key = await desk.run(session.answer_key)
         await desk.run(episode.close)
         await desk.run(lambda: self.pool.give_back(session))
         seconds = time.perf_counter() - began
-        return episode, *classify(episode, failure, self.timeout_seconds), seconds
+        return episode, *classify(episode, failure, self.timeout_seconds), seconds, key
 
 
 def classify(episode: Episode, failure: BaseException | None, timeout_seconds: float) -> tuple[Ending, str]:

@@ -49,7 +49,7 @@ def summarise(config: Mapping[str, Any], rows: Sequence[Row], planned: int, seco
         "seconds": round(seconds, 3),
         "episodes_per_second": round(len(rows) / seconds, 2) if seconds > 0 else None,
         "metrics": _metrics(counted),
-        "slices": slice_means([row["metrics"] for row in counted], _names(counted), _rewards(counted)),
+        "slices": slice_means([_marked(row) for row in counted], _names(counted), _rewards(counted)),
         **_of_samples(counted),
         "refusal": refusal(counted),
         "latency": _latency(counted),
@@ -58,6 +58,7 @@ def summarise(config: Mapping[str, Any], rows: Sequence[Row], planned: int, seco
             "completion": sum(row["completion_tokens"] for row in rows),
         },
         "cost": _total([row["cost"] for row in rows]),
+        "answer_judge": _answer_judge(config, counted),
         "worst": _worst(counted),
     }
 
@@ -91,6 +92,21 @@ def refusal(rows: Sequence[Row]) -> dict[str, Any] | None:
         "hallucination_rate": _interval(made_up, without),
         "false_refusal_rate": _interval(given_up, answered) if answered else None,
     }
+
+
+def _marked(row: Row) -> dict[str, float]:
+    """The env's metrics and the mark that counts, which an answer judge may have given."""
+    return row["metrics"] if row["correct"] is None else row["metrics"] | {"correct": float(row["correct"])}
+
+
+def _answer_judge(config: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any] | None:
+    """How many answers that the env did not take for right were marked again; None where there is no judge."""
+    if not config.get("judge_model"):
+        return None
+    verdicts = [row["verdict"] for row in rows if row.get("verdict")]
+    asked = sum(verdict["decided_by"] == "judge" for verdict in verdicts)
+    accepted = sum(verdict["accept"] for verdict in verdicts)
+    return {"model": config["judge_model"], "verdicts": len(verdicts), "by_model": asked, "accepted": accepted}
 
 
 def _metrics(rows: Sequence[Row]) -> Means:

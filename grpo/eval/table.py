@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from grpo.evaluate import slice_order
 from grpo.metrics import short_duration
 
 _SHARES = (
@@ -50,6 +51,9 @@ def table_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             rows.append((label, _with_interval(metrics[name], decimals=decimals)))
     if "turns" not in metrics and "steps" in metrics:
         rows.append(("Steps", _with_interval(metrics["steps"], decimals=2)))
+    if judge := summary["answer_judge"]:
+        asked = f"{judge['verdicts']} answers ({judge['by_model']} by {judge['model']}), {judge['accepted']} accepted"
+        rows.append(("Answer judge", asked))
     if summary["cost"] is not None:
         rows.append(("Cost", f"${summary['cost']:.4f}"))
     if summary["latency"]:
@@ -58,9 +62,10 @@ def table_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     if summary["error_codes"]:
         codes = sorted(summary["error_codes"].items(), key=lambda item: -item[1])
         rows.append(("Invalid calls by kind", ", ".join(f"{name} {count}" for name, count in codes)))
-    for name, means in summary["slices"].items():
-        if "success" in means:
-            rows.append((f"Success, {name}", _with_interval(means["success"], percent=True)))
+    for name in sorted(summary["slices"], key=slice_order):
+        means = summary["slices"][name]
+        if mark := means.get("correct") or means.get("success"):
+            rows.append((f"Correct, {name}", _with_interval(mark, percent=True)))
     if failed:
         rows.append(("Infrastructure failures", f"{failed}, in no mean; --resume plays them again"))
     return rows

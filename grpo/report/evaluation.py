@@ -13,6 +13,7 @@ from grpo.eval.episode import Ending, EpisodeKey
 from grpo.eval.results import Row, key_of
 from grpo.eval.summary import summarise
 from grpo.eval.table import table_rows
+from grpo.evaluate import slice_order
 from grpo.metrics import ShownMetric
 from grpo.report.charts import Range, interval_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source
@@ -24,7 +25,6 @@ SHOWN_PAIRS = 8
 
 CORRECT = ShownMetric("correct", "Correct", 1, True)
 REWARD = ShownMetric("reward", "Reward", 3)
-SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
 
 
 def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
@@ -90,7 +90,15 @@ def _record(one: Evaluation, row: Row) -> Record:
         "calls": trace.get("model_calls", []),
         "stop_reason": row["ending"],
         "num_sampled_tokens": row["completion_tokens"],
+        "explanation": _verdict(row),
     }
+
+
+def _verdict(row: Row) -> str:
+    """What the answer judge said, where it was asked."""
+    if not (verdict := row.get("verdict")):
+        return ""
+    return f"{'right' if verdict['accept'] else 'wrong'}, by {verdict['decided_by']}. {verdict['reasoning']}"
 
 
 def _one_said(summary: Mapping[str, Any], name: str) -> str:
@@ -137,9 +145,9 @@ def _chart(summaries: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Mark
     """Right answers, whole and by slice, with intervals."""
     cuts = {cut for one in summaries for cut in one["slices"]}
     ranges: list[Range] = []
-    for cut in ("", *sorted(cuts, key=lambda cut: (SLICE_ORDER.get(cut, len(SLICE_ORDER)), cut))):
+    for cut in ("", *sorted(cuts, key=slice_order)):
         means = [
-            one["slices"].get(cut, {}).get("success") if cut else one["metrics"].get("correct") for one in summaries
+            one["slices"].get(cut, {}).get("correct") if cut else one["metrics"].get("correct") for one in summaries
         ]
         *first, last = (_triple(mean, CORRECT) for mean in means)
         ranges.append(Range(cut or "all", bool(cut), first[0] if first else None, last))

@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from grpo.evaluate import slice_order
 from grpo.metrics import EVALUATION_METRICS, ShownMetric, short_duration, short_number
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
@@ -20,7 +21,6 @@ from grpo.report.transcripts import Pair, Record, choose_pairs
 EVALUATIONS = (("sampled", "T = 1", "Sampled at temperature 1"), ("greedy", "greedy", "Greedy decoding"))
 """How evaluations end their label (after ``before-`` or ``after-``), a short title and a long one."""
 
-SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
 
 CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("Reward of the rollouts", "line", (("reward/mean", "mean over the step's episodes"),)),
@@ -175,7 +175,7 @@ def _evaluation_tables(run: Run) -> list[dict[str, Any]]:
 
 def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[EvaluationRow]:
     names = {name for side in sides for name in (side or {}).get("slices") or {}}
-    slices = sorted(names, key=lambda name: (SLICE_ORDER.get(name, len(SLICE_ORDER)), name))
+    slices = sorted(names, key=slice_order)
     for metric in EVALUATION_METRICS:
         for cut in (None, *slices) if metric.name == "success" else (None,):
             before, after = (_triple(side, metric, cut) for side in sides)
