@@ -1,0 +1,91 @@
+"""Judges that do not speak OpenAI's protocol: the same verdict arrives, over the wire format of each provider."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from judges import JudgeClient, ruler
+from tests.judge_server import shown_trajectories, verdict
+
+GROUP = [[{"role": "user", "content": "When?"}, {"role": "assistant", "content": text}] for text in ("At 9.", "Who?")]
+
+
+def judged(system, user):
+    labels = shown_trajectories([{"content": system}, {"content": user}])
+    return verdict((label, 0.9 if "At 9." in str(said) else 0.2, "why") for label, said in labels.items())
+
+
+def anthropic(body):
+    text = judged("", "".join(part["text"] for part in body["messages"][0]["content"]))
+    if tools := body.get("tools"):  # its structured output: a forced tool call
+        block = {"type": "tool_use", "id": "t1", "name": tools[0]["name"], "input": json.loads(text)}
+    else:
+        block = {"type": "text", "text": text}
+    usage = {"input_tokens": 100, "output_tokens": 10}
+    return {"id": "m1", "type": "message", "role": "assistant", "model": body["model"], "content": [block]} | {
+        "stop_reason": "end_turn",
+        "usage": usage,
+    }
+
+
+def ollama(body):
+    said = {"model": body["model"], "created_at": "2024-01-01T00:00:00Z", "done": True}
+    counts = {"prompt_eval_count": 100, "eval_count": 10}
+    if "prompt" in body:
+        return said | counts | {"response": judged("", body["prompt"])}
+    content = judged("", body["messages"][1]["content"])
+    return said | counts | {"message": {"role": "assistant", "content": content}}
+
+
+@pytest.fixture
+def server():
+    """`(url, requests)` of one server for all of them, told apart by path."""
+    answers = {"/v1/messages": anthropic, "/api/generate": ollama, "/api/chat": ollama}
+    requests = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append((self.path, dict(self.headers), body))
+            answer = answers.get(self.path)
+            data = json.dumps(answer(body) if answer else {}).encode()
+            self.send_response(200 if answer else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format, *args):
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_address[1]}", requests
+        http.shutdown()
+        thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*`ReadOnly` qualifier")  # of litellm's own types for ollama
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("anthropic/claude-sonnet-4-20250514", "/v1/messages"),
+        ("ollama/qwen3", "/api/generate"),
+        ("ollama_chat/qwen3", "/api/chat"),
+    ],
+)
+async def test_a_verdict_arrives_whatever_the_provider_speaks(server, monkeypatch, model, path):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-tests")
+    url, requests = server
+    scores = await ruler(GROUP, judges=[JudgeClient(model, api_base=url, max_retries=0)])
+    assert [(score.trajectory_id, score.score) for score in scores] == [("1", 0.9), ("2", 0.2)]
+    asked = [request for request in requests if request[0] == path]
+    assert len(asked) == 1, [request[0] for request in requests]
+    _, headers, body = asked[0]
+    schema = json.dumps([body.get("tools"), body.get("format")])
+    assert "trajectory_id" in schema, "the form of a verdict is asked for"
+    key = {name.lower(): value for name, value in headers.items()}.get("x-api-key")
+    assert key == ("sk-ant-of-the-tests" if model.startswith("anthropic/") else None)
