@@ -136,17 +136,19 @@ class Episode:
             return None
         return list(method())
 
+    def has_answer_key(self) -> bool:
+        """Whether the env can tell a harness what is right."""
+        return self.env.has_wrapper_attr("answer_key")
+
     def answer_key(self) -> AnswerKey | None:
         """Of the present episode; None where the env has none, or where no answer is right.
 
         Raises:
             EnvError: The env's ``answer_key()`` raised, or gave something else than question and answers.
         """
-        try:
-            method = self.env.get_wrapper_attr("answer_key")
-        except AttributeError:
+        if not self.has_answer_key():
             return None
-        found: Any = self._guarded("answer_key", method)
+        found: Any = self._guarded("answer_key", self.env.get_wrapper_attr("answer_key"))
         if found is None:
             return None
         try:

@@ -73,6 +73,8 @@ class EvalRequest:
 
 def run_evaluation(request: EvalRequest) -> None:
     """Play, save and print; ends the process with the status that ``grpo-eval --help`` names."""
+    if request.judge_model is None and (request.judge_api_base or request.judge_max_cost):
+        raise ConfigError("--judge-api-base and --judge-max-cost go with --judge-model")
     if request.env_import is not None:
         import_user_module(request.env_import)
     kwargs = _env_kwargs(request)
@@ -91,6 +93,11 @@ def run_evaluation(request: EvalRequest) -> None:
             say=lambda line: click.echo(line, err=True),
         )
         fingerprint = _fingerprint(probe)
+        if request.judge_model is not None and not probe.has_answer_key():
+            raise ConfigError(
+                f"{request.env} has no answer_key(), so a judge would not know what is right; leave --judge-model out, "
+                "or give the env that method (README, Env contract)"
+            )
     finally:
         probe.close()
     count = request.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)

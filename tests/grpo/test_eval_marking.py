@@ -1,10 +1,14 @@
 """`grpo-eval --judge-model`: answers that the env does not take for right get a second mark, and nothing else does."""
 
 import json
+import re
 
 import gymnasium
 import pytest
+from click.testing import CliRunner
 
+from grpo.cli.compare import compare
+from grpo.cli.evaluate import evaluate
 from grpo.envs import AnswerKey, Episode
 from grpo.errors import EnvError
 from grpo.report import write_report
@@ -137,10 +141,6 @@ def test_spent_money_ends_the_evaluation_and_what_was_played_is_kept(tmp_path):
 
 
 def test_evaluations_with_and_without_a_judge_are_not_compared(tmp_path):
-    from click.testing import CliRunner
-
-    from grpo.cli.compare import compare
-
     with JudgeServer(accept("two pairs")) as server:
         mark(tmp_path, server)
     run("--agent", f"file:{answers(tmp_path)}", "--out", str(tmp_path / "plain"), count=9)
@@ -159,6 +159,21 @@ def test_the_mail_env_tells_the_harness_what_is_right_and_nothing_where_nothing_
     assert episode.answer_key() == AnswerKey(right.question, (right.answer, *right.accepted))
     episode.start(Task(0, chosen[False].scenario_id))
     assert episode.answer_key() is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--env", "FrozenLake-v1", "--judge-model", "openai/o4-mini"], r"FrozenLake-v1 has no answer_key\(\)"),
+        (["--env", SUMS_ENV, "--judge-max-cost", "1"], "go with --judge-model"),
+    ],
+)
+def test_a_judge_that_would_have_nothing_to_do_is_refused(tmp_path, arguments, problem):
+    out = tmp_path / "run"
+    shown = CliRunner().invoke(evaluate, [*arguments, "--agent", "random", "--out", str(out)])
+    assert shown.exit_code == 1
+    assert re.search(problem, shown.output), shown.output
+    assert not out.exists()
 
 
 def test_a_key_of_another_form_is_named(monkeypatch):
