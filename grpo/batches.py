@@ -2,6 +2,11 @@
 
 A group closes when its last episode ends; its reward (an LLM judge may take a while) is awaited while other groups
 still roll out. Groups without rewards and groups without spread are dropped and counted.
+
+An episode that we cut, because its context was full, is neither learned from nor part of its group's baseline (compare
+DAPO's overlong filtering, arXiv 2503.14476, section 3.4, which masks its loss alone). What it would have come to is not
+known: where every step costs, its reward so far beats every episode that was played out, and long turns would pay;
+where every step pays, it may have been the best.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ class Batch:
     groups: list[Group]
     """With rewards that differ; their advantages are filled in."""
     rewarded: list[Group]
-    """All that have rewards, those without spread too."""
+    """All that have rewards, those without spread too; without the episodes that were cut."""
     segments: list[Segment]
     sampled: list[Trajectory]
     """Every episode, with the reward it got; failed ones too."""
@@ -51,19 +56,17 @@ class Batch:
     """What judging it has cost, where that is known."""
 
     def metrics(self) -> dict[str, float]:
-        """Means over the step's whole episodes; rewards over those that have one."""
+        """Means over the step's episodes that did not fail; rewards over those that were played out and have one."""
         whole = [t for t in self.sampled if t.stop_reason is not StopReason.FAILED]
-        rewards = [t.reward for group in self.rewarded for t in group.trajectories]
-        mean = math.fsum(rewards) / len(rewards)
         metrics = {
-            "reward/mean": mean,
-            "reward/std": math.sqrt(math.fsum((r - mean) ** 2 for r in rewards) / len(rewards)),
+            **_mean_and_std([t.reward for group in self.rewarded for t in group.trajectories]),
             "tokens/completion_mean": sum(t.num_sampled_tokens for t in whole) / len(whole),
             "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
             "groups/used": float(len(self.groups)),
             "groups/dropped": float(self.dropped),
             "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
             "episodes/failed": float(len(self.sampled) - len(whole)),
+            "episodes/context_full": float(sum(not t.is_played_out for t in whole)),
             "episodes/forks": float(sum(t.num_forks for t in whole)),
             "judge/failures": float(self.unrewarded),
         }
@@ -75,6 +78,29 @@ class Batch:
         if self.judge_cost_usd is not None:
             metrics["judge/cost_usd"] = self.judge_cost_usd
         return metrics
+
+    def remarks(self, max_tokens: int) -> list[str]:
+        """What a user should know of the step: episodes that were cut, and why there is nothing to learn from it."""
+        found: list[str] = []
+        if cut := sum(t.stop_reason is StopReason.CONTEXT_FULL for t in self.sampled):
+            found.append(
+                f"{cut} of {len(self.sampled)} episodes were cut, their context full (max_tokens = {max_tokens}), and are "
+                "not learned from; raise max_tokens, or lower max_turn_tokens or the env's limit of turns"
+            )
+        if not self.groups:
+            small = sum(len(group.trajectories) < 2 for group in self.rewarded)
+            reasons = {
+                "had equal rewards": len(self.rewarded) - small,
+                "had less than two episodes that were played out": small,
+                "had no verdict": self.unrewarded,
+            }
+            why = ", ".join(f"{count} {what}" for what, count in reasons.items() if count)
+            found.append(
+                f"no update, for there is nothing to compare: of {self.dropped} groups, {why}. What helps: more or "
+                "larger groups (groups_per_step, group_size), drawing others (refill_rounds), a warm start "
+                "(warm_start_steps), or a denser reward (the env's, or --reward)"
+            )
+        return found
 
     def _agreement(self) -> PairCounts:
         """How the judge's scores order what the env could verify; no pairs where no judge was asked."""
@@ -122,7 +148,7 @@ class Batches:
             groups, verdicts = self._rollout(missing, step, with_policy)
             dropped += missing
             asked += sum(group.failed < config.group_size for group in groups)
-            rewarded += [verdict for verdict in verdicts if verdict is not None]
+            rewarded += [verdict.played_out() for verdict in verdicts if verdict is not None]
             sampled += [t for pair in zip(groups, verdicts, strict=True) for t in _with_rewards(*pair)]
             kept = [group for group in rewarded if has_spread(group.rewards)]
         self._check_failures(sampled, asked, len(rewarded))
@@ -151,7 +177,8 @@ class Batches:
         bar = self.display.progress(f"step {step + 1} rollout", count * config.group_size)
 
         def count_in(trajectory: Trajectory) -> None:
-            bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
+            reward = {"reward": trajectory.reward} if trajectory.is_played_out else {}
+            bar.update(1, **reward, completion_tokens=trajectory.num_sampled_tokens)
 
         async def run(policy: Policy) -> tuple[list[Group], list[Group | None]]:
             sampling = SamplingParams(config.temperature, config.max_turn_tokens)
@@ -206,6 +233,16 @@ class Batches:
                 f"(max_judge_failures); the last error: {self.reward.last_error}. The checkpoint of the step before is "
                 "kept; mend the judge and go on with --resume"
             )
+
+
+def _mean_and_std(rewards: Sequence[float]) -> dict[str, float]:
+    if not rewards:
+        return {}
+    mean = math.fsum(rewards) / len(rewards)
+    return {
+        "reward/mean": mean,
+        "reward/std": math.sqrt(math.fsum((r - mean) ** 2 for r in rewards) / len(rewards)),
+    }
 
 
 def _with_rewards(group: Group, verdict: Group | None) -> list[Trajectory]:

@@ -126,6 +126,8 @@ def from_run(
                 ) from error
             if record["stop_reason"] == StopReason.FAILED:
                 found.left_out["failed"] += 1
+            elif record["stop_reason"] == StopReason.CONTEXT_FULL:
+                found.left_out["cut, context full"] += 1
             elif min_reward is not None and record["reward"] < min_reward:
                 found.left_out[f"reward below {min_reward:g}"] += 1
             else:

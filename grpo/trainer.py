@@ -168,6 +168,8 @@ class Trainer:
         batch = self.batches.next(self.step, self._with_policy)
         records = [record_of(t) | {"sampled": self.sampled_tokens.of(t)} for t in batch.sampled]
         write_jsonl(self.run.trajectories(self.step + 1), records)
+        for remark in batch.remarks(self.config.max_tokens):
+            self.display.note(f"step {self.step + 1}: {remark}")
         trained = time.monotonic()
         loss_metrics = self._update(batch.segments)
         try:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from grpo.types import Message, StopReason, Trajectory
+from grpo.types import Message, Trajectory
 
 MAX_MESSAGE_CHARS = 600
 """A longer message is cut in the middle of a display, with what is missing counted."""
 
 
 def best_and_worst(trajectories: Sequence[Trajectory]) -> list[tuple[str, Trajectory]]:
-    """The episodes with the highest and the lowest reward, titled; failed ones are none of both."""
-    whole = [t for t in trajectories if t.stop_reason is not StopReason.FAILED]
+    """The episodes with the highest and the lowest reward, titled; those that failed or were cut are none of both."""
+    whole = [t for t in trajectories if t.is_played_out]
     if not whole:
         return []
     ranked = sorted(whole, key=lambda t: t.reward)

@@ -21,7 +21,7 @@ class StopReason(StrEnum):
     TRUNCATED = "truncated"
     """The env's own turn limit."""
     CONTEXT_FULL = "context_full"
-    """No room for another turn within ``max_tokens``."""
+    """No room for another turn within ``max_tokens``: we cut it, so its return is not known and not learned from."""
     FAILED = "failed"
     """A harness fault (server, env exception); the trajectory carries the error and is never trained on."""
 
@@ -108,6 +108,11 @@ class Trajectory:
         return list(zip(self.segment_starts, [*self.segment_starts[1:], len(self.token_ids)], strict=True))
 
     @property
+    def is_played_out(self) -> bool:
+        """Whether the env ended the episode itself; only then its reward is that of a whole episode."""
+        return self.stop_reason in (StopReason.TERMINATED, StopReason.TRUNCATED)
+
+    @property
     def num_forks(self) -> int:
         """How often the chat template rewrote what was said."""
         return len(self.segment_starts) - 1
@@ -163,6 +168,10 @@ class Group:
     def rewards(self) -> list[float]:
         """The members' rewards, in order."""
         return [trajectory.reward for trajectory in self.trajectories]
+
+    def played_out(self) -> Group:
+        """The group without what failed or was cut: those members whose rewards can be compared."""
+        return Group(self.task, [trajectory for trajectory in self.trajectories if trajectory.is_played_out])
 
     @property
     def failed(self) -> int:

@@ -12,9 +12,9 @@ def episode(reward: float, stop_reason: StopReason = StopReason.TERMINATED) -> T
     return made
 
 
-def test_the_best_and_the_worst_are_by_reward_and_a_failed_episode_is_neither():
+def test_the_best_and_the_worst_are_by_reward_and_one_that_failed_or_was_cut_is_neither():
     low, high = episode(-1.0), episode(2.0)
-    failed = [episode(-9.0, StopReason.FAILED), episode(9.0, StopReason.FAILED)]
+    failed = [episode(-9.0, StopReason.FAILED), episode(9.0, StopReason.CONTEXT_FULL)]
     assert best_and_worst([low, *failed, episode(0.5), high]) == [("best", high), ("worst", low)]
     assert best_and_worst([low, *failed]) == [("best", low)]
     assert best_and_worst(failed) == []
