@@ -84,8 +84,8 @@ class Batch:
         found: list[str] = []
         if cut := sum(t.stop_reason is StopReason.CONTEXT_FULL for t in self.sampled):
             found.append(
-                f"{cut} of {len(self.sampled)} episodes were cut, their context full (max_tokens = {max_tokens}), and are "
-                "not learned from; raise max_tokens, or lower max_turn_tokens or the env's limit of turns"
+                f"{cut} of {len(self.sampled)} episodes were cut, their context full (max_tokens = {max_tokens}), and "
+                "are not learned from; raise max_tokens, or lower max_turn_tokens or the env's limit of turns"
             )
         if not self.groups:
             small = sum(len(group.trajectories) < 2 for group in self.rewarded)

@@ -80,6 +80,7 @@ class Display(Closing):
         self._averages: dict[str, RunningMean] = {}
         self._total_steps: int | None = None
         self._last_bar_line = clock()
+        self._begun: Bar | None = None
         self._live: Live | None = None
 
     def phase(self, title: str) -> None:
@@ -166,11 +167,15 @@ class Display(Closing):
         rows = [["Episodes", *(str(summary["episodes"]) for summary in ordered)]]
         for metric in EVALUATION_METRICS:
             values = [summary["metrics"].get(metric.name) for summary in ordered]
-            if any(value is not None for value in values):
+            if metric.is_shown(value and value["mean"] for value in values):
                 rows.append([metric.label, *(_with_margin(metric.format, value) for value in values)])
-        split = ordered[0].get("split", "")
-        title = f"Evaluation on the {split} split, mean ± half of the 95 % interval"
-        self.table(title, ["", *(_column(summary) for summary in ordered)], rows)
+        split = ordered[0].get("split")
+        where = f" on the {split} split" if split else ""
+        self.table(
+            f"Evaluation{where}, mean ± half of the 95 % interval",
+            ["", *(_column(summary) for summary in ordered)],
+            rows,
+        )
 
     def close(self) -> None:
         """Stops redrawing and leaves the last picture standing; the display can be used again."""
@@ -196,8 +201,9 @@ class Display(Closing):
         if self.is_live:
             if self._live is not None and bar.is_closed:
                 self._live.refresh()
-        elif self._clock() - self._last_bar_line >= PLAIN_SECONDS:
+        elif self._clock() - self._last_bar_line >= PLAIN_SECONDS or (bar.is_closed and bar is self._begun):
             self._last_bar_line = self._clock()
+            self._begun = bar if bar.done < bar.total else None  # a bar that has a line is shown to its end
             self._line(f"{bar.description} {bar.status()}")
 
     def _picture(self) -> RenderableType:

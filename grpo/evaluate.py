@@ -19,6 +19,7 @@ from grpo.rundir import write_json, write_jsonl
 from grpo.statistics import mean_interval
 from grpo.types import StopReason, Task, Trajectory
 
+CONTEXT_FULL = StopReason.CONTEXT_FULL
 SLICE_PREFIX = "difficulty_"
 """Env metrics of this prefix are 0/1 flags that cut an evaluation into slices."""
 _SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
@@ -26,7 +27,7 @@ _SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
 
 @dataclass(frozen=True, slots=True)
 class EvalSpec:
-    """What to evaluate on. ``samples`` episodes of each task; greedy needs only one."""
+    """What to evaluate on: ``samples`` episodes of each task; greedy needs only one. ``split`` may be "": none."""
 
     label: str
     split: str
@@ -130,5 +131,9 @@ def slice_means(
 
 
 def _columns(trajectories: Sequence[Trajectory]) -> tuple[list[dict[str, float]], list[str], list[float]]:
-    metrics = [t.metrics | {"completion_tokens": float(t.num_sampled_tokens)} for t in trajectories]
+    metrics = [
+        t.metrics
+        | {"completion_tokens": float(t.num_sampled_tokens), "context_full": float(t.stop_reason is CONTEXT_FULL)}
+        for t in trajectories
+    ]
     return metrics, [t.task.key for t in trajectories], [t.reward for t in trajectories]

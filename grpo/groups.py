@@ -24,7 +24,7 @@ class TaskStream:
 
     def __post_init__(self) -> None:
         if self.scenario_ids is not None and not self.scenario_ids:
-            raise ConfigError("the env has no scenario in this split; choose another split or another database")
+            raise ConfigError("the env names no scenario; choose another split or other data")
 
     def take(self, count: int) -> list[Task]:
         """The next ``count`` tasks."""
@@ -46,6 +46,7 @@ def evaluation_tasks(scenario_ids: list[str] | None, count: int, seed: int) -> l
     """``count`` distinct tasks chosen by ``seed``, the same for every policy that is evaluated."""
     if scenario_ids is not None and count > len(scenario_ids):
         raise ConfigError(
-            f"the evaluation asks for {count} scenarios but the split has {len(scenario_ids)}; ask for fewer"
+            f"the evaluation asks for {count} scenarios but there are {len(scenario_ids)}; ask for fewer "
+            "(--eval-scenarios)"
         )
     return TaskStream(scenario_ids, derive_seed(seed, "evaluation")).take(count)

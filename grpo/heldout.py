@@ -42,20 +42,19 @@ class HeldOut:
         self.chat = chat
         self.display = display
         self.sampled_tokens = SampledTokens(chat)
+        self._split = config.eval_split if takes_split(config.env) else ""
 
     def evaluate(self, when: str, step: int, with_policy: WithPolicy) -> list[dict[str, Any]]:
         """Summaries for the weights of ``step``: ``<when>-sampled`` and, before and after, ``<when>-greedy``."""
         config = self.config
         todo = [spec for spec in self._specs(when) if not self._is_done(spec, step)]
         if todo:
-            split = {"split": config.eval_split} if takes_split(config.env) else {}
-            pool = EnvPool(config.env, {**config.env_kwargs, **split})
+            pool = EnvPool(config.env, {**config.env_kwargs, **({"split": self._split} if self._split else {})})
+            tasks = self._tasks(pool)
             if when in BEFORE_AND_AFTER:
-                self.display.phase(
-                    f"Evaluation {when} GRPO: {config.eval_scenarios} questions of the {config.eval_split} split"
-                )
+                self.display.phase(f"Evaluation {when} GRPO: {_what(tasks, self._split)}")
             for spec in todo:
-                self._run(spec, pool, with_policy)
+                self._run(spec, tasks, pool, with_policy)
             pool.close()
         return self.saved(when)
 
@@ -68,15 +67,18 @@ class HeldOut:
         config = self.config
         if config.eval_scenarios == 0:
             return []
-        sampled = EvalSpec(f"{when}-sampled", config.eval_split, 1.0, config.eval_samples, config.eval_seed)
-        greedy = EvalSpec(f"{when}-greedy", config.eval_split, 0.0, 1, config.eval_seed)
+        sampled = EvalSpec(f"{when}-sampled", self._split, 1.0, config.eval_samples, config.eval_seed)
+        greedy = EvalSpec(f"{when}-greedy", self._split, 0.0, 1, config.eval_seed)
         return [sampled, greedy] if config.eval_greedy and when in BEFORE_AND_AFTER else [sampled]
 
-    def _run(self, spec: EvalSpec, pool: EnvPool, with_policy: WithPolicy) -> None:
-        config = self.config
+    def _tasks(self, pool: EnvPool) -> list[Task]:
         episode = pool.take()
-        tasks = evaluation_tasks(episode.scenario_ids(), config.eval_scenarios, config.eval_seed)
+        tasks = evaluation_tasks(episode.scenario_ids(), self.config.eval_scenarios, self.config.eval_seed)
         pool.give_back(episode)
+        return tasks
+
+    def _run(self, spec: EvalSpec, tasks: list[Task], pool: EnvPool, with_policy: WithPolicy) -> None:
+        config = self.config
         with self.display.progress(spec.label, len(tasks) * spec.samples) as bar:
             trajectories, summary = with_policy(_job(config, spec, tasks, pool, self.chat, bar))
         records = [t.to_dict() | {"sampled": self.sampled_tokens.of(t)} for t in trajectories]
@@ -85,6 +87,13 @@ class HeldOut:
     def _is_done(self, spec: EvalSpec, step: int) -> bool:
         path = self.run.evaluation(spec.label)
         return path.exists() and json.loads(path.read_text(encoding="utf-8"))["policy"] == step
+
+
+def _what(tasks: list[Task], split: str) -> str:
+    """What is evaluated, in the env's terms: scenarios where it names them, else episodes with seeds of their own."""
+    noun = "episode" if tasks[0].scenario_id is None else "scenario"
+    count = f"{len(tasks)} {noun}{'' if len(tasks) == 1 else 's'}"
+    return f"{count} of the {split} split" if split else count
 
 
 def run_with_policy(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -122,12 +122,21 @@ def _is_whole(line: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ShownMetric:
-    """An evaluation metric that tables show: its name, its label, its decimals, whether it is a share of 0 to 1."""
+    """An evaluation metric that tables show: its name, its label, its decimals, whether it is a share of 0 to 1.
+
+    One that is ``exceptional`` is shown only where it is not 0 throughout.
+    """
 
     name: str
     label: str
     decimals: int
     is_share: bool = False
+    exceptional: bool = False
+
+    def is_shown(self, means: Iterable[float | None]) -> bool:
+        """Whether a table has a row of it, given its means."""
+        known = [mean for mean in means if mean is not None]
+        return any(known) if self.exceptional else bool(known)
 
     def format(self, value: float | None) -> str:
         """The value for people; a share in percent."""
@@ -150,6 +159,7 @@ EVALUATION_METRICS = (
     ShownMetric("valid_call_rate", "Valid tool calls", 1, True),
     ShownMetric("turns", "Turns", 2),
     ShownMetric("completion_tokens", "Sampled tokens", 1),
+    ShownMetric("context_full", "Cut, context full", 1, True, exceptional=True),
 )
 """What the tables of an evaluation show, in this order, where the evaluation has it."""
 

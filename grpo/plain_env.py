@@ -173,6 +173,8 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             "return": self._total,
             "length": float(self._steps),
             "invalid_calls": float(self._invalid),
+            "valid_call_rate": 1.0 - self._invalid / self._turns if self._turns else 0.0,
+            "turns": float(self._turns),
         }
         if self._success_key:
             metrics["success"] = float(bool(info.get(self._success_key, False)))

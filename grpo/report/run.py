@@ -1,4 +1,4 @@
-"""What a run has left on disk, and what it says: paired changes on held-out questions and the one-sentence verdict.
+"""What a run has left on disk, and what it says: paired changes on held-out tasks and the one-sentence verdict.
 
 Reading and arithmetic alone; ``training`` makes the page.
 """
@@ -128,30 +128,38 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> 
 
 
 def verdict(run: Run) -> str:
-    """One sentence on whether training helped on held-out questions, from the data alone."""
+    """One sentence on whether training helped on held-out tasks, from the data alone; one more where none did."""
     change = compare(run, "sampled", EVALUATION_METRICS[0]) or compare(run, "greedy", EVALUATION_METRICS[0])
+    idle = _nothing_learned(run.steps)
     if change is None:
         done, planned = len(run.steps), run.config.get("steps")
         progress = f"{done} of {planned} steps" if planned is not None else f"{done} steps"
-        return (
-            f"Nothing to compare yet: {progress} done, and held-out questions were not answered both before and after."
-        )
+        return f"{idle}Nothing to compare yet: {progress} done, and no held-out evaluation both before and after."
     how = "at temperature 1" if compare(run, "sampled", EVALUATION_METRICS[0]) else "with greedy decoding"
     verb = {"up": "rose", "down": "fell", "noise": "did not change beyond noise:"}[change.verdict]
     if change.difference.low == change.difference.high == 0.0:
-        return f"Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
+        return f"{idle}Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
     d, signed = change.difference, change.metric.format_difference
     before, after = change.metric.format(change.before.mean), change.metric.format(change.after.mean)
     return (
-        f"Held-out reward {how} {verb} from {before} to {after}; "
+        f"{idle}Held-out reward {how} {verb} from {before} to {after}; "
         f"difference {signed(d.mean)}, 95 % interval [{signed(d.low)}, {signed(d.high)}], "
         f"paired over {change.scenarios} scenario{'' if change.scenarios == 1 else 's'}."
     )
+
+
+def _nothing_learned(steps: list[Record]) -> str:
+    """A sentence where no step had a group to learn from: the policy is the one that began."""
+    if not steps or any(step.get("groups/used", 1.0) > 0 for step in steps):
+        return ""
+    which = "the step" if len(steps) == 1 else f"any of the {len(steps)} steps"
+    return f"GRPO changed nothing: no group of {which} had rewards that differ. "
 
 
 def _value(record: Record, name: str) -> float | None:
     value = {
         "reward": record.get("reward"),
         "completion_tokens": record.get("num_sampled_tokens"),
+        "context_full": float(record.get("stop_reason") == "context_full"),
     }.get(name, (record.get("metrics") or {}).get(name))
     return float(value) if isinstance(value, int | float) else None

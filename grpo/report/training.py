@@ -1,4 +1,4 @@
-"""The page of a training run: what changed on held-out questions, curves, steps, episodes."""
+"""The page of a training run: what changed on held-out tasks, curves, steps, episodes."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def training_page(run: Run, name: str) -> Page:
             ],
         },
         pairs=_pairs(run),
-        pairs_note="the same held-out questions before and after training, chosen by the change of reward",
+        pairs_note="the same held-out tasks before and after training, chosen by the change of reward",
         config_rows=settings(run.config),
     )
     failed = sum(int(summary.get("failed", 0)) for summary in run.summaries.values())
@@ -129,12 +129,14 @@ def _add_episodes(run: Run, episodes: Episodes) -> int:
     for label in sorted(run.trajectories, key=lambda label: (order.get(label, len(order)), label)):
         when, _, how = label.partition("-")
         partner = labels.get(f"before-{how}", "") if when == "after" else ""
-        split = str((run.summaries.get(label) or {}).get("split") or run.config.get("eval_split") or "")
+        split = str((run.summaries.get(label) or {}).get("split") or "")
         episodes.add(Source(labels.get(label, label), split, None, partner), run.trajectories[label])
+    has_splits = any(summary.get("split") for summary in run.summaries.values())
+    train_split = str(run.config.get("train_split") or "train") if has_splits else ""
     counts = {step: path.read_bytes().count(b"\n") for step, path in sorted(run.rollouts.items())}
     steps = within_limit(counts, MAX_EPISODES - len(episodes))
     for step in steps:
-        source = Source(f"step {step}", str(run.config.get("train_split") or "train"), step)
+        source = Source(f"step {step}", train_split, step)
         episodes.add(source, read_rollouts(run.rollouts[step]))
     return len(counts) - len(steps)
 
@@ -177,6 +179,8 @@ def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[Evalua
     names = {name for side in sides for name in (side or {}).get("slices") or {}}
     slices = sorted(names, key=slice_order)
     for metric in EVALUATION_METRICS:
+        if not metric.is_shown(triple and triple[0] for triple in (_triple(side, metric, None) for side in sides)):
+            continue
         for cut in (None, *slices) if metric.name == "success" else (None,):
             before, after = (_triple(side, metric, cut) for side in sides)
             label = metric.label if cut is None else f"{metric.label}, {cut}"

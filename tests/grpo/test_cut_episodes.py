@@ -80,7 +80,9 @@ def test_a_group_of_which_all_but_one_were_cut_teaches_nothing_and_says_so():
 
 def test_a_step_without_a_difference_says_what_to_do():
     (remark,) = walked((False, UP), (False, UP)).remarks(2000)
-    assert remark.startswith("no update, for there is nothing to compare: of 1 groups, 1 had equal rewards. What helps:")
+    assert remark.startswith(
+        "no update, for there is nothing to compare: of 1 groups, 1 had equal rewards. What helps:"
+    )
     assert walked((False, UP), (False, RIGHT)).remarks(2000) == []
 
 

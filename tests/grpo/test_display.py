@@ -81,6 +81,20 @@ def test_a_bar_in_a_pipe_writes_at_most_one_line_in_ten_seconds() -> None:
     assert all(line.startswith("rollout ") and "reward=1.00" in line for line in lines)
 
 
+def test_a_bar_that_has_a_line_is_shown_to_its_end_and_a_quick_one_not_at_all() -> None:
+    display, out, clock = make_display()
+    for seconds in (11, 1):
+        with display.progress("rollout", 2) as bar:
+            clock.now += seconds
+            bar.update(1)
+            clock.now += 1
+            bar.update(1)
+    assert out.getvalue().splitlines() == [
+        "rollout 1/2 [00:11<00:11, 11.00s/it]",
+        "rollout 2/2 [00:12<00:00, 6.00s/it]",
+    ]
+
+
 def test_a_step_in_a_pipe_is_one_line_with_averages_and_time_left() -> None:
     """By hand: steps of 41 s; 7 of 10 are left after the third, so 287 s."""
     display, out, _ = make_display()

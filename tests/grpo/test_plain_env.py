@@ -81,7 +81,9 @@ def test_an_episode_of_frozen_lake_is_played_by_hand():
     last = episode.step(call(2))
     assert (last.reward, last.terminated, last.truncated) == (1.0, True, False)
     assert last.text == "reward 1, total 1, the episode is over\n  (Right)\nSFFF\nFHFH\nFFFH\nHFF[G]"
-    assert last.metrics == {"return": 1.0, "length": 6.0, "invalid_calls": 0.0}
+    assert last.metrics == {
+        "return": 1.0, "length": 6.0, "invalid_calls": 0.0, "valid_call_rate": 1.0, "turns": 6.0,
+    }  # fmt: skip
 
 
 def test_the_numbers_of_cart_pole_and_pendulum_have_their_names():
@@ -111,7 +113,8 @@ def test_members_of_a_group_begin_equal_and_the_same_turns_lead_to_the_same_end(
     one, other = Episode(name, {}), Episode(name, {})
     first = play(one)
     assert first == play(other) == play(one)
-    assert {tuple(metrics) for _, _, metrics in first} == {("return", "length", "invalid_calls")}
+    names = ("return", "length", "invalid_calls", "valid_call_rate", "turns")
+    assert {tuple(metrics) for _, _, metrics in first} == {names}
     assert all(type(value) is float for _, _, metrics in first for value in metrics.values())
     assert first[-1][2]["return"] == pytest.approx(sum(reward for _, reward, _ in first))
 
@@ -137,6 +140,7 @@ def test_a_wrong_call_is_an_observation_and_the_env_does_not_move(turn, code, sa
     # a random step costs 2, so a wrong call costs 2.1
     assert (reward, terminated, truncated, info["error"]) == (pytest.approx(-2.1), False, False, code)
     assert (env.unwrapped.place, info["metrics"]["length"], info["metrics"]["invalid_calls"]) == (0, 0.0, 1.0)
+    assert (info["metrics"]["turns"], info["metrics"]["valid_call_rate"]) == (1.0, 0.0)
     assert env.step(call(1))[0] == "reward -2, total -4.1\n1"
 
 
@@ -146,7 +150,9 @@ def test_several_calls_run_in_order_until_the_episode_ends():
     assert (text, reward, terminated) == ("reward -8, total -8\n4", -8.0, False)
     text, reward, terminated, _, info = env.step(call(1) * 3)
     assert (text, reward, terminated) == ("reward -2, total -10, the episode is over\n5", -2.0, True)
-    assert info["metrics"] == {"return": -10.0, "length": 5.0, "invalid_calls": 0.0, "success": 1.0}
+    assert info["metrics"] == {
+        "return": -10.0, "length": 5.0, "invalid_calls": 0.0, "valid_call_rate": 1.0, "turns": 2.0, "success": 1.0,
+    }  # fmt: skip
 
 
 def test_the_turn_limit_truncates_and_counts_wrong_turns():

@@ -74,6 +74,25 @@ def test_the_verdict_of_an_unchanged_policy_claims_nothing(tmp_path: Path) -> No
     assert verdict(load_run(root)) == expected
 
 
+@pytest.mark.parametrize(
+    ("used", "said"),
+    [
+        ([0.0], "GRPO changed nothing: no group of the step had rewards that differ. Held-out reward at temp"),
+        (
+            [0.0, 0.0],
+            "GRPO changed nothing: no group of any of the 2 steps had rewards that differ. Held-out reward at t",
+        ),
+        ([0.0, 1.0], "Held-out reward at temperature 1 is the same"),
+    ],
+)
+def test_a_run_without_an_update_says_that_it_learned_nothing(tmp_path: Path, used: list[float], said: str) -> None:
+    root = tmp_path / "run"
+    for when in ("before", "after"):
+        write_lines(root / "eval" / f"{when}-sampled.jsonl", [make_trajectory(i, 0.1, solved=False) for i in range(5)])
+    write_lines(root / "metrics.jsonl", [{"step": at, "groups/used": value} for at, value in enumerate(used, 1)])
+    assert verdict(load_run(root)).startswith(said)
+
+
 def test_failed_episodes_are_counted_and_enter_no_mean(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=8)
     path = root / "eval" / "after-sampled.jsonl"
@@ -283,7 +302,7 @@ def test_the_command_writes_the_page_where_it_is_told(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=3)
     shown = CliRunner().invoke(view, [str(root), "--out", str(tmp_path / "page.html")])
     assert shown.output == f"{tmp_path / 'page.html'}\n"
-    assert "Held-out questions" in (tmp_path / "page.html").read_text()
+    assert "Held-out evaluation" in (tmp_path / "page.html").read_text()
     blocked = CliRunner().invoke(view, [str(root), "--out", str(root / "config.json" / "page.html")])
     assert blocked.exit_code == 1
     assert "name another file with --out" in blocked.stderr

@@ -134,5 +134,5 @@ def test_evaluation_tasks_are_distinct_and_the_same_for_every_policy():
     tasks = evaluation_tasks(names, 12, 99)
     assert len({t.scenario_id for t in tasks}) == 12
     assert tasks == evaluation_tasks(names, 12, 99)
-    with pytest.raises(ValueError, match="asks for 21 scenarios but the split has 20"):
+    with pytest.raises(ValueError, match="asks for 21 scenarios but there are 20"):
         evaluation_tasks(names, 21, 99)
