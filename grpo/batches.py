@@ -174,7 +174,7 @@ class Batches:
         """``count`` groups and what the reward made of each; those that were finished before are taken as they are."""
         config = self.config
         tasks = self.tasks.take(count)
-        bar = self.display.progress(f"step {step + 1} rollout", count * config.group_size)
+        bar = self.display.progress(f"rollout {step + 1}:", count * config.group_size)
 
         def count_in(trajectory: Trajectory) -> None:
             reward = {"reward": trajectory.reward} if trajectory.is_played_out else {}

@@ -28,6 +28,9 @@ from grpo.progress import Bar
 PLAIN_SECONDS = 10.0
 """Bars write at most one line in this time where the output is not a terminal."""
 
+DRAWN_BAR_COLUMNS = 100
+"""On a narrower terminal a bar is its numbers alone: the running averages matter more than the drawing."""
+
 STEP_COLUMNS = (
     ("reward/mean", "reward"),
     ("env/success", "success"),
@@ -212,8 +215,9 @@ class Display(Closing):
             parts.append(self._step_table())
         bars = Table.grid(padding=(0, 1))
         for bar in list(self._bars):
-            drawn = ProgressBar(total=max(bar.total, 1), completed=bar.done, width=16)
-            bars.add_row(Text(bar.description), drawn, Text(bar.status(), "dim", overflow="ellipsis", no_wrap=True))
+            drawn = [ProgressBar(total=max(bar.total, 1), completed=bar.done, width=16)]
+            status = Text(bar.status(), "dim", overflow="ellipsis", no_wrap=True)
+            bars.add_row(Text(bar.description), *(drawn if self.console.width >= DRAWN_BAR_COLUMNS else ()), status)
         return Group(*parts, bars)
 
     def _step_table(self) -> Table:
@@ -242,8 +246,12 @@ class Display(Closing):
     def _step_line(self, metrics: Mapping[str, Any]) -> str:
         step = f"{metrics.get('step', '?')}" + (f"/{self._total_steps}" if self._total_steps else "")
         cells = [f"{title}={_cell(metrics, name)}" for name, title in STEP_COLUMNS if name in metrics]
-        mean = self._averages.get("reward/mean", RunningMean()).mean
-        return f"step {step}: {', '.join(cells)}; mean reward {short_number(mean)}; {self._outlook()}"
+        means = [
+            f"mean {title} {short_number(self._averages[name].mean)}"
+            for name, title in STEP_COLUMNS
+            if title in ("reward", "tokens") and name in self._averages
+        ]
+        return f"step {step}: {'; '.join([', '.join(cells), *means, *filter(None, [self._outlook()])])}"
 
     def _outlook(self) -> str:
         per_step = self._averages.get("time/step", RunningMean()).mean

@@ -218,7 +218,7 @@ class Trainer:
             config.max_grad_norm,
             loss_config(config),
         )
-        bar = self.display.progress(f"step {self.step + 1} update", len(computed_rows(rows, update.loss)))
+        bar = self.display.progress(f"update {self.step + 1}:", len(computed_rows(rows, update.loss)))
         metrics = update_policy(
             self.engine, rows, update, seed=derive_seed(config.seed, "updates", self.step), on_rows=bar.update
         )

@@ -103,14 +103,14 @@ def test_a_step_in_a_pipe_is_one_line_with_averages_and_time_left() -> None:
     display.step(STEP, 10)
     assert out.getvalue().splitlines()[-1] == (
         "step 3/10: reward=0.412, success=0.310, valid=0.960, tokens=142, gap=0.0021, sample tok/s=330, "
-        "train tok/s=700, s=41.0; mean reward 0.312; 3 of 10 steps, 41 s each, about 4 min 47 s left"
+        "train tok/s=700, s=41.0; mean reward 0.312; mean tokens 142; 3 of 10 steps, 41 s each, about 4 min 47 s left"
     )
 
 
 def test_a_step_may_lack_metrics_and_hold_nulls() -> None:
     display, out, _ = make_display()
     display.step({"step": 1, "reward/mean": None})
-    assert out.getvalue() == "step 1: reward=–; mean reward –; \n"
+    assert out.getvalue() == "step 1: reward=–\n"
 
 
 def test_plain_output_has_no_control_codes_even_where_the_text_has() -> None:
@@ -217,6 +217,20 @@ def test_a_narrow_terminal_goes_without_the_less_telling_columns(width: int, sho
     header = next(line for line in out.getvalue().splitlines() if "reward" in line)
     assert re.sub(r"\x1b\[\S*", "", header).split() == shown.split()
     assert "…" not in header
+
+
+@pytest.mark.parametrize(("width", "is_drawn"), [(80, False), (120, True)])
+def test_a_bars_running_averages_fit_a_narrow_terminal(width: int, is_drawn: bool) -> None:
+    out, clock = io.StringIO(), Clock()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None)
+    display = Display(console=console, live=True, clock=clock)
+    with display.progress("rollout 9:", 48) as bar:
+        clock.now += 1200
+        bar.update(20, reward=0.4, completion_tokens=140)
+    display.close()
+    line = [line for line in out.getvalue().splitlines() if "rollout 9:" in line][-1].rstrip()
+    assert line.endswith("20/48 [20:00<28:00, 60.00s/it, reward=0.400, completion_tokens=140]")
+    assert ("━" in line) == is_drawn
 
 
 def test_columns_of_what_a_run_does_not_have_are_left_out() -> None:

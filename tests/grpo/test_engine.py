@@ -92,6 +92,23 @@ def test_loss_and_gradient_equal_a_plain_loop_whatever_the_batching_and_the_row_
         assert torch.linalg.norm(found - reference) / torch.linalg.norm(reference) < 1e-5
 
 
+def test_rows_have_the_loss_and_gradient_of_the_same_rows_padded_to_one_batch(model_folder):
+    made = engine(model_folder, token_budget=10_000)
+    segments = some_segments()
+    length = max(len(s.ids) for s in segments)
+    ids_BL = torch.tensor([s.ids + [0] * (length - len(s.ids)) for s in segments])
+    acts_BL = torch.tensor([s.action_mask + [False] * (length - len(s.ids)) for s in segments])[:, 1:]
+    logits_BLV = made.model(input_ids=ids_BL).logits[:, :-1].float()  # what pads the end is seen by nothing before it
+    logprobs_BL = torch.log_softmax(logits_BLV, -1).gather(-1, ids_BL[:, 1:, None])[..., 0]
+    expected = -(logprobs_BL * acts_BL * torch.tensor([[s.advantage] for s in segments])).sum()
+    expected.backward()
+    reference = torch.cat([p.grad.flatten() for p in made.parameters])
+    made.optimizer.zero_grad()
+    loss, found = gradients(made, segments, lambda view: -(view.logprobs_T * view.advantages_T).sum())
+    assert loss == pytest.approx(float(expected.detach()), rel=1e-6)
+    assert torch.linalg.norm(found - reference) / torch.linalg.norm(reference) < 1e-5
+
+
 def rows_of_a_group():
     """Rows that branch at several places, one that ends where another goes on, and one that comes twice."""
     generator = torch.Generator().manual_seed(5)
