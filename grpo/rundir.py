@@ -30,6 +30,7 @@ class RunDirectory(Closing):
         self.partial = self.root / "partial"
         self.adapters = self.root / "adapters"
         self.server_log = self.root / "server.log"
+        self.earlier_steps: int | None = None  # of the run that is continued, before this process
         self._lock: TextIO | None = None
 
     @classmethod
@@ -70,7 +71,9 @@ class RunDirectory(Closing):
                 raise ConfigError(
                     f"{self.root} already holds a run; continue it with --resume, or choose another --run-dir"
                 )
-            difference = config.resume_difference(json.loads(self.config_path.read_text(encoding="utf-8")))
+            earlier = json.loads(self.config_path.read_text(encoding="utf-8"))
+            self.earlier_steps = earlier["steps"]
+            difference = config.resume_difference(earlier)
             if difference:
                 raise ConfigError(
                     f"{self.root} was begun with other settings, so it cannot be continued:\n  "

@@ -43,6 +43,22 @@ def learning_rate(step: int, steps: int, peak: float, warmup_steps: int, final: 
     return peak * rise * fall
 
 
+def schedule_note(config: TrainConfig, earlier_steps: int, step: int) -> str:
+    """What another number of steps does to the learning rate of a run that goes on behind ``step``; "" for nothing.
+
+    The schedule is always that of a run of ``config.steps`` from the start: a rate that had fallen can rise again.
+    """
+    if config.lr_final == 1.0 or earlier_steps == config.steps or step >= config.steps:
+        return ""
+    shape = config.learning_rate, config.lr_warmup_steps, config.lr_final
+    now = learning_rate(step, config.steps, *shape)
+    before = learning_rate(max(0, min(step, earlier_steps - 1)), earlier_steps, *shape)
+    return (
+        f"steps: {earlier_steps} -> {config.steps}; the learning rate (lr_final = {config.lr_final:g}) falls until "
+        f"step {config.steps} now: {now:.2g} at step {step + 1}, where it was {before:.2g}"
+    )
+
+
 def update_policy(
     engine: Engine, rows: Sequence[Segment], config: UpdateConfig, *, seed: int, on_rows: Callable[[int], None]
 ) -> dict[str, float]:

@@ -41,6 +41,14 @@ def test_a_changed_setting_is_refused_with_the_difference_and_the_config_is_kept
     assert json.loads((tmp_path / "r" / "config.json").read_text())["learning_rate"] == 2e-5
 
 
+def test_a_continued_run_knows_how_long_it_was_to_be(tmp_path):
+    RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 5}), resume=True).close()
+    with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
+        assert run.earlier_steps == 5
+    with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
+        assert run.earlier_steps == 9
+
+
 def test_json_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.json"
     write_json(path, {"a": 1})

@@ -6,10 +6,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
+from grpo.config import TrainConfig  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.loss import LossConfig  # noqa: E402
 from grpo.segments import Segment  # noqa: E402
-from grpo.update import UpdateConfig, check_gap, learning_rate, normalizers, update_policy  # noqa: E402
+from grpo.update import UpdateConfig, check_gap, learning_rate, normalizers, schedule_note, update_policy  # noqa: E402
 from tests.fakes import tiny_engine as engine  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
 
@@ -121,6 +122,16 @@ def test_the_learning_rate_rises_evenly_and_falls_evenly():
     assert [learning_rate(step, 5, 8.0, 3, 1.0) for step in range(5)] == [2.0, 4.0, 6.0, 8.0, 8.0]
     assert [learning_rate(step, 5, 8.0, 0, 0.5) for step in range(5)] == [8.0, 7.0, 6.0, 5.0, 4.0]
     assert learning_rate(0, 1, 8.0, 0, 0.5) == 8.0
+
+
+def test_a_run_that_goes_on_for_longer_says_what_becomes_of_the_learning_rate():
+    longer = TrainConfig(env="E", steps=9, learning_rate=8.0, lr_final=0.5)
+    note = "steps: 5 -> 9; the learning rate (lr_final = 0.5) falls until step 9 now: "
+    assert schedule_note(longer, 5, 2) == f"{note}7 at step 3, where it was 6"
+    assert schedule_note(longer, 5, 5) == f"{note}5.5 at step 6, where it was 4"  # the shorter run had ended at 4
+    assert schedule_note(longer, 9, 5) == ""
+    assert schedule_note(longer.model_copy(update={"lr_final": 1.0}), 5, 2) == ""
+    assert schedule_note(longer, 12, 9) == ""  # nothing is left to train
 
 
 def test_a_sampler_of_another_policy_stops_the_run_with_the_reason(model_folder):
