@@ -1,7 +1,7 @@
-"""The settings of a run: one frozen pydantic model, filled from a recipe (TOML) and command-line flags.
+"""The settings of a run: one frozen pydantic model, filled from a recipe and command-line flags.
 
-Wrong keys name the nearest right one. The whole config is written to ``config.json`` of the run; ``--resume`` refuses a
-config that differs in anything that changes the result.
+A recipe is TOML, or the ``config.json`` of another run. Wrong keys name the nearest right one. The whole config is
+written to ``config.json`` of the run; ``--resume`` refuses a config that differs in anything that changes the result.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class TrainConfig(BaseModel):
 
 
 def load_config(recipe: str | None, overrides: dict[str, Any]) -> TrainConfig:
-    """A config from a recipe (a bundled name or a TOML file) with ``overrides`` on top.
+    """A config from a recipe (a bundled name, a TOML file or a run's ``config.json``) with ``overrides`` on top.
 
     Raises:
         ConfigError: Unknown recipe, unknown key (the nearest one is named) or a value out of range.
@@ -161,16 +161,16 @@ def recipe_names() -> list[str]:
 
 
 def _recipe_values(recipe: str) -> dict[str, Any]:
-    path = RECIPES_FOLDER / f"{recipe}.toml"
-    if recipe.endswith(".toml"):
-        path = Path(recipe)
+    path = Path(recipe) if recipe.endswith((".toml", ".json")) else RECIPES_FOLDER / f"{recipe}.toml"
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError as error:
         raise ConfigError(
-            f"there is no recipe {recipe!r}; bundled: {', '.join(recipe_names())}, or give the path of a .toml file"
+            f"there is no recipe {recipe!r}; bundled: {', '.join(recipe_names())}, or give the path of a .toml file or "
+            "of a run's config.json"
         ) from error
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"the recipe {path} cannot be read: {error}") from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,24 @@ import click
 from grpo.cli.common import explained, json_object, parse_settings, share_cores
 
 if TYPE_CHECKING:
-    from grpo.chat import Chat
+    from grpo.chat import Chat, ServedChat
     from grpo.config import TrainConfig
     from grpo.demonstrations import Demonstrations
     from grpo.display import Display
 
 
+USED_SETTINGS = frozenset(
+    {"chat_template_kwargs", "history", "lora_alpha", "lora_rank", "max_grad_norm", "token_budget", "train_split"}
+)
+"""Settings of ``grpo-train`` that have no option of their own here, and that imitation depends on."""
+
+
 @click.command(epilog="Example: grpo-sft --env EmailSearch-v0 --policy oracle --recipe email-cpu --out adapters/warm")
 @click.option("--env", help="Registered env id, or module:id; with --policy.")
 @click.option("--policy", help="Imitate a policy that the env brings (EmailSearch-v0: oracle, tutor, keyword).")
-@click.option("--demonstrations", default=256, show_default=True, help="Episodes that --policy plays.")
+@click.option(
+    "--demonstrations", type=click.IntRange(1), default=256, show_default=True, help="Episodes that --policy plays."
+)
 @click.option(
     "--from-run", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Imitate a run's best episodes."
 )
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
     help='Imitate chats of a JSONL file: {"messages": [...], "tools": [...]} a line.',
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="New folder for the adapter.")
-@click.option("--recipe", help="Bundled recipe or TOML file: model, limits and LoRA; a run brings its own.")
+@click.option("--recipe", help="Recipe as of grpo-train: model, limits and LoRA; --from-run brings its own.")
 @click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
 @click.option("--init-adapter", type=click.Path(exists=True, file_okay=False), help="Go on from this adapter.")
 @click.option("--cpu", "device", flag_value="cpu", help="Train on the CPU.")
@@ -48,7 +57,7 @@ if TYPE_CHECKING:
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--seed", type=int, help="Seed of everything.")
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting of grpo-train.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another setting, for example lora_rank.")
 @click.option("--quiet", is_flag=True, help="Only errors and the closing table.")
 @explained(lambda _options: "Nothing was written.")
 def sft(
@@ -82,11 +91,12 @@ def sft(
     from grpo.user_code import import_user_module
 
     share_cores()
+    recipe = str(from_run / "config.json") if from_run is not None else options["recipe"]
     config = _config(from_run, options)
     if config.env_import is not None:
         import_user_module(config.env_import)
     with Display(quiet=quiet) as display, new_folder(out) as folder:
-        from grpo.chat import chat_for, load_tokenizer
+        from grpo.chat import chat_for, load_tokenizer, served_chat
 
         model = resolve_model(config.model)
         chat = chat_for(load_tokenizer(model.path), config.history, config.chat_template_kwargs)
@@ -102,12 +112,13 @@ def sft(
         train, held_out = found.split(validation, config.seed)
         total = steps or max(1, math.ceil(epochs * len(train) / config.warm_start_batch))
         losses = imitate(config, model.path, train, held_out, total, folder, display)
-        _describe(folder, config, model.public_name, out, policy or str(from_run or data), total)
+        source = policy or str(from_run or data)
+        _describe(folder, config, model.public_name, out, source, total, served_chat(chat))
         rows = [["demonstrations", str(len(found.kept))]]
         rows += [[f"left out: {reason}", str(count)] for reason, count in sorted(found.left_out.items())]
         rows += [["steps", str(total)], ["validation loss before", _loss(losses[0])], ["and after", _loss(losses[-1])]]
     display.table("Warm start", ["", "value"], rows)
-    click.echo(f"Adapter: {out}; go on with: grpo-train --env {config.env or 'ENV'} --init-adapter {out}")
+    click.echo(f"Adapter: {out}; go on with: grpo-train {_train_arguments(config, recipe)} --init-adapter {out}")
 
 
 def _config(run: Path | None, options: dict[str, Any]) -> TrainConfig:
@@ -116,7 +127,12 @@ def _config(run: Path | None, options: dict[str, Any]) -> TrainConfig:
 
     recipe = options.pop("recipe")
     overrides = {key: value for key, value in options.items() if value is not None and key != "settings"}
-    overrides |= parse_settings(options["settings"])
+    settings = parse_settings(options["settings"])
+    if unused := sorted(settings.keys() - USED_SETTINGS):
+        raise click.UsageError(
+            f"grpo-sft has no use for {', '.join(unused)}; --set takes {', '.join(sorted(USED_SETTINGS))}"
+        )
+    overrides |= settings
     overrides.setdefault("env", "")
     if run is not None:
         saved = saved_config(run)
@@ -165,7 +181,9 @@ def _read_run(
     )
 
 
-def _describe(folder: Path, config: TrainConfig, base: str, out: Path, source: str, steps: int) -> None:
+def _describe(
+    folder: Path, config: TrainConfig, base: str, out: Path, source: str, steps: int, served: ServedChat
+) -> None:
     from grpo.card import Card, name_base_model, write_card
 
     name_base_model(folder, base)
@@ -175,7 +193,19 @@ def _describe(folder: Path, config: TrainConfig, base: str, out: Path, source: s
         "learning_rate": config.warm_start_learning_rate,
     }
     task = f"{config.env}, {source}" if config.env else source
-    write_card(folder, Card(out.resolve().name, base, config.model, "SFT", task, steps, settings=settings))
+    write_card(folder, Card(out.resolve().name, base, config.model, "SFT", task, steps, settings=settings), served)
+
+
+def _train_arguments(config: TrainConfig, recipe: str | None) -> str:
+    """What a run needs to go on from the adapter in the env and with the LoRA that it was made for."""
+    shown = ["--env", config.env or "ENV"]
+    if recipe is not None:
+        return shlex.join([*shown, "--recipe", recipe])
+    if config.model != type(config).model_fields["model"].default:
+        shown += ["--model", config.model]
+    if config.env_kwargs:
+        shown += ["--env-kwargs", json.dumps(config.env_kwargs)]
+    return shlex.join(shown)
 
 
 def _loss(value: float) -> str:

@@ -143,7 +143,8 @@ class LocalEngine:
 
     def save_adapter(self, folder: Path) -> None:
         """Write ``adapter_model.safetensors`` and ``adapter_config.json``."""
-        self.model.save_pretrained(str(folder))
+        # The vocabulary's weights are frozen; told so, peft does not look the base model up on the hub to find out.
+        self.model.save_pretrained(str(folder), save_embedding_layers=False)
 
     def save_state(self, folder: Path) -> None:
         """Write the adapter, the optimizer and the random state into ``folder``."""

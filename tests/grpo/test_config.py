@@ -35,6 +35,15 @@ def test_an_unknown_recipe_lists_the_bundled_ones(tmp_path):
         load_config(str(tmp_path / "r.toml"), {"env": "E"})
 
 
+def test_the_settings_of_a_run_are_a_recipe_for_another(tmp_path):
+    run = load_config("email-cpu", {"env": "E", "steps": 3})
+    (tmp_path / "config.json").write_text(run.model_dump_json())
+    assert load_config(str(tmp_path / "config.json"), {"env": "E"}) == run
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"config\.json cannot be read"):
+        load_config(str(tmp_path / "config.json"), {"env": "E"})
+
+
 def test_a_continued_run_may_change_the_number_of_steps_and_nothing_that_changes_results():
     earlier = TrainConfig(env="E", steps=5).model_dump(mode="json")
     assert TrainConfig(env="E", steps=9, threads=1).resume_difference(earlier) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from grpo.card import name_base_model
 from grpo.cli.sft import sft
 from grpo.config import TrainConfig
 from grpo.demonstrations import record_of
@@ -55,7 +56,7 @@ def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(mod
     arguments += ["--cpu", "--steps", "6", "--batch-size", "4", "--validation", "0.25"]
     result = CliRunner().invoke(sft, arguments)
     assert result.exit_code == 0, result.output
-    assert "grpo-train --env ENV --init-adapter" in result.output
+    assert f"grpo-train --env ENV --model {model} --init-adapter {out}" in result.output
     records = read_jsonl(out / "metrics.jsonl")
     losses = [record["validation/loss"] for record in records if "validation/loss" in record]
     assert [record["step"] for record in records] == list(range(7))
@@ -65,7 +66,7 @@ def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(mod
     assert (config["base_model_name_or_path"], config["r"]) == (str(model), 16)
     assert "trained with SFT" in (out / "README.md").read_text()
     assert sorted(p.name for p in out.iterdir()) == [
-        "README.md", "adapter_config.json", "adapter_model.safetensors", "metrics.jsonl",
+        "README.md", "adapter_config.json", "adapter_model.safetensors", "chat_template.jinja", "metrics.jsonl",
     ]  # fmt: skip
     base = AutoModelForCausalLM.from_pretrained(model)
     ids = torch.arange(10, 20).view(1, 10)
@@ -76,6 +77,20 @@ def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(mod
     again = CliRunner().invoke(sft, arguments)
     assert again.exit_code == 1
     assert "exists; choose another --out" in again.output
+
+
+@pytest.mark.torch
+def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(model, chats, tmp_path, monkeypatch):
+    from peft.utils import save_and_load
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    arguments = ["--data", str(chats), "--model", str(model), "--cpu", "--steps", "1", "--quiet"]
+    assert CliRunner().invoke(sft, [*arguments, "--out", str(first)]).exit_code == 0
+    name_base_model(first, "org/not-there")
+    monkeypatch.setattr(save_and_load, "check_file_exists_on_hf_hub", pytest.fail)
+    result = CliRunner().invoke(sft, [*arguments, "--init-adapter", str(first), "--out", str(second)])
+    assert result.exit_code == 0, result.output
+    assert json.loads((second / "adapter_config.json").read_text())["base_model_name_or_path"] == str(model)
 
 
 @pytest.mark.torch
@@ -107,6 +122,7 @@ def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
         (["--data", __file__, "--min-reward", "1"], "go with --from-run"),
         (["--data", __file__, "--validation", "1"], "--validation is a share"),
         (["--data", __file__], "line 1: Extra data"),
+        (["--data", __file__, "--set", "learning_rate=1"], "grpo-sft has no use for learning_rate; --set takes chat_"),
         (["--policy", "wizard", "--env", "EmailSearch-v0"], "it offers: "),
     ],
 )
@@ -130,5 +146,5 @@ def test_the_good_episodes_of_a_run_become_an_adapter_that_a_run_of_its_settings
     shown = dict(line.rsplit("   ", 1) for line in result.output.splitlines() if "   " in line)
     assert {name.strip(): value.strip() for name, value in shown.items()}["demonstrations"] == "2"
     assert "left out: reward below 1" in result.output
-    assert f"grpo-train --env {WORD_ENV} --init-adapter {tmp_path / 'best'}" in result.output
+    assert f"--env {WORD_ENV} --recipe {run_dir}/config.json --init-adapter {tmp_path / 'best'}" in result.output
     check_init_adapter(settings.model_copy(update={"init_adapter": str(tmp_path / "best")}))
