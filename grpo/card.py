@@ -10,8 +10,10 @@ from typing import Any
 
 import jinja2
 
+from grpo.chat.served import TEMPLATE_FILE, ServedChat
 from grpo.models import EMBEDDED_MODEL
 from grpo.rundir import write_json, write_text
+from grpo.server_options import served_rank
 
 CARD_FILE = "README.md"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -45,8 +47,16 @@ class Card:
     is_merged: bool = False
 
 
-def write_card(folder: Path, card: Card) -> None:
-    """Write ``README.md`` of an adapter or a merged model."""
+def write_card(folder: Path, card: Card, served: ServedChat | None) -> None:
+    """Write ``README.md`` of an adapter or a merged model, and beside an adapter the chat template to serve it with.
+
+    Args:
+        folder: With the adapter or the model.
+        card: What the page says.
+        served: How the policy was prompted; None where that is not known.
+    """
+    if served is not None and not card.is_merged:
+        write_text(folder / TEMPLATE_FILE, served.template)
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
@@ -57,6 +67,8 @@ def write_card(folder: Path, card: Card) -> None:
         card=card,
         is_embedded=card.model == EMBEDDED_MODEL,
         is_folder=Path(card.base_model).is_absolute(),
+        served=served,
+        max_lora_rank=None if card.is_merged else served_rank(json.loads((folder / ADAPTER_CONFIG).read_text())["r"]),
         settings=json.dumps(dict(card.settings), indent=2),
     )
     write_text(folder / CARD_FILE, text)

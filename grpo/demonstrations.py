@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpo.chat import Chat, next_prompt
+from grpo.chat import Chat, next_prompt, own_form
 from grpo.envs import Episode
-from grpo.errors import DataError
+from grpo.errors import DataError, ModelError
 from grpo.metrics import read_jsonl
 from grpo.seeds import derive_seed
 from grpo.segments import Segment, TurnWeights, weighted_segments
@@ -119,7 +119,7 @@ def from_run(
     for path in files:
         for number, record in enumerate(_records(path), start=1):
             try:
-                trajectory = trajectory_of(record) if same_model else _encoded(record, chat)
+                trajectory = trajectory_of(record) if same_model else _encoded(_in_own_form(record, chat), chat)
             except KeyError as error:
                 raise DataError(
                     f"{path} line {number} has no {error}: it was written by an earlier version of grpo-train"
@@ -150,9 +150,16 @@ def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:
         if not line.strip():
             continue
         try:
-            trajectory = _encoded(_chat_record(line), chat)
-        except (ValueError, KeyError, TypeError) as error:
+            record = _chat_record(line)
+            trajectory = _encoded(record, chat)
+        except ModelError as error:
+            found.left_out[f"refused by the model's chat template: {error.__cause__ or error}"] += 1
+            continue
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path} line {number}: {error}") from error
+        for message, said in zip(record["messages"], trajectory.messages, strict=True):
+            if message.get("tool_calls") and (message.get("content") or "") not in said["content"]:
+                found.left_out["text beside a tool call, where the model's template has none"] += 1
         prompt = [m for m in trajectory.messages if m["role"] in ("system", "user")]
         found.add(json.dumps(prompt, sort_keys=True), trajectory)
 
@@ -178,9 +185,18 @@ def trajectory_of(record: dict[str, Any]) -> Trajectory:
     return trajectory
 
 
+def _in_own_form(record: dict[str, Any], chat: Chat) -> dict[str, Any]:
+    """An episode with the calls that another model made in the form in which this one makes them."""
+    messages = [
+        {**m, "content": own_form(chat, m["content"], record["tools"])} if m["role"] == "assistant" else m
+        for m in record["messages"]
+    ]
+    return {**record, "messages": messages}
+
+
 def _encoded(record: dict[str, Any], chat: Chat) -> Trajectory:
     """An episode as the chat format of another model writes it."""
-    messages: list[Message] = [{**m, "content": _text(m)} for m in record["messages"]]
+    messages = [_as_text(message, record["tools"], chat) for message in record["messages"]]
     errors = iter(record.get("turn_errors", ()))
     trajectory = Trajectory("", Task(0), 0, 0, tools=record["tools"])
     turns = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
@@ -197,6 +213,13 @@ def _encoded(record: dict[str, Any], chat: Chat) -> Trajectory:
             trajectory.fork(prompt) if rewritten else trajectory.append(prompt[len(seen) :])
     trajectory.messages = messages
     return trajectory
+
+
+def _as_text(message: Message, tools: list[dict[str, Any]], chat: Chat) -> Message:
+    """A message whose text is all of it, as a rollout has them: calls are in the text of their turn."""
+    if message["role"] != "assistant":
+        return {**message, "content": message.get("content") or ""}
+    return {"role": "assistant", "content": chat.turn_text(message, tools)}
 
 
 def _chat_record(line: bytes) -> dict[str, Any]:
@@ -219,18 +242,6 @@ def _chat_record(line: bytes) -> dict[str, Any]:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError('"tools" must be a list of function schemas')
     return {"messages": record["messages"], "tools": tools}
-
-
-def _text(message: Message) -> str:
-    """A message's text; tool calls in the tags in which a policy writes them."""
-    parts = [message["content"]] if message.get("content") else []
-    for call in message.get("tool_calls") or ():
-        function = call.get("function", call)
-        arguments = function.get("arguments", {})
-        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-        body = json.dumps({"name": function["name"], "arguments": arguments}, ensure_ascii=False)
-        parts.append(f"<tool_call>\n{body}\n</tool_call>")
-    return "\n".join(parts)
 
 
 def _records(path: Path) -> list[dict[str, Any]]:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from grpo.card import Card, name_base_model, write_card
 from grpo.errors import ConfigError, ModelError
-from grpo.handover import ADAPTER_FILES, TrainedPolicy, run_card
+from grpo.handover import ADAPTER_FILES, TrainedPolicy, run_card, served_policy
 from grpo.models import ResolvedModel, fsync_tree
 
 
 def export_adapter(policy: TrainedPolicy, model: ResolvedModel, out: Path) -> None:
-    """Write the adapter with its card.
+    """Write the adapter with its card and chat template.
 
     Raises:
         ConfigError: ``out`` exists.
@@ -29,19 +29,20 @@ def export_adapter(policy: TrainedPolicy, model: ResolvedModel, out: Path) -> No
         for name in ADAPTER_FILES:
             shutil.copyfile(policy.adapter / name, folder / name)
         name_base_model(folder, model.public_name)
-        write_card(folder, replace(_card(policy, model), name=out.resolve().name))
+        write_card(folder, replace(_card(policy, model), name=out.resolve().name), served_policy(policy, model.path))
 
 
 def export_merged(policy: TrainedPolicy, model: ResolvedModel, out: Path) -> None:
-    """Write the whole model, its tokenizer and a card.
+    """Write the whole model, its tokenizer with the chat template of the training, and a card.
 
     Raises:
         ConfigError: ``out`` exists.
         ModelError: The base model or the adapter cannot be loaded.
     """
     with new_folder(out) as folder:
-        _merge(policy.adapter, model.path, folder)
-        write_card(folder, replace(_card(policy, model), name=out.resolve().name, is_merged=True))
+        served = served_policy(policy, model.path)
+        _merge(policy.adapter, model.path, folder, served.template if served else None)
+        write_card(folder, replace(_card(policy, model), name=out.resolve().name, is_merged=True), served)
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         folder.rename(out)
 
 
-def _merge(adapter: Path, base: Path, folder: Path) -> None:
+def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -> None:
     import torch
     from peft import PeftModel
     from safetensors import SafetensorError
@@ -79,7 +80,9 @@ def _merge(adapter: Path, base: Path, folder: Path) -> None:
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"the adapter {adapter} cannot be merged into {base}: {error}") from error
     merged.to(dtype).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = chat_template or tokenizer.chat_template
+    tokenizer.save_pretrained(folder)
 
 
 def _card(policy: TrainedPolicy, model: ResolvedModel) -> Card:

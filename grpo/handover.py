@@ -6,13 +6,14 @@ A path that a user gives is a run directory (``config.json``) or a folder with a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from grpo.card import ADAPTER_CONFIG, Card
+from grpo.chat import TEMPLATE_FILE, ServedChat, chat_for, load_tokenizer, served_chat
 from grpo.config import TrainConfig, load_config
-from grpo.errors import ConfigError
+from grpo.errors import ConfigError, ModelError
 from grpo.models import EMBEDDED_HUB_ID, EMBEDDED_MODEL
 from grpo.retention import find_checkpoint
 from grpo.rundir import RunDirectory
@@ -87,6 +88,22 @@ def run_card(run: RunDirectory, config: TrainConfig, base_model: str, step: int)
         scores=[*before, *own],
         settings=json.loads(config.model_dump_json(exclude={"judge_api_base", "server_urls"})),
     )
+
+
+def served_policy(policy: TrainedPolicy, model_path: Path) -> ServedChat | None:
+    """How a server is to prompt a policy; None where no chat format fits its model.
+
+    An adapter on its own is prompted by the template that lies beside it.
+    """
+    try:
+        tokenizer = load_tokenizer(model_path)
+        if policy.config is not None:
+            return served_chat(chat_for(tokenizer, policy.config.history, policy.config.chat_template_kwargs))
+        served = served_chat(chat_for(tokenizer))
+    except ModelError:
+        return None
+    own = policy.adapter / TEMPLATE_FILE
+    return replace(served, template=own.read_text(encoding="utf-8")) if own.exists() else served
 
 
 def check_init_adapter(config: TrainConfig) -> None:

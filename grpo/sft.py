@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo.chat import Chat
+from grpo.chat import Chat, own_form
 from grpo.engine.base import BatchView, Engine
 from grpo.envs import Episode
 from grpo.errors import TrainingError
@@ -46,7 +46,7 @@ def demonstrate(episode: Episode, task: Task, chat: Chat, policy_name: str, seed
     policy = episode.scripted_policy(policy_name, seed)
     text, info = observation.text, observation.info
     while True:
-        action = policy.act(text, info)
+        action = own_form(chat, policy.act(text, info), trajectory.tools)
         ids = [*chat.encode(action), chat.stop_token_ids[0]]
         trajectory.append(ids, [0.0] * len(ids) if getattr(policy, "imitate", True) else None)
         done, observation = take_turn(trajectory, episode, chat, action)

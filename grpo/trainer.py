@@ -17,7 +17,7 @@ from typing import Any
 from grpo.adapters import AdapterStore
 from grpo.batches import Batches
 from grpo.card import name_base_model, write_card
-from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.chat import Chat, chat_for, load_tokenizer, served_chat
 from grpo.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
 from grpo.config import TrainConfig
 from grpo.demonstrations import record_of
@@ -44,7 +44,7 @@ from grpo.sft import demonstrations, warm_start
 from grpo.tracking import Tracking
 from grpo.transcript import best_and_worst, transcript
 from grpo.types import Trajectory
-from grpo.update import UpdateConfig, check_gap, computed_rows, learning_rate, loss_config, update_policy
+from grpo.update import UpdateConfig, check_gap, computed_rows, learning_rate, loss_config, schedule_note, update_policy
 
 
 class Trainer:
@@ -94,6 +94,10 @@ class Trainer:
             self.engine.load_state(folder)
             self.step, self.tasks.position = state.step, state.task_position
             display.note(f"resumed from {folder.name} ({folder})")
+            if self.run.earlier_steps is not None and (
+                note := schedule_note(config, self.run.earlier_steps, state.step)
+            ):
+                display.note(note)
         else:
             self._warm_start()
             commit_checkpoint(self._build_checkpoint(), config.keep_checkpoints)
@@ -249,7 +253,8 @@ class Trainer:
     def _describe(self, checkpoint: Path) -> None:
         """A model card with the held-out scores so far, and the base model under its public name."""
         name_base_model(checkpoint, self.model.public_name)
-        write_card(checkpoint, run_card(self.run, self.config, self.model.public_name, self.step))
+        card = run_card(self.run, self.config, self.model.public_name, self.step)
+        write_card(checkpoint, card, served_chat(self.chat))
 
     def _with_policy(self, job: Callable[[CompletionsPolicy], Any]) -> Any:
         """Run an async job with a policy bound to the newest adapter; once more where vLLM had to be restarted."""

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from grpo.chat.turns import hermes_turn
 from grpo.policy import SamplingParams
 from grpo.types import Sample
 
@@ -181,6 +182,9 @@ class ByteChat:
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
+
+    def turn_text(self, message: dict[str, Any], tools: list[dict[str, Any]]) -> str:
+        return hermes_turn(message)
 
     def prompt_ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
         return [i for m in messages for i in (self.START, *self.encode(m["content"]), self.END)] + [self.START]

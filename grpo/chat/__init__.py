@@ -15,19 +15,25 @@ from typing import Any
 
 from grpo.chat.base import Chat, History, next_prompt
 from grpo.chat.hermes import HermesChat, describe_tools
+from grpo.chat.served import TEMPLATE_FILE, ServedChat, served_chat
 from grpo.chat.template import TemplateChat
 from grpo.chat.tokenizer import load_tokenizer
+from grpo.chat.turns import own_form
 from grpo.errors import ModelError
 
 __all__ = [
+    "TEMPLATE_FILE",
     "Chat",
     "HermesChat",
     "History",
+    "ServedChat",
     "TemplateChat",
     "chat_for",
     "describe_tools",
     "load_tokenizer",
     "next_prompt",
+    "own_form",
+    "served_chat",
 ]
 
 

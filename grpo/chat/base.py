@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
+from grpo.chat.turns import hermes_turn
 from grpo.types import Message
 
 History = Literal["fork", "append"]
@@ -52,6 +53,10 @@ class Chat(Protocol):
         """Ids of a text as it stands, nothing added."""
         ...
 
+    def turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
+        """The text of an assistant message as the model would sample it: its ``tool_calls`` in the model's own form."""
+        ...
+
 
 def next_prompt(
     chat: Chat, seen_ids: list[int], history: list[Message], new: list[Message], tools: list[dict[str, Any]]
@@ -83,6 +88,10 @@ class BaseChat:
         """Ids of a text as it stands, nothing added."""
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
+    def turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
+        """The text of an assistant message, its ``tool_calls`` as Hermes 2 Pro has them."""
+        return hermes_turn(message)
+
     def close_ids(self, ids: list[int]) -> list[int]:
         """The format's own end of a turn, unless it stands there."""
         return [] if ids[-1:] == self.stop_token_ids[:1] else self.stop_token_ids[:1]
@@ -108,9 +117,12 @@ class BaseChat:
         ]
 
 
-def _control_pattern(tokenizer: Any) -> re.Pattern[str]:
-    """Matches the spelling of any special token of a tokenizer."""
+def control_tokens(tokenizer: Any) -> list[str]:
+    """The spelling of every special token of a tokenizer, the longest first."""
     special = {str(token) for token in tokenizer.all_special_tokens}
     special |= {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-    longest_first = sorted(special, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)) if special else r"(?!)")
+    return sorted(special, key=lambda token: (-len(token), token))
+
+
+def _control_pattern(tokenizer: Any) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, control_tokens(tokenizer))) or r"(?!)")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo.chat.base import BaseChat, History
+from grpo.chat.turns import calls_of
 from grpo.errors import ModelError
 from grpo.types import Message
 
@@ -24,6 +25,7 @@ It is what Llama 3's templates fall back on themselves.
 """
 
 _PLACEHOLDER = "\u2042placeholder\u2042"
+_EMPTY_THOUGHT = re.compile(r"^<think>\s*</think>\s*")
 _OF_NO_WEIGHT = re.compile(r"<think>\s*</think>|\s+")
 """What templates add and trim around turns; no rewriting of what was said."""
 
@@ -81,6 +83,32 @@ class TemplateChat(BaseChat):
             return None
         return self.encode(text)
 
+    def turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
+        """The text of an assistant message, its ``tool_calls`` as the template writes them.
+
+        Some templates (Llama 3) leave out the text beside a call. One that has no place for calls (SmolLM3) goes with a
+        model that makes those of Hermes.
+
+        Raises:
+            ModelError: The template refuses the message.
+            ValueError: The arguments of a call are no JSON.
+            KeyError: A call has no name.
+        """
+        calls = calls_of(message)
+        if not calls:
+            return super().turn_text(message, tools)
+        opening: list[Message] = [{"role": "user", "content": "?"}]
+        content = _PLACEHOLDER if message.get("content") else ""
+        turn: Message = {"role": "assistant", "content": content, "tool_calls": calls}
+        head = self._render(opening, tools)
+        text, found, _ = self._render([*opening, turn], tools, open_turn=False).rpartition(self.end)
+        said = _EMPTY_THOUGHT.sub("", text.removeprefix(head))
+        if calls[0]["function"]["name"] not in said:
+            return super().turn_text(message, tools)
+        if not found or not text.startswith(head):
+            raise ModelError(f"the chat template does not end a turn of tool calls with {self.end!r}: {text[-80:]!r}")
+        return said.replace(_PLACEHOLDER, message.get("content") or "")
+
     def _end_of_turn(self) -> str:
         """The special token behind an assistant turn's text."""
         messages: list[Message] = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _PLACEHOLDER}]
@@ -99,12 +127,12 @@ class TemplateChat(BaseChat):
         added = self.tokenizer.added_tokens_decoder.get(token_id)
         return added is not None and added.special
 
-    def _render(self, messages: list[Message], tools: list[dict[str, Any]]) -> str:
+    def _render(self, messages: list[Message], tools: list[dict[str, Any]], *, open_turn: bool = True) -> str:
         from jinja2 import TemplateError
 
         try:
             return self.tokenizer.apply_chat_template(
-                messages, tools=tools or None, add_generation_prompt=True, tokenize=False, **self.template_kwargs
+                messages, tools=tools or None, add_generation_prompt=open_turn, tokenize=False, **self.template_kwargs
             )
         except TemplateError as error:
             roles = ", ".join(message["role"] for message in messages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import click
 from grpo.cli.common import explained, share_cores
 
 if TYPE_CHECKING:
+    from grpo.chat import ServedChat
     from grpo.vllm_server import VllmServer
 
 EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
@@ -56,7 +58,7 @@ def serve(
     """Serve the policy of RUN (a run directory or an adapter folder) with vLLM."""
     from grpo.config import load_config
     from grpo.display import Display
-    from grpo.handover import find_policy
+    from grpo.handover import find_policy, served_policy
     from grpo.hardware import visible_gpus
     from grpo.models import resolve_model
     from grpo.server import ServerOptions, VllmServer
@@ -65,6 +67,7 @@ def serve(
     policy = find_policy(run, checkpoint, model)
     config = policy.config or load_config(None, {"env": "", "device": "cuda" if visible_gpus() else "cpu"})
     base = resolve_model(policy.model)
+    served = served_policy(policy, base.path)
     options = ServerOptions(
         device=device or config.device,  # type: ignore[arg-type]
         max_model_len=config.max_tokens,
@@ -78,6 +81,8 @@ def serve(
         extra_args=("--lora-modules", f"{policy.name}={policy.adapter.resolve()}"),
     )
     with tempfile.TemporaryDirectory(prefix="grpo-serve-") as scratch, Display() as display:
+        if served is not None:
+            options = replace(options, extra_args=(*options.extra_args, *_chat_arguments(served, Path(scratch))))
         server = VllmServer(base.path, log or Path(scratch) / "server.log", options)
         try:
             server.start()
@@ -88,6 +93,15 @@ def serve(
             _watch(server)
         finally:
             server.stop()
+
+
+def _chat_arguments(served: ServedChat, scratch: Path) -> tuple[str, ...]:
+    from grpo.chat import TEMPLATE_FILE
+
+    template = scratch / TEMPLATE_FILE
+    template.write_text(served.template, encoding="utf-8")
+    calls = ("--enable-auto-tool-choice", "--tool-call-parser", served.tool_parser) if served.tool_parser else ()
+    return ("--chat-template", str(template), *calls)
 
 
 def _watch(server: VllmServer) -> None:

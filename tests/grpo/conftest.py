@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from grpo.chat import Chat
 from grpo.models import EMBEDDED_MODEL, resolve_model
 from grpo.server import ServerOptions, VllmServer
+from tests.grpo.templates import FAMILIES, Family
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +22,20 @@ def model_dir() -> Path:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the embedded model needs the package {package}")
     return resolve_model(EMBEDDED_MODEL).path
+
+
+@pytest.fixture(scope="session")
+def chats(model_dir: Path) -> Callable[..., Chat]:
+    """The chat format of a family, made once: ``chats(family, history)``."""
+
+    @functools.cache
+    def chat_of(number: int, history: str) -> Chat:
+        return FAMILIES[number].chat(model_dir, history)
+
+    def chat(family: Family, history: str = "fork") -> Chat:
+        return chat_of(FAMILIES.index(family), history)
+
+    return chat
 
 
 @pytest.fixture(scope="session")

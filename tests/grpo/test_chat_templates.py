@@ -20,19 +20,6 @@ TOOLS = list(TalkEnv.tools)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
-@pytest.fixture(scope="module")
-def chats(model_dir):
-    made = {}
-
-    def chat_of(family, history="fork"):
-        key = family.name, history
-        if key not in made:
-            made[key] = family.chat(model_dir, history)
-        return made[key]
-
-    return chat_of
-
-
 def at_once(chat, messages, tools):
     """The ids of the template's rendering of a whole conversation, next head included."""
     if isinstance(chat, TemplateChat):

@@ -10,7 +10,7 @@ pytest.importorskip("peft", reason="peft is not installed (extra 'train')")
 pytestmark = pytest.mark.torch
 
 from grpo.cli.export import export  # noqa: E402
-from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
+from tests.fakes import TalkEnv, tiny_chat_model, tiny_engine, tiny_model_folder  # noqa: E402
 
 
 def run(*arguments: object) -> str:
@@ -76,6 +76,22 @@ def test_a_merged_model_computes_what_base_and_adapter_compute(dtype, largest, t
     assert tokenizer.chat_template == "{{ messages }}"
     assert "A whole model" in (tmp_path / "out" / "merged" / "README.md").read_text()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["merged"]
+
+
+def test_a_merged_model_is_prompted_with_tools_by_its_own_tokenizer(tmp_path):
+    from transformers import AutoTokenizer
+
+    from grpo.chat import chat_for, load_tokenizer
+
+    base = tiny_chat_model(tmp_path / "base")
+    run(tiny_adapter(base, tmp_path / "adapter"), "--out", tmp_path / "merged", "--merge", "--model", base)
+    messages, tools = list(TalkEnv.opening), list(TalkEnv.tools)
+    shown = AutoTokenizer.from_pretrained(tmp_path / "merged").apply_chat_template(
+        messages, tools=tools, add_generation_prompt=True, return_dict=False
+    )
+    assert shown == chat_for(load_tokenizer(base)).prompt_ids(messages, tools)
+    card = (tmp_path / "merged" / "README.md").read_text()
+    assert "$ vllm serve PATH/TO/THIS/FOLDER --enable-auto-tool-choice --tool-call-parser hermes\n" in card
 
 
 def test_an_exported_adapter_is_plain_peft_with_a_card(tmp_path):

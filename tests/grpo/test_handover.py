@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from grpo.card import Card, name_base_model, write_card
+from grpo.chat import ServedChat
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError
 from grpo.handover import check_init_adapter, find_policy, run_card
@@ -150,8 +151,9 @@ def test_the_card_compares_the_checkpoint_with_the_policy_before_grpo(tmp_path):
     assert [(s["label"], s["metrics"]["reward"]["mean"]) for s in card.scores] == [
         ("before-sampled", 0.25), ("step-0001-sampled", 0.5),
     ]  # fmt: skip
-    write_card(tmp_path, card)
-    text = (tmp_path / "README.md").read_text()
+    folder = write_adapter(tmp_path / "adapter")
+    write_card(folder, card, ServedChat("{{ messages }}", "hermes"))
+    text = (folder / "README.md").read_text()
     assert f"base_model: {EMBEDDED_HUB_ID}\nlibrary_name: peft\n" in text
     assert "| before-sampled (split test, temperature 1) | 4 | 0.250 | 0.500 |\n| step-0001-sampled" in text
     assert "trained with GRPO on `Word-v0`, 1 steps." in text
@@ -159,10 +161,15 @@ def test_the_card_compares_the_checkpoint_with_the_policy_before_grpo(tmp_path):
     assert "bound by its licence" in text
     assert '"learning_rate": 2e-05' in text
     assert "10.0.0.1" not in text
+    here = "PATH/TO/THIS/FOLDER"
+    tools = f"--chat-template {here}/chat_template.jinja --enable-auto-tool-choice --tool-call-parser hermes"
+    assert f"--enable-lora --max-lora-rank 8 --lora-modules first-step-0001={here} {tools}\n" in text
+    assert "`chat_template.jinja` prompts a conversation with tools as in training" in text
+    assert (folder / "chat_template.jinja").read_text() == "{{ messages }}"
 
 
 def test_a_card_without_scores_or_hub_id_says_so(tmp_path):
-    write_card(tmp_path, Card("m", "/models/mine", "/models/mine", "SFT", "demos.jsonl", 3, is_merged=True))
+    write_card(tmp_path, Card("m", "/models/mine", "/models/mine", "SFT", "demos.jsonl", 3, is_merged=True), None)
     text = (tmp_path / "README.md").read_text()
     assert text.startswith("---\npipeline_tag: text-generation\n")
     assert "Not evaluated." in text

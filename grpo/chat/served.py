@@ -1,0 +1,83 @@
+"""A chat format for servers that render messages themselves: one Jinja template that gives the ids of the rollout.
+
+Before the model's own template (for ``HermesChat``: ``hermes.jinja``) stands what a ``Chat`` does in Python: control
+tokens that a message spells are broken, the date is fixed, and the run's template variables are set. What no template
+can know is how a turn was sampled: its ids come back where it is tokenised as usual, and its JSON is spaced as usual.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo.chat.base import BaseChat, Chat, control_tokens
+from grpo.chat.hermes import HermesChat
+from grpo.chat.template import TEMPLATE_DATE, TemplateChat
+from grpo.types import Message
+
+TEMPLATE_FILE = "chat_template.jinja"
+"""Where tokenizers keep their template, and where it lies beside an adapter."""
+
+_HERMES = Path(__file__).with_name("hermes.jinja")
+_TIME_CODE = re.compile(r"%-?[A-Za-z]")
+_PROBE: Message = {"role": "assistant", "tool_calls": [{"name": "probe", "arguments": {"a": 1}}]}
+_HARMLESS = """\
+{{%- set safe = namespace(messages=[], text="") -%}}
+{{%- for message in messages -%}}
+  {{%- if message.role != "assistant" and message.content is string -%}}
+    {{%- set safe.text = message.content -%}}
+    {{%- for token in {tokens} -%}}
+      {{%- set safe.text = safe.text.replace(token, token[:1] ~ " " ~ token[1:]) -%}}
+    {{%- endfor -%}}
+    {{%- set safe.messages = safe.messages + [dict(message, content=safe.text)] -%}}
+  {{%- else -%}}
+    {{%- set safe.messages = safe.messages + [message] -%}}
+  {{%- endif -%}}
+{{%- endfor -%}}
+{{%- set messages = safe.messages -%}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedChat:
+    """How a server is to render messages and to read calls.
+
+    Attributes:
+        template: Jinja, as ``apply_chat_template`` and vLLM's ``--chat-template`` take it.
+        tool_parser: vLLM's ``--tool-call-parser``; "" where it has none for the model's calls.
+    """
+
+    template: str
+    tool_parser: str
+
+
+def served_chat(chat: Chat) -> ServedChat:
+    """The template and the parser for a chat format of ``chat_for``."""
+    assert isinstance(chat, BaseChat)
+    variables: dict[str, Any] = {}
+    if isinstance(chat, TemplateChat):
+        body = chat.tokenizer.get_chat_template(tools=[{}])
+        variables = {name: value for name, value in chat.template_kwargs.items() if name != "strftime_now"}
+    else:
+        assert isinstance(chat, HermesChat)
+        body = _HERMES.read_text(encoding="utf-8")
+    prelude = _HARMLESS.format(tokens=json.dumps(control_tokens(chat.tokenizer), ensure_ascii=False))
+    prelude += "".join(
+        f"{{%- if {name} is not defined -%}}{{%- set {name} = {value!r} -%}}{{%- endif -%}}\n"
+        for name, value in variables.items()
+    )
+    if "strftime_now" in body:
+        codes = sorted(set(_TIME_CODE.findall(body)))
+        dated = "".join(f'.replace("{code}", "{TEMPLATE_DATE.strftime(code)}")' for code in codes)
+        prelude += f"{{%- macro strftime_now(form) -%}}{{{{- form{dated} -}}}}{{%- endmacro -%}}\n"
+    return ServedChat(prelude + body, _tool_parser(chat))
+
+
+def _tool_parser(chat: Chat) -> str:
+    written = chat.turn_text(_PROBE, [])
+    if written.startswith('<tool_call>\n{"name"'):
+        return "hermes"
+    return "llama3_json" if written.startswith('{"name": "probe", "parameters"') else ""
