@@ -133,13 +133,19 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
 def _check_user_code(config: TrainConfig) -> None:
     """Say what is wrong with the user's env or reward before anything is written or started."""
     from grpo.config import REWARDS
-    from grpo.envs import check_env
+    from grpo.envs import check_env, takes_split
     from grpo.errors import ConfigError
     from grpo.user_code import import_user_module, load_function
 
     if config.env_import is not None:
         import_user_module(config.env_import)
     offered = check_env(config.env, config.env_kwargs)
+    for name in ("train_split", "eval_split"):
+        if getattr(config, name) != type(config).model_fields[name].default and not takes_split(config.env):
+            raise ConfigError(
+                f"{name} = {getattr(config, name)!r}, but {config.env} has no splits (no argument 'split'); leave it "
+                "out"
+            )
     if config.warm_start_steps > 0 and config.warm_start_policy not in offered:
         raise ConfigError(
             f"warm_start_policy = {config.warm_start_policy!r}, but {config.env} brings along: "

@@ -67,6 +67,10 @@ def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
         (["--env", "CartPole"], "No registered env with id: CartPole. Near: CartPole-v1, CartPole-v0. Give"),
         (["--env", "CartPole-v1", "--warm-start-steps", "2"], "warm_start_policy = 'oracle', but CartPole-v1 brings"),
         (["--env", "CartPole-v1", "--env-kwargs", '{"wheels": 3}'], "refused the arguments {'wheels': 3}"),
+        (
+            ["--env", "CartPole-v1", "--eval-split", "validation"],
+            "eval_split = 'validation', but CartPole-v1 has no split",
+        ),
         (["--env", "tests.fakes:Pixels-v0"], "shows pictures (uint8 of shape (64, 64, 3))"),
     ],
 )
