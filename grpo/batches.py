@@ -95,8 +95,9 @@ class Batch:
                 "had no verdict": self.unrewarded,
             }
             why = ", ".join(f"{count} {what}" for what, count in reasons.items() if count)
+            groups = f"{self.dropped} group{'' if self.dropped == 1 else 's'}"
             found.append(
-                f"no update, for there is nothing to compare: of {self.dropped} groups, {why}. What helps: more or "
+                f"no update, for there is nothing to compare: of {groups}, {why}. What helps: more or "
                 "larger groups (groups_per_step, group_size), drawing others (refill_rounds), a warm start "
                 "(warm_start_steps), or a denser reward (the env's, or --reward)"
             )

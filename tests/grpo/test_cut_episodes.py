@@ -72,7 +72,7 @@ def test_a_group_of_which_all_but_one_were_cut_teaches_nothing_and_says_so():
     batch = walked((False, UP), (True, UP), (True, RIGHT))
     assert (batch.groups, batch.segments, batch.dropped) == ([], [], 1)
     assert batch.metrics()["groups/zero_variance_share"] == 1.0
-    assert "of 1 groups, 1 had less than two episodes that were played out. What helps" in batch.remarks(2000)[1]
+    assert "of 1 group, 1 had less than two episodes that were played out. What helps" in batch.remarks(2000)[1]
     nothing = walked((True, UP), (True, RIGHT))
     assert "reward/mean" not in nothing.metrics()
     assert nothing.metrics()["episodes/context_full"] == 2.0
@@ -80,9 +80,7 @@ def test_a_group_of_which_all_but_one_were_cut_teaches_nothing_and_says_so():
 
 def test_a_step_without_a_difference_says_what_to_do():
     (remark,) = walked((False, UP), (False, UP)).remarks(2000)
-    assert remark.startswith(
-        "no update, for there is nothing to compare: of 1 groups, 1 had equal rewards. What helps:"
-    )
+    assert remark.startswith("no update, for there is nothing to compare: of 1 group, 1 had equal rewards. What helps:")
     assert walked((False, UP), (False, RIGHT)).remarks(2000) == []
 
 

@@ -17,7 +17,7 @@ from grpo.metrics import read_jsonl
 from grpo.rewards import EnvReward
 from grpo.rollout import EnvPool
 from grpo.types import Sample
-from tests.fakes import ByteChat
+from tests.fakes import ByteChat, tiny_chat_model_folder
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "guess_number.py"
 
@@ -53,6 +53,42 @@ def test_a_plain_env_gives_a_batch_to_train_on(env):
         assert set(wrong) <= {"no_tool_call"}
         assert len(wrong) == trajectory.metrics["invalid_calls"]
     assert sum(segment.advantage for segment in batch.segments) == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_helps(tmp_path):
+    """A random tiny model writes no valid call, so all episodes are wrong in the same five turns."""
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+    from tests.policy_server import TinyPolicyServer
+
+    model = tiny_chat_model_folder(tmp_path / "model")
+    with TinyPolicyServer(model) as server:
+        settings = {"server_urls": [server.url], "max_turn_tokens": 8, "max_tokens": 2000, "eval_greedy": False}
+        flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
+        size = ["--steps", "1", "--groups-per-step", "1", "--group-size", "2", "--eval-scenarios", "1"]
+        command = [
+            "--env",
+            "FrozenLake-v1",
+            "--model",
+            str(model),
+            "--threads",
+            "1",
+            *size,
+            *flags,
+            "--run-dir",
+            str(tmp_path / "run"),
+        ]
+        result = CliRunner().invoke(train, command)
+    assert result.exit_code == 0, result.output
+    assert "== Evaluation before GRPO: 1 episode\n" in result.output
+    assert "split" not in result.output
+    assert "step 1: no update, for there is nothing to compare: of 1 group, 1 had equal rewards. What helps:" in (
+        result.output
+    )
+    assert "\nGRPO changed nothing: no group of the step had rewards that differ. Held-out reward" in result.output
+    first, last = ((tmp_path / f"run/checkpoints/step-000{step}/adapter_model.safetensors") for step in (0, 1))
+    assert first.read_bytes() == last.read_bytes()
 
 
 def run(vllm_server, run_dir, *arguments):
