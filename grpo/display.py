@@ -150,7 +150,14 @@ class Display(Closing):
                 ]
                 self._line("   ".join(cells).rstrip())
             return
-        table = Table(box=box.SIMPLE_HEAD, title=Text(_clean(title), "bold"), title_justify="left", header_style="dim")
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            title=Text(_clean(title), "bold"),
+            title_justify="left",
+            header_style="dim",
+            padding=(0, 0, 0, 1),  # four evaluations side by side fit 80 columns
+            show_edge=False,
+        )
         for index, column in enumerate(columns):
             table.add_column(Text(_clean(column)), justify="right" if index else "left")
         for row in rows:

@@ -135,6 +135,16 @@ def test_the_closing_table_puts_sampled_and_greedy_side_by_side_with_intervals()
     ]
 
 
+def test_four_evaluations_side_by_side_fit_a_terminal_of_80_columns() -> None:
+    out = io.StringIO()
+    display = Display(console=Console(file=out, width=80, force_terminal=True, color_system=None), live=True)
+    share = {"valid_call_rate": {"mean": 1.0, "low": 0.9, "high": 1.0}}
+    display.eval_table([made | {"metrics": made["metrics"] | share} for made in SUMMARIES])
+    rows = [" ".join(line.split()) for line in out.getvalue().splitlines()[-4:]]
+    assert rows[0] == "Reward 0.250 ± 0.100 0.488 ± 0.100 0.410 ± 0.100 0.545 ± 0.100"
+    assert [row.split()[0] for row in rows] == ["Reward", "Success", "Valid", "Turns"]
+
+
 def test_a_table_with_a_row_of_another_length_is_refused() -> None:
     display, _, _ = make_display()
     with pytest.raises(ValueError, match="2 columns but a row of 1"):
