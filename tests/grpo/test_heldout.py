@@ -19,7 +19,7 @@ CALL = '{"name": "act", "arguments": {"action": 2}}'
 def evaluated(folder, env, turns, **settings):
     """The summaries of an evaluation before GRPO by a policy that says ``turns``, and what was shown."""
     out = io.StringIO()
-    display = Display(console=Console(file=out, width=120))
+    display = Display(console=Console(file=out, width=120), clock=lambda: 0.0)  # bars write no lines
     config = TrainConfig(env=env, eval_greedy=False, **{"eval_scenarios": 2, "max_tokens": 2000, **settings})
     held_out = HeldOut(config, RunDirectory(folder), ByteChat(), display)
     summaries = held_out.evaluate("before", 0, lambda job: asyncio.run(job(ScriptedPolicy(ByteChat(), turns))))
