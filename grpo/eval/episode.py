@@ -225,15 +225,15 @@ class Episode:
             raise
 
 
+_DECODER = json.JSONDecoder(strict=False)
 _READS_LIKE_A_CALL = re.compile(r"[{}<]|tool_call|search_inbox|read_email|return_final_answer")
 
 
 def answer_in(action: str) -> tuple[Answer | None, bool]:
     """The final answer in an assistant turn that ended its episode, and whether it is prose."""
-    decoder = json.JSONDecoder(strict=False)
     for start in re.finditer(r"[{\[]", action):
         try:
-            value, _ = decoder.raw_decode(action, start.start())
+            value, _ = _DECODER.raw_decode(action, start.start())
         except ValueError:
             continue
         for call in _calls(value):

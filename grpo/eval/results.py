@@ -5,9 +5,9 @@
     traces/         transcript, tools and model calls of each episode, a line each; `read_trace` finds an episode's
     summary.json    the statistics, written at the end (and again after every ``--resume``)
 
-A result's line is written at once and whole, after its trace, so a line stands for an episode that is there in full.
-Lines reach the disk itself (``fsync``) once a second and at the end: a killed process loses nothing, a power cut the
-last second. A last line that was torn is dropped when the evaluation is continued.
+A result's line is written whole and after its trace, so a line stands for an episode that is there in full. Lines of
+the same moment are written together: a killed process loses what ended in its last ``WRITE_SECONDS``, a power cut what
+ended in the last ``SYNC_SECONDS``. A last line that was torn is dropped when the evaluation is continued.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import asdict
-from io import RawIOBase
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from grpo.closing import Closing
 from grpo.errors import EvaluationError
 from grpo.eval.episode import Ending, Episode, EpisodeKey
+from grpo.json_bytes import json_bytes
 from grpo.metrics import JsonlLog, read_jsonl
 from grpo.rundir import write_json, write_jsonl
 
 Row = dict[str, Any]
 """One line of results.jsonl: see ``result_of``."""
 
-_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+WRITE_SECONDS = 0.05
+"""How long a result may wait to be written together with others."""
 
 SYNC_SECONDS = 1.0
+"""How often results are brought to the disk itself."""
+
 FREE_SETTINGS = ("concurrency", "versions", "judge_api_base", "judge_max_cost")
 """What a continuation may change."""
 
@@ -51,10 +56,13 @@ class Results(Closing):
         self.rows: dict[EpisodeKey, Row] = {}
         self._lock = lock
         self._log: JsonlLog | None = None
-        self._traces: RawIOBase | None = None
+        self._traces: BinaryIO | None = None
         self._traces_name, self._traces_bytes = "", 0
-        self._tools: tuple[Any, str] | None = None
-        self._synced = time.monotonic()
+        self._tools: tuple[Any, bytes] | None = None
+        self._added: list[Row] = []
+        self._added_traces: list[bytes] = []
+        self._written = 0.0
+        self._refused = False
 
     @classmethod
     def open(cls, root: Path, config: dict[str, Any], *, resume: bool) -> Results:
@@ -102,31 +110,60 @@ class Results(Closing):
         self._log = JsonlLog(self.root / "results.jsonl")
         # A file for each process: none goes on behind a line that was torn.
         self._traces_name = f"{len(list(folder.iterdir())):04d}.jsonl"
-        self._traces = (folder / self._traces_name).open("xb", buffering=0)
+        self._traces = (folder / self._traces_name).open("xb")
 
     def add(self, row: Row, trace: dict[str, Any]) -> None:
-        """Keep a finished episode."""
-        assert self._log is not None, "the folder is open"
-        assert self._traces is not None, "the folder is open"
-        key = key_of(row)
+        """Keep a finished episode: at once where none was written lately, else with the next ``write``."""
         tools = trace.pop("tools")
         if self._tools is None or tools != self._tools[0]:  # mostly the same for all episodes: encoded once
-            self._tools = tools, _encode(tools)
-        line = f'{_encode(trace)[:-1]}, "tools": {self._tools[1]}}}\n'.encode("utf-8", "backslashreplace")
+            self._tools = tools, json_bytes(tools, _json_value)
+        line = b'%b,"tools":%b}\n' % (json_bytes(trace, _json_value)[:-1], self._tools[1])
         row["trace"] = {"file": self._traces_name, "offset": self._traces_bytes}
-        self._traces.write(line)
         self._traces_bytes += len(line)
-        self._log.append(row)
-        self.rows[key] = row
-        if time.monotonic() - self._synced > SYNC_SECONDS:
-            self._sync()
-            self._synced = time.monotonic()
+        self._added_traces.append(line)
+        self._added.append(row)
+        self.rows[key_of(row)] = row
+        if time.monotonic() - self._written >= WRITE_SECONDS:
+            self.write()
 
-    def _sync(self) -> None:
+    def write(self) -> None:
+        """Write what was added: the traces, then the lines.
+
+        Raises:
+            EvaluationError: The disk is full, or refuses for another reason.
+        """
         assert self._log is not None, "the folder is open"
         assert self._traces is not None, "the folder is open"
-        os.fsync(self._traces.fileno())
-        self._log.sync()
+        if not self._added or self._refused:
+            return
+        self._written = time.monotonic()
+        with self._explained():
+            self._traces.write(b"".join(self._added_traces))
+            self._traces.flush()
+            self._log.extend(self._added)
+        self._added, self._added_traces = [], []
+
+    def sync(self) -> None:
+        """Wait until what was written is on the disk itself, beyond the reach of a power cut; any thread may.
+
+        Raises:
+            EvaluationError: The disk refuses.
+        """
+        assert self._log is not None, "the folder is open"
+        assert self._traces is not None, "the folder is open"
+        with self._explained():
+            os.fsync(self._traces.fileno())
+            self._log.sync()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._refused = True  # nothing may follow what is half written
+            raise EvaluationError(
+                f"{self.root} cannot be written: {error}. What it holds stays; make room, and --resume plays the rest"
+            ) from error
 
     def summarised(self, summary: dict[str, Any]) -> None:
         """Keep the summary."""
@@ -134,12 +171,13 @@ class Results(Closing):
 
     def close(self) -> None:
         """Bring everything to the disk and release the folder."""
-        if self._log is not None and self._traces is not None:
-            self._sync()
-            self._traces.close()
-            self._log.close()
+        log, traces = self._log, self._traces
+        with self._lock, self._explained():
+            if log is not None and traces is not None:
+                with closing(log), closing(traces):
+                    self.write()
+                    self.sync()
             self._log = self._traces = None
-        self._lock.close()
 
 
 def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> Row:
@@ -183,7 +221,7 @@ def trace_of(episode: Episode, row: Row) -> dict[str, Any]:
         "sample": row["sample"],
         "tools": episode.tools,
         "messages": episode.messages,
-        "model_calls": [asdict(call) for call in episode.model_calls],
+        "model_calls": list(episode.model_calls),
     }
 
 
@@ -197,6 +235,13 @@ def read_rows(root: Path) -> list[Row]:
         return read_jsonl(root / "results.jsonl")
     except ValueError as error:
         raise EvaluationError(f"the results are damaged: {error}. Remove the line to play its episode again") from error
+
+
+def _json_value(value: Any) -> Any:
+    """For what JSON has no word for: model calls are dicts, numbers of numpy numbers, everything else is text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return float(value) if isinstance(value, float) else str(value)
 
 
 def key_of(row: Row) -> EpisodeKey:

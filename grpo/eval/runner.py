@@ -18,7 +18,7 @@ from grpo.envs import AnswerKey
 from grpo.errors import GrpoError
 from grpo.eval.desk import Desk
 from grpo.eval.episode import Ending, Episode, EpisodeKey
-from grpo.eval.results import Results, Row, result_of, trace_of
+from grpo.eval.results import SYNC_SECONDS, WRITE_SECONDS, Results, Row, result_of, trace_of
 from grpo.rollout import EnvPool
 from grpo.seeds import derive_seed
 from grpo.types import Task as EnvTask
@@ -107,18 +107,34 @@ class Runner:
         """Play all items that have no result yet."""
         pending = iter([item for item in items if item.key not in self.results.rows])
         async with asyncio.TaskGroup() as group:
-            for _ in range(self.concurrency):
-                group.create_task(self._worker(pending))
+            keepers = [group.create_task(self._write()), group.create_task(self._sync())]
+            await asyncio.wait([group.create_task(self._worker(pending)) for _ in range(self.concurrency)])
+            for keeper in keepers:
+                keeper.cancel()
 
     async def _worker(self, pending: Iterator[Item]) -> None:
         for item in pending:
-            episode, ending, error, seconds, key = await self._play(item)
-            row = result_of(episode, ending, error, seconds)
-            if self.marker is not None:
-                await self.marker.mark(row, key)
-            self.results.add(row, trace_of(episode, row))
-            self.on_result(row)
-            await asyncio.sleep(0)
+            await self._finish(*await self._play(item))
+            await asyncio.sleep(0)  # by now the episode is gone: as many as there are workers would fill the caches
+
+    async def _finish(
+        self, episode: Episode, ending: Ending, error: str, seconds: float, key: AnswerKey | None
+    ) -> None:
+        row = result_of(episode, ending, error, seconds)
+        if self.marker is not None:
+            await self.marker.mark(row, key)
+        self.results.add(row, trace_of(episode, row))
+        self.on_result(row)
+
+    async def _write(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_SECONDS)
+            self.results.write()
+
+    async def _sync(self) -> None:
+        while True:
+            await asyncio.sleep(SYNC_SECONDS)
+            await asyncio.to_thread(self.results.sync)
 
     async def _play(self, item: Item) -> tuple[Episode, Ending, str, float, AnswerKey | None]:
         desk = self.agent.desk

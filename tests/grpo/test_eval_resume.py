@@ -1,15 +1,21 @@
-"""An evaluation that is killed again and again ends with exactly one result for each episode."""
+"""What an evaluation leaves when it is killed, when the disk is full, and when agents say what JSON has no word for."""
 
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from grpo.eval.results import read_trace
+import numpy as np
+
+from grpo.eval.episode import ModelCall
+from grpo.eval.results import Results, Row, key_of, read_rows, read_trace
 from tests.eval_parts import SUMS_ENV
 
 ROOT = Path(__file__).parents[2]
@@ -17,8 +23,9 @@ KILLS = 10
 EPISODES = 240
 
 
-def begin(out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "grpo.cli", "evaluate", "--env", SUMS_ENV, "--agent", "silly", "--resume"]
+def begin(out: Path, *before: str) -> subprocess.Popen[bytes]:
+    command = [*before]
+    command += [sys.executable, "-m", "grpo.cli", "evaluate", "--env", SUMS_ENV, "--agent", "silly", "--resume"]
     command += ["--env-kwargs", json.dumps({"count": EPISODES // 2, "delay_seconds": 0.002}), "-k", "2"]
     command += ["--out", str(out), "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -53,3 +60,56 @@ def test_killed_ten_times_at_random_moments_there_is_one_result_for_each_episode
         trace = read_trace(out, row)
         assert (trace["scenario_id"], trace["sample"]) == (row["scenario_id"], row["sample"])
         assert len(trace["messages"]) == 8
+
+
+def test_a_full_disk_is_explained_and_what_was_written_goes_on(tmp_path):
+    out = tmp_path / "run"
+    full = begin(out, "sh", "-c", 'ulimit -f 40; exec "$@"', "sh")
+    _, stderr = full.communicate()
+    assert full.returncode == 1
+    assert b"cannot be written: [Errno 27] File too large" in stderr
+    assert b"--resume plays the rest" in stderr
+    assert b"Traceback" not in stderr
+    stdout, stderr = begin(out).communicate()
+    assert json.loads(stdout)["episodes"] == EPISODES, stderr
+    results = read_rows(out)
+    assert len({key_of(row) for row in results}) == len(results) == EPISODES
+    for row in results:
+        assert read_trace(out, row)["scenario_id"] == row["scenario_id"]
+
+
+def a_result(sample: int, said: Any) -> tuple[Row, dict[str, Any]]:
+    call = ModelCall("some", messages=[{"role": "user", "content": said}])
+    trace = {"scenario_id": "one", "sample": sample, "tools": [], "messages": [], "model_calls": [call]}
+    return {"scenario_id": "one", "sample": sample, "ending": "answered", "answer": str(said)}, trace
+
+
+def test_what_was_said_comes_back_whatever_it_was(tmp_path):
+    said = ["ü", "half a pair: \ud800", 2**70, np.float64(0.5), {"a"}, [math.nan]]
+    with Results.open(tmp_path, {}, resume=False) as results:
+        for sample, value in enumerate(said):
+            results.add(*a_result(sample, value))
+    rows = read_rows(tmp_path)
+    assert [row["answer"] for row in rows] == [str(value) for value in said]
+    calls = [read_trace(tmp_path, row)["model_calls"][0] for row in rows]
+    assert [call["messages"][0]["content"] for call in calls] == [*said[:4], "{'a'}", [None]]
+    assert calls[0] == asdict(ModelCall("some", messages=[{"role": "user", "content": "ü"}]))
+
+
+def test_results_wait_for_each_other_but_not_for_long(tmp_path, monkeypatch):
+    monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 3600.0)
+    with Results.open(tmp_path, {}, resume=False) as results:
+        results.add(*a_result(0, "at once, as none was written lately"))
+        assert written(tmp_path) == 1
+        results.add(*a_result(1, "with the next"))
+        results.add(*a_result(2, "with the one before"))
+        assert written(tmp_path) == 1
+        results.write()
+        assert written(tmp_path) == 3
+        monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 0.0)
+        results.add(*a_result(3, "at once again"))
+        assert written(tmp_path) == 4
+        monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 3600.0)
+        results.add(*a_result(4, "at the end"))
+        assert written(tmp_path) == 4
+    assert [row["sample"] for row in read_rows(tmp_path)] == [0, 1, 2, 3, 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -9,11 +10,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grpo.json_bytes import MAX_DEPTH, json_bytes
 from grpo.metrics import (
     EVALUATION_METRICS,
     JsonlLog,
@@ -42,13 +47,59 @@ def test_numbers_that_json_cannot_hold_become_null(tmp_path: Path) -> None:
     assert read_jsonl(tmp_path / "log") == [{"loss": None, "nested": {"ratios": [1.0, None]}}]
 
 
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("\ud800 ü", "\ud800 ü"),
+        (2**80, 2**80),
+        ({7: {None: 1.5}}, {"7": {"null": 1.5}}),
+        ([math.nan, "\ud800", (math.inf, 1)], [None, "\ud800", [None, 1]]),
+    ],
+)
+def test_values_that_the_quick_encoder_refuses_are_written_all_the_same(value: Any, read: Any) -> None:
+    with pytest.raises(TypeError):
+        orjson.dumps(value)
+    assert json.loads(json_bytes({"value": value})) == {"value": read}
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        json_bytes({"value": value, "other": object()})
+    assert json.loads(json_bytes({"value": value, "other": object()}, lambda _: "x")) == {"value": read, "other": "x"}
+
+
+def test_a_number_of_numpy_is_a_number() -> None:
+    assert json_bytes({"loss": np.float64(0.25)}) == b'{"loss": 0.25}'
+
+
+def test_what_is_nested_without_end_is_cut() -> None:
+    endless: list[Any] = [1]
+    endless.append(endless)
+    value, depth = json.loads(json_bytes(endless)), 0
+    while value is not None:
+        assert value[0] == 1
+        value, depth = value[1], depth + 1
+    assert depth == MAX_DEPTH
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_whatever_json_can_hold_comes_back(value: Any) -> None:
+    line = json_bytes(value)
+    assert json.loads(line) == value
+    assert b"\n" not in line
+
+
 def test_a_half_written_last_line_is_dropped_and_the_log_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b'{"step": 1}\n{"step": 2, "rew')
     assert read_jsonl(path) == [{"step": 1}]
     with JsonlLog(path) as log:
         log.append({"step": 2})
-    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+    assert path.read_bytes() == b'{"step": 1}\n{"step":2}\n'
 
 
 def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
@@ -57,7 +108,7 @@ def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
     assert read_jsonl(path) == [{"step": 1}, {"step": 2}]
     with JsonlLog(path) as log:
         log.append({"step": 3})
-    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n{"step": 3}\n'
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n{"step":3}\n'
 
 
 def test_a_broken_line_in_the_middle_is_an_error_with_its_number(tmp_path: Path) -> None:
