@@ -51,7 +51,9 @@ def test_a_plain_env_has_episodes_and_no_split(tmp_path):
         f"Sampled tokens {3 * (len(CALL) + 1)}.0 ± 0.0",
     ]
     assert summary["split"] == ""
-    write_card(tmp_path, Card("m", "base", "base", "GRPO", "CliffWalking-v1", 1, scores=[summary]))
+    write_card(
+        tmp_path, Card("m", "base", "base", "GRPO", "CliffWalking-v1", 1, scores=[summary], is_merged=True), None
+    )
     assert "| before-sampled (temperature 1) | 2 | -3.000 | – |" in (tmp_path / "README.md").read_text()
 
 
