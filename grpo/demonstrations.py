@@ -44,8 +44,8 @@ class Demonstrations:
     left_out: Counter[str] = field(default_factory=Counter)
     _seen: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
-    def add(self, key: str, trajectory: Trajectory) -> None:
-        """Keep an episode, unless it is too long, known already, or has nothing to imitate."""
+    def add(self, key: str, trajectory: Trajectory) -> bool:
+        """Keep an episode, unless it is too long, known already, or has nothing to imitate; says whether it is kept."""
         weights = TurnWeights(invalid_calls=0.0)
         rows = [row for row in weighted_segments(trajectory, 1.0, weights) if row.advantage > 0]
         ids = tuple(tuple(row.ids) for row in rows)
@@ -58,6 +58,8 @@ class Demonstrations:
         else:
             self._seen.add(ids)
             self.kept.append(Demonstration(key, tuple(rows)))
+            return True
+        return False
 
     def split(self, share: float, seed: int) -> tuple[list[Segment], list[Segment]]:
         """Rows to train on, and rows of about ``share`` of the tasks to validate on.
@@ -110,7 +112,7 @@ def from_run(
         chat: Of the model that will imitate.
         same_model: Whether that is the model that sampled them; its token ids are kept then.
         min_reward: Episodes below it are left out.
-        best_per_scenario: Of each scenario, only so many of the highest reward.
+        best_per_scenario: Of each scenario, only so many of the highest reward, of those that can be imitated.
 
     Raises:
         DataError: There is no episode, or one cannot be read.
@@ -134,10 +136,12 @@ def from_run(
                 by_scenario[record["scenario_id"]].append((record["reward"], trajectory))
     for key, episodes in by_scenario.items():
         ranked = sorted(episodes, key=lambda pair: pair[0], reverse=True)
-        for _, trajectory in ranked[:best_per_scenario]:
-            found.add(key, trajectory)
-        if left := len(ranked[best_per_scenario:]) if best_per_scenario is not None else 0:
-            found.left_out[f"not among the best {best_per_scenario} of the scenario"] += left
+        kept = 0
+        for _, trajectory in ranked:
+            if kept == best_per_scenario:
+                found.left_out[f"not among the best {best_per_scenario} of the scenario"] += 1
+            else:
+                kept += found.add(key, trajectory)
 
 
 def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:

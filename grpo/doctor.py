@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from grpo.config import TrainConfig
 from grpo.envs import Episode, takes_split
-from grpo.errors import GrpoError
+from grpo.errors import GrpoError, ServerStartError
 from grpo.hardware import detect, hub_reachable
 from grpo.models import EMBEDDED_MODEL, default_cache_dir
 from grpo.types import Task
@@ -28,6 +28,10 @@ from grpo.vllm_server import free_port
 PACKAGES = ("torch", "transformers", "peft", "safetensors", "vllm")
 MIN_MEMORY_GIB = 6.0
 MAX_TURNS = 1000
+
+
+class Unneeded(GrpoError):
+    """A check that another one stands in the way of; skipped."""
 
 
 class Trouble(GrpoError):
@@ -72,6 +76,8 @@ def examine(checks: Iterable[Check]) -> Iterator[Result]:
             yield Result(name, "ok", check())
         except Trouble as trouble:
             yield Result(name, "failed", str(trouble), trouble.fix)
+        except Unneeded as reason:
+            yield Result(name, "skipped", str(reason))
         except GrpoError as error:  # our errors say what to do in their text
             yield Result(name, "failed", str(error), "as the message says")
         except Exception as error:  # the one boundary: a check looks at parts that may fail in any way
@@ -136,7 +142,10 @@ def check_hub(model: str) -> str:
 
 def check_port(port: int) -> str:
     """That vLLM can listen."""
-    return f"{free_port('127.0.0.1', port)} is free on 127.0.0.1"
+    try:
+        return f"{free_port('127.0.0.1', port)} is free on 127.0.0.1"
+    except ServerStartError as error:
+        raise Trouble(str(error), "choose another --port, or 0 for any free one") from error
 
 
 def check_disk(run_dir: Path, needed_gib: float) -> str:
@@ -158,7 +167,12 @@ def check_disk(run_dir: Path, needed_gib: float) -> str:
 
 def check_env(config: TrainConfig) -> str:
     """The env is made, reset twice alike, and played to the end of one episode."""
-    episode = _episode(config)
+    try:
+        episode = _episode(config)
+    except GrpoError as error:
+        raise Trouble(
+            str(error), "give --env an id that is registered (--env-import), and --env-kwargs that the env takes"
+        ) from error
     try:
         ids = episode.scenario_ids()
         task = Task(config.seed, ids[0] if ids else None)
@@ -176,7 +190,10 @@ def check_env(config: TrainConfig) -> str:
 
 def check_data(config: TrainConfig) -> str:
     """What the env itself says of its data: its method ``integrity_problems``, if it has one."""
-    episode = _episode(config)
+    try:
+        episode = _episode(config)
+    except GrpoError as error:
+        raise Unneeded("needs the check of the env") from error
     try:
         try:
             method = episode.env.get_wrapper_attr("integrity_problems")

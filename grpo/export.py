@@ -17,6 +17,7 @@ from grpo.card import Card, name_base_model, write_card
 from grpo.errors import ConfigError, ModelError
 from grpo.handover import ADAPTER_FILES, TrainedPolicy, run_card, served_policy
 from grpo.models import ResolvedModel, fsync_tree
+from grpo.rundir import usual_mode
 
 
 def export_adapter(policy: TrainedPolicy, model: ResolvedModel, out: Path) -> None:
@@ -61,6 +62,8 @@ def new_folder(out: Path) -> Iterator[Path]:
         folder = Path(scratch) / "whole"
         folder.mkdir()
         yield folder
+        for path in folder.rglob("*"):
+            path.chmod(usual_mode(is_folder=path.is_dir()))  # some files begin as temporary ones, for their owner alone
         fsync_tree(folder)
         if out.exists():  # somebody else was faster; rename would replace an empty folder
             raise refusal
@@ -72,7 +75,9 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
     from peft import PeftModel
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging as transformers_logging
 
+    transformers_logging.disable_progress_bar()
     try:
         dtype = AutoConfig.from_pretrained(base).dtype or torch.float32
         model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)

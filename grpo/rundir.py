@@ -112,8 +112,16 @@ def write_text(path: Path, text: str) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
+            os.fchmod(file.fileno(), usual_mode())  # mkstemp leaves it to its owner alone
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def usual_mode(*, is_folder: bool = False) -> int:
+    """The permissions that a new file or folder of this process has."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return (0o777 if is_folder else 0o666) & ~umask

@@ -139,7 +139,7 @@ def imitate(
     """
     from grpo.engine.local import LocalEngine, LoraSpec
 
-    display.phase(f"Imitating {len(train)} rows in {steps} steps of {config.warm_start_batch}")
+    display.phase(f"Imitation: {steps} steps of {config.warm_start_batch}, rows: {len(train)}")
     engine = LocalEngine(
         model_path,
         LoraSpec(config.lora_rank, config.lora_alpha),

@@ -35,7 +35,11 @@ USED_SETTINGS = frozenset(
     "--from-run", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Imitate a run's best episodes."
 )
 @click.option("--min-reward", type=float, help="With --from-run: leave episodes of less reward out.")
-@click.option("--best-per-scenario", type=click.IntRange(1), help="With --from-run: only the best so many of each.")
+@click.option(
+    "--best-per-scenario",
+    type=click.IntRange(1),
+    help="With --from-run: only so many of each, the best.  [default: 1, or all above --min-reward]",
+)
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -104,6 +108,8 @@ def sft(
         if policy:
             _play(found, config, chat, policy, demonstrations, display)
         elif from_run is not None:
+            if min_reward is None and best_per_scenario is None:
+                best_per_scenario = 1
             _read_run(found, from_run, config, chat, min_reward, best_per_scenario)
         elif data is not None:
             from grpo.demonstrations import from_jsonl
@@ -116,7 +122,9 @@ def sft(
         _describe(folder, config, model.public_name, out, source, total, served_chat(chat))
         rows = [["demonstrations", str(len(found.kept))]]
         rows += [[f"left out: {reason}", str(count)] for reason, count in sorted(found.left_out.items())]
-        rows += [["steps", str(total)], ["validation loss before", _loss(losses[0])], ["and after", _loss(losses[-1])]]
+        rows += [["steps", str(total)]]
+        if held_out:
+            rows += [["validation loss before", f"{losses[0]:.4f}"], ["and after", f"{losses[-1]:.4f}"]]
     display.table("Warm start", ["", "value"], rows)
     click.echo(f"Adapter: {out}; go on with: grpo-train {_train_arguments(config, recipe)} --init-adapter {out}")
 
@@ -206,7 +214,3 @@ def _train_arguments(config: TrainConfig, recipe: str | None) -> str:
     if config.env_kwargs:
         shown += ["--env-kwargs", json.dumps(config.env_kwargs)]
     return shlex.join(shown)
-
-
-def _loss(value: float) -> str:
-    return f"{value:.4f}" if math.isfinite(value) else "–"

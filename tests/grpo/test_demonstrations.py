@@ -73,6 +73,16 @@ def test_only_the_best_episodes_of_a_run_are_imitated(tmp_path):
     assert good.left_out == {"reward below 0.5": 2, "failed": 1}
 
 
+def test_the_best_is_the_best_that_can_be_imitated(tmp_path):
+    long, invalid, short = rollout(["maple " + "x" * 80]), rollout(["maple?"]), rollout(["maple"])
+    long.reward, invalid.reward, short.reward = 3.0, 2.0, 1.0
+    write_jsonl(tmp_path / "step.jsonl", [record_of(e) for e in (short, invalid, long)])
+    found = Demonstrations(max_tokens=60)
+    from_run(found, [tmp_path / "step.jsonl"], CHAT, same_model=True, best_per_scenario=1)
+    assert said(found) == [b"maple"]
+    assert found.left_out == {"over 60 tokens": 1, "nothing to imitate": 1}
+
+
 def test_records_without_token_ids_are_named(tmp_path):
     record = record_of(rollout(["maple"]))
     del record["token_ids"]

@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_is_named():
         (result,) = examine([("port", lambda: doctor.check_port(port))])
     assert result.status == "failed"
     assert f"cannot listen on 127.0.0.1 port {port}" in result.found
-    assert "Choose another port" in result.found
+    assert result.fix == "choose another --port, or 0 for any free one"
 
 
 def test_a_disk_without_room_is_named(tmp_path):
@@ -123,6 +123,9 @@ def test_an_unknown_env_and_a_damaged_one_are_named():
             ("env's data", lambda: doctor.check_data(config("Damaged"))),
         ]
     )
+    (unneeded,) = examine([("env's data", lambda: doctor.check_data(config("NoSuch")))])
+    assert (unneeded.status, unneeded.found) == ("skipped", "needs the check of the env")
+    assert unknown.fix == "give --env an id that is registered (--env-import), and --env-kwargs that the env takes"
     assert (unknown.status, damaged.status) == ("failed", "failed")
     assert "NoSuch-v0" in unknown.found
     assert (damaged.found, damaged.fix) == ("table words: page 3 is gone", "build the env's data again")

@@ -76,6 +76,9 @@ def test_a_merged_model_computes_what_base_and_adapter_compute(dtype, largest, t
     assert tokenizer.chat_template == "{{ messages }}"
     assert "A whole model" in (tmp_path / "out" / "merged" / "README.md").read_text()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["merged"]
+    (tmp_path / "usual").touch()
+    usual = (tmp_path / "usual").stat().st_mode
+    assert {path.stat().st_mode for path in (tmp_path / "out" / "merged").iterdir()} == {usual}
 
 
 def test_a_merged_model_is_prompted_with_tools_by_its_own_tokenizer(tmp_path):
