@@ -1,10 +1,11 @@
-"""The sampled tokens of an episode as text with their logprobs, turn by turn: what the page of a run colours.
+"""The sampled tokens of an episode as text with their logprobs, turn by turn: what the page of a run or an evaluation colours.
 
-Kept compact in a run's files, so that a page needs no tokenizer: a turn is ``[text, logprob, text, logprob, ...]``.
+Kept compact in its files, so that a page needs no tokenizer: a turn is ``[text, logprob, text, logprob, ...]``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from grpo.chat import Chat
@@ -18,7 +19,7 @@ _LONGEST_CHARACTER = 4
 
 
 class SampledTokens:
-    """Decodes sampled ids one by one; each id once in the life of a run."""
+    """Decodes sampled ids one by one; each id once in the life of a process."""
 
     def __init__(self, chat: Chat):
         """Decode as ``chat`` does; a token that ends a turn is empty text."""
@@ -31,9 +32,10 @@ class SampledTokens:
         Sampled ids that follow each other are a turn: between two turns stands at least what ends the first.
         """
         ids = zip(trajectory.token_ids, trajectory.logprobs, trajectory.action_mask, strict=True)
-        return [self._turn([(i, lp) for i, lp, _ in run]) for sampled, run in groupby(ids, lambda t: t[2]) if sampled]
+        return [self.turn([(i, lp) for i, lp, _ in run]) for sampled, run in groupby(ids, lambda t: t[2]) if sampled]
 
-    def _turn(self, tokens: list[tuple[int, float]]) -> Turn:
+    def turn(self, tokens: Sequence[tuple[int, float]]) -> Turn:
+        """One turn, from its ids with their logprobs."""
         turn: Turn = []
         waiting: list[int] = []
         logprob = 0.0

@@ -140,6 +140,23 @@ def run(*arguments: str, env: str = SUMS_ENV, **env_kwargs: Any) -> Result:
     return CliRunner().invoke(evaluate, ["--env", env, *kwargs, *arguments], catch_exceptions=False)
 
 
+def play_tiny_policy(folder: Path) -> Path:
+    """An evaluation of a random adapter on a tiny model: it never answers, but its tokens are real."""
+    from tests.fakes import tiny_chat_model_folder, tiny_engine
+    from tests.policy_server import TinyPolicyServer
+
+    model = tiny_chat_model_folder(folder / "model")
+    tiny_engine(model).save_adapter(folder / "adapter")
+    with TinyPolicyServer(model) as server:
+        settings = {"model": str(model), "server_urls": [server.url], "max_turn_tokens": 8, "max_tokens": 4000}
+        recipe = folder / "recipe.toml"
+        recipe.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items()))
+        agent = ("--agent", f"policy:{folder / 'adapter'}", "--recipe", str(recipe))
+        shown = run(*agent, "--limit", "2", "--out", str(folder / "evaluation"), env="FrozenLake-v1", max_episode_steps=3)
+    assert shown.exit_code == 0, shown.output
+    return folder / "evaluation"
+
+
 def rows(folder: Path) -> list[dict[str, Any]]:
     """The results that lie in a folder."""
     return [json.loads(line) for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()]

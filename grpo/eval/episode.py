@@ -71,6 +71,7 @@ class ModelCall:
         shared: How many messages at the front are those of the call before; only the rest is kept.
         messages: The new messages.
         reply: The model's message.
+        sampled: The tokens of the reply with their logprobs, where those are known; see ``sampled_tokens``.
         error: What went wrong, "" where nothing did.
     """
 
@@ -84,6 +85,7 @@ class ModelCall:
     shared: int = 0
     messages: list[Any] = field(default_factory=list)
     reply: Any = None
+    sampled: list[str | float] = field(default_factory=list)
     error: str = ""
 
 

@@ -26,6 +26,7 @@ from grpo.eval.episode import Episode, ModelCall
 from grpo.models import resolve_model
 from grpo.policy import CompletionsPolicy, SamplingParams
 from grpo.retention import find_checkpoint
+from grpo.sampled_tokens import SampledTokens
 from grpo.seeds import derive_seed
 from grpo.server import PolicyServer, make_server
 from grpo.user_code import import_user_module
@@ -53,6 +54,7 @@ class PolicyAgent:
         self._server: PolicyServer | None = None
         self._client: httpx.AsyncClient | None = None
         self._chat: Chat | None = None
+        self._tokens: SampledTokens | None = None
         self._policy: CompletionsPolicy | None = None
 
     async def __aenter__(self) -> Self:
@@ -69,6 +71,7 @@ class PolicyAgent:
         server.start()
         self._say("vLLM is starting")
         self._chat = chat_for(load_tokenizer(model.path), self.config.history, self.config.chat_template_kwargs)
+        self._tokens = SampledTokens(self._chat)
         server.wait_ready()
         name = server.model
         if self.adapter is not None:
@@ -87,8 +90,9 @@ class PolicyAgent:
 
     async def run(self, episode: Episode) -> None:
         """Sample turn after turn until the env ends the episode or the policy's context is full."""
-        chat, policy = self._chat, self._policy
+        chat, tokens, policy = self._chat, self._tokens, self._policy
         assert chat is not None, "the agent is open"
+        assert tokens is not None, "the agent is open"
         assert policy is not None, "the agent is open"
         ids = chat.prompt_ids(episode.messages, episode.tools)
         longest_prompt = self.config.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
@@ -97,6 +101,7 @@ class PolicyAgent:
             seed = derive_seed(episode.seed, episode.steps)
             sample = await policy.sample(ids, self.sampling, max_tokens=most, seed=seed)
             call = ModelCall(policy.model, 200, prompt_tokens=len(ids), completion_tokens=len(sample.ids))
+            call.sampled = tokens.turn(list(zip(sample.ids, sample.logprobs, strict=True)))
             episode.model_calls.append(call)
             history = [*episode.messages, {"role": "assistant", "content": chat.decode(sample.ids)}]
             observation = episode.step(chat.decode(sample.ids))

@@ -85,9 +85,11 @@ def _summary(one: Evaluation) -> dict[str, Any]:
 def _record(one: Evaluation, row: Row) -> Record:
     """An episode as transcripts know it: the row, and what its trace says."""
     trace = one.trace(row)
+    calls = trace.get("model_calls", [])
     return row | {
         "messages": trace.get("messages", []),
-        "calls": trace.get("model_calls", []),
+        "calls": calls,
+        "sampled": [call["sampled"] for call in calls if call.get("sampled")],
         "stop_reason": row["ending"],
         "num_sampled_tokens": row["completion_tokens"],
         "explanation": _verdict(row),

@@ -1,14 +1,16 @@
 """`policy:` agents: which adapter is meant, and a real vLLM server playing token for token."""
 
 import json
+import math
 
 import pytest
 
 from grpo.errors import EvaluationError
 from grpo.eval.results import read_trace
 from grpo.eval.trained import adapter_of, policy_config
+from grpo.report.evaluation import evaluation_page
 from grpo.retention import note_score
-from tests.eval_parts import rows, run
+from tests.eval_parts import play_tiny_policy, rows, run
 
 
 def _run_directory(folder, *steps):
@@ -41,6 +43,30 @@ def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_pa
     assert config.max_turn_tokens == 64
 
 
+@pytest.mark.torch
+def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tmp_path):
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+    folder = play_tiny_policy(tmp_path)
+    turns_of = {}
+    for row in rows(folder):
+        trace = read_trace(folder, row)
+        said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
+        turns = turns_of[row["scenario_id"]] = [call["sampled"] for call in trace["model_calls"]]
+        assert len(turns) == len(said) == row["steps"] > 0
+        for turn, text in zip(turns, said, strict=True):
+            assert _letters("".join(turn[::2])) == _letters(text)
+        for turn, call in zip(turns, trace["model_calls"], strict=True):
+            per_token = sum(turn[1::2]) / call["completion_tokens"]
+            assert per_token == pytest.approx(-math.log(264), abs=1.0), "a random model finds all ids alike"
+    page = evaluation_page([folder]).episodes.to_data([])
+    assert {episode["scenario"]: episode["sampled"] for episode in page["episodes"]} == turns_of
+
+
+def _letters(text: str) -> str:
+    """Without what stands for bytes that are no character: a tiny random model samples many."""
+    return text.replace("\ufffd", "")
+
+
 @pytest.mark.vllm
 def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_server, save_random_adapter, tmp_path):
     recipe = tmp_path / "recipe.toml"
@@ -59,3 +85,5 @@ def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_serve
         trace = read_trace(tmp_path / "base", row)
         assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["model_calls"]) > 100
         assert 0 < row["completion_tokens"] <= 24 * row["steps"]
+        said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
+        assert ["".join(call["sampled"][::2]) for call in trace["model_calls"]] == said

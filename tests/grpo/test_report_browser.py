@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from grpo.eval.results import read_trace
 from grpo.report import write_report
 from tests.browser import Page, needs_chromium
-from tests.eval_parts import run
+from tests.eval_parts import play_tiny_policy, rows, run
 from tests.report_parts import HOSTILE, make_run, make_trajectory, write_lines
 
 pytestmark = [pytest.mark.browser, needs_chromium]
@@ -113,6 +114,22 @@ def test_sampled_tokens_are_coloured_by_their_probability(tmp_path: Path) -> Non
         assert spans == ["t0 sea", "t4 rch", "t2 read", "t2 answer", "t1 ∎"]
         assert page.value("document.querySelectorAll('#list .observation').length") == 2
         assert page.value("document.querySelector('.tokens span').title") == "99.0 %, logprob -0.01"
+
+
+@pytest.mark.torch
+def test_the_tokens_of_an_evaluated_policy_are_coloured_too(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+    folder = play_tiny_policy(tmp_path)
+    calls = read_trace(folder, rows(folder)[0])["model_calls"]
+    with Page(write_report(folder), tmp_path / "profile") as page:
+        if page.value("!document.querySelector('.detail')"):
+            page.value(click("#list [aria-expanded=false]"))
+        page.value(click("[data-tokens]"))
+        assert page.value(text(".legend")).startswith("What the policy sampled, by its probability")
+        spans = page.value("[...document.querySelector('#list .side').querySelectorAll('.tokens span')].map(s => s.title)")
+        logprobs = [float(title.rpartition(" ")[2]) for title in spans]
+        assert logprobs == [logprob for call in calls for logprob in call["sampled"][1::2]]
+        assert page.messages == []
 
 
 @pytest.mark.parametrize("place", ["mail", "question", "explanation", "scenario", "config", "token"])
