@@ -1,6 +1,6 @@
-"""The sampled tokens of an episode as text with their logprobs, turn by turn: what the page of a run or an evaluation colours.
+"""The sampled tokens of an episode as text with their logprobs, turn by turn: what the page of a run colours.
 
-Kept compact in its files, so that a page needs no tokenizer: a turn is ``[text, logprob, text, logprob, ...]``.
+Runs and evaluations keep them compactly, so that a page needs no tokenizer: a turn is ``[text, logprob, text, ...]``.
 """
 
 from __future__ import annotations

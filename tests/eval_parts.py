@@ -152,7 +152,9 @@ def play_tiny_policy(folder: Path) -> Path:
         recipe = folder / "recipe.toml"
         recipe.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items()))
         agent = ("--agent", f"policy:{folder / 'adapter'}", "--recipe", str(recipe))
-        shown = run(*agent, "--limit", "2", "--out", str(folder / "evaluation"), env="FrozenLake-v1", max_episode_steps=3)
+        shown = run(
+            *agent, "--limit", "2", "--out", str(folder / "evaluation"), env="FrozenLake-v1", max_episode_steps=3
+        )
     assert shown.exit_code == 0, shown.output
     return folder / "evaluation"
 

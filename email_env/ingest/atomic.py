@@ -45,7 +45,7 @@ def _create_beside(path: Path) -> tuple[Path, int]:
     while True:
         temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
         handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
-        if _lock(handle) and temporary.exists():  # else another process took it for abandoned before it was locked
+        if lock(handle) and temporary.exists():  # else another process took it for abandoned before it was locked
             return temporary, handle
         os.close(handle)
 
@@ -59,13 +59,14 @@ def _remove_abandoned(path: Path) -> None:
         except OSError:
             continue
         try:
-            if _lock(handle):
+            if lock(handle):
                 (path.parent / name).unlink(missing_ok=True)
         finally:
             os.close(handle)
 
 
-def _lock(handle: int) -> bool:
+def lock(handle: int) -> bool:
+    """Takes an open file for this process, until it is closed; False where another one has it."""
     if fcntl is None:
         return True
     try:

@@ -1,7 +1,7 @@
 """What came of each mail, in two JSONL files: the questions, in the form `EmailSearch-v0` reads, and the rejected.
 
 Each mail gives one line, appended and synced when it is finished, so that a run that is killed at any moment goes on
-with what is missing: an unfinished last line is dropped, everything before it kept.
+with what is missing: an unfinished last line is dropped, everything before it kept. One process writes at a time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from email_env.errors import ConfigurationError, ScenarioError
+from email_env.ingest.atomic import lock
 from email_env.making.checks import Reason
 from email_env.making.draw import Draw
 from email_env.scenarios import Scenario
@@ -48,7 +49,8 @@ class Record:
         resume: whether the files may hold the lines of an earlier run.
 
     Raises:
-        ConfigurationError: a file has lines already and `resume` is False, or both are one file.
+        ConfigurationError: a file has lines already and `resume` is False, another process writes it, or both are one
+            file.
         ScenarioError: a line is not one that was written here.
         OSError: a file cannot be read or written.
 
@@ -61,7 +63,17 @@ class Record:
     def __init__(self, questions: Path, rejected: Path, *, resume: bool) -> None:
         if questions.absolute() == rejected.absolute():
             raise ConfigurationError(f"The rejected need a file of their own, got {str(rejected)!r} for both.")
-        present = [str(path) for path in (questions, rejected) if path.exists() and path.stat().st_size]
+        self._handles: list[int] = []
+        try:
+            for path in (questions, rejected):
+                self._handles.append(_open(path))
+            self._read(questions, rejected, resume=resume)
+        except BaseException:
+            self._close()
+            raise
+
+    def _read(self, questions: Path, rejected: Path, *, resume: bool) -> None:
+        present = [str(path) for path in (questions, rejected) if path.stat().st_size]
         if present and not resume:
             raise ConfigurationError(
                 f"{' and '.join(present)} exist already. Add --resume to go on, or move them away."
@@ -77,8 +89,7 @@ class Record:
                 self._note_rejected(str(line["scenario_id"]), Reason(line["reason"]))
             except (KeyError, ValueError) as error:
                 raise ScenarioError(f"{rejected}: no list of rejected questions ({error!r}). Name another.") from error
-        self._handles = {path: _open(path) for path in (questions, rejected)}
-        self._questions, self._rejected = self._handles.values()
+        self._questions, self._rejected = self._handles
 
     def check(self, draws: Iterable[Draw]) -> None:
         """Holds what is there already against the draw that is to go on.
@@ -121,14 +132,15 @@ class Record:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for handle in self._handles.values():
+        self._close()
+
+    def _close(self) -> None:
+        for handle in self._handles:
             os.close(handle)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that is there; an unfinished last one is cut off."""
-    if not path.exists():
-        return []
+    """The lines of a file; an unfinished last one is cut off."""
     data = path.read_bytes()
     whole = data.rfind(b"\n") + 1
     found: list[dict[str, Any]] = []
@@ -147,7 +159,11 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _open(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    if not lock(handle):
+        os.close(handle)
+        raise ConfigurationError(f"Another process is writing {path}. Wait for it, or name another file.")
+    return handle
 
 
 def _append(handle: int, value: dict[str, Any]) -> None:

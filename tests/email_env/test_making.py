@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import email_env  # noqa: F401
 from email_env.database import MailDatabase
 from email_env.making.cli import main
+from email_env.making.record import Record
 from email_env.scenario_sets import load_scenarios
 from tests.email_env.mails import ANNA, BEN, CARO, build, mail
 from tests.judge_server import JudgeServer, Reply
@@ -417,6 +418,19 @@ def test_a_fault_is_one_line_and_asks_nothing(office, arguments, words):
     assert (result.exit_code, server.requests) == (1, [])
     assert words in result.stderr
     assert not (office.parent / "made.jsonl").exists()
+
+
+def test_two_do_not_write_one_file(office):
+    out, report = office.parent / "made.jsonl", office.parent / "made.rejected.jsonl"
+    with JudgeServer(llm()) as server:
+        with Record(out, report, resume=False):
+            for how in ([], ["--resume"], ["--resume", "--report", office.parent / "other.jsonl"]):
+                result = make(office, server, *how)
+                assert (result.exit_code, server.requests) == (1, [])
+                assert f"Another process is writing {out}. Wait for it, or name another file." in result.stderr
+        assert make(office, server).exit_code == 0
+        assert len(lines(out)) == 1
+        assert make(office, server).exit_code == 1, "without --resume nothing is added to what is there"
 
 
 def test_files_that_are_no_record_are_refused(office):

@@ -126,7 +126,9 @@ def test_the_tokens_of_an_evaluated_policy_are_coloured_too(tmp_path: Path) -> N
             page.value(click("#list [aria-expanded=false]"))
         page.value(click("[data-tokens]"))
         assert page.value(text(".legend")).startswith("What the policy sampled, by its probability")
-        spans = page.value("[...document.querySelector('#list .side').querySelectorAll('.tokens span')].map(s => s.title)")
+        spans = page.value(
+            "[...document.querySelector('#list .side').querySelectorAll('.tokens span')].map(s => s.title)"
+        )
         logprobs = [float(title.rpartition(" ")[2]) for title in spans]
         assert logprobs == [logprob for call in calls for logprob in call["sampled"][1::2]]
         assert page.messages == []
