@@ -13,6 +13,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_VARIABLE = re.compile(r"(_KEY|_TOKEN|_SECRET|_PASSWORD|_KEY_ID)$")
+_USER_OF_URL = re.compile(r"(?<=://)[\w.~%!$&'()*+,;=:@-]*@")
 _SHORTEST_SECRET_CHARS = 8
 """Shorter values are words like "EMPTY" or "none"; blanking them would blank ordinary text."""
 
@@ -34,6 +35,11 @@ def without_credentials(url: str) -> str:
     """A URL without the user, password, query and fragment it may carry."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def without_users(text: str) -> str:
+    """A text without the users and passwords of the URLs in it."""
+    return _USER_OF_URL.sub("", text)
 
 
 def blank_secrets(text: str, *secrets: str | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from grpo.errors import EvaluationError
 from grpo.eval.runner import Agent
 from grpo.eval.scripted import FileAgent, ScriptedAgent
+from judges.secrets import without_users
 
 FORMS = """\
   PKG.MOD:FUNCTION       fn(task, tools, model) -> str | Answer | None, plain or async
@@ -75,7 +76,7 @@ def make_agent(spec: str, options: AgentOptions) -> Agent:
     hint = f" Did you mean {near[0]!r}?" if near else ""
     offered = ", ".join(options.scripted) or "none"
     raise EvaluationError(
-        f"no agent {spec!r}.{hint} {options.env} brings along: {offered}. An agent is one of:\n{FORMS}"
+        f"no agent {without_users(spec)!r}.{hint} {options.env} brings along: {offered}. An agent is one of:\n{FORMS}"
     )
 
 

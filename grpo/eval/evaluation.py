@@ -30,6 +30,7 @@ from grpo.eval.table import closing_lines, table_rows
 from grpo.groups import evaluation_tasks
 from grpo.rollout import EnvPool
 from grpo.user_code import import_user_module
+from judges.secrets import blank_secrets, without_credentials, without_users
 
 if TYPE_CHECKING:
     from grpo.eval.marking import Marker
@@ -182,8 +183,8 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
     return {
         "env": request.env,
         "env_kwargs": kwargs,
-        "agent": request.agent,
-        "model": request.model,
+        "agent": _public(request.agent),
+        "model": request.model and _public(request.model),
         "split": kwargs.get("split"),
         "limit": count,
         "k": request.k,
@@ -192,12 +193,17 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "temperature": request.temperature,
         "recipe": request.recipe,
         "judge_model": request.judge_model,
-        "judge_api_base": request.judge_api_base,
+        "judge_api_base": request.judge_api_base and without_credentials(request.judge_api_base),
         "judge_max_cost": request.judge_max_cost,
         "concurrency": request.concurrency,
         "fingerprint": fingerprint,
         "versions": _versions(),
     }
+
+
+def _public(spec: str) -> str:
+    """What an evaluation may show of an agent or a model: no key, and no password of a URL."""
+    return blank_secrets(without_users(spec))
 
 
 def _fingerprint(probe: envs.Episode) -> dict[str, str]:
@@ -230,7 +236,7 @@ def _folder(request: EvalRequest, config: dict[str, Any]) -> Path:
             f"no evaluation in {DEFAULT_FOLDER}/ has these settings; leave --resume out to begin one, or "
             "name its folder with --out"
         )
-    slug = re.sub(r"[^\w.-]+", "-", request.agent).strip("-")[:60] or "agent"
+    slug = re.sub(r"[^\w.-]+", "-", config["agent"]).strip("-")[:60] or "agent"
     stem = f"{slug}-{datetime.now():%Y%m%d-%H%M%S}"
     tries = (DEFAULT_FOLDER / (stem if number == 1 else f"{stem}-{number}") for number in range(1, 1000))
     return next(path for path in tries if not path.exists())
@@ -252,7 +258,7 @@ def _show(summary: dict[str, Any], folder: Path, request: EvalRequest) -> None:
     else:
         display = Display()
         split = f", {summary['split']} split" if summary["split"] else ""
-        title = f"{request.agent} on {request.env}{split}; in brackets 95 % intervals, clustered by scenario"
+        title = f"{summary['agent']} on {request.env}{split}; in brackets 95 % intervals, clustered by scenario"
         display.table(title, ["", ""], table_rows(summary))
         for line in closing_lines(summary):
             click.echo(line)

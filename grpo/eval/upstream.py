@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,9 +18,12 @@ from typing import Any, Protocol
 import httpx
 
 from grpo.errors import EvaluationError
+from judges.secrets import without_users
 
 PATHS = ("chat/completions", "responses")
 """What can be asked of a model."""
+
+_AT_URL = re.compile(r"@(?=https?://)")  # a URL may have an @ too, after user and password
 
 
 @dataclass(slots=True)
@@ -89,7 +93,9 @@ class HttpUpstream:
                 return Reply(200, events=_sse(response))
             content = await response.aread()
         except httpx.HTTPError as error:
-            raise UpstreamUnreachable(f"{self.url} does not answer ({type(error).__name__}: {error})") from error
+            raise UpstreamUnreachable(
+                f"{without_users(self.url)} does not answer ({type(error).__name__}: {error})"
+            ) from error
         return Reply(response.status_code, _decoded(content, response.status_code))
 
     async def close(self) -> None:
@@ -140,11 +146,12 @@ def make_upstream(spec: str) -> Upstream:
     if kind == "litellm" and rest:
         return LitellmUpstream(rest)
     if kind == "openai":
-        model, found, url = rest.rpartition("@")
-        if found and model and url.startswith(("http://", "https://")):
+        model, url = _AT_URL.split(rest, maxsplit=1) if _AT_URL.search(rest) else ("", "")
+        if model:
             return HttpUpstream(model, url.rstrip("/"), os.environ.get("OPENAI_API_KEY", ""))
     raise EvaluationError(
-        f"no model {spec!r}; write openai:MODEL@URL (for example openai:qwen@http://127.0.0.1:8000/v1) or litellm:NAME"
+        f"no model {without_users(spec)!r}; write openai:MODEL@URL (for example openai:qwen@http://127.0.0.1:8000/v1) "
+        "or litellm:NAME"
     )
 
 

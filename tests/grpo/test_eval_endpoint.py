@@ -1,5 +1,8 @@
 """Door 2, the recording endpoint: unmodified clients, whole and streamed; what it keeps; how a broken model is told apart."""
 
+import base64
+import sys
+
 import pytest
 
 from grpo.eval.results import read_trace
@@ -144,3 +147,31 @@ def test_a_model_that_cannot_be_meant_is_explained(tmp_path, model):
     shown = run("--agent", "tests.eval_agents:by_chat", "--model", model, "--out", str(tmp_path / "run"))
     assert shown.exit_code == 1
     assert f"no model {model!r}; write openai:MODEL@URL" in shown.output
+
+
+def test_passwords_and_keys_reach_the_model_and_nothing_that_is_shown_or_saved(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "0123456789abcdef")
+    monkeypatch.chdir(tmp_path)
+    with ModelServer(lambda messages, tools: {"content": "0"}) as server:
+        url = server.url.replace("://", "://me:pass-w0rd@")
+        judge = "http://me:pass-w0rd@127.0.0.1:1/v1?key=pass-w0rd"
+        common = ("--judge-model", "openai/judge", "--judge-api-base", judge)
+        model = ("--agent", "tests.eval_agents:by_chat", "--model", f"openai:m@{url}")
+        program = ("--agent", f"cmd:{sys.executable} -c pass --key=0123456789abcdef {{question}}")
+        ways = [("--agent", f"openai:m@{url}"), model, program]
+        outputs = [run(*way, *common, count=1).output for way in ways]
+        sent = {
+            value
+            for _, headers, _ in server.requests
+            for name, value in headers.items()
+            if name.lower() == "authorization"
+        }
+        assert sent == {"Basic " + base64.b64encode(b"me:pass-w0rd").decode()}
+    with_nobody = run("--agent", "openai:m@http://me:pass-w0rd@127.0.0.1:1/v1", *common, count=1)
+    assert "http://127.0.0.1:1/v1 does not answer" in with_nobody.output
+    outputs += [with_nobody.output, run("--agent", f"openai:@{url}", *common, count=1).output]
+    paths = [path for path in (tmp_path / "evals").rglob("*") if path.is_file()]
+    assert len(paths) >= 4 * 4
+    for text in [*outputs, *map(str, paths), *(path.read_bytes().decode(errors="replace") for path in paths)]:
+        assert "pass-w0rd" not in text
+        assert "0123456789abcdef" not in text

@@ -1,7 +1,7 @@
 import pytest
 
 from judges.client import JudgeClient
-from judges.secrets import blank_secrets, without_credentials, without_secrets
+from judges.secrets import blank_secrets, without_credentials, without_secrets, without_users
 
 
 def test_parameters_with_a_secret_by_name_are_left_out_at_any_depth_and_numbers_are_none():
@@ -42,3 +42,15 @@ def test_what_an_answer_depends_on_holds_model_url_and_parameters_and_no_key(mon
     expected = {"model": "openai/some", "api_base": "http://host:1/v1", "params": {"max_tokens": 5}}
     assert judge.identity() == expected
     assert JudgeClient("some", api_base="http://host:1/v1", extra_params={"max_tokens": 5}).identity() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("openai:gpt@4@https://me:pa@ss-w0rd@host:8/v1 fails", "openai:gpt@4@https://host:8/v1 fails"),
+        ("http://me@one/a and http://:pw@two/b", "http://one/a and http://two/b"),
+        ("http://one/a@b, write to me@two.com", "http://one/a@b, write to me@two.com"),
+    ],
+)
+def test_urls_in_a_text_lose_user_and_password(text, shown):
+    assert without_users(text) == shown
