@@ -69,8 +69,17 @@ def find_policy(path: Path, checkpoint: str = "newest", model: str | None = None
 
 
 def saved_config(run: Path, overrides: dict[str, Any] | None = None) -> TrainConfig:
-    """The settings of a run directory, with ``overrides`` on top."""
-    return load_config(None, json.loads((run / "config.json").read_text(encoding="utf-8")) | (overrides or {}))
+    """The settings of a run directory, with ``overrides`` on top.
+
+    Raises:
+        ConfigError: It is no run directory, or its settings cannot be used.
+    """
+    path = run / "config.json"
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{run} is no run directory: {path} cannot be read ({error})") from error
+    return load_config(None, saved | (overrides or {}))
 
 
 def run_card(run: RunDirectory, config: TrainConfig, base_model: str, step: int) -> Card:

@@ -207,9 +207,9 @@ def _convert(gguf: Path, folder: Path) -> None:
 def _from_hub(name: str) -> Path:
     """Fetch a model from the hub, or from huggingface_hub's cache when the hub is out of reach."""
     import huggingface_hub
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
-    endpoint = os.environ.get("HF_ENDPOINT") or huggingface_hub.constants.ENDPOINT
+    endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=_HUB_FILES))
     except errors.GatedRepoError as error:

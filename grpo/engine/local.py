@@ -57,6 +57,7 @@ class LocalEngine:
         dtype: torch.dtype = torch.bfloat16,
     ):
         from peft import LoraConfig, PeftModel, get_peft_model
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
         from transformers.utils import logging as transformers_logging
 
@@ -74,7 +75,14 @@ class LocalEngine:
         except (OSError, ValueError) as error:
             raise ModelError(f"the model in {model_path} could not be loaded: {error}") from error
         if init_adapter is not None:
-            model = PeftModel.from_pretrained(base, str(init_adapter), is_trainable=True)
+            try:
+                model = PeftModel.from_pretrained(base, str(init_adapter), is_trainable=True)
+            except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+                first = str(error).strip().splitlines()[:2]
+                raise ModelError(
+                    f"the adapter {init_adapter} does not fit the model in {model_path}, or is damaged "
+                    f"({' '.join(line.strip() for line in first)}); start from an adapter of that model"
+                ) from error
         else:
             config = LoraConfig(
                 r=lora.rank,

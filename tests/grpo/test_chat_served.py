@@ -1,12 +1,15 @@
 """What a server makes of the served template: the ids of the rollout, and calls that its parser reads."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grpo.chat import HermesChat, chat_for, load_tokenizer, served_chat
+from grpo.chat import TEMPLATE_FILE, HermesChat, ServedChat, chat_for, load_tokenizer, served_chat
+from grpo.config import TrainConfig
+from grpo.handover import TrainedPolicy, served_policy
 from grpo.models import resolve_model
 from tests.fakes import TalkEnv
 from tests.grpo.templates import FAMILIES, Family
@@ -134,3 +137,12 @@ def test_the_embedded_model_is_served_with_tools_that_its_own_template_does_not_
     assert isinstance(chat, HermesChat)
     shown = tokenizer.decode(rendered(chat, [SYSTEM, QUESTION], TOOLS))
     assert "Tools:\nsearch_inbox(keywords?)\nCall one tool per turn:" in shown
+
+
+def test_an_adapter_on_its_own_is_served_by_the_template_beside_it(chats, model_dir, tmp_path):
+    policy = TrainedPolicy(tmp_path, "smollm2-135m", "mine", 8)
+    assert served_policy(policy, model_dir) == served_chat(chats(SMOLLM2))
+    (tmp_path / TEMPLATE_FILE).write_text("{{ messages }}")
+    assert served_policy(policy, model_dir) == ServedChat("{{ messages }}", "hermes")
+    of_a_run = replace(policy, config=TrainConfig(env="E"))
+    assert served_policy(of_a_run, model_dir) == served_chat(chats(SMOLLM2))

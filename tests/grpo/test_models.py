@@ -70,18 +70,21 @@ def test_a_name_that_is_neither_folder_nor_hub_id_names_the_three_choices(name: 
     assert "ORG/NAME" in message
 
 
-def test_without_a_hub_a_hub_id_names_the_three_choices(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("variables", "hub"),
+    [
+        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "http://127.0.0.1:9"),
+        ({"HF_HUB_OFFLINE": "1"}, "https://huggingface.co"),
+    ],
+)
+def test_without_a_hub_a_hub_id_names_the_three_choices(variables: dict[str, str], hub: str, tmp_path: Path):
     code = "from grpo.models import resolve_model; resolve_model('some-org/some-model')"
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": "http://127.0.0.1:9",
-        "HF_HOME": str(tmp_path),
-        "PYTHONPATH": os.getcwd(),
-    }
+    own = {name: value for name, value in os.environ.items() if name not in ("HF_ENDPOINT", "HF_HUB_OFFLINE")}
+    environment = {**own, **variables, "HF_HOME": str(tmp_path), "PYTHONPATH": os.getcwd()}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
     last = done.stderr[done.stderr.rindex("ModelUnavailableError") :]
     assert "out of reach" in last
-    assert "http://127.0.0.1:9" in last
+    assert hub in last
     assert f"--model {EMBEDDED_MODEL}" in last
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +95,25 @@ def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(mod
 
 
 @pytest.mark.torch
+def test_an_adapter_of_another_model_and_a_damaged_one_are_named(model, chats, tmp_path):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    arguments = ["--data", str(chats), "--model", str(model), "--cpu", "--steps", "1", "--quiet"]
+    first = tmp_path / "first"
+    assert CliRunner().invoke(sft, [*arguments, "--out", str(first)]).exit_code == 0
+    other = Path(shutil.copytree(model, tmp_path / "other"))
+    wider = AutoConfig.from_pretrained(model, intermediate_size=96)
+    AutoModelForCausalLM.from_config(wider).save_pretrained(other)
+    for options in (["--model", str(other)], []):
+        again = [*arguments, *options, "--init-adapter", str(first), "--out", str(tmp_path / "second")]
+        result = CliRunner().invoke(sft, again)
+        assert result.exit_code == 1, result.output
+        assert f"Error: the adapter {first} does not fit the model in" in result.output
+        assert len(result.output.splitlines()) == 1
+        (first / "adapter_model.safetensors").write_bytes(b"damaged")
+
+
+@pytest.mark.torch
 def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
     arguments = ["sft", "--data", str(chats), "--out", str(tmp_path / "out" / "warm"), "--model", str(model)]
     arguments += ["--cpu", "--steps", "50000"]
@@ -124,6 +144,7 @@ def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
         (["--data", __file__], "line 1: Extra data"),
         (["--data", __file__, "--set", "learning_rate=1"], "grpo-sft has no use for learning_rate; --set takes chat_"),
         (["--policy", "wizard", "--env", "EmailSearch-v0"], "it offers: "),
+        (["--from-run", str(Path(__file__).parent)], "is no run directory: "),
     ],
 )
 def test_wrong_input_says_what_was_wrong_and_leaves_nothing(arguments, message, model, tmp_path):
