@@ -115,21 +115,24 @@ def served_policy(policy: TrainedPolicy, model_path: Path) -> ServedChat | None:
     return replace(served, template=own.read_text(encoding="utf-8")) if own.exists() else served
 
 
-def check_init_adapter(config: TrainConfig) -> None:
-    """Refuse an adapter to start from that this run cannot continue.
+def init_adapter(config: TrainConfig) -> Path | None:
+    """The adapter that ``config.init_adapter`` names: a folder with one, or a run, whose newest checkpoint it is.
 
     Raises:
         ConfigError: It is no adapter, or its rank or scale is not the run's.
+        CheckpointError: The run that it names has no checkpoint.
     """
     if config.init_adapter is None:
-        return
-    saved = _adapter_config(Path(config.init_adapter))
+        return None
+    folder = find_policy(Path(config.init_adapter)).adapter
+    saved = _adapter_config(folder)
     if (saved["r"], saved["lora_alpha"]) != (config.lora_rank, config.lora_alpha):
         raise ConfigError(
             f"the adapter {config.init_adapter} has rank {saved['r']} and alpha {saved['lora_alpha']}, this run "
             f"{config.lora_rank} and {config.lora_alpha}; add --set lora_rank={saved['r']} "
             f"--set lora_alpha={saved['lora_alpha']}"
         )
+    return folder
 
 
 def _adapter(path: Path, checkpoint: str, model: str | None) -> TrainedPolicy:

@@ -138,6 +138,7 @@ def imitate(
         The validation loss (nats a token) before, after each epoch, and after the last step.
     """
     from grpo.engine.local import LocalEngine, LoraSpec
+    from grpo.handover import init_adapter
 
     display.phase(f"Imitation: {steps} steps of {config.warm_start_batch}, rows: {len(train)}")
     engine = LocalEngine(
@@ -147,7 +148,7 @@ def imitate(
         device=config.device,
         threads=config.threads,
         token_budget=config.token_budget,
-        init_adapter=Path(config.init_adapter) if config.init_adapter else None,
+        init_adapter=init_adapter(config),
     )
     epoch_steps = max(1, len(train) // config.warm_start_batch)
     losses = [validation_loss(engine, held_out)]

@@ -27,7 +27,7 @@ from grpo.envs import Episode, takes_split
 from grpo.errors import EnvError, TrainingError
 from grpo.finished import FinishedGroups
 from grpo.groups import TaskStream
-from grpo.handover import run_card
+from grpo.handover import init_adapter, run_card
 from grpo.heldout import HeldOut, run_with_policy
 from grpo.metrics import JsonlLog, current_rss_gb, read_jsonl
 from grpo.models import ResolvedModel
@@ -76,7 +76,7 @@ class Trainer:
             device=config.device,
             threads=config.threads,
             token_budget=config.token_budget,
-            init_adapter=Path(config.init_adapter) if config.init_adapter else None,
+            init_adapter=init_adapter(config),
         )
         self.held_out = HeldOut(config, run, self.chat, display)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)

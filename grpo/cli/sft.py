@@ -48,7 +48,9 @@ USED_SETTINGS = frozenset(
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="New folder for the adapter.")
 @click.option("--recipe", help="Recipe as of grpo-train: model, limits and LoRA; --from-run brings its own.")
 @click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
-@click.option("--init-adapter", type=click.Path(exists=True, file_okay=False), help="Go on from this adapter.")
+@click.option(
+    "--init-adapter", type=click.Path(exists=True, file_okay=False), help="Go on from an adapter, or a run's newest."
+)
 @click.option("--cpu", "device", flag_value="cpu", help="Train on the CPU.")
 @click.option("--cuda", "device", flag_value="cuda", help="Train on the GPU.")
 @click.option("--epochs", default=1.0, show_default=True, help="Passes over the demonstrations.")
@@ -131,7 +133,7 @@ def sft(
 
 def _config(run: Path | None, options: dict[str, Any]) -> TrainConfig:
     from grpo.config import load_config
-    from grpo.handover import check_init_adapter, saved_config
+    from grpo.handover import init_adapter, saved_config
 
     recipe = options.pop("recipe")
     overrides = {key: value for key, value in options.items() if value is not None and key != "settings"}
@@ -149,7 +151,7 @@ def _config(run: Path | None, options: dict[str, Any]) -> TrainConfig:
         config = saved_config(run, {"init_adapter": None, **overrides})
     else:
         config = load_config(recipe, overrides)
-    check_init_adapter(config)
+    init_adapter(config)
     return config
 
 

@@ -37,7 +37,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option(
     "--init-adapter",
     type=click.Path(exists=True, file_okay=False),
-    help="LoRA adapter to start from, as grpo-sft writes it; no warm start then, unless --warm-start-steps is given.",
+    help="Adapter to start from (of grpo-sft, or a run's newest); no warm start then, unless --warm-start-steps.",
 )
 @click.option(
     "--reward", help="env, ruler, env+ruler, or your own function of a group: pkg.mod:function.  [default: env]"
@@ -92,7 +92,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     """Train, evaluate and report; prints the closing table and the report's path."""
     from grpo.checkpoint import newest_checkpoint
     from grpo.display import Display
-    from grpo.handover import check_init_adapter
+    from grpo.handover import init_adapter
     from grpo.report import write_report
     from grpo.report.run import load_run, verdict
     from grpo.rundir import RunDirectory
@@ -100,7 +100,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     share_cores()
     _check_user_code(config)
     check_tracker(config.track)
-    check_init_adapter(config)
+    init_adapter(config)
     display = Display(quiet=quiet)
     with RunDirectory.open(directory, config, resume=resume) as run, ExitStack() as at_the_end, display:
         found = newest_checkpoint(run.checkpoints)

@@ -9,7 +9,7 @@ from grpo.card import Card, name_base_model, write_card
 from grpo.chat import ServedChat
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError
-from grpo.handover import check_init_adapter, find_policy, run_card
+from grpo.handover import find_policy, init_adapter, run_card
 from grpo.models import EMBEDDED_HUB_ID, ModelSource, ResolvedModel
 from grpo.retention import best_of, checkpoints, find_checkpoint, note_score, prune
 from grpo.rundir import RunDirectory, write_json
@@ -118,12 +118,15 @@ def test_what_is_neither_or_broken_is_named(tmp_path):
 
 def test_an_adapter_of_another_shape_is_no_start_of_a_run(tmp_path):
     adapter = str(write_adapter(tmp_path / "a"))
-    check_init_adapter(TrainConfig(env="E"))
-    check_init_adapter(TrainConfig(env="E", init_adapter=adapter, lora_rank=8, lora_alpha=16))
+    assert init_adapter(TrainConfig(env="E")) is None
+    assert init_adapter(TrainConfig(env="E", init_adapter=adapter, lora_rank=8, lora_alpha=16)) == Path(adapter)
+    run = write_run(tmp_path / "run")
+    newest = init_adapter(TrainConfig(env="E", init_adapter=str(run), lora_rank=8, lora_alpha=16))
+    assert newest == run / "checkpoints" / "step-0002"
     with pytest.raises(ConfigError, match=r"--set lora_rank=8 --set lora_alpha=16"):
-        check_init_adapter(TrainConfig(env="E", init_adapter=adapter))
-    with pytest.raises(ConfigError, match="lacks adapter_config"):
-        check_init_adapter(TrainConfig(env="E", init_adapter=str(tmp_path)))
+        init_adapter(TrainConfig(env="E", init_adapter=adapter))
+    with pytest.raises(ConfigError, match="neither a run directory"):
+        init_adapter(TrainConfig(env="E", init_adapter=str(tmp_path)))
 
 
 def evaluation(label: str, policy: int, reward: float, temperature: float = 1.0) -> dict:
@@ -156,7 +159,7 @@ def test_the_card_compares_the_checkpoint_with_the_policy_before_grpo(tmp_path):
     text = (folder / "README.md").read_text()
     assert f"base_model: {EMBEDDED_HUB_ID}\nlibrary_name: peft\n" in text
     assert "| before-sampled (split test, temperature 1) | 4 | 0.250 | 0.500 |\n| step-0001-sampled" in text
-    assert "trained with GRPO on `Word-v0`, 1 steps." in text
+    assert "trained with GRPO on `Word-v0`, 1 step." in text
     assert "4-bit (Q4_1)" in text
     assert "bound by its licence" in text
     assert '"learning_rate": 2e-05' in text

@@ -16,7 +16,7 @@ from grpo.card import name_base_model
 from grpo.cli.sft import sft
 from grpo.config import TrainConfig
 from grpo.demonstrations import record_of
-from grpo.handover import check_init_adapter
+from grpo.handover import init_adapter
 from grpo.metrics import read_jsonl
 from grpo.rundir import write_json, write_jsonl
 from tests.fakes import WORD_ENV, tiny_chat_model
@@ -168,4 +168,4 @@ def test_the_good_episodes_of_a_run_become_an_adapter_that_a_run_of_its_settings
     assert {name.strip(): value.strip() for name, value in shown.items()}["demonstrations"] == "2"
     assert "left out: reward below 1" in result.output
     assert f"--env {WORD_ENV} --recipe {run_dir}/config.json --init-adapter {tmp_path / 'best'}" in result.output
-    check_init_adapter(settings.model_copy(update={"init_adapter": str(tmp_path / "best")}))
+    assert init_adapter(settings.model_copy(update={"init_adapter": str(tmp_path / "best")}))
