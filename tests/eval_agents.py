@@ -7,6 +7,7 @@ import time
 import typing
 
 from grpo.eval import Answer
+from tests.report_parts import HOSTILE
 
 
 def by_tool(task, tools, model):
@@ -145,3 +146,11 @@ def nosy(task, tools, model):
     told = httpx.post(f"{root}/ep/{'0' * 32}/v1/chat/completions", json={}).status_code
     named = httpx.get(f"{model.base_url}/models").json()["data"][0]["id"]
     return f"{told} {named}"
+
+
+def hostile(task, tools, model):
+    """Says what would be a script on a careless page, as its answer or as its last words."""
+    tools[0](number=HOSTILE)
+    if int(task.question.split()[2]) % 2:
+        raise RuntimeError(HOSTILE)
+    return HOSTILE

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from grpo.errors import EvaluationError
 from grpo.eval.episode import ModelCall
 from grpo.eval.results import Results, Row, key_of, read_rows, read_trace
 from tests.eval_parts import SUMS_ENV
@@ -76,6 +79,13 @@ def test_a_full_disk_is_explained_and_what_was_written_goes_on(tmp_path):
     assert len({key_of(row) for row in results}) == len(results) == EPISODES
     for row in results:
         assert read_trace(out, row)["scenario_id"] == row["scenario_id"]
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path):
+    taken = f"another process is writing to {re.escape(str(tmp_path))}; wait"
+    with Results.open(tmp_path, {}, resume=False), pytest.raises(EvaluationError, match=taken):
+        Results.open(tmp_path, {}, resume=True)
+    Results.open(tmp_path, {}, resume=True).close()
 
 
 def a_result(sample: int, said: Any) -> tuple[Row, dict[str, Any]]:

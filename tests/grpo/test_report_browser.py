@@ -218,6 +218,19 @@ def test_the_page_of_an_evaluation_leads_to_its_worst_scenarios(tmp_path: Path) 
         assert page.messages == []
 
 
+def test_what_a_hostile_agent_says_is_inert_too(tmp_path: Path) -> None:
+    assert run("--agent", "tests.eval_agents:hostile", "--out", str(tmp_path / "e"), count=2).exit_code == 0
+    with Page(write_report(tmp_path / "e"), tmp_path / "profile") as page:
+        for number in (0, 1):
+            page.value(f"[...document.querySelectorAll('#list .head')][{number}].click()")
+            assert "<script>" in page.value("document.querySelector('.detail').textContent")
+        page.value(click("[data-unfold]"))
+        assert "RuntimeError: </pre>" in page.value("document.querySelector('main').textContent")
+        assert page.value("document.querySelectorAll('img, script:not(#data)').length") == 1
+        assert page.value(OWNED) == ""
+        assert page.messages == []
+
+
 def test_an_env_that_does_not_say_what_is_right_has_rewards_alone(tmp_path: Path) -> None:
     out = tmp_path / "e"
     assert run("--agent", "random", "-k", "2", "--limit", "3", "--out", str(out), env="FrozenLake-v1").exit_code == 0
