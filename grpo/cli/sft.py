@@ -128,7 +128,9 @@ def sft(
         if held_out:
             rows += [["validation loss before", f"{losses[0]:.4f}"], ["and after", f"{losses[-1]:.4f}"]]
     display.table("Warm start", ["", "value"], rows)
-    click.echo(f"Adapter: {out}; go on with: grpo-train {_train_arguments(config, recipe)} --init-adapter {out}")
+    click.echo(
+        f"Adapter: {out}; go on with: grpo-train {_train_arguments(config, recipe, options)} --init-adapter {out}"
+    )
 
 
 def _config(run: Path | None, options: dict[str, Any]) -> TrainConfig:
@@ -206,13 +208,14 @@ def _describe(
     write_card(folder, Card(out.resolve().name, base, config.model, "SFT", task, steps, settings=settings), served)
 
 
-def _train_arguments(config: TrainConfig, recipe: str | None) -> str:
-    """What a run needs to go on from the adapter in the env and with the LoRA that it was made for."""
+def _train_arguments(config: TrainConfig, recipe: str | None, options: dict[str, Any]) -> str:
+    """What a run needs to go on from the adapter in the env and with the LoRA that it was made for, as it was given."""
     shown = ["--env", config.env or "ENV"]
-    if recipe is not None:
-        return shlex.join([*shown, "--recipe", recipe])
-    if config.model != type(config).model_fields["model"].default:
-        shown += ["--model", config.model]
-    if config.env_kwargs:
-        shown += ["--env-kwargs", json.dumps(config.env_kwargs)]
+    env_kwargs = json.dumps(options["env_kwargs"]) if options["env_kwargs"] else None
+    given = {"--recipe": recipe, "--model": options["model"], "--env-import": options["env_import"]}
+    for name, value in (given | {"--env-kwargs": env_kwargs}).items():
+        if value is not None:
+            shown += [name, value]
+    for setting in options["settings"]:
+        shown += ["--set", setting]
     return shlex.join(shown)

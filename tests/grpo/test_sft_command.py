@@ -86,11 +86,13 @@ def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(mod
 
     first, second = tmp_path / "first", tmp_path / "second"
     arguments = ["--data", str(chats), "--model", str(model), "--cpu", "--steps", "1", "--quiet"]
+    arguments += ["--set", "lora_rank=8"]
     assert CliRunner().invoke(sft, [*arguments, "--out", str(first)]).exit_code == 0
     name_base_model(first, "org/not-there")
     monkeypatch.setattr(save_and_load, "check_file_exists_on_hf_hub", pytest.fail)
     result = CliRunner().invoke(sft, [*arguments, "--init-adapter", str(first), "--out", str(second)])
     assert result.exit_code == 0, result.output
+    assert f"--env ENV --model {model} --set lora_rank=8 --init-adapter {second}\n" in result.output
     assert json.loads((second / "adapter_config.json").read_text())["base_model_name_or_path"] == str(model)
 
 
