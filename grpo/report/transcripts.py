@@ -171,7 +171,8 @@ def chips_of(record: Record) -> list[Chip]:
     if record.get("num_sampled_tokens"):
         chips.append(Chip(_counted(int(record["num_sampled_tokens"]), "token")))
     if record.get("stop_reason") not in ("terminated", "answered", None):
-        chips.append(Chip(str(record["stop_reason"]).replace("_", " "), "bad"))
+        tone = "plain" if record["stop_reason"] == "truncated" else "bad"  # it may be the best end
+        chips.append(Chip(str(record["stop_reason"]).replace("_", " "), tone))
     if record.get("implicit"):
         chips.append(Chip("answer in prose"))
     if record.get("cost") is not None:
