@@ -1,37 +1,24 @@
 """`make-scenarios` against a scripted LLM on a real socket, over a real database."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gymnasium as gym
 import pytest
-from click.testing import CliRunner
 
 import email_env  # noqa: F401
 from email_env.database import MailDatabase
-from email_env.making.cli import main
 from email_env.making.record import Record
 from email_env.scenario_sets import load_scenarios
 from tests.email_env.mails import ANNA, BEN, CARO, build, mail
+from tests.email_env.making_parts import BUDGET, FINE, GOOD, lines, llm, make, rejected, shown
 from tests.judge_server import JudgeServer, Reply
 
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
 
 ROOT = Path(__file__).parents[2]
-BUDGET = "After the meeting of last week finance approved $48,250 for the Falcon project."
-GOOD = {
-    "question": "How much did finance approve for the Falcon project?",
-    "answer": "$48,250",
-    "accepted": ["48250", "forty-nine thousand"],
-    "difficulty": "easy",
-    "kind": "amount",
-}
-FINE = {"from_subject": "I don't know", "from_other_mail": "I don't know", "realism": 0.9}
 
 
 @pytest.fixture(autouse=True)
@@ -40,44 +27,12 @@ def _no_keys_or_urls_from_the_environment(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def shown(messages):
-    """What an LLM was shown: the mail, or what the checker gets."""
-    text = messages[1]["content"]
-    return json.loads(text[text.index(">") + 1 : text.rindex("<")])
-
-
-def llm(author=GOOD, checker=FINE):
-    """An LLM that answers the author's request and the checker's, each with an object or by a function."""
-
-    def answer(messages):
-        data = shown(messages)
-        reply = checker if "question" in data else author
-        reply = reply(data) if callable(reply) else reply
-        return json.dumps(reply) if isinstance(reply, dict) else reply
-
-    return answer
-
-
 @pytest.fixture
 def office(tmp_path):
     """One mail in Ben's inbox that can be asked about."""
     path = tmp_path / "office.db"
     build(path, mail("m1", "Falcon", BUDGET), mail("m2", "Lunch", "Pizza?"))
     return path
-
-
-def make(database, server, *arguments, out=None):
-    out = out or database.parent / "made.jsonl"
-    command = [database, "--out", out, "--model", "writer", "--api-base", server.url, "--min-mails", 1, *arguments]
-    return CliRunner().invoke(main, [str(argument) for argument in command])
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def rejected(database):
-    return [(line["reason"], line["detail"]) for line in lines(database.parent / "made.rejected.jsonl")]
 
 
 def test_a_question_that_passes_can_be_played_and_the_oracle_answers_it(office):
@@ -279,98 +234,6 @@ def test_a_higher_limit_goes_on_with_further_mails(tmp_path):
             assert (result.exit_code, len(server.requests)) == (0, asked)
             assert f"from {asked} mails" in result.stdout
     assert len({line["message_id"] for line in lines(tmp_path / "made.rejected.jsonl")}) == 5
-
-
-def test_a_run_that_is_killed_goes_on_with_what_is_missing(tmp_path):
-    path, out = tmp_path / "office.db", tmp_path / "made.jsonl"
-    parcels = [(n, 1000 + 7 * n) for n in range(12)]
-    build(
-        path,
-        *(
-            mail(f"m{n}", f"Note {n}", f"The parcel of shelf {n} has the code KX{code} on its lid.")
-            for n, code in parcels
-        ),
-    )
-    held, asked = [True], []
-
-    def author(data):
-        n = data["subject"].split()[1]
-        asked.append(n)
-        reply = {"question": f"Which code has the parcel of shelf {n}?", "answer": f"KX{1000 + 7 * int(n)}"}
-        return Reply(json.dumps(reply), delay_seconds=600 if held[0] and len(asked) > 6 else 0)
-
-    with JudgeServer(llm(author)) as server:
-        command = [
-            sys.executable,
-            "-m",
-            "email_env.making.cli",
-            path,
-            "--out",
-            out,
-            "--model",
-            "w",
-            "--api-base",
-            server.url,
-        ]
-        command += ["--min-mails", "1", "--inbox", BEN, "--concurrency", "2"]
-        process = subprocess.Popen(
-            [str(word) for word in command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        while not out.exists() or len(out.read_bytes().splitlines()) < 5:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        finished = len(lines(out))
-        with out.open("ab") as torn:
-            torn.write(b'{"scenario_id": "made-')
-        held[0] = False
-        before = len(asked)
-        result = make(path, server, "--inbox", BEN, "--resume", out=out)
-    assert result.exit_code == 0, result.output
-    assert sorted(s.answer for s in load_scenarios(out)) == sorted(f"KX{code}" for _, code in parcels)
-    assert len(asked) - before == len(parcels) - finished
-
-
-def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
-    path, out = tmp_path / "office.db", tmp_path / "made.jsonl"
-    build(
-        path,
-        mail("m1", "Falcon", BUDGET),
-        mail("m2", "Other", "This one is about nothing at all, only words and words."),
-    )
-    slow = lambda data: GOOD if data["subject"] == "Falcon" else Reply(delay_seconds=600)  # noqa: E731
-    with JudgeServer(llm(slow)) as server:
-        command = [
-            sys.executable,
-            "-m",
-            "email_env.making.cli",
-            path,
-            "--out",
-            out,
-            "--model",
-            "w",
-            "--api-base",
-            server.url,
-        ]
-        command += ["--min-mails", "1", "--inbox", BEN]
-        # a shell's background jobs ignore SIGINT, and so would this child
-        process = subprocess.Popen(
-            [str(word) for word in command],
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
-        while not out.exists() or not out.read_bytes().endswith(b"\n"):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert f"Stopped; {out} keeps what is finished. Go on with --resume." in errors
-    assert "1 questions (1 train" in errors
-    assert "Traceback" not in errors
 
 
 def test_another_seed_cannot_go_on_with_the_splits_of_the_first(tmp_path):
