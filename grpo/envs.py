@@ -15,7 +15,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from grpo.errors import EnvError
 from grpo.types import Message, Task
@@ -23,6 +23,7 @@ from grpo.user_code import import_user_module
 
 ENTRY_POINT_GROUP = "gymnasium.envs"
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -117,7 +118,7 @@ class Episode:
             EnvError: The env raised, or what it gave is against the contract.
         """
         options = {"scenario_id": task.scenario_id} if task.scenario_id is not None else None
-        return self._guarded("reset", lambda: self._start(task.seed, options))
+        return self._guarded("reset", self._start, task.seed, options)
 
     def step(self, action: str) -> Observation:
         """Hand the env one assistant turn as text.
@@ -125,7 +126,7 @@ class Episode:
         Raises:
             EnvError: The env raised, or what it gave is against the contract.
         """
-        return self._guarded("step", lambda: self._step(action))
+        return self._guarded("step", self._step, action)
 
     def scenario_ids(self) -> list[str] | None:
         """Names of the env's scenarios, or None where it has none to name."""
@@ -243,7 +244,8 @@ class Episode:
                 f"{self.env_id} gives no info['messages'] at {when} (it gives {sorted(info) or 'nothing'}); "
                 "an env that speaks in messages gives them at every reset and step"
             )
-        for message in info["messages"]:
+        messages = list(info["messages"])
+        for message in messages:
             if not (
                 isinstance(message, dict)
                 and isinstance(message.get("role"), str)
@@ -253,9 +255,9 @@ class Episode:
                     f"{self.env_id} gives the message {message!r} at {when}; a message is a dict with 'role' and "
                     "'content', both text"
                 )
-        if when == "reset" and not info["messages"]:
+        if when == "reset" and not messages:
             raise EnvError(f"{self.env_id} gives an empty info['messages'] at reset; there is nothing to answer")
-        return list(info["messages"])
+        return messages
 
     def _metrics(self, when: str, info: dict[str, Any]) -> dict[str, float]:
         given = info.get("metrics", {})
@@ -279,10 +281,10 @@ class Episode:
             )
         return metrics
 
-    def _guarded(self, when: str, call: Callable[[], T]) -> T:
+    def _guarded(self, when: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One boundary for what an env does wrong: every exception becomes an `EnvError`, and the env is done with."""
         try:
-            return call()
+            return call(*args, **kwargs)
         except EnvError:
             self.broken = True
             raise

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo import envs
 from grpo.errors import EnvError
@@ -45,8 +44,7 @@ class Ending(StrEnum):
     """The env or the model's server failed: in no mean, as it is not the agent's; ``--resume`` repeats it."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeKey:
+class EpisodeKey(NamedTuple):
     """Which episode: the scenario and which of its samples."""
 
     scenario_id: str
@@ -160,7 +158,11 @@ class Episode:
         Raises:
             EnvError: The env failed.
         """
-        observation = self._guarded(lambda: self.session.start(self._env_task))
+        try:
+            observation = self.session.start(self._env_task)
+        except EnvError as error:
+            self.fault = str(error)
+            raise
         self._opening = observation
         self.messages, self.tools = list(observation.messages), observation.tools
         self.metrics = observation.metrics
@@ -179,7 +181,11 @@ class Episode:
         """
         if self._closed:
             raise EpisodeClosed(OVER)
-        observation = self._guarded(lambda: self.session.step(action))
+        try:
+            observation = self.session.step(action)
+        except EnvError as error:
+            self.fault = str(error)
+            raise
         self.steps += 1
         self.messages.append(spoken or {"role": "assistant", "content": action})
         self.messages.extend(observation.messages)
@@ -218,13 +224,6 @@ class Episode:
     def close(self) -> None:
         """Refuse everything from now on."""
         self._closed = True
-
-    def _guarded(self, act: Callable[[], envs.Observation]) -> envs.Observation:
-        try:
-            return act()
-        except EnvError as error:
-            self.fault = str(error)
-            raise
 
 
 _DECODER = json.JSONDecoder(strict=False)

@@ -2,7 +2,8 @@
 
     config.json     what was asked for, package versions, fingerprints of database and scenarios
     results.jsonl   one line for each finished episode, appended when it ends
-    traces/         transcript, tools and model calls of each episode, a line each; `read_trace` finds an episode's
+    traces/         transcript, tools and model calls of each episode, a line each; `read_trace` finds an episode's.
+                    Tools that are those of the line before stand there once: {"offset": where}
     summary.json    the statistics, written at the end (and again after every ``--resume``)
 
 A result's line is written whole and after its trace, so a line stands for an episode that is there in full. Lines of
@@ -58,7 +59,7 @@ class Results(Closing):
         self._log: JsonlLog | None = None
         self._traces: BinaryIO | None = None
         self._traces_name, self._traces_bytes = "", 0
-        self._tools: tuple[Any, bytes] | None = None
+        self._tools, self._tools_place = b"", b""
         self._added: list[Row] = []
         self._added_traces: list[bytes] = []
         self._written = 0.0
@@ -114,10 +115,13 @@ class Results(Closing):
 
     def add(self, row: Row, trace: dict[str, Any]) -> None:
         """Keep a finished episode: at once where none was written lately, else with the next ``write``."""
-        tools = trace.pop("tools")
-        if self._tools is None or tools != self._tools[0]:  # mostly the same for all episodes: encoded once
-            self._tools = tools, json_bytes(tools, _json_value)
-        line = b'%b,"tools":%b}\n' % (json_bytes(trace, _json_value)[:-1], self._tools[1])
+        tools = json_bytes(trace.pop("tools"), _json_value)
+        if tools != self._tools:  # mostly the same for all episodes: written once, and again where they change
+            self._tools, self._tools_place = tools, b'{"offset":%d}' % self._traces_bytes
+            place = tools
+        else:
+            place = self._tools_place
+        line = b'%b,"tools":%b}\n' % (json_bytes(trace, _json_value)[:-1], place)
         row["trace"] = {"file": self._traces_name, "offset": self._traces_bytes}
         self._traces_bytes += len(line)
         self._added_traces.append(line)
@@ -260,10 +264,17 @@ def read_trace(root: Path, row: Row) -> dict[str, Any]:
         raise EvaluationError(f"the line of {key_of(row)} in {root} names no trace: {place!r}")
     try:
         with open(root / "traces" / place["file"], "rb") as file:
-            file.seek(place["offset"])
-            return json.loads(file.readline())
+            trace = _line_at(file, place)
+            if isinstance(trace["tools"], dict):
+                trace["tools"] = _line_at(file, trace["tools"])["tools"]
+            return trace
     except (OSError, ValueError, KeyError) as error:
         raise EvaluationError(f"{root} has no trace of {key_of(row)} at {place}: {error}") from error
+
+
+def _line_at(file: BinaryIO, place: dict[str, Any]) -> dict[str, Any]:
+    file.seek(place["offset"])
+    return json.loads(file.readline())
 
 
 def _check_same(root: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -11,11 +11,12 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from grpo.envs import AnswerKey
-from grpo.errors import GrpoError
+from grpo.errors import EnvError, GrpoError
 from grpo.eval.desk import Desk
 from grpo.eval.episode import Ending, Episode, EpisodeKey
 from grpo.eval.results import SYNC_SECONDS, WRITE_SECONDS, Results, Row, result_of, trace_of
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from grpo.eval.marking import Marker
 
 OnResult = Callable[[Row], None]
+
+YIELD_SECONDS = 0.01
+"""How long agents that wait for nothing may keep the event loop."""
 
 _OVERFLOW = re.compile(
     r"context[ _]length|context[ _]window|maximum context|prompt is too long|too many (input )?tokens"
@@ -102,20 +106,25 @@ class Runner:
         self.timeout_seconds = timeout_seconds
         self.marker = marker
         self.on_result = on_result
+        self._yield_at = 0.0
 
     async def run(self, items: Iterable[Item]) -> None:
         """Play all items that have no result yet."""
-        pending = iter([item for item in items if item.key not in self.results.rows])
+        missing = [item for item in items if item.key not in self.results.rows]
+        seeds = [derive_seed(self.seed, item.task.key, item.key.sample) for item in missing]
+        pending = zip(missing, seeds, strict=True)
         async with asyncio.TaskGroup() as group:
             keepers = [group.create_task(self._write()), group.create_task(self._sync())]
             await asyncio.wait([group.create_task(self._worker(pending)) for _ in range(self.concurrency)])
             for keeper in keepers:
                 keeper.cancel()
 
-    async def _worker(self, pending: Iterator[Item]) -> None:
-        for item in pending:
-            await self._finish(*await self._play(item))
-            await asyncio.sleep(0)  # by now the episode is gone: as many as there are workers would fill the caches
+    async def _worker(self, pending: Iterator[tuple[Item, int]]) -> None:
+        for item, seed in pending:
+            await self._finish(*await self._play(item, seed))
+            if time.perf_counter() >= self._yield_at:
+                await asyncio.sleep(0)
+                self._yield_at = time.perf_counter() + YIELD_SECONDS
 
     async def _finish(
         self, episode: Episode, ending: Ending, error: str, seconds: float, key: AnswerKey | None
@@ -136,30 +145,38 @@ class Runner:
             await asyncio.sleep(SYNC_SECONDS)
             await asyncio.to_thread(self.results.sync)
 
-    async def _play(self, item: Item) -> tuple[Episode, Ending, str, float, AnswerKey | None]:
+    async def _play(self, item: Item, seed: int) -> tuple[Episode, Ending, str, float, AnswerKey | None]:
         desk = self.agent.desk
         began = time.perf_counter()
-        session = await desk.run(self.pool.take)
-        episode = Episode(item.key, item.task, derive_seed(self.seed, item.task.key, item.key.sample), session)
-        try:
-            await desk.run(episode.begin)
-            async with asyncio.timeout(self.timeout_seconds):
-                await self.agent.run(episode)
-            failure: BaseException | None = None
-        except (Exception, SystemExit) as error:
-            failure = error
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            failure = error  # the agent cancelled itself
-        key = None
-        if self.marker is not None and episode.answer is not None:
-            key = await desk.run(session.answer_key)
-        await desk.run(episode.close)
-        await desk.run(lambda: self.pool.give_back(session))
+        episode = await desk.run(lambda: self._begin(item, seed))
+        failure: BaseException | None = None
+        if not episode.fault:
+            try:
+                async with asyncio.timeout(self.timeout_seconds):
+                    await self.agent.run(episode)
+            except (Exception, SystemExit) as error:
+                failure = error
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                failure = error  # the agent cancelled itself
+        key = await desk.run(lambda: self._end(episode))
         seconds = time.perf_counter() - began
         return episode, *classify(episode, failure, self.timeout_seconds), seconds, key
+
+    def _begin(self, item: Item, seed: int) -> Episode:
+        episode = Episode(item.key, item.task, seed, self.pool.take())
+        with suppress(EnvError):  # it is the episode's fault
+            episode.begin()
+        return episode
+
+    def _end(self, episode: Episode) -> AnswerKey | None:
+        wanted = self.marker is not None and episode.answer is not None
+        key = episode.session.answer_key() if wanted else None
+        episode.close()
+        self.pool.give_back(episode.session)
+        return key
 
 
 def classify(episode: Episode, failure: BaseException | None, timeout_seconds: float) -> tuple[Ending, str]:

@@ -123,3 +123,19 @@ def test_results_wait_for_each_other_but_not_for_long(tmp_path, monkeypatch):
         results.add(*a_result(4, "at the end"))
         assert written(tmp_path) == 4
     assert [row["sample"] for row in read_rows(tmp_path)] == [0, 1, 2, 3, 4]
+
+
+def test_tools_are_written_once_and_again_where_they_change(tmp_path):
+    tools = [[{"type": "function", "function": {"name": name, "description": name * 300}}] for name in ("add", "halve")]
+    order = [0, 0, 1, 1, 0]
+    with Results.open(tmp_path, {}, resume=False) as results:
+        for sample, which in enumerate(order):
+            row = {"scenario_id": "s", "sample": sample, "ending": "answered"}
+            results.add(row, {"messages": [sample], "tools": [dict(tool) for tool in tools[which]]})
+    (path,) = (tmp_path / "traces").iterdir()
+    lengths = [len(line) for line in path.read_text().splitlines()]
+    assert [length > 900 for length in lengths] == [True, False, True, False, True]
+    traces = [read_trace(tmp_path, row) for row in read_rows(tmp_path)]
+    assert [(trace["messages"], trace["tools"]) for trace in traces] == [
+        ([sample], tools[which]) for sample, which in enumerate(order)
+    ]
