@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
 
 from grpo.errors import ConfigError
 
@@ -124,6 +124,13 @@ class TrainConfig(BaseModel):
         if value not in REWARDS and not all(value.rpartition(":")):
             raise ValueError(f"a reward is one of {', '.join(REWARDS)}, or a function of your own as pkg.mod:function")
         return value
+
+    @field_serializer("judge_api_base", "server_urls", when_used="json")
+    def _without_passwords(self, value: Any) -> Any:
+        """Files and trackers get no user and no password of a URL; a continuation is told them again."""
+        from judges.secrets import without_users
+
+        return without_users(value) if isinstance(value, str) else value and [without_users(url) for url in value]
 
     def resume_difference(self, earlier: dict[str, Any]) -> list[str]:
         """What differs from an earlier config in a way that a resumed run cannot take, one line each.

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from grpo.config import TrainConfig, load_config, recipe_names
@@ -63,3 +65,15 @@ def test_losses_that_count_rows_alike_refuse_two_rows_a_rollout():
         load_config(None, {"env": "E", "loss": "gspo", "invalid_call_weight": 0.5})
     with pytest.raises(ConfigError, match="loss = 'ppo': Input should be 'dapo', 'bnpo'"):
         load_config(None, {"env": "E", "loss": "ppo"})
+
+
+def test_passwords_of_urls_stay_out_of_files_and_change_nothing_of_a_run():
+    urls = {"judge_api_base": "http://me:secret@judge:8000/v1", "server_urls": ["https://you:secret@sampler/v1"]}
+    config = TrainConfig.model_validate({"env": "E", **urls})
+    assert (config.judge_api_base, list(config.server_urls)) == tuple(urls.values()), "they are used as they are given"
+    saved = json.loads(config.model_dump_json())
+    assert saved == config.model_dump(mode="json")
+    assert (saved["judge_api_base"], saved["server_urls"]) == ("http://judge:8000/v1", ["https://sampler/v1"])
+    assert config.resume_difference(saved) == []
+    plain = json.loads(TrainConfig.model_validate({"env": "E"}).model_dump_json())
+    assert (plain["judge_api_base"], plain["server_urls"]) == (None, [])
