@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
-from judges.secrets import blank_secrets, without_credentials, without_secrets
+from judges.secrets import blank_secrets, split_users, without_credentials, without_secrets
 
 MAX_BACKOFF_SECONDS = 60.0
 """No wait between two attempts is longer, whatever the provider asks for."""
@@ -149,8 +149,9 @@ class JudgeClient:
                 raise JudgeCallError(
                     f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own"
                 )
+        base, said = split_users(base) if base else (base, {})
         # A kept-alive connection belongs to one event loop and would be left open when that loop ends.
-        extra["extra_headers"] = {"Connection": "close", **(extra.get("extra_headers") or {})}
+        extra["extra_headers"] = {"Connection": "close", **said, **(extra.get("extra_headers") or {})}
         extra |= {"model": model, "timeout": self.timeout_seconds, "max_retries": 0}
         if base:
             extra["api_base"] = base
@@ -200,7 +201,8 @@ class JudgeClient:
                 "raise timeout_seconds or use a faster judge"
             )
         status = getattr(error, "status_code", None)
-        text = blank_secrets(f"{type(error).__name__}: {error}", params.get("api_key"))
+        _, _, said = params["extra_headers"].get("Authorization", "").partition(" ")
+        text = blank_secrets(f"{type(error).__name__}: {error}", params.get("api_key"), said)
         message = f"{name} failed{tries} ({text[:500]})"
         if "LLM Provider NOT provided" in text:
             message = (

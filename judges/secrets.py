@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 _SECRET_NAME = re.compile(
     r"(^|[_-])(key|token|secret|password|passwd|credentials?|authorization|auth|headers?|cookie)s?$|^(aws|azure|vertex)_",
@@ -35,6 +36,16 @@ def without_credentials(url: str) -> str:
     """A URL without the user, password, query and fragment it may carry."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def split_users(url: str) -> tuple[str, dict[str, str]]:
+    """A URL without user and password, and the header that says them (RFC 7617): HTTP clients may refuse a URL's."""
+    parts = urlsplit(url)
+    users, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, {}
+    said = base64.b64encode(unquote(users).encode()).decode()
+    return urlunsplit(parts._replace(netloc=host)), {"Authorization": f"Basic {said}"}
 
 
 def without_users(text: str) -> str:

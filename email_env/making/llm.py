@@ -10,9 +10,11 @@ import asyncio
 import os
 import random
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from email_env.errors import LlmError
 
@@ -81,7 +83,9 @@ class Llm:
         # A kept-alive connection would be left open when the event loop ends.
         params["extra_headers"] = {"Connection": "close"}
         if self.api_base:
-            params["api_base"] = self.api_base
+            params["api_base"], users = _split_users(self.api_base)
+            if users:  # litellm's HTTP client refuses those of a URL
+                params["extra_headers"]["Authorization"] = f"Basic {users}"
             if model.startswith("openai/") and not os.environ.get("OPENAI_API_KEY"):
                 params["api_key"] = "EMPTY"  # a server of one's own needs none, the client library does
         return params
@@ -95,11 +99,12 @@ class Llm:
         return (response.choices[0].message.content or "") if response.choices else ""
 
     def _failure(self, error: Exception, attempt: int) -> str:
-        where = f" at {_CREDENTIALS.sub('', self.api_base)}" if self.api_base else ""
+        base, users = _split_users(self.api_base or "")
+        where = f" at {base}" if base else ""
         tries = f" after {attempt} attempts" if attempt > 1 else ""
         if isinstance(error, TimeoutError):
             return f"{self.model}{where} did not answer within {self.timeout_seconds:g} s{tries}; raise --timeout."
-        text = _without_secrets(f"{type(error).__name__}: {error}")[:400]
+        text = _without_secrets(f"{type(error).__name__}: {error}", users)[:400]
         return f"{self.model}{where} gives no answer{tries}: {text} Check --model, --api-base and the provider's key."
 
     def _wait_seconds(self, error: Exception, attempt: int) -> float:
@@ -117,9 +122,16 @@ def _is_transient(error: Exception, status: int | None) -> bool:
     return isinstance(error, OSError) or (status is not None and (status in _TRANSIENT or status >= 500))
 
 
-def _without_secrets(text: str) -> str:
-    secrets = [value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name) and len(value) >= 8]
-    for secret in sorted(secrets, key=len, reverse=True):
+def _split_users(url: str) -> tuple[str, str]:
+    """A URL without user and password, and those as HTTP's Basic scheme has them."""
+    said = _CREDENTIALS.search(url)
+    users = unquote(said[0].removesuffix("@")) if said else ""
+    return _CREDENTIALS.sub("", url), b64encode(users.encode()).decode()
+
+
+def _without_secrets(text: str, users: str) -> str:
+    secrets = [value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name)]
+    for secret in sorted((s for s in [users, *secrets] if len(s) >= 8), key=len, reverse=True):
         text = text.replace(secret, "[key]")
     return _CREDENTIALS.sub("", text)
 

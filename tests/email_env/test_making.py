@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from base64 import b64decode
 from pathlib import Path
 
 import gymnasium as gym
@@ -183,6 +184,20 @@ def test_a_wrong_key_ends_the_run_at_once_and_is_not_printed(office, monkeypatch
     assert "very-secret" not in result.output
     with JudgeServer(llm()) as server:
         assert make(office, server, "--inbox", BEN).exit_code == 0, "nothing was written, so nothing is in the way"
+
+
+def test_user_and_password_of_the_url_reach_the_server_and_no_output(office):
+    with JudgeServer(llm()) as server:
+        url = server.url.replace("://", "://me:p%40ssword@")
+        result = make(office, server, "--inbox", BEN, "--api-base", url)
+        assert result.exit_code == 0, result.output
+        sent = server.requests[-1].headers["authorization"]
+    assert b64decode(sent.removeprefix("Basic ")) == b"me:p@ssword"
+    with JudgeServer(lambda messages: Reply(content=f"no access for {sent}", status=401)) as server:
+        url = server.url.replace("://", "://me:p%40ssword@")
+        result = make(office, server, "--inbox", BEN, "--api-base", url, out=office.parent / "other.jsonl")
+    assert f"at {server.url} gives no answer" in result.stderr
+    assert "no access for Basic [key]" in result.stderr
 
 
 def test_a_mail_without_an_answer_is_counted_and_asked_about_again(tmp_path):

@@ -257,3 +257,16 @@ def test_two_evaluations_stand_side_by_side(tmp_path: Path) -> None:
         page.value(click("#list .head"))
         shown = page.value("[...document.querySelectorAll('.detail .side h3')].map(h => h.textContent)")
         assert shown == ["wrong", "oracle"]
+
+
+def test_long_rows_of_the_table_wrap_and_hide_no_column(tmp_path: Path) -> None:
+    for agent in ("wrong", "oracle"):
+        assert run("--agent", agent, "--limit", "4", "--out", str(tmp_path / agent), count=4).exit_code == 0
+        path = tmp_path / agent / "results.jsonl"
+        saved = [json.loads(line) for line in path.read_text().splitlines()]
+        kinds = {f"a_kind_of_wrong_call_{number}": 12 for number in range(6)}
+        path.write_text("".join(json.dumps(row | {"error_codes": kinds}) + "\n" for row in saved))
+    with Page(write_report(tmp_path / "wrong", tmp_path / "oracle"), tmp_path / "profile") as page:
+        assert "a_kind_of_wrong_call_5 48" in page.value(text("section.evaluation"))
+        box = "document.querySelector('.evaluation > div')"
+        assert page.value(f"{box}.scrollWidth - {box}.clientWidth") == 0

@@ -1,4 +1,5 @@
 import time
+from base64 import b64encode
 
 import pytest
 
@@ -35,6 +36,19 @@ async def test_url_and_key_come_from_the_environment_where_no_argument_gives_the
     keys = [request.headers["authorization"] for request in server.requests]
     assert keys == ["Bearer sk-from-environment", "Bearer sk-from-argument"]
     assert server.requests[0].body["model"] == "some-model"
+
+
+async def test_user_and_password_of_the_url_go_to_the_server_in_place_of_the_key(monkeypatch):
+    with JudgeServer(["a", "b", "c"]) as server:
+        url = server.url.replace("://", "://me:p%40ss@")
+        await JudgeClient("o4-mini", api_base=url).complete(ASK)
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        await JudgeClient("openai/o4-mini").complete(ASK)
+        own = {"extra_headers": {"Authorization": "Bearer of-the-proxy"}}
+        await JudgeClient("openai/o4-mini", extra_params=own).complete(ASK)
+    basic = "Basic " + b64encode(b"me:p@ss").decode()
+    sent = [request.headers["authorization"] for request in server.requests]
+    assert sent == [basic, basic, "Bearer of-the-proxy"], "what the user says in a header goes before"
 
 
 @pytest.mark.parametrize("model", ["hosted_vllm/Qwen/Qwen2.5-0.5B", "openai/Qwen/Qwen2.5-0.5B"])

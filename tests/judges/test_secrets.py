@@ -1,7 +1,9 @@
+from base64 import b64encode
+
 import pytest
 
 from judges.client import JudgeClient
-from judges.secrets import blank_secrets, without_credentials, without_secrets, without_users
+from judges.secrets import blank_secrets, split_users, without_credentials, without_secrets, without_users
 
 
 def test_parameters_with_a_secret_by_name_are_left_out_at_any_depth_and_numbers_are_none():
@@ -54,3 +56,16 @@ def test_what_an_answer_depends_on_holds_model_url_and_parameters_and_no_key(mon
 )
 def test_urls_in_a_text_lose_user_and_password(text, shown):
     assert without_users(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "bare", "said"),
+    [
+        ("http://me:p%40ss@host:8/v1?x=1", "http://host:8/v1?x=1", "me:p@ss"),
+        ("https://token@host/v1", "https://host/v1", "token"),
+        ("http://host:8/v1/a@b", "http://host:8/v1/a@b", None),
+    ],
+)
+def test_user_and_password_of_a_url_go_into_a_header(url, bare, said):
+    header = {} if said is None else {"Authorization": "Basic " + b64encode(said.encode()).decode()}
+    assert split_users(url) == (bare, header)

@@ -7,6 +7,7 @@ import multiprocessing
 import sqlite3
 import stat
 import threading
+from base64 import b64encode
 
 import pytest
 
@@ -309,6 +310,7 @@ async def test_no_key_is_written_or_printed(tmp_path, monkeypatch, capfd):
         "url": "passwordinurl",
         "other": "hf_of_another_service_0123456789",
         "body": "sk-in-the-extra-body",
+        "basic": b64encode(b"user:passwordinurl").decode(),
     }
     monkeypatch.setenv("OPENAI_API_KEY", secrets["environment"])
     monkeypatch.setenv("HF_TOKEN", secrets["other"])
@@ -326,7 +328,7 @@ async def test_no_key_is_written_or_printed(tmp_path, monkeypatch, capfd):
             {"api_base": server.url, "extra_litellm_params": {"api_key": secrets["params"]}},
             {"api_base": server.url, "extra_litellm_params": {"extra_headers": {"X-Auth": secrets["header"]}}},
             {"api_base": server.url, "extra_litellm_params": {"extra_body": {"api_key": secrets["body"]}}},
-            {"api_base": with_password},
+            {"api_base": with_password, "debug": True},
         ):
             await judges.ruler(GROUP, "openai/o4-mini", session=session, timeout_seconds=20, **options)
             with pytest.raises(judges.JudgeCallError) as caught:
@@ -334,6 +336,7 @@ async def test_no_key_is_written_or_printed(tmp_path, monkeypatch, capfd):
             assert not [name for name, secret in secrets.items() if secret in str(caught.value)]
     session.close()
     assert server.requests[0].headers["authorization"] == f"Bearer {secrets['environment']}"
+    assert server.requests[-1].headers["authorization"] == f"Basic {secrets['basic']}"
     assert "Incorrect API key: Bearer [key]" in (tmp_path / "judgements.jsonl").read_text()
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     shown = "".join(capfd.readouterr()) + repr(session)
