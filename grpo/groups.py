@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import lru_cache
 
 from grpo.errors import ConfigError
 from grpo.seeds import derive_seed
@@ -37,9 +38,14 @@ class TaskStream:
         if self.scenario_ids is None:
             return Task(seed)
         epoch, offset = divmod(index, len(self.scenario_ids))
-        order = list(range(len(self.scenario_ids)))
-        random.Random(derive_seed(self.seed, "epoch", epoch)).shuffle(order)
-        return Task(seed, self.scenario_ids[order[offset]])
+        return Task(seed, self.scenario_ids[_order(self.seed, epoch, len(self.scenario_ids))[offset]])
+
+
+@lru_cache(maxsize=4)  # an order serves a whole epoch; made for each task, drawing is quadratic
+def _order(seed: int, epoch: int, count: int) -> tuple[int, ...]:
+    order = list(range(count))
+    random.Random(derive_seed(seed, "epoch", epoch)).shuffle(order)
+    return tuple(order)
 
 
 def evaluation_tasks(scenario_ids: list[str] | None, count: int, seed: int) -> list[Task]:
