@@ -10,7 +10,6 @@ bound or quoted, never SQL or FTS syntax. Writing is `email_env.ingest.build`'s.
 
 from __future__ import annotations
 
-import json
 import shlex
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 from email_env import misfits, query
 from email_env.connections import Connections
 from email_env.errors import DatabaseFormatError, DatabaseNotFoundError, ToolInputError, UnknownInboxError
-from email_env.scenarios import Scenario, bare_message_id
+from email_env.scenarios import Scenario, bare_message_id, read_scenario
 
 SCHEMA_VERSION = "3"
 MAX_RANKED_HITS = 5_000
@@ -224,7 +223,7 @@ class MailDatabase:
         """The questions that came with the mail, all or those of one split, in the order they were built."""
         where, values = ("", ()) if split is None else (" WHERE split = ?", (split,))
         rows = self._connection().execute(f"SELECT data FROM scenarios{where} ORDER BY rowid", values)
-        return [Scenario.from_dict(json.loads(data)) for (data,) in rows]
+        return [read_scenario(data) for (data,) in rows]
 
     def sort_out(self, scenarios: Iterable[Scenario]) -> tuple[list[Scenario], dict[str, str]]:
         """The scenarios that this mail can serve and, by id, why it cannot serve the others."""

@@ -5,7 +5,6 @@ Whether a database can serve them is not looked at here; see `email_env.misfits`
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 from email_env import hub
 from email_env.errors import ScenarioError
-from email_env.scenarios import Scenario
+from email_env.scenarios import Scenario, read_scenario
 
 KNOWN_BAD = frozenset({"49", "101", "129", "171", "208", "266", "327"})
 """Ids of the Enron question set that ART-E leaves out: ambiguous, or contradicted by other mail."""
@@ -54,11 +53,8 @@ def _file_scenarios(path: Path) -> list[Scenario]:
         if not line.strip():
             continue
         try:
-            data = json.loads(line)
-            if not isinstance(data, dict):
-                raise ScenarioError(f"Expected a JSON object, got {line.strip()[:60]!r}.")
-            scenario = Scenario.from_dict(data)
-        except (json.JSONDecodeError, RecursionError, ScenarioError) as error:
+            scenario = read_scenario(line)
+        except ScenarioError as error:
             raise ScenarioError(f"{path}, line {number}: {error}") from error
         if scenario.scenario_id in scenarios:
             raise ScenarioError(f"{path}, line {number}: scenario id {scenario.scenario_id!r} occurs twice.")

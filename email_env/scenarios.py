@@ -7,11 +7,13 @@ here looks into a database: whether the evidence exists is checked where a datab
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from email_env.errors import ScenarioError
@@ -113,6 +115,22 @@ class Scenario:
             "kind": self.kind,
             "plan": [[tool, list(arguments)] for tool, arguments in self.plan],
         }
+
+
+@lru_cache(maxsize=1 << 16)
+def read_scenario(text: str) -> Scenario:
+    """A scenario from its JSON. Equal texts give one object, so that the envs of a process share theirs.
+
+    Raises:
+        ScenarioError: the text is no JSON object, or no scenario.
+    """
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ScenarioError(str(error)) from error
+    if not isinstance(data, dict):
+        raise ScenarioError(f"Expected a JSON object, got {text.strip()[:60]!r}.")
+    return Scenario.from_dict(data)
 
 
 def bare_message_id(message_id: str) -> str:
