@@ -102,7 +102,8 @@ def test_readers_of_a_process_share_their_scenarios(tmp_path):
     path = tmp_path / "questions.jsonl"
     path.write_text(json.dumps(HUB) + "\n" + json.dumps(HUB | {"id": 2}))
     first, again = load_scenarios(path), load_scenarios(path)
-    assert first[0] is again[0] and first[1] is again[1]
+    assert first[0] is again[0]
+    assert first[1] is again[1]
     assert first[0] != first[1]
     path.write_text(json.dumps(HUB | {"answer": "None."}))
     assert load_scenarios(path)[0].answer == "None.", "what is shared is what the text says, not where it stands"
