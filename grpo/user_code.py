@@ -60,5 +60,5 @@ def _import(name: str, folder: Path, *, shown: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(f"there is no module {shown!r} (looked in {folder} and in what is installed)") from error
         raise ConfigError(f"importing {shown} failed: {error}") from error
-    except Exception as error:  # whatever the user's module does at import
+    except (Exception, SystemExit) as error:  # whatever the user's module does at import
         raise ConfigError(f"importing {shown} failed: {type(error).__name__}: {error}") from error

@@ -160,7 +160,7 @@ class JudgeClient:
         return extra
 
     async def _complete(self, params: dict[str, Any]) -> Reply:
-        litellm = await asyncio.to_thread(_load_litellm)
+        litellm = await asyncio.to_thread(load_litellm)
         for attempt in range(1, self.max_retries + 2):
             try:
                 async with asyncio.timeout(self.timeout_seconds):
@@ -239,7 +239,7 @@ def _is_transient(error: Exception, status: int | None) -> bool:
 
 
 @cache
-def _load_litellm() -> Any:
+def load_litellm() -> Any:
     """Import litellm without its call to the network and without its notices."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:

@@ -38,6 +38,15 @@ def leaving(task, tools, model):
     raise SystemExit(3)
 
 
+def interrupting(task, tools, model):
+    raise KeyboardInterrupt
+
+
+def talking(task, tools, model):
+    print("a line of the agent's own")
+    return "0"
+
+
 def sleeping(task, tools, model):
     time.sleep(30)
 

@@ -3,7 +3,7 @@
     with ModelServer(play) as server: ...    # play(messages, tools) -> {"content": ...} or {"calls": [(name, arguments)]}
 
 It speaks `/chat/completions` and `/responses`. `play` sees chat messages in both cases. An int is the status of an error,
-an exception closes the connection. `server.requests` holds what arrived.
+an exception closes the connection, {"raw": JSON} is sent as it is and {"events": [JSON, ...]} as a stream. `server.requests` holds what arrived.
 """
 
 from __future__ import annotations
@@ -79,8 +79,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if isinstance(turn, int):
             self._json({"error": {"message": f"scripted status {turn}", "code": turn}}, turn)
+        elif "raw" in turn:
+            self._json(turn["raw"])
+        elif "events" in turn:
+            self._stream(turn["events"], done=True)
         elif "error" in turn:
-            self._json({"error": turn["error"]}, turn.get("status", 400))
+            self._json({"error": turn["error"]}, turn.get("status", 400), turn.get("headers"))
         elif is_chat:
             self._chat(turn, body)
         else:
@@ -172,11 +176,13 @@ class _Handler(BaseHTTPRequestHandler):
         events.append({"type": "response.completed", "response": response})
         self._stream([{**event, "sequence_number": number} for number, event in enumerate(events)], done=False)
 
-    def _json(self, value: dict[str, Any], status: int = 200) -> None:
+    def _json(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        for name, content in (headers or {}).items():
+            self.send_header(name, content)
         self.end_headers()
         self.wfile.write(data)
 

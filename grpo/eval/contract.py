@@ -17,6 +17,14 @@ class Answer:
     text: str
     sources: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Explain what is of another type where it was written, in the agent."""
+        if not isinstance(self.text, str):
+            raise TypeError(f"Answer takes a text, not {self.text!r}")
+        listed = isinstance(self.sources, tuple | list)
+        if not listed or not all(isinstance(source, str) for source in self.sources):
+            raise TypeError(f"sources of an Answer are a tuple of texts, not {self.sources!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
@@ -74,6 +74,21 @@ class EvalRequest:
 
 def run_evaluation(request: EvalRequest) -> None:
     """Play, save and print; ends the process with the status that ``grpo-eval --help`` names."""
+    aside = redirect_stdout(sys.stderr) if request.as_json else nullcontext()  # what envs and agents print is no JSON
+    with aside:
+        config, items, agent = _prepared(request)
+    if request.dry_run:
+        _show_plan(config, items, request)
+        return
+    folder = _folder(request, config)
+    with aside, Results.open(folder, config, resume=request.resume) as results:
+        summary = _play(request, agent, EnvPool(request.env, config["env_kwargs"]), results, items, config)
+        results.summarised(summary)
+    _show(summary, folder, request)
+
+
+def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[Item], Agent]:
+    """Settings, episodes and agent, checked; nothing is played or written yet."""
     if request.judge_model is None and (request.judge_api_base or request.judge_max_cost):
         raise ConfigError("--judge-api-base and --judge-max-cost go with --judge-model")
     if request.env_import is not None:
@@ -104,16 +119,7 @@ def run_evaluation(request: EvalRequest) -> None:
     count = request.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
     items = items_of(evaluation_tasks(scenario_ids, count, request.seed), request.k)
     agent = make_agent(request.agent, options)
-    config = _config(request, kwargs, count, fingerprint)
-    if request.dry_run:
-        _show_plan(config, items, request)
-        return
-    folder = _folder(request, config)
-    results = Results.open(folder, config, resume=request.resume)
-    with results:
-        summary = _play(request, agent, EnvPool(request.env, kwargs), results, items, config)
-        results.summarised(summary)
-    _show(summary, folder, request)
+    return _config(request, kwargs, count, fingerprint), items, agent
 
 
 def _env_kwargs(request: EvalRequest) -> dict[str, Any]:

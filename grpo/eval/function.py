@@ -99,8 +99,8 @@ async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration):
-            future.set_exception(RuntimeError("the agent raised StopIteration"))
+        elif isinstance(error, StopIteration | KeyboardInterrupt):  # a real Ctrl-C reaches the main thread alone
+            future.set_exception(RuntimeError(f"the agent raised {type(error).__name__}"))
         else:
             future.set_exception(error)
 

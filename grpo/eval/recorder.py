@@ -57,6 +57,8 @@ class CallRecorder:
                 self.call.reply = response.get("output")
                 self._usage(response.get("usage"))
             return
+        if error := event.get("error"):
+            self.failed(str(error.get("message") or error) if isinstance(error, dict) else str(error), 502)
         self._usage(event.get("usage"))
         for choice in event.get("choices") or ():
             delta = choice.get("delta") or {}
@@ -66,8 +68,9 @@ class CallRecorder:
                 self._tool_piece(piece)
 
     def streamed(self) -> None:
-        """The last piece was there."""
-        self.call.status = 200
+        """The last piece was there; one of them may have been an error."""
+        if not self.call.error:
+            self.call.status = 200
         if self._is_chat:
             calls = [self._pieces[index] for index in sorted(self._pieces)]
             reply: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}

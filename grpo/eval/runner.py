@@ -183,7 +183,7 @@ def classify(episode: Episode, failure: BaseException | None, timeout_seconds: f
     """Why an episode ended, and the words for it.
 
     What the env ended stands, whatever the agent did afterwards. A failure of the env or of the model's server comes
-    before the agent's exception, which it has probably caused.
+    before the agent's exception or its lack of time, which it has probably caused.
     """
     said = "" if failure is None else describe(failure)
     if episode.fault:
@@ -192,14 +192,14 @@ def classify(episode: Episode, failure: BaseException | None, timeout_seconds: f
         return Ending.ANSWERED, said
     if episode.truncated:
         return Ending.MAX_TURNS, said
-    if isinstance(failure, TimeoutError) and _is_ours(failure):
-        waiting = "; a model call had not been answered" if _last_error(episode, pending=True) else ""
-        return Ending.TIMEOUT, f"no answer within {timeout_seconds:g} s{waiting}"
     model_error = _last_error(episode)
     if _OVERFLOW.search(model_error) or (failure is not None and _OVERFLOW.search(said)):
         return Ending.CONTEXT_OVERFLOW, model_error or said
     if model_error and _is_server_fault(episode):
         return Ending.INFRASTRUCTURE, model_error
+    if isinstance(failure, TimeoutError) and _is_ours(failure):
+        waiting = "; a model call had not been answered" if _last_error(episode, pending=True) else ""
+        return Ending.TIMEOUT, f"no answer within {timeout_seconds:g} s{waiting}"
     if isinstance(failure, GrpoError):
         return Ending.INFRASTRUCTURE, said
     if failure is not None:
@@ -211,6 +211,8 @@ def describe(failure: BaseException) -> str:
     """An exception in one line: its type, its words and where it was raised."""
     if isinstance(failure, BaseExceptionGroup) and failure.exceptions:
         return describe(failure.exceptions[0])
+    if isinstance(failure, GrpoError):
+        return str(failure)  # written for people; where in our code it was raised is of no use to them
     frames = traceback.extract_tb(failure.__traceback__)
     place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     return f"{type(failure).__name__}: {' '.join(str(failure).split())[:500]}{place}"

@@ -52,7 +52,7 @@ class ToolLoopAgent:
                 before = len(episode.messages) + 1
                 episode.step(json.dumps(turn, ensure_ascii=False), turn)
                 answer_every_call(calls, episode.messages, before)
-            elif text := str(message.get("content") or "").strip():
+            elif text := _text(message.get("content")):
                 episode.finish(Answer(text))
             else:
                 episode.step("", turn | {"content": ""})
@@ -68,8 +68,9 @@ class ToolLoopAgent:
                 problem = str(error)
             else:
                 if reply.status == 200:
-                    recorder.whole(reply.body or {}, reply.cost)
-                    return _message(reply)
+                    body = reply.body or {}
+                    recorder.whole(body, reply.cost)
+                    return body["choices"][0]["message"]
                 problem = _error_text(reply)
                 recorder.failed(problem, reply.status)
                 if reply.status < 500 and reply.status not in _PASSING:
@@ -92,11 +93,11 @@ def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], star
         place += 1
 
 
-def _message(reply: Reply) -> Message:
-    choices = (reply.body or {}).get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0].get("message"), dict):
-        raise ServerError(f"the model's server sent no message: {str(reply.body)[:300]}")
-    return choices[0]["message"]
+def _text(content: Any) -> str:
+    """What was said; some servers send it in parts."""
+    if isinstance(content, list):
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return str(content or "").strip()
 
 
 def _error_text(reply: Reply) -> str:

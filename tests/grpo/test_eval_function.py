@@ -49,6 +49,7 @@ def test_an_async_function_may_return_an_answer_with_sources(tmp_path):
         ("silent", "no_answer", ""),
         ("crashing", "agent_crash", "LookupError: no idea (eval_agents.py:"),
         ("leaving", "agent_crash", "SystemExit: 3"),
+        ("interrupting", "agent_crash", "RuntimeError: the agent raised KeyboardInterrupt"),
         ("of_odd_type", "agent_crash", "the agent returned int '42'; return str, Answer or None"),
         ("overflowing", "context_overflow", "maximum context length"),
     ],
@@ -176,3 +177,9 @@ def test_nothing_an_agent_is_given_leads_to_answers_sources_or_the_database(tmp_
     texts = [value for value in values if isinstance(value, str)]
     secrets = [str(env.database.path), scenario.scenario_id, *scenario.message_ids, scenario.answer]
     assert [text for text in texts for secret in secrets if secret in text] == []
+
+
+def test_what_a_function_prints_stays_out_of_the_json(tmp_path):
+    _, shown = evaluated(tmp_path, "talking", "--json", count=2)
+    assert json.loads(shown.stdout)["episodes"] == 2
+    assert "a line of the agent's own" in shown.stderr

@@ -28,12 +28,14 @@ def test_a_module_is_found_from_the_current_directory_and_by_its_file(folder):
 def test_what_cannot_be_imported_says_why(folder):
     (folder / "mine_broken.py").write_text("1 / 0\n")
     (folder / "mine_needy.py").write_text("import no_such_package\n")
+    (folder / "mine_script.py").write_text("import sys\nsys.exit('usage: mine_script FILE')\n")
     (folder / "json.py").write_text("value = 3\n")
     for name, message in {
         "mine_missing": "there is no module 'mine_missing'",
         "missing.py": "there is no file missing.py",
         "mine_broken": "importing mine_broken failed: ZeroDivisionError: division by zero",
         "mine_needy": "importing mine_needy failed: No module named 'no_such_package'",
+        "mine_script": "importing mine_script failed: SystemExit: usage: mine_script FILE",
         "json.py": "another module is named 'json'; rename the file",
     }.items():
         with pytest.raises(ConfigError, match=message):

@@ -191,9 +191,9 @@ TEXTS = {
 @pytest.mark.parametrize("model", ["gpt-4", "claude-2"])
 def test_the_estimate_is_above_real_tokenizers(kind, model):
     """Both tokenizers come with litellm: nothing is downloaded."""
-    from judges.client import _load_litellm
+    from judges.client import load_litellm
 
-    exact = _load_litellm().token_counter(model=model, text=TEXTS[kind])
+    exact = load_litellm().token_counter(model=model, text=TEXTS[kind])
     estimate = count_tokens(TEXTS[kind])
     assert exact <= estimate <= len(TEXTS[kind].encode())
     assert estimate <= 3.2 * exact

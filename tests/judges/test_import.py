@@ -24,8 +24,8 @@ assert not heavy, heavy
 
 def test_loading_litellm_opens_no_socket_and_prints_nothing():
     run("""
-from judges.client import _load_litellm
-_load_litellm()
+from judges.client import load_litellm
+load_litellm()
 """)
 
 
