@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -50,9 +52,9 @@ class Catalog:
         self.misfits: dict[str, str] = {}
         self._given = _given_scenarios(scenarios)
         if self._given is not None:
-            self._given, self.misfits = database.sort_out(self._given)
-        if self.misfits:
-            _log.warning("%d given scenarios do not fit %s: %s", len(self.misfits), database.path, self._examples())
+            status = database.path.stat()
+            fitting, misfits = _sorted_out(database.path, (status.st_ino, status.st_mtime_ns), tuple(self._given))
+            self._given, self.misfits = list(fitting), dict(misfits)
         self._difficulties = (difficulties,) if isinstance(difficulties, str) else tuple(difficulties or ())
         for difficulty in self._difficulties:
             check_choice("difficulties", difficulty, DIFFICULTIES)
@@ -71,7 +73,8 @@ class Catalog:
             if not chosen:
                 grades = f" of difficulty {', '.join(map(repr, self._difficulties))}" if self._difficulties else ""
                 source = str(self._database.path) if self._given is None else "the given scenarios"
-                misfits = f" {len(self.misfits)} do not fit the mail: {self._examples()}." if self.misfits else ""
+                count = len(self.misfits)
+                misfits = f" {count} do not fit the mail: {_examples(self.misfits)}." if count else ""
                 raise UnknownScenarioError(
                     f"No scenarios in split {split!r}{grades} of {source}.{misfits} Choose another split (None is all),"
                     " pass scenarios=, or set EMAIL_ENV_SCENARIOS to a JSONL file."
@@ -122,9 +125,6 @@ class Catalog:
             return self._database.scenarios(split)
         return [scenario for scenario in self._given if split in (None, scenario.split)]
 
-    def _examples(self) -> str:
-        return "; ".join(f"{key}: {why}" for key, why in islice(self.misfits.items(), 3))
-
     def _is_graded(self, scenario: Scenario) -> bool:
         return not self._difficulties or scenario.difficulty in self._difficulties
 
@@ -137,6 +137,22 @@ def check_choice(name: str, value: object, choices: Sequence[str | None]) -> Non
     hint = f" Did you mean {near[0]!r}?" if near else ""
     offered = ", ".join(repr(choice) for choice in choices if choice != "")
     raise ConfigurationError(f"{name} must be one of {offered}; got {value!r}.{hint}")
+
+
+@lru_cache(maxsize=4)
+def _sorted_out(
+    path: Path, _version: tuple[int, int], given: tuple[Scenario, ...]
+) -> tuple[tuple[Scenario, ...], dict[str, str]]:
+    """The given scenarios that the mail can serve, and why not the others: looked up, and warned of, once a process."""
+    with closing(MailDatabase(path)) as database:
+        fitting, misfits = database.sort_out(given)
+    if misfits:
+        _log.warning("%d given scenarios do not fit %s: %s", len(misfits), path, _examples(misfits))
+    return tuple(fitting), misfits
+
+
+def _examples(misfits: Mapping[str, str]) -> str:
+    return "; ".join(f"{key}: {why}" for key, why in islice(misfits.items(), 3))
 
 
 def _given_scenarios(scenarios: str | Path | Sequence[Scenario] | None) -> list[Scenario] | None:

@@ -1,6 +1,7 @@
 """Which scenario an episode plays: by seed, split, difficulty, id or index, from the database or given ones."""
 
 import json
+import os
 
 import gymnasium
 import pytest
@@ -112,6 +113,17 @@ def test_scenarios_that_the_mail_cannot_serve_are_left_out_with_the_reason(path,
     assert "2 given scenarios do not fit" in caplog.text
     with pytest.raises(UnknownScenarioError, match=r"'gone' does not fit .*: no mail m99"):
         env.reset(options={"scenario_id": "gone"})
+
+
+def test_envs_alike_warn_once_and_a_rebuilt_database_is_looked_at_anew(tmp_path, caplog):
+    path = build_office(tmp_path)
+    given = [BUDGET, question("soon", message_ids=("m98",))]
+    assert [EmailSearchEnv(path, scenarios=given).misfits for _ in range(3)] == [{"soon": "no mail m98"}] * 3
+    assert caplog.text.count("1 given scenarios do not fit") == 1
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    EmailSearchEnv(path, scenarios=given)
+    assert caplog.text.count("1 given scenarios do not fit") == 2
 
 
 def test_scenarios_of_which_none_fits_the_mail_are_refused_with_the_reason(path):
