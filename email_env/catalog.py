@@ -6,7 +6,7 @@ Choosing never guesses: an id, index or split that is not there is an error that
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
 from functools import lru_cache
@@ -55,7 +55,7 @@ class Catalog:
             status = database.path.stat()
             fitting, misfits = _sorted_out(database.path, (status.st_ino, status.st_mtime_ns), tuple(self._given))
             self._given, self.misfits = list(fitting), dict(misfits)
-        self._difficulties = (difficulties,) if isinstance(difficulties, str) else tuple(difficulties or ())
+        self._difficulties = _items("difficulties", () if difficulties is None else difficulties)
         for difficulty in self._difficulties:
             check_choice("difficulties", difficulty, DIFFICULTIES)
         self._by_split: dict[str | None, dict[str, Scenario]] = {}
@@ -160,8 +160,16 @@ def _given_scenarios(scenarios: str | Path | Sequence[Scenario] | None) -> list[
         return None
     if isinstance(scenarios, str | Path):
         return load_scenarios(scenarios)
-    given = list(scenarios)
+    given = _items("scenarios", scenarios)
     for item in given:
         if not isinstance(item, Scenario):
             raise ConfigurationError(f"scenarios must be a path or a list of Scenario, got an item {item!r}.")
-    return given
+    return list(given)
+
+
+def _items(name: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, Iterable):
+        raise ConfigurationError(f"{name} must be a list, got {value!r}.")
+    return tuple(value)  # type: ignore[reportUnknownVariableType]

@@ -106,6 +106,9 @@ def main(
     from email_env.progress import build_progress
     from email_env.scenario_sets import load_scenarios
 
+    files = [Path(file).resolve() for file in (source, out, report) if file is not None]
+    if len(set(files)) < len(files):
+        raise click.UsageError("SOURCE, --out and --report are different files.")
     filters = Filters(
         max_body_chars=max_body_chars or None,
         max_recipients=max_recipients or None,

@@ -10,6 +10,7 @@ bound or quoted, never SQL or FTS syntax. Writing is `email_env.ingest.build`'s.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -86,7 +87,7 @@ class MailDatabase:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(os.path.expanduser(path)).absolute()
         self._start()
         self.metadata: dict[str, str] = self._check()
         """What the builder noted: source, counts, versions."""
@@ -262,9 +263,12 @@ class MailDatabase:
         self._first_row = lru_cache(maxsize=4096)(self._look_up_day)
 
     def _check(self) -> dict[str, str]:
+        if self.path.is_dir():
+            raise DatabaseNotFoundError(f"{str(self.path)!r} is a folder. Name the mail database, a file.")
         if not self.path.is_file():
             raise DatabaseNotFoundError(
-                f"No mail database at {str(self.path)!r}. Build one with: build-enron-db demo --out {self.path}"
+                f"No mail database at {str(self.path)!r}. Build one with: build-enron-db demo --out"
+                f" {shlex.quote(str(self.path))}"
             )
         try:
             metadata = dict(self._connection().execute("SELECT key, value FROM meta").fetchall())

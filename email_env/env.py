@@ -97,6 +97,8 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
     ) -> None:
         check_choice("order", order, ("newest", "relevance"))
         check_choice("render_mode", render_mode, ("ansi", None))
+        if not isinstance(fallback_any, bool):
+            raise ConfigurationError(f"fallback_any must be True or False, got {fallback_any!r}.")
         _check_range("max_turns", max_turns, 1, 10_000)
         _check_range("max_results", max_results, 1, MAX_RESULTS)
         _check_range("snippet_words", snippet_words, 1, MAX_SNIPPET_WORDS)

@@ -36,14 +36,14 @@ def load_scenarios(source: str | Path, max_evidence: int | None = None) -> list[
         HubError: the data set is out of reach.
     """
     from_hub = str(source) == hub.QUESTIONS or os.path.isdir(source)
-    scenarios = _hub_scenarios(str(source)) if from_hub else _file_scenarios(Path(source))
+    scenarios = _hub_scenarios(str(source)) if from_hub else _file_scenarios(Path(os.path.expanduser(source)))
     most = int(from_hub) if max_evidence is None else max_evidence
     return [scenario for scenario in scenarios if not most or len(scenario.message_ids) <= most]
 
 
 def _file_scenarios(path: Path) -> list[Scenario]:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(
             f"Cannot read scenarios from {str(path)!r}: {error}. Expected a JSONL file or {hub.QUESTIONS}."

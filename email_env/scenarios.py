@@ -145,7 +145,7 @@ def _text(fields: Mapping[str, Any], name: str, *, required: bool = False) -> st
     text = "" if value is None else value
     if not isinstance(text, str) or (required and not text.strip()):
         raise ScenarioError(f"{name} of a scenario must be {'a non-empty' if required else 'a'} string, got {value!r}.")
-    return text
+    return _encodable(text, name)
 
 
 def _texts(value: Any, name: str) -> tuple[str, ...]:
@@ -153,7 +153,16 @@ def _texts(value: Any, name: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise ScenarioError(f"{name} of a scenario must be a list of strings, got {value!r}.")
-    return tuple(value)
+    return tuple(_encodable(item, name) for item in value)
+
+
+def _encodable(text: str, name: str) -> str:
+    """The text; JSON may hold half a surrogate pair (`\\ud83d`), which no database takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ScenarioError(f"{name} of a scenario holds half a character, which is no text: {text!r}.") from None
+    return text
 
 
 def _choice(value: Any, name: str, choices: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -36,6 +37,7 @@ _FTS_SETTINGS = {
     "crisismerge": 2000,
 }
 _SAMPLED_MAILS = 4000
+_SQLITE = b"SQLite format 3\0"
 _STEPS_BETWEEN_SIGNALS = 100_000
 _ROOM = (
     "A build needs room beside the database and, for about as much again, in the folder for temporary files"
@@ -107,10 +109,12 @@ def build_database(
         on_skip: called with every message that is left out.
 
     Raises:
-        BuildError: the database cannot be written. Errors of `mails` pass through. In both cases `out` is unchanged.
+        BuildError: no mail is left, `out` is something else than a database, or it cannot be written. Errors of
+            `mails` pass through. `out` is unchanged then.
     """
     started = time.perf_counter()
     out = Path(out)
+    _check_replaceable(out)
     questions = list(scenarios)
     evidence = {message_id for question in questions for message_id in question.message_ids}
     try:
@@ -126,6 +130,20 @@ def build_database(
         hint = _ROOM if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE) else ""
         raise BuildError(f"Cannot build {str(out)!r}: {error}. {hint}Nothing was written there.") from error
     return replace(report, path=str(out), bytes=size, seconds=time.perf_counter() - started)
+
+
+def _check_replaceable(out: Path) -> None:
+    """Raises BuildError where `out` is neither free nor a database: mail, say, or a device."""
+    try:
+        kind = out.stat().st_mode
+        beginning = b""
+        if stat.S_ISREG(kind):
+            with out.open("rb") as file:
+                beginning = file.read(len(_SQLITE))
+    except OSError:  # free, or what cannot be written either
+        return
+    if not stat.S_ISDIR(kind) and (not stat.S_ISREG(kind) or beginning not in (b"", _SQLITE)):
+        raise BuildError(f"{str(out)!r} is there and is no database. Remove it, or name another file.")
 
 
 def _fill(
@@ -178,6 +196,9 @@ def _fill(
         bytes=0,
         seconds=0.0,
     )
+    if not kept:
+        why = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in skipped.items()) or "it is empty"
+        raise BuildError(f"No mail is left of {staging.read:,} from {source} ({why}). Nothing was written.")
     if report.read != kept + sum(skipped.values()):
         raise BuildError(f"{report.read} messages came in, {kept} are kept and {skipped} skipped: they must add up.")
     tables = Database(connection)

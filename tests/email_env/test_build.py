@@ -92,7 +92,11 @@ def test_a_copy_is_dropped_only_when_everyone_on_it_has_the_mail_by_then(tmp_pat
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.tuples(st.sets(st.sampled_from([BEN, CARO, DAN])), st.integers(1, 4), st.integers(0, 1)), max_size=8)
+    st.lists(
+        st.tuples(st.sets(st.sampled_from([BEN, CARO, DAN])), st.integers(1, 4), st.integers(0, 1)),
+        min_size=1,
+        max_size=8,
+    )
 )
 def test_no_inbox_loses_a_mail_to_the_duplicate_filter_on_any_day(tmp_path_factory, drawn):
     path = tmp_path_factory.mktemp("copies") / "mail.db"
@@ -199,7 +203,7 @@ class Broken(Exception):
 
 
 @pytest.mark.parametrize("failure", [Broken, KeyboardInterrupt, SourceError])
-@pytest.mark.parametrize("before", [b"", b"what was there"])
+@pytest.mark.parametrize("before", [b"", b"SQLite format 3\0what was there"])
 def test_a_build_that_fails_leaves_what_was_there(tmp_path, failure, before):
     out = tmp_path / "mail.db"
     if before:
@@ -236,6 +240,18 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
         build(tmp_path, mail("m1"))
 
 
+@pytest.mark.parametrize("content", [b"From a@x.com Mon May 14 16:39:00 2001\n", b"SQLite", None])
+def test_what_is_no_database_is_not_replaced(tmp_path, content):
+    out = tmp_path / "takeout.mbox"
+    if content is None:
+        out.symlink_to("/dev/zero")
+    else:
+        out.write_bytes(content)
+    with pytest.raises(BuildError, match=r"takeout\.mbox' is there and is no database"):
+        build(out, mail("m1"))
+    assert out.is_symlink() if content is None else out.read_bytes() == content
+
+
 def test_the_same_mail_gives_the_same_bytes(tmp_path):
     mails = [mail(f"m{n}", f"S{n}") for n in range(50)]
     build(tmp_path / "one.db", *mails)
@@ -243,12 +259,15 @@ def test_the_same_mail_gives_the_same_bytes(tmp_path):
     assert (tmp_path / "one.db").read_bytes() == (tmp_path / "two.db").read_bytes()
 
 
-def test_an_empty_source_gives_an_empty_database(tmp_path):
-    report = build(tmp_path / "mail.db")
-    assert (report.read, report.kept) == (0, 0)
-    database = MailDatabase(tmp_path / "mail.db")
-    assert not database.has_inbox(BEN)
-    database.close()
+def test_a_source_of_which_no_mail_is_left_leaves_what_was_there(tmp_path):
+    out = tmp_path / "mail.db"
+    build(out, mail("m1"))
+    before = out.read_bytes()
+    with pytest.raises(BuildError, match=r"No mail is left of 0 from test \(it is empty\)"):
+        build(out)
+    with pytest.raises(BuildError, match=r"No mail is left of 2 from test \(1 unreadable, 1 body too long\)"):
+        build(out, Skip("line 1", SkipReason.UNREADABLE), mail("m2", body="x" * 6000))
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("mail.db", before)]
 
 
 def test_progress_counts_to_the_end(tmp_path):

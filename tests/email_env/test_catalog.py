@@ -79,6 +79,9 @@ def test_a_scenario_that_is_not_there_is_an_error_that_helps(env, options, error
         ({"split": "Train"}, "Did you mean 'train'?"),
         ({"order": "new"}, "Did you mean 'newest'?"),
         ({"difficulties": ["eazy"]}, "Did you mean 'easy'?"),
+        ({"difficulties": 5}, "difficulties must be a list, got 5"),
+        ({"scenarios": 5}, "scenarios must be a list, got 5"),
+        ({"fallback_any": "no"}, "fallback_any must be True or False, got 'no'"),
         ({"max_turns": 0}, "max_turns must be a whole number from 1"),
         ({"max_results": 11}, "max_results must be a whole number from 1 to 10, got 11"),
         ({"snippet_words": 2.5}, "snippet_words"),
@@ -103,6 +106,9 @@ def test_scenarios_and_database_may_come_from_the_environment(path, tmp_path, mo
     monkeypatch.setenv("EMAIL_ENV_SCENARIOS", str(file))
     assert EmailSearchEnv().scenario_ids() == ["mine"]
     assert EmailSearchEnv(scenarios=[BUDGET]).scenario_ids() == ["budget"]
+    monkeypatch.setenv("HOME", str(path.parent))
+    monkeypatch.setenv("EMAIL_ENV_DB", f"~/{path.name}")
+    assert EmailSearchEnv().scenario_ids() == ["mine"]
 
 
 def test_scenarios_that_the_mail_cannot_serve_are_left_out_with_the_reason(path, caplog):

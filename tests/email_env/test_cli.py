@@ -81,6 +81,15 @@ def test_a_failed_build_leaves_the_old_database_and_the_old_list_of_skips(archiv
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mail.db", "mail.tar.gz", "skips.jsonl"]
 
 
+def test_no_file_is_written_over_another_one_of_the_command(archive, tmp_path):
+    before = archive.read_bytes()
+    for arguments in ((archive, "--out", archive), (archive, "--out", tmp_path / "mail.db", "--report", archive)):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "SOURCE, --out and --report are different files." in result.stderr
+    assert archive.read_bytes() == before
+
+
 def test_the_format_may_be_named(archive, tmp_path):
     plain = archive.rename(tmp_path / "backup")
     report = json.loads(run(plain, "--format", "tar", "--out", tmp_path / "mail.db", "--json").stdout)

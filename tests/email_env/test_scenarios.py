@@ -66,6 +66,8 @@ def test_a_question_without_evidence_is_unanswerable():
         ({"plan": [["search"]]}, "plan"),
         ({"plan": "search"}, "plan"),
         ({"difficulty": "extreme"}, "easy, medium, hard"),
+        ({"question": "Who? \ud83d"}, "question of a scenario holds half a character"),
+        ({"message_ids": ["\ud83d@x"]}, "message_ids of a scenario holds half a character"),
     ],
 )
 def test_a_wrong_scenario_is_refused_with_the_value_or_the_right_key(change, words):
@@ -82,6 +84,14 @@ def test_a_file_of_scenarios_is_read_in_order_and_blank_lines_are_skipped(tmp_pa
     path = tmp_path / "questions.jsonl"
     path.write_text(json.dumps(HUB) + "\n\n" + json.dumps(HUB | {"id": 2}) + "\n", encoding="utf-8")
     assert [scenario.scenario_id for scenario in load_scenarios(path)] == ["1000001", "2"]
+
+
+def test_a_file_as_windows_programs_write_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "questions.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(HUB).encode() + b"\r\n" + json.dumps(HUB | {"id": 2}).encode())
+    assert [scenario.scenario_id for scenario in load_scenarios(path)] == ["1000001", "2"]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len(load_scenarios("~/questions.jsonl")) == 2
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", '{"id": 1}', json.dumps(HUB), "[" * 100_000])

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import mailbox
 import os
@@ -144,6 +145,12 @@ def test_a_folder_is_walked_in_order_and_links_are_not_followed(tmp_path):
         ("emails.csv", b"a,b\n1,2\n", "no column `message`.*a, b"),
         ("emails.csv", b"", "no column `message`"),
         ("mail.tar.gz", b"no archive at all", "whole tar archive"),
+        ("mail.mbox.gz", gzip.compress(b"From a@x.com"), "where something else is packed in it, unpack it"),
+        ("mail.tar.gz", gzip.compress(gzip.compress(bytes(20_000))), "unpack it and name what comes out"),
+        ("emails.csv.zip", b"PK\x03\x04", "packed with zip"),
+        ("mail.tar.xz", b"\xfd7zXZ\x00", "packed with xz"),
+        ("mail.jsonl", "{}\n".encode("utf-16"), "UTF-16, not in UTF-8"),
+        ("emails.csv", "file,message\n".encode("utf-16"), "UTF-16, not in UTF-8"),
         ("mail.pst", b"x", "Unknown kind of mail"),
         ("", b"", "No mail at"),
         ("x" * 300, None, "No mail at"),

@@ -33,6 +33,7 @@ _SUFFIXES = {
     ".mbox": "mbox",
 }
 _BEGINNINGS = {b"From ": "mbox", b"PAR1": "parquet", b"\x1f\x8b": "tar"}
+_PACKED = {b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 def open_source(spec: str | Path | None = None, format: str | None = None) -> Source:
@@ -84,6 +85,11 @@ def _by_first_bytes(path: Path) -> str | None:
             beginning = handle.read(8)
     except OSError as error:
         raise SourceError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
+    packed = next((kind for start, kind in _PACKED.items() if beginning.startswith(start)), None)
+    if packed:
+        raise SourceError(
+            f"{str(path)!r} is packed with {packed}, which is not read. Unpack it and name what comes out."
+        )
     return next((kind for start, kind in _BEGINNINGS.items() if beginning.startswith(start)), None)
 
 

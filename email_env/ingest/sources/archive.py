@@ -33,6 +33,7 @@ def tar_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     """
     try:
         tape = _Tape(handle)
+        tape.allowed = _MAX_HEADER_BYTES
         with tarfile.open(fileobj=cast(Any, tape), mode="r|") as archive:
             allowed = _MAX_HEADER_BYTES
             while True:
@@ -50,7 +51,8 @@ def tar_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
         raise
     except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, RecursionError) as error:
         raise SourceError(
-            f"{name!r} cannot be read to its end ({error}); is it a whole tar archive? Fetch it again."
+            f"{name!r} cannot be read to its end ({error}); is it a whole tar archive? Fetch it again, or where"
+            " something else is packed in it, unpack it and name what comes out."
         ) from error
 
 

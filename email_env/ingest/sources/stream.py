@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -27,6 +28,8 @@ def stream_source(location: str, read: Callable[[str, IO[bytes]], Iterator[Entry
 
     def mails() -> Generator[ParsedMail | Skip, None, None]:
         with io.BufferedReader(stream, _READ_BYTES) as handle:
+            if handle.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                raise SourceError(f"{location!r} is text in UTF-16, not in UTF-8. Save it as UTF-8.")
             yield from parsed(read(location, handle))
             while handle.read(_READ_BYTES):  # what follows the last mail belongs to the checksum
                 pass
