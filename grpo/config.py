@@ -32,7 +32,7 @@ RESUMABLE_CHANGES = frozenset(
 class TrainConfig(BaseModel):
     """Everything that decides what a run does. Token counts are in tokens, times in seconds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     env: str
     env_import: str | None = Field(None, description="module or .py file that registers the env, imported first")
@@ -153,9 +153,9 @@ def load_config(recipe: str | None, overrides: dict[str, Any]) -> TrainConfig:
         ConfigError: Unknown recipe, unknown key (the nearest one is named) or a value out of range.
     """
     values: dict[str, Any] = dict(_recipe_values(recipe)) if recipe else {}
-    env_kwargs = {**values.get("env_kwargs", {}), **overrides.pop("env_kwargs", {})}
-    values |= overrides
-    values["env_kwargs"] = env_kwargs
+    given = [settings.get("env_kwargs", {}) for settings in (values, overrides)]
+    wrong = [kwargs for kwargs in given if not isinstance(kwargs, dict)]  # refused below
+    values |= overrides | {"env_kwargs": wrong[0] if wrong else given[0] | given[1]}
     try:
         return TrainConfig(**values)
     except ValidationError as error:
@@ -170,8 +170,11 @@ def recipe_names() -> list[str]:
 def _recipe_values(recipe: str) -> dict[str, Any]:
     path = Path(recipe) if recipe.endswith((".toml", ".json")) else RECIPES_FOLDER / f"{recipe}.toml"
     try:
-        text = path.read_text(encoding="utf-8")
-        return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        text = path.read_text(encoding="utf-8-sig")
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError(f"it is no JSON object: {text.strip()[:40]!r}")
+        return values
     except FileNotFoundError as error:
         raise ConfigError(
             f"there is no recipe {recipe!r}; bundled: {', '.join(recipe_names())}, or give the path of a .toml file or "
@@ -188,4 +191,6 @@ def _explain(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, TrainConfig.model_fields, n=1)
         return f"unknown setting {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-    return f"{key} = {item['input']!r}: {item['msg']}"
+    if item["type"] == "missing":
+        return f"{key} is missing"
+    return f"{key} = {item['input']!r}: {item['msg'].removeprefix('Value error, ')}"

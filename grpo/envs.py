@@ -62,7 +62,8 @@ def make_env(env_id: str, **kwargs: Any) -> Any:
     except gymnasium.error.Error as error:
         raise EnvError(f"{env_id} could not be made: {error}") from error
     except (TypeError, ValueError) as error:
-        raise EnvError(f"{env_id} refused the arguments {kwargs}: {error}") from error
+        reason = str(error).partition(" was raised from the environment creator")[0]  # Gymnasium repeats the arguments
+        raise EnvError(f"{env_id} refused the arguments {kwargs}: {reason}") from error
     except Exception as error:  # whatever the env's constructor does
         raise EnvError(f"{env_id} could not be made with {kwargs}: {type(error).__name__}: {error}") from error
 

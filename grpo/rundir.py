@@ -38,14 +38,18 @@ class RunDirectory(Closing):
         """Lock the directory for this process and write or check its config.
 
         Raises:
-            ConfigError: The directory holds a run and ``resume`` is off, or the config differs from that run's.
+            ConfigError: The directory cannot be written, or is something else's; or it holds a run and ``resume`` is
+                off, or the config differs from that run's.
             CheckpointError: Another process is using the directory.
         """
         run = cls(root)
-        run.root.mkdir(parents=True, exist_ok=True)
-        run._acquire()
         try:
+            run.root.mkdir(parents=True, exist_ok=True)
+            run._acquire()
             run._settle(config, resume=resume)
+        except OSError as error:
+            run.close()
+            raise ConfigError(f"{run.root} cannot hold a run: {error}; choose another --run-dir") from error
         except BaseException:
             run.close()
             raise
@@ -66,12 +70,12 @@ class RunDirectory(Closing):
             self._lock = None
 
     def _settle(self, config: TrainConfig, *, resume: bool) -> None:
-        if self.config_path.exists():
+        earlier = self._earlier_config()
+        if earlier is not None:
             if not resume:
                 raise ConfigError(
                     f"{self.root} already holds a run; continue it with --resume, or choose another --run-dir"
                 )
-            earlier = json.loads(self.config_path.read_text(encoding="utf-8"))
             self.earlier_steps = earlier["steps"]
             difference = config.resume_difference(earlier)
             if difference:
@@ -81,6 +85,21 @@ class RunDirectory(Closing):
                     + "\nUse the earlier settings, or choose another --run-dir"
                 )
         write_json(self.config_path, json.loads(config.model_dump_json()))
+
+    def _earlier_config(self) -> dict[str, Any] | None:
+        """The settings of the run that is here; None where there is none, or one that did nothing (its model was not
+        found, say) and whose settings are therefore free to change.
+        """
+        if not self.config_path.exists():
+            return None
+        try:
+            earlier = json.loads(self.config_path.read_text(encoding="utf-8"))
+        except ValueError:
+            earlier = None
+        if not isinstance(earlier, dict) or not {"env", "steps"} <= earlier.keys():
+            raise ConfigError(f"{self.config_path} is not a run's; choose another --run-dir")
+        work = (self.checkpoints, self.partial, self.root / "eval", self.warm_start_path, self.metrics_path)
+        return earlier if any(path.exists() for path in work) else None
 
     def _acquire(self) -> None:
         lock = (self.root / ".lock").open("w")

@@ -159,6 +159,10 @@ def _train(config: TrainConfig, run: RunDirectory, display: Display, tracking: T
     from grpo.models import resolve_model
     from grpo.server import make_server
 
+    if config.device != "cpu":  # torch is loaded while vLLM starts, but where a GPU is said to be
+        from grpo.engine.local import usable_device
+
+        usable_device(config.device)
     display.phase(f"Model {config.model}")
     model = resolve_model(config.model)
     display.note(f"model: {model.path}")

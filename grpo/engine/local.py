@@ -6,6 +6,7 @@ It computes what rows have in common once, and the vocabulary projection for act
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from grpo.engine import distributed, fused_lora, shared_rows
 from grpo.engine.base import BatchView, LossFunction
-from grpo.errors import CheckpointError, ModelError
+from grpo.errors import CheckpointError, ConfigError, ModelError
 from grpo.loss import SelectedLogprobs
 from grpo.segments import Segment, micro_batches
 
@@ -65,7 +66,7 @@ class LocalEngine:
         if threads is not None:
             torch.set_num_threads(threads)
         torch.manual_seed(seed)
-        self.device = torch.device(device)
+        self.device = usable_device(device)
         self.token_budget = token_budget
         try:
             base: Any = AutoModelForCausalLM.from_pretrained(
@@ -219,3 +220,19 @@ class LocalEngine:
 
     def _tensor(self, values: list[Any]) -> torch.Tensor:
         return torch.tensor(values, device=self.device)
+
+
+def usable_device(name: str) -> torch.device:
+    """The device of this name.
+
+    Raises:
+        ConfigError: It is a GPU, and torch sees none.
+    """
+    if name != "cpu" and not torch.cuda.is_available():
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise ConfigError(
+            f"device = {name!r}, but torch {torch.__version__} sees no GPU"
+            + ("" if visible is None else f" (CUDA_VISIBLE_DEVICES = {visible!r})")
+            + "; train with --cpu, or let grpo-doctor --cuda say what is missing"
+        )
+    return torch.device(name)

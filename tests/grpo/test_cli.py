@@ -21,6 +21,16 @@ def test_every_command_has_help_an_example_and_a_line_in_the_readme(name):
     assert f"$ {name} " in README
 
 
+def test_a_run_for_a_gpu_that_is_not_there_starts_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    arguments = ["--env", "CartPole-v1", "--cuda", "--run-dir", str(tmp_path / "run")]
+    result = CliRunner().invoke(train, arguments)
+    assert result.exit_code == 1, result.output
+    assert "device = 'cuda', but torch" in result.output
+    assert "sees no GPU (CUDA_VISIBLE_DEVICES = '')" in result.output
+    assert not (tmp_path / "run" / "server.log").exists()
+
+
 def test_help_imports_neither_torch_nor_vllm_nor_transformers():
     code = (
         "import sys\n"

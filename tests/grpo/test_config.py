@@ -29,6 +29,26 @@ def test_a_value_out_of_range_is_named_with_its_value():
         load_config(None, {"env": "E", "group_size": 1})
 
 
+@pytest.mark.parametrize(
+    ("recipe", "text", "message"),
+    [
+        ("r.toml", b"env_kwargs = 5", "env_kwargs = 5: Input should be a valid dictionary"),
+        ("r.toml", b"learning_rate = inf", "learning_rate = inf: Input should be a finite number"),
+        ("r.toml", b'reward = "best"', "reward = 'best': a reward is one of"),
+        ("config.json", b"[]", r"config\.json cannot be read: it is no JSON object: '\[\]'"),
+    ],
+)
+def test_what_no_recipe_can_hold_is_named(tmp_path, recipe, text, message):
+    (tmp_path / recipe).write_bytes(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(str(tmp_path / recipe), {"env": "E", "env_kwargs": {}})
+
+
+def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "r.toml").write_bytes(b"\xef\xbb\xbfsteps = 3\r\n")
+    assert load_config(str(tmp_path / "r.toml"), {"env": "E"}).steps == 3
+
+
 def test_an_unknown_recipe_lists_the_bundled_ones(tmp_path):
     with pytest.raises(ConfigError, match="bundled: email-cpu, email-gpu"):
         load_config("email-tpu", {"env": "E"})

@@ -74,6 +74,7 @@ def test_a_name_that_is_neither_folder_nor_hub_id_names_the_three_choices(name: 
     ("variables", "hub"),
     [
         ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "http://127.0.0.1:9"),
+        ({"HF_ENDPOINT": "hub.example.com"}, "hub.example.com"),
         ({"HF_HUB_OFFLINE": "1"}, "https://huggingface.co"),
     ],
 )

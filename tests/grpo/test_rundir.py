@@ -20,6 +20,12 @@ class FileEngine:
         (folder / "engine.pt").write_text(self.value)
 
 
+def begin(root, config):
+    """A run that has done some of its work."""
+    with RunDirectory.open(root, config, resume=True) as run:
+        run.checkpoints.mkdir()
+
+
 def test_a_run_directory_is_locked_for_one_process_and_free_after_close(tmp_path):
     run = RunDirectory.open(tmp_path / "r", CONFIG, resume=False)
     with pytest.raises(CheckpointError, match="another process is training"):
@@ -29,20 +35,43 @@ def test_a_run_directory_is_locked_for_one_process_and_free_after_close(tmp_path
 
 
 def test_an_existing_run_is_not_overwritten_by_accident(tmp_path):
-    RunDirectory.open(tmp_path / "r", CONFIG, resume=False).close()
+    begin(tmp_path / "r", CONFIG)
     with pytest.raises(ConfigError, match="continue it with --resume"):
         RunDirectory.open(tmp_path / "r", CONFIG, resume=False)
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_settings_with_which_nothing_was_done_may_be_mended(tmp_path, resume):
+    RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"model": "smolm2"}), resume=False).close()
+    RunDirectory.open(tmp_path / "r", CONFIG, resume=resume).close()
+    assert json.loads((tmp_path / "r" / "config.json").read_text())["model"] == CONFIG.model
+
+
+@pytest.mark.parametrize("content", ['{"architectures": ["LlamaForCausalLM"]}', "[]", "hello", ""])
+def test_the_folder_of_something_else_is_left_alone(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    for resume in (False, True):
+        with pytest.raises(ConfigError, match=r"config\.json is not a run's; choose another --run-dir"):
+            RunDirectory.open(tmp_path, CONFIG, resume=resume)
+    assert (tmp_path / "config.json").read_text() == content
+
+
+def test_a_place_that_cannot_hold_a_run_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(ConfigError, match=f"{place} cannot hold a run: .*; choose another --run-dir"):
+            RunDirectory.open(place, CONFIG, resume=False)
+
+
 def test_a_changed_setting_is_refused_with_the_difference_and_the_config_is_kept(tmp_path):
-    RunDirectory.open(tmp_path / "r", CONFIG, resume=False).close()
+    begin(tmp_path / "r", CONFIG)
     with pytest.raises(ConfigError, match=r"learning_rate: 2e-05 -> 0\.1"):
         RunDirectory.open(tmp_path / "r", TrainConfig(env="E", learning_rate=0.1), resume=True)
     assert json.loads((tmp_path / "r" / "config.json").read_text())["learning_rate"] == 2e-5
 
 
 def test_a_continued_run_knows_how_long_it_was_to_be(tmp_path):
-    RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 5}), resume=True).close()
+    begin(tmp_path / "r", CONFIG.model_copy(update={"steps": 5}))
     with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
         assert run.earlier_steps == 5
     with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
