@@ -48,11 +48,12 @@ def _order(seed: int, epoch: int, count: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-def evaluation_tasks(scenario_ids: list[str] | None, count: int, seed: int) -> list[Task]:
-    """``count`` distinct tasks chosen by ``seed``, the same for every policy that is evaluated."""
+def evaluation_tasks(
+    scenario_ids: list[str] | None, count: int, seed: int, *, option: str = "--eval-scenarios"
+) -> list[Task]:
+    """``count`` distinct tasks chosen by ``seed``, the same for every policy; ``option`` is where ``count`` was set."""
     if scenario_ids is not None and count > len(scenario_ids):
         raise ConfigError(
-            f"the evaluation asks for {count} scenarios but there are {len(scenario_ids)}; ask for fewer "
-            "(--eval-scenarios)"
+            f"the evaluation asks for {count} scenarios but there are {len(scenario_ids)}; ask for fewer ({option})"
         )
     return TaskStream(scenario_ids, derive_seed(seed, "evaluation")).take(count)

@@ -9,7 +9,7 @@ error; it is never taken for a no.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Unpack
@@ -196,7 +196,8 @@ def _repair_turn(content: str, problem: MalformedVerdict) -> list[dict[str, str]
 
 
 def _references(reference: str | Sequence[str]) -> list[str]:
-    references = [reference] if isinstance(reference, str) else list(reference)
+    listed = isinstance(reference, Iterable) and not isinstance(reference, str)
+    references = list(reference) if listed else [reference]
     if not references or not all(isinstance(text, str) and text.strip() for text in references):
         raise JudgeInputError(f"reference must be a text or a list of texts that are not empty, got {reference!r:.80}")
     return references

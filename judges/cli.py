@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from judges.errors import JudgeError
+from judges.errors import JudgeError, JudgeInputError
 
 
 class _Explained(click.Group):
@@ -34,6 +34,13 @@ class _Explained(click.Group):
 
 def _show_progress(compared: int, failed: int) -> None:
     click.echo(f"\r{compared} groups judged, {failed} without a verdict", nl=False, err=True)
+
+
+def _text_of(rubric: Path | None) -> str | None:
+    try:
+        return rubric.read_text(encoding="utf-8") if rubric else None
+    except (OSError, UnicodeError) as error:
+        raise JudgeInputError(f"the rubric {rubric} cannot be read: {error}; write it as text in UTF-8") from error
 
 
 @click.group(cls=_Explained, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
@@ -79,7 +86,7 @@ def replay(
         run,
         judges=judge_model,
         api_base=judge_api_base,
-        rubric=rubric.read_text(encoding="utf-8") if rubric else None,
+        rubric=_text_of(rubric),
         permutations=permutations,
         limit=limit,
         session=session,
@@ -126,7 +133,7 @@ def calibrate(
         read_labelled(labelled)[:limit],
         judge_model,
         api_base=judge_api_base,
-        rubric=rubric.read_text(encoding="utf-8") if rubric else None,
+        rubric=_text_of(rubric),
         permutations=permutations,
         session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache),
         on_progress=_show_progress if sys.stderr.isatty() else None,

@@ -149,6 +149,8 @@ class JudgeClient:
                 raise JudgeCallError(
                     f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own"
                 )
+        if base and not base.startswith(("http://", "https://")):
+            raise JudgeInputError(f"api_base {without_credentials(base)!r} is no URL; write http://HOST:PORT/v1")
         base, said = split_users(base) if base else (base, {})
         # A kept-alive connection belongs to one event loop and would be left open when that loop ends.
         extra["extra_headers"] = {"Connection": "close", **said, **(extra.get("extra_headers") or {})}
@@ -188,7 +190,9 @@ class JudgeClient:
         content = finish_reason = ""
         if response.choices:
             choice = response.choices[0]
-            content, finish_reason = choice.message.content or "", choice.finish_reason or ""
+            # A lone surrogate, which a judge can write in an escape, has no UTF-8: it could not be shown to it again.
+            content = (choice.message.content or "").encode(errors="replace").decode()
+            finish_reason = choice.finish_reason or ""
         return Reply(content, finish_reason, prompt_tokens, completion_tokens, cost)
 
     def _failure(self, error: Exception, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
@@ -202,7 +206,8 @@ class JudgeClient:
             )
         status = getattr(error, "status_code", None)
         _, _, said = params["extra_headers"].get("Authorization", "").partition(" ")
-        text = blank_secrets(f"{type(error).__name__}: {error}", params.get("api_key"), said)
+        words = str(error).partition("Traceback (most recent")[0].rstrip()  # litellm quotes its own
+        text = blank_secrets(f"{type(error).__name__}: {words}", params.get("api_key"), said)
         message = f"{name} failed{tries} ({text[:500]})"
         if "LLM Provider NOT provided" in text:
             message = (

@@ -133,7 +133,10 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, in a thread of its own where this one has a running loop (a notebook)."""
     try:
         asyncio.get_running_loop()
+        is_notebook = True
     except RuntimeError:
+        is_notebook = False
+    if not is_notebook:  # not in the handler above, whose error would stand in front of each of the coroutine's
         return asyncio.run(coroutine)
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()

@@ -33,6 +33,7 @@ class AgentOptions:
         env: The env's id.
         env_kwargs: Its arguments.
         scripted: Names of the env's own policies.
+        scenarios: Ids of what will be asked.
         recipe: Of the model and its limits, for policies that bring none.
         temperature: Of sampling; None leaves it to the model.
         model: What functions and programs may talk to: ``openai:MODEL@URL`` or ``litellm:NAME``.
@@ -42,6 +43,7 @@ class AgentOptions:
     env: str
     env_kwargs: dict[str, Any]
     scripted: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
     recipe: str | None = None
     temperature: float | None = None
     model: str | None = None
@@ -58,7 +60,7 @@ def make_agent(spec: str, options: AgentOptions) -> Agent:
         return ScriptedAgent(spec)
     kind, found, rest = spec.partition(":")
     if found and kind == "file":
-        return FileAgent(Path(rest))
+        return FileAgent(Path(rest).expanduser(), options.scenarios)
     if found and kind == "policy":
         from grpo.eval.trained import PolicyAgent, policy_config
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from grpo.errors import EvaluationError
 from grpo.eval.episode import Ending, EpisodeKey
-from grpo.eval.results import Row, key_of, read_rows, read_trace
+from grpo.eval.results import Row, key_of, read_config, read_rows, read_trace
 from grpo.statistics import Interval, bootstrap_interval, mcnemar_p
 from grpo.transcript import opening_of
 
@@ -160,12 +160,7 @@ def load_evaluation(path: Path) -> Evaluation:
         EvaluationError: That is no evaluation, or a file in it cannot be read.
     """
     root = path.parent if path.name == "results.jsonl" else path
-    try:
-        config = json.loads((root / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EvaluationError(
-            f"{root} is no evaluation: its config.json cannot be read ({error}); name a folder that grpo-eval wrote"
-        ) from error
+    config = read_config(root)
     rows = read_rows(root)
     if "agent" not in config or not rows:
         raise EvaluationError(f"{root} holds no finished episode of an evaluation; name a folder that grpo-eval wrote")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 import threading
 from collections.abc import AsyncIterator
@@ -78,6 +79,8 @@ class Endpoint:
     def stop(self) -> None:
         """Stop listening; twice does no harm."""
         if self._server is not None and self._thread is not None:
+            # Requests of agents that are left behind are cut off, which uvicorn would show as an error of ours.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             self._server.should_exit = True
             self._thread.join(timeout=10)
             self._server = None

@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
@@ -23,7 +23,7 @@ from grpo.display import Display
 from grpo.errors import ConfigError, EvaluationError, GrpoError
 from grpo.eval.agents import AgentOptions, make_agent
 from grpo.eval.live import LiveLine
-from grpo.eval.results import FREE_SETTINGS, Results
+from grpo.eval.results import Results, different_settings, read_config
 from grpo.eval.runner import Agent, Item, Runner, items_of
 from grpo.eval.summary import summarise
 from grpo.eval.table import closing_lines, table_rows
@@ -99,10 +99,13 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[Item], Agent]:
     probe = envs.Episode(request.env, kwargs)
     try:
         scenario_ids = probe.scenario_ids()
+        count = request.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
+        items = items_of(evaluation_tasks(scenario_ids, count, request.seed, option="--limit"), request.k)
         options = AgentOptions(
             request.env,
             kwargs,
             scripted=probe.scripted_names(),
+            scenarios=tuple(dict.fromkeys(item.key.scenario_id for item in items)),
             recipe=request.recipe,
             temperature=request.temperature,
             model=request.model,
@@ -116,8 +119,6 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[Item], Agent]:
             )
     finally:
         probe.close()
-    count = request.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
-    items = items_of(evaluation_tasks(scenario_ids, count, request.seed), request.k)
     agent = make_agent(request.agent, options)
     return _config(request, kwargs, count, fingerprint), items, agent
 
@@ -235,9 +236,9 @@ def _folder(request: EvalRequest, config: dict[str, Any]) -> Path:
         return request.out
     if request.resume:
         for path in sorted(DEFAULT_FOLDER.glob("*/config.json"), key=lambda path: -path.stat().st_mtime):
-            saved = json.loads(path.read_text(encoding="utf-8"))
-            if all(saved.get(name) == value for name, value in config.items() if name not in FREE_SETTINGS):
-                return path.parent
+            with suppress(EvaluationError):  # a folder that cannot be read holds nothing to continue
+                if not different_settings(read_config(path.parent), config):
+                    return path.parent
         raise EvaluationError(
             f"no evaluation in {DEFAULT_FOLDER}/ has these settings; leave --resume out to begin one, or "
             "name its folder with --out"

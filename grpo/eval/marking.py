@@ -34,17 +34,23 @@ class Marker(Closing):
         folder: Of the evaluation; gets ``judge-cache.db`` and ``judgements.jsonl``.
         max_cost: Dollars; once this process has spent them, it stops.
         concurrency: Calls at the same time.
+
+    Raises:
+        EvaluationError: The cache in the folder cannot be used.
     """
 
     def __init__(self, model: str, api_base: str | None, folder: Path, max_cost: float | None, concurrency: int):
         self.model = model
         self.api_base = api_base
-        self.session = Session(
-            max_concurrency=concurrency,
-            max_cost_dollars=max_cost,
-            cache=folder / "judge-cache.db",
-            record=folder / FILE_NAME,
-        )
+        try:
+            self.session = Session(
+                max_concurrency=concurrency,
+                max_cost_dollars=max_cost,
+                cache=folder / "judge-cache.db",
+                record=folder / FILE_NAME,
+            )
+        except JudgeError as error:
+            raise EvaluationError(str(error)) from error
         self._verdicts = self._failures = 0
 
     async def mark(self, row: Row, key: AnswerKey | None) -> None:

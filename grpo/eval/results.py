@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, cast
 
 from grpo.closing import Closing
 from grpo.errors import EvaluationError
@@ -72,11 +72,14 @@ class Results(Closing):
         Episodes that ended in an infrastructure failure are forgotten, so that they are played again.
 
         Raises:
-            EvaluationError: The folder is in use, holds an evaluation and ``resume`` is off, or holds one with other
-                settings (the difference is shown).
+            EvaluationError: The folder cannot be written, is in use, holds an evaluation and ``resume`` is off, or one
+                with other settings (the difference is shown).
         """
-        root.mkdir(parents=True, exist_ok=True)
-        lock = (root / ".lock").open("w")
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            lock = (root / ".lock").open("w")
+        except OSError as error:
+            raise EvaluationError(f"{root} cannot be written: {error}; choose another --out") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -86,7 +89,8 @@ class Results(Closing):
             ) from error
         results = cls(root, lock)
         try:
-            results._begin(config, resume=resume)
+            with results._explained():
+                results._begin(config, resume=resume)
         except BaseException:
             lock.close()
             raise
@@ -99,7 +103,7 @@ class Results(Closing):
                 raise EvaluationError(
                     f"{self.root} already holds an evaluation; continue it with --resume, or choose another --out"
                 )
-            _check_same(self.root, json.loads(path.read_text(encoding="utf-8")), config)
+            _check_same(self.root, read_config(self.root), config)
         folder = self.root / "traces"
         folder.mkdir(exist_ok=True)
         write_json(path, config)
@@ -170,8 +174,13 @@ class Results(Closing):
             ) from error
 
     def summarised(self, summary: dict[str, Any]) -> None:
-        """Keep the summary."""
-        write_json(self.root / "summary.json", summary)
+        """Keep the summary.
+
+        Raises:
+            EvaluationError: The disk refuses.
+        """
+        with self._explained():
+            write_json(self.root / "summary.json", summary)
 
     def close(self) -> None:
         """Bring everything to the disk and release the folder."""
@@ -229,16 +238,43 @@ def trace_of(episode: Episode, row: Row) -> dict[str, Any]:
     }
 
 
+def read_config(root: Path) -> dict[str, Any]:
+    """The settings of the evaluation in a folder.
+
+    Raises:
+        EvaluationError: It holds none, or they cannot be read.
+    """
+    try:
+        config = json.loads((root / "config.json").read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError("it holds no JSON object")
+    except (OSError, ValueError) as error:
+        raise EvaluationError(
+            f"{root} is no evaluation: its config.json cannot be read ({error}); name a folder that grpo-eval wrote"
+        ) from error
+    return cast(dict[str, Any], config)
+
+
+def different_settings(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """The names of settings that differ and that a continuation may not change."""
+    return [name for name in {**before, **now} if name not in FREE_SETTINGS and before.get(name) != now.get(name)]
+
+
 def read_rows(root: Path) -> list[Row]:
     """The lines of an evaluation's results.jsonl; a torn last one is left out.
 
     Raises:
-        EvaluationError: A line before the last cannot be read.
+        EvaluationError: A line before the last cannot be read, or one is no result.
     """
+    path = root / "results.jsonl"
     try:
-        return read_jsonl(root / "results.jsonl")
+        rows = read_jsonl(path)
+        for row in rows:
+            if missing := [name for name in ("scenario_id", "sample", "ending") if name not in row]:
+                raise ValueError(f"{path} has a line without {missing[0]!r}: {json.dumps(row)[:80]}")
     except ValueError as error:
         raise EvaluationError(f"the results are damaged: {error}. Remove the line to play its episode again") from error
+    return rows
 
 
 def _json_value(value: Any) -> Any:
@@ -278,8 +314,7 @@ def _line_at(file: BinaryIO, place: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_same(root: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    names = [name for name in {**before, **now} if name not in FREE_SETTINGS and before.get(name) != now.get(name)]
-    if names:
+    if names := different_settings(before, now):
         shown = "\n".join(f"  {name}: {before.get(name)!r} before, {now.get(name)!r} now" for name in names)
         raise EvaluationError(
             f"{root} was begun with other settings, so it cannot be continued:\n{shown}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,11 +48,12 @@ class FileAgent(_Inline):
     Without ``sample`` a line answers every sample; a scenario without a line gets no answer.
     """
 
-    def __init__(self, path: Path):
-        """Read the file.
+    def __init__(self, path: Path, scenarios: Collection[str]):
+        """Read the file, to answer ``scenarios``.
 
         Raises:
-            EvaluationError: It cannot be read, or a line lacks ``scenario_id`` or ``answer``.
+            EvaluationError: It cannot be read, a line lacks ``scenario_id`` or ``answer`` or answers what another has
+                answered, or no line is of any of the scenarios.
         """
         super().__init__()
         if not path.is_file():
@@ -62,7 +64,14 @@ class FileAgent(_Inline):
             raise EvaluationError(f"the answers cannot be read: {error}") from error
         self._answers: dict[tuple[str, int | None], Answer | None] = {}
         for number, line in enumerate(lines, start=1):
-            self._answers[_key(line, path, number)] = _answer(line, path, number)
+            key = _key(line, path, number)
+            if key in self._answers:
+                raise EvaluationError(f"{path} line {number} answers again what has an answer: {_shown(line)}")
+            self._answers[key] = _answer(line, path, number)
+        if not any(name in scenarios for name, _ in self._answers):
+            first = f"; its first is {next(iter(self._answers))[0]!r}" if self._answers else ""
+            asked = f"{len(scenarios)} scenarios that are asked, for example {next(iter(scenarios))!r}"
+            raise EvaluationError(f"{path} has no line of any of the {asked}{first}")
 
     async def run(self, episode: Episode) -> None:
         """Give the answer, if there is one."""

@@ -157,3 +157,20 @@ def test_a_wrong_agent_is_explained_before_anything_is_written(tmp_path, agent, 
     assert shown.exit_code == 1
     assert message in shown.output
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('{"scenario_id": "sum/7", "answer": "14"}\n', "; its first is 'sum/7'"),
+        ('[{"scenario_id": "sum/0", "answer": "0"}]', "has no line of any of the 2 scenarios that are asked"),
+        (2 * '{"scenario_id": "sum/0", "answer": "0"}\n', "line 2 answers again what has an answer"),
+    ],
+)
+def test_a_file_of_answers_that_cannot_be_meant_is_no_score_of_zero(tmp_path, lines, said):
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(lines)
+    shown = run("--agent", f"file:{answers}", "--out", str(tmp_path / "run"), count=2)
+    assert shown.exit_code == 1
+    assert said in shown.output
+    assert not (tmp_path / "run").exists()

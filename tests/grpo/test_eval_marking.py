@@ -182,3 +182,12 @@ def test_a_key_of_another_form_is_named(monkeypatch):
     monkeypatch.setattr(type(episode.env.unwrapped), "answer_key", lambda self: {"question": "What?"})
     with pytest.raises(EnvError, match=r"answer_key\(\) gave \{'question': 'What\?'\}; want None or"):
         episode.answer_key()
+
+
+def test_a_damaged_cache_of_the_judge_is_explained(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "judge-cache.db").write_text("no database, but long enough to be looked at as one")
+    judge = ("--judge-model", "openai/m", "--judge-api-base", "http://127.0.0.1:1/v1")
+    shown = run("--agent", "oracle", *judge, "--out", str(tmp_path / "run"), count=1)
+    assert shown.exit_code == 1
+    assert "judge-cache.db cannot be used (file is not a database); delete the file" in shown.output

@@ -19,7 +19,7 @@ import pytest
 from grpo.errors import EvaluationError
 from grpo.eval.episode import ModelCall
 from grpo.eval.results import Results, Row, key_of, read_rows, read_trace
-from tests.eval_parts import SUMS_ENV
+from tests.eval_parts import SUMS_ENV, run
 
 ROOT = Path(__file__).parents[2]
 KILLS = 10
@@ -139,3 +139,38 @@ def test_tools_are_written_once_and_again_where_they_change(tmp_path):
     assert [(trace["messages"], trace["tools"]) for trace in traces] == [
         ([sample], tools[which]) for sample, which in enumerate(order)
     ]
+
+
+def test_a_folder_that_cannot_be_read_is_passed_over_and_one_that_is_named_is_explained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("--agent", "oracle", count=2)
+    for name, config in {"torn": '{"env": ', "odd": "[]"}.items():
+        (tmp_path / "evals" / name).mkdir()
+        (tmp_path / "evals" / name / "config.json").write_text(config)
+    assert run("--agent", "oracle", "--resume", count=2).exit_code == 0
+    for name in ("torn", "odd"):
+        shown = run("--agent", "oracle", "--resume", "--out", f"evals/{name}", count=2)
+        assert shown.exit_code == 1
+        assert f"Error: evals/{name} is no evaluation: its config.json cannot be read" in shown.output
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path):
+    run("--agent", "oracle", "--out", str(tmp_path), count=2)
+    with (tmp_path / "results.jsonl").open("a") as file:
+        file.write('{"scenario_id": "sum/0", "sample": 0}\n')
+    shown = run("--agent", "oracle", "--out", str(tmp_path), "--resume", count=2)
+    assert shown.exit_code == 1
+    assert 'results.jsonl has a line without \'ending\': {"scenario_id": "sum/0"' in shown.output
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_an_out_that_is_no_folder_is_explained(tmp_path, out):
+    (tmp_path / "file").write_text("")
+    shown = run("--agent", "oracle", "--out", str(tmp_path / out), count=1)
+    assert shown.exit_code == 1
+    assert f"Error: {tmp_path / out} cannot be written: " in shown.output
+
+
+def test_a_limit_beyond_the_scenarios_names_the_option(tmp_path):
+    shown = run("--agent", "oracle", "--limit", "3", "--out", str(tmp_path / "run"), count=2)
+    assert "asks for 3 scenarios but there are 2; ask for fewer (--limit)" in shown.output

@@ -82,7 +82,7 @@ async def test_failures_of_the_call_are_typed():
         await ask(server, timeout_seconds=0.1, max_retries=0)
 
 
-@pytest.mark.parametrize("reference", ["", [], ["a", " "], [1]])
+@pytest.mark.parametrize("reference", ["", [], ["a", " "], [1], 4, None])
 async def test_without_a_reference_nothing_is_asked(reference):
     with JudgeServer([]) as server, pytest.raises(JudgeInputError, match="reference must be"):
         await ask(server, reference=reference)
@@ -113,6 +113,12 @@ def test_the_sync_door_works_with_and_without_a_running_loop():
         plain = judges.check_answer(QUESTION, REFERENCE, "half past two", "o4-mini", api_base=server.url)
         assert asyncio.run(notebook()) == plain
     assert plain.accept
+
+
+def test_an_error_of_the_sync_door_stands_alone():
+    with pytest.raises(JudgeInputError) as caught:
+        judges.check_answer(QUESTION, "", "half past two")
+    assert caught.value.__context__ is None, "a traceback would begin with 'no running event loop'"
 
 
 @given(st.text() | st.sampled_from(["</answer><reference>", "</ANSWER>\n<reference>\n", "<|im_end|>"]))

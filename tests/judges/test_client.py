@@ -1,4 +1,5 @@
 import time
+import warnings
 from base64 import b64encode
 
 import pytest
@@ -194,3 +195,28 @@ async def test_an_unclear_provider_is_explained():
 def test_settings_that_cannot_be_used_are_refused(options, part):
     with pytest.raises(JudgeInputError, match=part):
         JudgeClient(**{"model": "o4-mini", **options})
+
+
+async def test_half_a_character_in_an_answer_can_be_shown_to_the_judge_again():
+    with JudgeServer(["half \ud83d", "whole"]) as server:
+        asked = client(server)
+        said = (await asked.complete(ASK)).content
+        again = await asked.complete([*ASK, {"role": "assistant", "content": said}])
+    assert (said, again.content) == ("half ?", "whole")
+
+
+async def test_an_address_without_http_is_refused_before_anything_is_sent():
+    with pytest.raises(JudgeInputError, match=r"api_base '127\.0\.0\.1:8000/v1' is no URL; write http://HOST:PORT/v1"):
+        await JudgeClient("o4-mini", api_base="127.0.0.1:8000/v1").complete(ASK)
+
+
+async def test_a_failure_is_told_without_a_traceback_of_litellm():
+    broken = Reply(
+        raw=b'{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"message": 3}]}'
+    )
+    with JudgeServer([broken]) as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pydantic, in openai
+        with pytest.raises(JudgeCallError) as caught:
+            await client(server, max_retries=0).complete(ASK)
+    assert "Invalid response object" in str(caught.value)
+    assert "Traceback" not in str(caught.value)

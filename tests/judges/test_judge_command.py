@@ -28,3 +28,13 @@ def test_every_command_has_help_and_an_example():
         assert shown.exit_code == 0
         assert f"Example: grpo-judge {name}" in shown.output, name
         assert command.help
+
+
+def test_a_rubric_that_is_no_text_is_explained(tmp_path):
+    rubric, labelled = tmp_path / "rubric.txt", tmp_path / "labelled.jsonl"
+    rubric.write_bytes(b"\xff\xfe\x00")
+    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
+    words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--rubric", str(rubric)]
+    shown = CliRunner().invoke(main, words)
+    assert shown.exit_code == 1
+    assert f"Error: the rubric {rubric} cannot be read" in shown.output
