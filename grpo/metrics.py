@@ -180,6 +180,11 @@ def short_number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 scenario``, ``2 scenarios``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def short_duration(seconds: float) -> str:
     """A duration for people: ``0.4 s``, ``41 s``, ``4 min 40 s``, ``2 h 05 min``."""
     if not math.isfinite(seconds):

@@ -196,8 +196,10 @@ def _repair_turn(content: str, problem: MalformedVerdict) -> list[dict[str, str]
 
 
 def _references(reference: str | Sequence[str]) -> list[str]:
-    listed = isinstance(reference, Iterable) and not isinstance(reference, str)
-    references = list(reference) if listed else [reference]
+    if isinstance(reference, str):
+        references = [reference]
+    else:
+        references = list(reference) if isinstance(reference, Iterable) else []
     if not references or not all(isinstance(text, str) and text.strip() for text in references):
         raise JudgeInputError(f"reference must be a text or a list of texts that are not empty, got {reference!r:.80}")
     return references

@@ -41,6 +41,7 @@ def compare(a: Path, b: Path, flips: int, anyway: bool, as_json: bool) -> None:
 
 def _show(result: Comparison, limit: int) -> None:
     from grpo.display import Display
+    from grpo.metrics import counted
 
     display = Display()
     for line in result.differences:
@@ -48,18 +49,19 @@ def _show(result: Comparison, limit: int) -> None:
     rows = [["Reward", *_cells(result.reward, share=False)]]
     if result.correct is not None:
         rows.insert(0, ["Correct", *_cells(result.correct, share=True)])
-    title = f"A {result.a}, B {result.b}: {result.scenarios} scenarios, paired; in brackets 95 % bootstrap intervals"
+    scenarios = counted(result.scenarios, "scenario")
+    title = f"A {result.a}, B {result.b}: {scenarios}, paired; in brackets 95 % bootstrap intervals"
     display.table(title, ["", "A", "B", "B - A"], rows)
     if result.p_value is not None:
         display.note(
-            f"McNemar's exact test: {result.gained} scenarios right in B alone, {result.lost} in A alone, "
+            f"McNemar's exact test: {counted(result.gained, 'scenario')} right in B alone, {result.lost} in A alone, "
             f"p = {result.p_value:.3g}"
         )
     display.note(result.verdict)
     for side, names in (("A", result.unpaired_a), ("B", result.unpaired_b)):
         if names:
             first = ", ".join(names[:SHOWN_SCENARIOS]) + (", ..." if len(names) > SHOWN_SCENARIOS else "")
-            display.note(f"Left out, in {side} alone: {len(names)} scenarios ({first})")
+            display.note(f"Left out, in {side} alone: {counted(len(names), 'scenario')} ({first})")
     if result.flips and limit:
         gained = [flip for flip in result.flips if flip.gained]
         lost = [flip for flip in result.flips if not flip.gained]

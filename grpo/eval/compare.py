@@ -20,6 +20,7 @@ from typing import Any
 from grpo.errors import EvaluationError
 from grpo.eval.episode import Ending, EpisodeKey
 from grpo.eval.results import Row, key_of, read_config, read_rows, read_trace
+from grpo.metrics import counted
 from grpo.statistics import Interval, bootstrap_interval, mcnemar_p
 from grpo.transcript import opening_of
 
@@ -130,7 +131,7 @@ class Comparison:
         """One sentence: who is better, or that the data cannot tell."""
         name, measure = ("correct answers", self.correct) if self.correct else ("reward", self.reward)
         if not measure.difference.excludes(0.0):
-            return f"No difference in {name} beyond noise, over {_counted(self.scenarios, 'scenario')}."
+            return f"No difference in {name} beyond noise, over {counted(self.scenarios, 'scenario')}."
         better = "B" if measure.difference.mean > 0 else "A"
         return f"{better} is better: the interval of the difference in {name} leaves out zero."
 
@@ -186,6 +187,11 @@ def compare(a: Evaluation, b: Evaluation, *, anyway: bool = False) -> Comparison
             "A difference between them is not the agents' alone; --anyway compares the scenarios of the same name"
         )
     sides = [_by_scenario(one.rows) for one in (a, b)]
+    for one, side in zip((a, b), sides, strict=True):
+        if not side:
+            raise EvaluationError(
+                f"all episodes in {one.root} ended in infrastructure failures; grpo-eval --resume plays them again"
+            )
     shared = sorted(sides[0].keys() & sides[1].keys())
     if not shared:
         raise EvaluationError(f"{a.root} and {b.root} have no scenario in common; evaluate with the same --seed")
@@ -261,7 +267,3 @@ def _flips(a: Evaluation, b: Evaluation) -> list[Flip]:
         for x, y in flipped
     ]
     return sorted(flips, key=lambda flip: (not flip.gained, -flip.reward_change, flip.key.scenario_id, flip.key.sample))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

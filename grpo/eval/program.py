@@ -32,6 +32,9 @@ from grpo.eval.upstream import Upstream
 MAX_OUTPUT_BYTES = 1 << 20
 """What is kept of each output, from its end."""
 
+LAST_WORDS_SECONDS = 0.5
+"""How long the output of a program that has ended may still arrive."""
+
 _SECRET_PREFIX = "EMAIL_ENV_"  # where mail and questions lie is none of the agent's business
 
 
@@ -116,6 +119,9 @@ async def _run(words: list[str], environment: dict[str, str]) -> tuple[int, byte
         while process.returncode is None and not tails.done():
             await asyncio.wait([tails], timeout=0.05)  # a child that outlives the program may hold its pipes open
         _kill_group(process.pid)
+        await asyncio.wait([tails], timeout=LAST_WORDS_SECONDS)
+        if not tails.done():  # a child in a group of its own holds the pipes still; asyncio has no public word for it
+            process._transport.close()  # type: ignore[attr-defined]
         output, errors = await tails
         return await process.wait(), output, errors
     finally:

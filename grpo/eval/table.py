@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo.evaluate import slice_order
-from grpo.metrics import short_duration
+from grpo.metrics import counted, short_duration
 
 _SHARES = (
     ("correct", "Correct"),
@@ -32,7 +32,7 @@ def table_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Rows of the table; what an env does not measure has no row."""
     metrics = summary["metrics"]
     failed = summary["infrastructure"]
-    rows = [("Episodes", f"{summary['episodes']} of {summary['planned']}, {summary['scenarios']} scenarios")]
+    rows = [("Episodes", f"{summary['episodes']} of {summary['planned']}, {counted(summary['scenarios'], 'scenario')}")]
     rows += [(label, _with_interval(metrics[name], percent=True)) for name, label in _SHARES if name in metrics]
     k = len(summary["pass_at_k"])
     if k > 1:

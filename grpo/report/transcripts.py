@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from grpo.metrics import short_number
+from grpo.metrics import counted, short_number
 from grpo.transcript import opening_of, text_of
 
 Record = dict[str, Any]
@@ -165,11 +165,11 @@ def chips_of(record: Record) -> list[Chip]:
     if metrics.get("dont_know"):
         chips.append(Chip("“I don't know”"))
     if metrics.get("invalid_calls"):
-        chips.append(Chip(_counted(int(metrics["invalid_calls"]), "invalid call"), "bad"))
+        chips.append(Chip(counted(int(metrics["invalid_calls"]), "invalid call"), "bad"))
     turns = sum(message["role"] == "assistant" for message in record.get("messages", ()))
-    chips.append(Chip(_counted(turns, "turn")))
+    chips.append(Chip(counted(turns, "turn")))
     if record.get("num_sampled_tokens"):
-        chips.append(Chip(_counted(int(record["num_sampled_tokens"]), "token")))
+        chips.append(Chip(counted(int(record["num_sampled_tokens"]), "token")))
     if record.get("stop_reason") not in ("terminated", "answered", None):
         tone = "plain" if record["stop_reason"] == "truncated" else "bad"  # it may be the best end
         chips.append(Chip(str(record["stop_reason"]).replace("_", " "), tone))
@@ -204,10 +204,6 @@ def _by_episode(records: Sequence[Record]) -> dict[tuple[str, int], Record]:
 
 def _metric(record: Record, name: str) -> float:
     return float((record.get("metrics") or {}).get(name, 0.0))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _is_unsolved(before: Record, after: Record) -> bool:

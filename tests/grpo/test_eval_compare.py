@@ -165,3 +165,11 @@ def test_a_folder_that_is_no_evaluation_is_named(tmp_path: Path) -> None:
     shown = CliRunner().invoke(command, [str(tmp_path), str(tmp_path)])
     assert shown.exit_code == 1
     assert "Error:" in shown.stderr
+
+
+def test_an_evaluation_of_failures_alone_is_named(tmp_path):
+    run("--agent", "oracle", "--out", str(tmp_path / "a"), count=1)
+    run("--agent", "oracle", "--out", str(tmp_path / "b"), count=1, broken="sum/0")
+    shown = CliRunner().invoke(command, [str(tmp_path / "a"), str(tmp_path / "b"), "--anyway"])
+    assert shown.exit_code == 1
+    assert f"all episodes in {tmp_path / 'b'} ended in infrastructure failures" in " ".join(shown.output.split())

@@ -141,3 +141,9 @@ def test_a_program_finds_the_recording_endpoint_where_stock_clients_look(tmp_pat
     assert (found[0]["answer"], found[0]["model_calls"]) == ("4", 1), shown.output
     trace = read_trace(tmp_path / "run", found[0])
     assert trace["model_calls"][0]["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_a_child_in_a_group_of_its_own_does_not_keep_the_answer_back(tmp_path):
+    child = f"subprocess.Popen([{sys.executable!r}, '-c', 'import time; time.sleep(20)'], start_new_session=True)"
+    found, _ = evaluated(tmp_path, f"import subprocess\n{child}\nprint('0')", "", "--timeout", "15", count=1)
+    assert (found[0]["answer"], found[0]["ending"]) == ("0", "answered"), found[0]["error"]
