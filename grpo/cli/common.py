@@ -8,8 +8,10 @@ Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped b
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -27,7 +29,8 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
     """One boundary for every command: our errors are printed without a traceback, signals end the run in order.
 
     Args:
-        on_stop: What Ctrl-C or SIGTERM leaves and how to go on, in a sentence or two; it gets the command's options.
+        on_stop: What Ctrl-C, SIGTERM or a full disk leaves and how to go on, in a sentence or two; it gets the
+            command's options.
     """
 
     def decorate(command: Command) -> Command:
@@ -42,10 +45,27 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
             except KeyboardInterrupt:
                 click.echo(f"\nStopped. {on_stop(options)}".rstrip(), err=True)
                 sys.exit(130)
+            except Exception as error:
+                if not _is_full_disk(error):
+                    raise
+                reason = f"Error: no space is left on the disk ({error}); make room. {on_stop(options)}"
+                click.echo(reason.rstrip(), err=True)
+                sys.exit(1)
 
         return wrapper
 
     return decorate
+
+
+def _is_full_disk(error: BaseException | None) -> bool:
+    """Whether this came of a full disk, of which safetensors and torch tell in words of their own, without an errno."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if "(os error 28)" in str(error) or re.search(r"inline_container\.cc.* unexpected pos", str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _raise_interrupt(_signal: int, _frame: Any) -> None:

@@ -169,7 +169,10 @@ def _train(config: TrainConfig, run: RunDirectory, display: Display, tracking: T
     server = make_server(config, model.path, run.server_log)
     server.start()
     try:
-        display.note(f"vLLM is starting at {server.url}; its log: {run.server_log}")
+        if config.server_urls:
+            display.note(f"sampling from the server at {server.url}")
+        else:
+            display.note(f"vLLM is starting at {server.url}; its log: {run.server_log}")
         from grpo.trainer import Trainer
 
         trainer = Trainer(config, run, model, server, display, tracking)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from grpo.cli.common import explained
 from grpo.cli.train import train
 from tests.commands import COMMANDS
 
@@ -19,6 +20,37 @@ def test_every_command_has_help_an_example_and_a_line_in_the_readme(name):
     assert result.exit_code == 0
     assert f"Example: {name} " in " ".join(result.output.split())
     assert f"$ {name} " in README
+
+
+def text_onto_a_full_disk():
+    with Path("/dev/full").open("w") as file:
+        file.write("a")
+
+
+def safetensors_onto_a_full_disk():  # these two are said in the words of the library; it writes to no device
+    raise Exception("Error while serializing: I/O error: No space left on device (os error 28)")
+
+
+def torch_onto_a_full_disk():
+    raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 36288 vs 36240")
+
+
+@pytest.mark.parametrize("save", [text_onto_a_full_disk, safetensors_onto_a_full_disk, torch_onto_a_full_disk])
+def test_a_full_disk_is_an_error_that_says_how_to_go_on(save, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        explained(lambda _options: "What was finished is kept.")(save)()
+    assert stopped.value.code == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("Error: no space is left on the disk (")
+    assert shown.endswith("; make room. What was finished is kept.\n")
+
+
+def test_a_fault_of_ours_keeps_its_traceback():
+    def broken():
+        raise RuntimeError("unexpected")
+
+    with pytest.raises(RuntimeError, match="unexpected"):
+        explained()(broken)()
 
 
 def test_a_run_for_a_gpu_that_is_not_there_starts_nothing(tmp_path, monkeypatch):
