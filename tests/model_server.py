@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(turn, int):
             self._json({"error": {"message": f"scripted status {turn}", "code": turn}}, turn)
         elif "raw" in turn:
-            self._json(turn["raw"])
+            self._json(turn["raw"], turn.get("status", 200))
         elif "events" in turn:
             self._stream(turn["events"], done=True)
         elif "error" in turn:

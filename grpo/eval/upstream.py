@@ -106,7 +106,10 @@ class HttpUpstream:
         if response.is_redirect:
             target = without_users(response.headers["location"])
             return _refused(response.status_code, f"{without_users(where)} redirects to {target}; name that server")
-        return _checked(path, response.status_code, _decoded(received, response.status_code))
+        answer = _decoded(received, response.status_code)
+        if response.status_code == 404 and "error" not in answer:  # an unknown model is told in OpenAI's form
+            return _refused(404, f"there is nothing at {without_users(where)}; does the URL lack its /v1?")
+        return _checked(path, response.status_code, answer)
 
     async def close(self) -> None:
         """Close connections."""

@@ -110,6 +110,11 @@ def test_a_redirection_is_named(tmp_path):
     assert error.endswith("/v1/chat/completions redirects to http://127.0.0.1:1/v1; name that server")
 
 
+def test_a_path_that_is_not_there_is_named(tmp_path):
+    _, error, _ = ended(tmp_path, "", {"raw": {"detail": "Not Found"}, "status": 404})
+    assert error.endswith("/v1/chat/completions; does the URL lack its /v1?")
+
+
 @pytest.mark.parametrize(
     ("text", "sources", "said"), [(42, (), "takes a text, not 42"), ("x", "s1", "a tuple of texts, not 's1'")]
 )
