@@ -277,6 +277,12 @@ class MailDatabase:
             raise DatabaseFormatError(
                 f"{str(self.path)!r} is not a mail database ({error}). Build one with build-enron-db."
             ) from error
+        with self.path.open("rb") as file:
+            header = file.read(32)
+        page_bytes, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
+        if self.path.stat().st_size < pages * page_bytes:  # SQLite would notice where it reads what is missing
+            self.close()
+            raise DatabaseFormatError(f"{str(self.path)!r} is cut short. Copy it again, or build it again.")
         version = metadata.get("schema_version")
         if version != SCHEMA_VERSION:
             self.close()

@@ -349,6 +349,13 @@ def test_a_file_that_is_no_mail_database_is_refused(tmp_path):
             MailDatabase(path)
 
 
+def test_a_database_that_was_not_copied_to_its_end_is_refused(path, tmp_path):
+    cut = tmp_path / "cut.db"
+    cut.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DatabaseFormatError, match="is cut short"):
+        MailDatabase(cut)
+
+
 def test_importing_the_read_side_pulls_in_nothing_heavy():
     import subprocess
     import sys
