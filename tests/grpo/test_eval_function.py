@@ -183,11 +183,3 @@ def test_what_a_function_prints_stays_out_of_the_json(tmp_path):
     _, shown = evaluated(tmp_path, "talking", "--json", count=2)
     assert json.loads(shown.stdout)["episodes"] == 2
     assert "a line of the agent's own" in shown.stderr
-
-
-def test_an_agent_that_is_left_waiting_for_its_model_ends_without_a_traceback(tmp_path, capfd):
-    with ModelServer(lambda messages, tools: {"content": "0"}, delay_seconds=3) as server:
-        model = ("--model", f"openai:m@{server.url}", "--timeout", "0.5")
-        found, _ = evaluated(tmp_path, "one_question", *model, count=1)
-    assert found[0]["ending"] == "timeout"
-    assert "Traceback" not in capfd.readouterr().err

@@ -40,12 +40,12 @@ def ended(folder, agent, turn, *arguments):
 
 @pytest.mark.parametrize("turn", NOT_A_REPLY)
 @pytest.mark.parametrize("agent", ["", "one_question"])
-def test_status_200_without_a_message_is_a_failure_of_the_server(tmp_path, monkeypatch, capfd, agent, turn):
+def test_status_200_without_a_message_is_a_failure_of_the_server(tmp_path, monkeypatch, agent, turn):
     monkeypatch.setattr(toolloop, "PAUSES_SECONDS", ())
     ending, error, shown = ended(tmp_path, agent, turn)
     assert (ending, shown.exit_code) == ("infrastructure", 3)
     assert error.startswith("the model's server sent no message: ")
-    assert "Traceback" not in capfd.readouterr().err
+    assert "Traceback" not in shown.output
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_status_200_without_a_message_is_a_failure_of_the_server(tmp_path, monke
         ([["not", "an", "object"]], "a piece of the reply cannot be read (no JSON object)"),
     ],
 )
-def test_a_stream_that_goes_wrong_is_a_failure_of_the_server(tmp_path, capfd, events, error):
+def test_a_stream_that_goes_wrong_is_a_failure_of_the_server(tmp_path, events, error):
     ending, said, shown = ended(tmp_path, "by_chat", {"events": events})
     assert (ending, said, shown.exit_code) == ("infrastructure", error, 3)
-    assert "Traceback" not in capfd.readouterr().err
+    assert "Traceback" not in shown.output
 
 
 def test_a_server_that_does_not_answer_in_time_is_named_and_no_mark_is_given(tmp_path):
