@@ -302,15 +302,18 @@ def _find_spec(env_id: str) -> Any:
     if module:
         import_user_module(module)
     try:
-        if not module and name not in gymnasium.registry:
-            for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-                if entry.name == name:
-                    importlib.import_module(entry.value.partition(":")[0])
+        if not module and name not in gymnasium.registry and name in (installed := _installed()):
+            importlib.import_module(installed[name].partition(":")[0])
         return gymnasium.spec(name)
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        near = difflib.get_close_matches(name, gymnasium.registry, n=2)
+        near = difflib.get_close_matches(name, {**gymnasium.registry, **_installed()}, n=2)
         raise EnvError(
             f"no env with the id {env_id!r} could be made: {str(error).rstrip('.')}. "
             f"{'Near: ' + ', '.join(near) + '. ' if near else ''}"
             "Give a registered id; module:id or --env-import imports the module that registers it first"
         ) from error
+
+
+def _installed() -> dict[str, str]:
+    """What installed packages register, by id; their modules need not be imported yet."""
+    return {entry.name: entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}

@@ -17,6 +17,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -46,7 +47,7 @@ class ProgramAgent:
         upstream: The model it may use.
 
     Raises:
-        EvaluationError: The command is empty or its quotes do not match.
+        EvaluationError: The command is empty, its quotes do not match, or there is no such program.
     """
 
     def __init__(self, command: str, upstream: Upstream | None):
@@ -56,6 +57,10 @@ class ProgramAgent:
             raise EvaluationError(f"cmd:{command}: {error}") from error
         if not self.words:
             raise EvaluationError("cmd: needs a command, for example 'cmd:python my_agent.py {question}'")
+        if "{" not in self.words[0] and shutil.which(self.words[0]) is None:
+            raise EvaluationError(
+                f"cmd: there is no program {self.words[0]!r} that can be run; give its path, or one that is on PATH"
+            )
         self.desk = ThreadDesk()
         self.endpoint = Endpoint(self.desk, upstream, with_mcp=True)
 

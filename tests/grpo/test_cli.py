@@ -107,6 +107,7 @@ def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
         (["--env", "tests.fakes:WordEnv-v0", "--reward", "best"], "a reward is one of env, ruler, env+ruler, or"),
         (["--env", "tests.fakes:WordEnv-v0", "--reward", "tests.fakes:nope"], "'nope' does not exist in the module"),
         (["--env", "CartPole"], "No registered env with id: CartPole. Near: CartPole-v1, CartPole-v0. Give"),
+        (["--env", "EmailSerch-v0"], "Near: EmailSearch-v0"),
         (["--env", "CartPole-v1", "--warm-start-steps", "2"], "warm_start_policy = 'oracle', but CartPole-v1 brings"),
         (["--env", "CartPole-v1", "--env-kwargs", '{"wheels": 3}'], "refused the arguments {'wheels': 3}"),
         (

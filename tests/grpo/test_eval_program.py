@@ -57,10 +57,20 @@ def test_a_program_that_fails_is_a_crash_and_says_so(tmp_path):
     assert "exit status 1: the disk is full" in found[0]["error"]
 
 
+def test_a_program_that_is_not_there_is_said_before_anything_is_played(tmp_path):
+    shown = run("--agent", "cmd:/no/such/program {question}", "--out", str(tmp_path / "run"), count=1)
+    assert shown.exit_code == 1
+    assert "there is no program '/no/such/program' that can be run" in shown.output
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_program_that_cannot_be_started_is_no_result_of_an_agent(tmp_path):
-    shown = run("--agent", "cmd:/no/such/program {question}", "--out", str(tmp_path), count=1)
+    program = tmp_path / "program"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    shown = run("--agent", f"cmd:{program} {{question}}", "--out", str(tmp_path / "run"), count=1)
     assert shown.exit_code == 3
-    assert "the program '/no/such/program' cannot be started" in shown.output
+    assert f"the program '{program}' cannot be started" in shown.output
 
 
 def test_at_its_time_limit_a_program_is_killed_with_its_children(tmp_path):
