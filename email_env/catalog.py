@@ -164,7 +164,7 @@ def _given_scenarios(scenarios: str | Path | Sequence[Scenario] | None) -> list[
     for item in given:
         if not isinstance(item, Scenario):
             raise ConfigurationError(f"scenarios must be a path or a list of Scenario, got an item {item!r}.")
-    return list(given)
+    return [Scenario.from_dict(item.to_dict()) for item in given]  # tuples where a caller gave lists
 
 
 def _items(name: str, value: Any) -> tuple[Any, ...]:

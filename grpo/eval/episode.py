@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from grpo import envs
 from grpo.errors import EnvError
 from grpo.eval.contract import Answer, Task
 from grpo.types import Message
 from grpo.types import Task as EnvTask
+
+Argument = TypeVar("Argument")
 
 ANSWER_TOOL = "return_final_answer"
 """An env's tool of this name takes the final answer: ``answer`` and ``sources``."""
@@ -158,11 +161,7 @@ class Episode:
         Raises:
             EnvError: The env failed.
         """
-        try:
-            observation = self.session.start(self._env_task)
-        except EnvError as error:
-            self.fault = str(error)
-            raise
+        observation = self._guarded(self.session.start, self._env_task)
         self._opening = observation
         self.messages, self.tools = list(observation.messages), observation.tools
         self.metrics = observation.metrics
@@ -181,11 +180,7 @@ class Episode:
         """
         if self._closed:
             raise EpisodeClosed(OVER)
-        try:
-            observation = self.session.step(action)
-        except EnvError as error:
-            self.fault = str(error)
-            raise
+        observation = self._guarded(self.session.step, action)
         self.steps += 1
         self.messages.append(spoken or {"role": "assistant", "content": action})
         self.messages.extend(observation.messages)
@@ -224,6 +219,13 @@ class Episode:
     def close(self) -> None:
         """Refuse everything from now on."""
         self._closed = True
+
+    def _guarded(self, act: Callable[[Argument], envs.Observation], argument: Argument) -> envs.Observation:
+        try:
+            return act(argument)
+        except EnvError as error:
+            self.fault = str(error)
+            raise
 
 
 _DECODER = json.JSONDecoder(strict=False)

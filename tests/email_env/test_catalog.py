@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import gymnasium
 import pytest
@@ -119,6 +120,11 @@ def test_scenarios_that_the_mail_cannot_serve_are_left_out_with_the_reason(path,
     assert "2 given scenarios do not fit" in caplog.text
     with pytest.raises(UnknownScenarioError, match=r"'gone' does not fit .*: no mail m99"):
         env.reset(options={"scenario_id": "gone"})
+
+
+def test_a_given_scenario_may_hold_lists(path):
+    given = replace(BUDGET, message_ids=list(BUDGET.message_ids), accepted=list(BUDGET.accepted))
+    assert EmailSearchEnv(path, scenarios=[given]).catalog.of("train") == {"budget": BUDGET}
 
 
 def test_envs_alike_warn_once_and_a_rebuilt_database_is_looked_at_anew(tmp_path, caplog):
