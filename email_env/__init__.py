@@ -1,8 +1,16 @@
 """Email search as a Gymnasium environment: `gymnasium.make("EmailSearch-v0")` after `import email_env`.
 
-Importing registers the id and nothing else; `gymnasium.make("email_env:EmailSearch-v0")` does the import
-itself. The environment is in `email_env.env`, the mail database in `email_env.database`, its builder in
-`email_env.ingest`.
+Importing registers the id and does nothing else; `gymnasium.make("email_env:EmailSearch-v0")` does the import itself.
+
+    env.py               the environment
+    tools/               reads an assistant turn, runs its calls, words the results
+    search/              the mail database: searches and reads within one inbox, up to one day
+    scenarios/           the questions
+    grading/             right or wrong by rule, and the reward
+    policies/            experts and baselines without a model
+    ingest/, cli.py      from mail to a database: `build-enron-db`
+    demo/, cache.py      the bundled mailboxes
+    make_scenarios/      new questions about any mail, written by an LLM: `make-scenarios`
 """
 
 from gymnasium.envs.registration import register

@@ -1,7 +1,7 @@
-"""The demo database in the user's cache: built at first use, once, by whoever comes first.
+"""The demo database in the user's cache: the first process that needs it builds it.
 
-The file's name carries the versions of all that shapes it, so a new release builds a new one and never touches what
-another may have open. The build is atomic by itself; the lock only spares others the same work.
+The file's name holds the versions of everything that shapes it, so another release builds another file and never
+touches one that is open. The build itself is atomic; the lock only saves other processes the same work.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from email_env.errors import CacheError
+from email_env.versions import BUILDER_VERSION, GENERATOR_VERSION, SCHEMA_VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -36,17 +37,13 @@ def cache_folder() -> Path:
 
 
 def demo_database() -> Path:
-    """Path of the demo database; builds it (seconds) where it is not there yet.
+    """Path of the demo database; builds it within seconds where it is not there yet.
 
-    Safe to call from many processes at once, from any directory.
+    Many processes may call it at once, from any directory.
 
     Raises:
         CacheError: the cache cannot be written.
     """
-    from email_env.database import SCHEMA_VERSION
-    from email_env.demo import GENERATOR_VERSION
-    from email_env.ingest.versions import BUILDER_VERSION
-
     folder = cache_folder()
     path = folder / f"demo-{GENERATOR_VERSION}-{SCHEMA_VERSION}-{BUILDER_VERSION}.db"
     if path.is_file():

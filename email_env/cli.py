@@ -1,4 +1,4 @@
-"""`build-enron-db`: mail in, searchable database out.
+"""`build-enron-db` turns mail into a searchable database.
 
     build-enron-db demo --out data/demo.db
     build-enron-db enron_mail_20150507.tar.gz --out data/enron.db
@@ -26,6 +26,9 @@ from email_env.ingest.sources import FORMATS, open_source
 
 if TYPE_CHECKING:
     from email_env.ingest.build import BuildReport
+    from email_env.ingest.sources import Source
+    from email_env.ingest.staging import Filters
+    from email_env.scenarios.scenario import Scenario
 
 _NO_INPUT = ("out", "report", "as_json")
 
@@ -33,38 +36,43 @@ _NO_INPUT = ("out", "report", "as_json")
 @click.command(epilog="Example: build-enron-db demo --out data/demo.db")
 @click.argument("source", required=False)
 @click.option(
-    "--out", "-o", required=True, type=click.Path(path_type=Path), help="Database to write; replaced if it is there."
+    "--out", "-o", required=True, type=click.Path(path_type=Path), help="Database to write; an old one is replaced."
 )
 @click.option(
-    "--format", "format_", type=click.Choice(list(FORMATS)), help="What SOURCE is. Found out where not given."
+    "--format",
+    "format_",
+    type=click.Choice(list(FORMATS)),
+    help="The kind of SOURCE. Without it, the name and the first bytes tell.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Read at most this many messages.")
-@click.option("--inbox", "inboxes", multiple=True, metavar="ADDRESS", help="Only mail of this inbox; may be repeated.")
+@click.option(
+    "--inbox", "inboxes", multiple=True, metavar="ADDRESS", help="Take only mail of this inbox; may be repeated."
+)
 @click.option(
     "--max-body-chars",
     type=click.IntRange(min=0),
     default=5000,
     show_default=True,
-    help="Leave out longer mail; 0 takes any length.",
+    help="Leave out mail with a longer body; 0 is no limit.",
 )
 @click.option(
     "--max-recipients",
     type=click.IntRange(min=0),
     default=30,
     show_default=True,
-    help="Leave out mail to more people; 0 takes any number.",
+    help="Leave out mail to more people; 0 is no limit.",
 )
 @click.option("--keep-duplicates", is_flag=True, help="Keep copies with the same sender, subject and body.")
 @click.option(
     "--scenarios",
     metavar="FILE|NAME",
     help="Questions to put in: a JSONL file, or the hub data set corbt/enron_emails_sample_questions."
-    " Without it, those that the source brings.",
+    " Without it, the source's own questions.",
 )
 @click.option(
     "--max-evidence",
     type=click.IntRange(min=0),
-    help="Leave out questions that need more mails than this; 0 takes all.  [default: 1 for a hub data set, else 0]",
+    help="Leave out questions that need more mails than this; 0 is no limit.  [default: 1 for a hub data set, else 0]",
 )
 @click.option("--report", type=click.Path(path_type=Path), help="JSONL file that lists every skipped mail and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
@@ -89,26 +97,23 @@ def main(
     SOURCE is one of
       (nothing)       the hub data set corbt/enron-emails, streamed (extra `hub`)
       demo            the bundled mailboxes
-      *.tar.gz *.tar  an archive with one file a message, such as CMU's
+      *.tar.gz *.tar  an archive with one file per message, such as CMU's
                       enron_mail_20150507.tar.gz: streamed, never unpacked
-      https://...     the same from the web; .csv, .jsonl and .mbox too
+      https://...     such an archive, a .csv, .jsonl or .mbox from the web
       FOLDER          a maildir tree, a Maildir with its .Folders, .eml files
       *.csv           a table with the columns file and message
       *.jsonl *.parquet  records in the schema of the hub data set
       *.mbox          an mbox file
 
-    Left out, and counted in the summary: mail without any address, bodies over 5,000 characters, mail to more than 30
-    people, and copies of a mail that everyone on it already has. Nothing is written unless all goes well.
+    The build leaves out mail without any address, bodies over 5,000 characters, mail to more than 30 people, and copies
+    of a mail that everyone on it already has; the summary counts them. It writes nothing if anything goes wrong.
     """
-    from email_env.ingest.build import build_database
-    from email_env.ingest.skips import skip_list
     from email_env.ingest.staging import Filters
-    from email_env.progress import build_progress
-    from email_env.scenario_sets import load_scenarios
+    from email_env.scenarios.sets import load_scenarios
 
     files = [Path(file).resolve() for file in (source, out, report) if file is not None]
     if len(set(files)) < len(files):
-        raise click.UsageError("SOURCE, --out and --report are different files.")
+        raise click.UsageError("SOURCE, --out and --report must be different files.")
     filters = Filters(
         max_body_chars=max_body_chars or None,
         max_recipients=max_recipients or None,
@@ -117,19 +122,7 @@ def main(
     )
     try:
         questions = None if scenarios is None else load_scenarios(scenarios, max_evidence)
-        opened = open_source(source, format_)
-        with closing(opened.mails), skip_list(report) as on_skip, build_progress(opened, limit) as progress:
-            done = build_database(
-                islice(opened.mails, limit),
-                out,
-                scenarios=opened.scenarios if questions is None else questions,
-                source=opened.name,
-                filters=filters,
-                checksum=opened.checksum,
-                command=_command(click.get_current_context()),
-                progress=progress,
-                on_skip=on_skip,
-            )
+        done = _build(open_source(source, format_), out, limit, questions, filters, report)
     except EmailEnvError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -138,8 +131,41 @@ def main(
     click.echo(json.dumps(done.to_dict(), indent=2) if as_json else _summary(done))
 
 
+def _build(
+    source: Source,
+    out: Path,
+    limit: int | None,
+    questions: list[Scenario] | None,
+    filters: Filters,
+    report: Path | None,
+) -> BuildReport:
+    """Builds the database, showing how far it is."""
+    from email_env.ingest.build import build_database
+    from email_env.ingest.skips import skip_list
+    from email_env.progress import progress
+
+    with closing(source.mails), skip_list(report) as on_skip, progress() as show:
+
+        def on_read(read: int, skipped: int) -> None:
+            done, total = (read, limit) if limit else (source.position(), source.total())
+            step = "Indexing" if done == total else "Reading"
+            show(f"{step}: {read:,} read, {skipped:,} left out", done, total)
+
+        return build_database(
+            islice(source.mails, limit),
+            out,
+            scenarios=source.scenarios if questions is None else questions,
+            source=source.name,
+            filters=filters,
+            checksum=source.checksum,
+            command=_command(click.get_current_context()),
+            progress=on_read,
+            on_skip=on_skip,
+        )
+
+
 def _command(context: click.Context) -> str:
-    """What was typed, but for what leaves the database as it is."""
+    """The command as it was typed, without the options that do not shape the database."""
     words = ["build-enron-db"]
     for parameter in context.command.params:
         name = str(parameter.name)

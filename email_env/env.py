@@ -4,10 +4,13 @@
     question, info = env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step('<tool_call>{"name": ...}</tool_call>')
 
-Observations and actions are text. `info["messages"]` carries the same as chat messages: the whole beginning
-at `reset`, what to append at `step`. Whatever the agent writes is answered, never raised; exceptions are
-faults of whoever drives the environment. It sees no tokens, calls no model and depends on neither clock nor
-chance beyond the seed.
+Observations and actions are text. `info["messages"]` carries the same as chat messages: `reset` gives the whole
+beginning, `step` only what is to be appended.
+
+No action raises. A call that cannot be run gets an error text, costs a small penalty and does not end the episode. A
+turn of prose without a call is an implicit final answer and ends it. Exceptions mean that the program which drives the
+environment made a mistake. The environment sees no tokens and calls no model. It depends on the seed alone, never on
+the clock.
 """
 
 from __future__ import annotations
@@ -22,20 +25,19 @@ from typing import Any, ClassVar
 
 import gymnasium
 
-from email_env import prompts
-from email_env.actions import CallFault, ErrorCode, parse_action
 from email_env.cache import demo_database
-from email_env.catalog import Catalog, check_choice
-from email_env.database import MailDatabase
 from email_env.errors import ConfigurationError, EpisodeError
+from email_env.grading.reward import RewardConfig, Score, reward_config
 from email_env.policies import SCRIPTED_POLICIES
-from email_env.query import MAX_RESULTS, MAX_SNIPPET_WORDS
-from email_env.reward import RewardConfig, Score, reward_config
-from email_env.scenarios import Scenario
+from email_env.scenarios.catalog import Catalog, check_choice
+from email_env.scenarios.scenario import Scenario
+from email_env.search.database import MailDatabase
+from email_env.search.query import MAX_RESULTS, MAX_SNIPPET_WORDS
 from email_env.spaces import TextSpace, ToolCallSpace
-from email_env.tools import MAX_ANSWER_CHARS, Answer, Toolbox, ToolResult, tool_schemas
+from email_env.tools import prompts
+from email_env.tools.actions import MAX_ACTION_CHARS, CallFault, ErrorCode, parse_action
+from email_env.tools.toolbox import MAX_ANSWER_CHARS, Answer, Toolbox, ToolResult, tool_schemas
 
-MAX_ACTION_CHARS = 32_768
 MAX_CALLS_PER_ACTION = 8
 
 
@@ -55,26 +57,26 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
 
     Args:
         db_path: a mail database; by default `$EMAIL_ENV_DB`, else the demo mailboxes, built at first use.
-        scenarios: scenarios, a JSONL file or the hub's `corbt/enron_emails_sample_questions`; by default
-            `$EMAIL_ENV_SCENARIOS`, else those in the database. What the database cannot serve is left out and listed
-            in `misfits`.
+        scenarios: a list of `Scenario`, a JSONL file or the hub's `corbt/enron_emails_sample_questions`; by default
+            `$EMAIL_ENV_SCENARIOS`, else those in the database. Scenarios that the database cannot serve are left out
+            and listed in `misfits`.
         split: "train", "validation" or "test"; None for all.
-        difficulties: only scenarios of these grades, of "easy", "medium" and "hard".
-        max_turns: actions in an episode.
-        max_results: most search hits shown, 1 to 10.
+        difficulties: only scenarios of these grades ("easy", "medium", "hard"); None for all.
+        max_turns: the episode is truncated after so many actions.
+        max_results: a search shows at most so many hits, 1 to 10.
         snippet_words: words of the body in a search hit, 1 to 64.
         max_body_chars: characters of a mail's body that reading shows.
-        order: of search hits, "newest" or "relevance".
-        fallback_any: where no mail has all keywords of a search, show those with any, best match first.
+        order: order of search hits, "newest" or "relevance".
+        fallback_any: where no mail has all keywords of a search, show mails with any of them, best match first.
         reward: constants that differ from the defaults of `RewardConfig`.
-        render_mode: None or "ansi", the transcript so far.
+        render_mode: None, or "ansi" for the transcript so far.
 
     Raises:
         ConfigurationError: an argument makes no sense.
         UnknownScenarioError: there are no such scenarios, or none that the database can serve.
 
     Attributes:
-        misfits: why given scenarios are left out, by id.
+        misfits: scenario id -> why the database cannot serve this scenario.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}  # type: ignore[misc]
@@ -144,7 +146,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         return self.database.integrity_problems()
 
     def fingerprint(self) -> dict[str, str]:
-        """SHA-256 of the database file and of the chosen split's scenarios: what an evaluation has to name."""
+        """SHA-256 of the database file and of the split's scenarios; an evaluation has to name both."""
         with open(self.database.path, "rb") as file:
             database = hashlib.file_digest(file, "sha256").hexdigest()
         chosen = [scenario.to_dict() for scenario in self.catalog.of(self.split).values()]
@@ -152,10 +154,10 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         return {"database": database, "scenarios": scenarios}
 
     def answer_key(self) -> dict[str, Any] | None:
-        """For an answer judge, never for an agent: the present episode's question and every right answer.
+        """The running episode's question and every right answer; for an answer judge, never for an agent.
 
-        None where there is no episode, or where the mailbox does not hold the answer: then only "I don't know" is
-        right, and `metrics` says so.
+        None before the first `reset`, and where the mailbox does not hold the answer: then only "I don't know" is
+        right, which the environment recognises itself.
         """
         scenario = self.scenario
         if scenario is None or not scenario.answerable:
@@ -167,7 +169,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
 
         Args:
             seed: the same seed chooses the same scenario.
-            options: `scenario_id` or `index` chooses the scenario, `split` the set to choose from.
+            options: `scenario_id` or `index` names the scenario, `split` the set to choose from.
 
         Returns:
             The question; info with `messages`, `tools`, `scenario_id` and `metrics`.
@@ -195,10 +197,10 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         }
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Takes one assistant turn: runs its calls in order, up to the final answer.
+        """Takes one assistant turn and runs its calls in order, up to the final answer.
 
         Args:
-            action: the turn as text; see `email_env.actions` for the forms.
+            action: the turn as text, in one of the forms that `email_env.tools.actions` reads.
 
         Returns:
             The results as text, the reward, terminated, truncated, and info with `messages` (to append),
@@ -265,7 +267,10 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         return results
 
     def _messages(self, results: Sequence[ToolResult]) -> list[dict[str, Any]]:
-        """A tool message for each call, a user message where no call was to be seen; together within the space."""
+        """A tool message for each call, or a user message where the turn had no call.
+
+        Together they fit into the observation space.
+        """
         room = self._max_observation_chars // len(results) - 2
         messages: list[dict[str, Any]] = []
         for result in results:
@@ -275,7 +280,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         return messages
 
     def _fit(self, text: str, max_chars: int | None = None) -> str:
-        """The text as the observation space has it: UTF-8, no longer than its limit."""
+        """The text cut to the limit, as valid UTF-8, so that the observation space contains it."""
         most = self._max_observation_chars if max_chars is None else max_chars
         text = text if len(text) <= most else f"{text[: most - 4]} ..."
         return text.encode(errors="replace").decode()

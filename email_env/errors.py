@@ -1,8 +1,8 @@
 """The exceptions of this package; each is also the stdlib exception a caller would expect.
 
     EmailEnvError
-    ├── ToolInputError (ValueError)          a tool argument nobody can search with; its text is shown to the model
-    ├── ConfigurationError (ValueError)      an environment option that makes no sense
+    ├── ToolInputError (ValueError)          a tool argument that cannot be used; its text is shown to the model
+    ├── ConfigurationError (ValueError)      an option that makes no sense
     ├── EpisodeError (RuntimeError)          the environment was used out of order (step before reset, closed)
     ├── ScenarioError (ValueError)           a question in the wrong form
     │   └── UnknownScenarioError (LookupError)
@@ -11,13 +11,14 @@
     │   ├── DatabaseFormatError (ValueError) not a mail database, or one of another schema version
     │   └── UnknownInboxError (LookupError)  no mail of the database has this address
     ├── SourceError (ValueError)             mail that cannot be read: missing, truncated, of an unknown kind
-    ├── HubError (ConnectionError)           a hub data set that cannot be had: no package, no network, no such name
-    ├── LlmError (ConnectionError)           an LLM that gives no answer: out of reach, refused, no package
+    ├── HubError (ConnectionError)           a hub data set that cannot be read: no package, no network, no such name
+    ├── LlmError (ConnectionError)           an LLM that does not answer: out of reach, refused, no package
     ├── BuildError (RuntimeError)            a database that could not be built; nothing was written
     └── CacheError (OSError)                 the per-user cache cannot be written
 
-Only `ToolInputError` is the model's doing, and the environment turns it into an observation. All others are faults of
-the harness or its input and reach the caller. A message says what was wrong, the value seen and the next step.
+Only a `ToolInputError` is the model's mistake, and the environment turns it into an observation. All others are
+mistakes of the calling program or its input, and reach the caller. A message says what was wrong, the value seen and
+the next step.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ToolInputError(EmailEnvError, ValueError):
 
 
 class ConfigurationError(EmailEnvError, ValueError):
-    """An option of the environment that is out of range or contradicts another."""
+    """An option that is out of range or contradicts another."""
 
 
 class EpisodeError(EmailEnvError, RuntimeError):
@@ -40,11 +41,11 @@ class EpisodeError(EmailEnvError, RuntimeError):
 
 
 class ScenarioError(EmailEnvError, ValueError):
-    """A scenario (question) that is not in the form `Scenario.from_dict` reads."""
+    """A scenario (question) that is not in a form which `Scenario.from_dict` reads."""
 
 
 class UnknownScenarioError(ScenarioError, LookupError):
-    """A scenario id, index or split that the chosen set does not hold."""
+    """A scenario id, index or split that the chosen set does not have."""
 
 
 class DatabaseError(EmailEnvError, RuntimeError):
@@ -56,7 +57,7 @@ class DatabaseNotFoundError(DatabaseError, FileNotFoundError):
 
 
 class DatabaseFormatError(DatabaseError, ValueError):
-    """The file is no mail database, or one of another schema version."""
+    """The file is no mail database, or has another schema version."""
 
 
 class UnknownInboxError(DatabaseError, LookupError):
@@ -72,10 +73,10 @@ class HubError(EmailEnvError, ConnectionError):
 
 
 class LlmError(EmailEnvError, ConnectionError):
-    """An LLM that gives no answer.
+    """An LLM that does not answer.
 
     Attributes:
-        permanent: no other question would be answered either (a wrong key, name or URL).
+        permanent: whether it would answer no other question either (a wrong key, name or URL).
     """
 
     def __init__(self, message: str, *, permanent: bool = False) -> None:

@@ -1,9 +1,11 @@
 """Text spaces: any UTF-8 string up to a length, the empty one too.
 
-`TextSpace` is Gymnasium's `Text` without an alphabet. It survives the shared memory of `AsyncVectorEnv`,
-where the stock space returns a copy of the blank first observation for ever and fails on letters outside its
-alphabet: strings are written as UTF-8 with their length, and what the parent holds is a live view whose copy
-is a tuple of strings. `ToolCallSpace` samples valid tool calls. Neither can be flattened into numbers.
+`TextSpace` is Gymnasium's `Text` without an alphabet, and `ToolCallSpace` samples valid tool calls. Neither can be
+flattened into numbers.
+
+Both work with the shared memory of `AsyncVectorEnv`. Gymnasium's own `Text` does not: it returns the blank first
+observation for ever and fails on letters outside its alphabet. Here each string is written as UTF-8 behind its length.
+The parent process holds a live view of that memory, and a copy of the view is a tuple of strings.
 """
 
 from __future__ import annotations
@@ -23,18 +25,7 @@ _LENGTH_BYTES = 4
 _MAX_UTF8_BYTES = 4  # of one character
 _MAX_SAMPLE_CHARS = 80
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789 "
-_WORDS = (
-    "meeting",
-    "budget",
-    "invoice",
-    "contract",
-    "report",
-    "schedule",
-    "office",
-    "travel",
-    "project",
-    "price",
-)
+_WORDS = ("meeting", "budget", "invoice", "contract", "report", "schedule", "office", "travel", "project", "price")
 _ANSWERS = ("I don't know", "Monday", "March 5", "14:30", "$4,200")
 
 

@@ -1,122 +1,215 @@
-"""The settings of a run: one frozen pydantic model, filled from a recipe and command-line flags.
+"""The settings of a run in groups: frozen pydantic models, filled from a recipe and command-line flags.
 
-A recipe is TOML, or the ``config.json`` of another run. Wrong keys name the nearest right one. The whole config is
-written to ``config.json`` of the run; ``--resume`` refuses a config that differs in anything that changes the result.
+A recipe is TOML with a table for each group, or the ``config.json`` of another run. ``--set`` names a setting with its
+group: ``judge.model``. Wrong keys name the nearest right one. The whole config is written to ``config.json`` of the
+run; ``--resume`` refuses a config that differs in anything that changes the result.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, field_validator, model_validator
 
 from grpo.errors import ConfigError
 
 LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
-"""The losses of ``grpo.loss``, by the names of their papers."""
+"""The losses of ``grpo.learner.loss``, by the names of their papers."""
+
+Kernel = Literal["shared_rows", "attention", "fused_lora"]
+KERNELS: tuple[Kernel, ...] = get_args(Kernel)
+"""The fast paths of the learner, named after their modules in ``grpo.learner.cpu``."""
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
 REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
-    {"steps", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "max_gap"}
-    | {"judge_api_base", "judge_concurrency", "judge_max_cost"}
+    {"steps", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
+    | {"judge.api_base", "judge.concurrency", "judge.max_cost"}
 )
 """Settings that may differ between a run and its continuation."""
 
 
-class TrainConfig(BaseModel):
-    """Everything that decides what a run does. Token counts are in tokens, times in seconds."""
+def _without_users(url: str) -> str:
+    from judges.llm.secrets import without_users
+
+    return without_users(url)
+
+
+Url = Annotated[str, PlainSerializer(_without_users, when_used="json")]
+"""Files and trackers get no user and no password of a URL; a continuation is told them again."""
+
+
+class Settings(BaseModel):
+    """Settings that never change and take no unknown name. Token counts are in tokens, times in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    env: str
-    env_import: str | None = Field(None, description="module or .py file that registers the env, imported first")
-    env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    train_split: str = "train"
-    eval_split: str = "test"
-    model: str = "smollm2-135m"
-    device: Literal["cpu", "cuda"] = "cpu"
-    threads: int | None = Field(None, ge=1, description="CPU threads of the learner and of vLLM; default: all")
-    seed: int = 0
 
-    steps: int = Field(12, ge=0, description="GRPO steps")
-    groups_per_step: int = Field(8, ge=1)
-    group_size: int = Field(8, ge=2)
-    refill_rounds: int = Field(0, ge=0, description="extra rollout rounds that replace groups without spread")
-    temperature: float = Field(1.0, gt=0, description="of the rollouts; the loss assumes 1.0")
-    max_turn_tokens: int = Field(256, ge=8)
-    max_tokens: int = Field(4096, ge=64, description="of what the policy sees at once, the sampled turn included")
+class RolloutSettings(Settings):
+    """How the policy samples episodes, and how its context is built."""
+
+    groups_per_step: int = Field(default=8, ge=1)
+    group_size: int = Field(default=8, ge=2)
+    refill_rounds: int = Field(default=0, ge=0, description="extra rollout rounds that replace groups without spread")
+    temperature: float = Field(default=1.0, gt=0, description="of the rollouts; the loss assumes 1.0")
+    max_turn_tokens: int = Field(default=256, ge=8)
+    max_tokens: int = Field(
+        default=4096, ge=64, description="of what the policy sees at once, the sampled turn included"
+    )
     history: Literal["fork", "append"] = Field(
-        "fork",
+        default="fork",
         description="where the model's chat template rewrites earlier turns: fork a segment that begins with what it "
         "shows, or append and leave the turns as they were sampled",
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="variables for the model's chat template, for example enable_thinking"
     )
-    concurrency: int = Field(64, ge=1)
+    concurrency: int = Field(default=64, ge=1)
 
-    reward: str = Field("env", description="env, ruler, env+ruler, or your own pkg.mod:function")
-    judge_model: str = "openai/o4-mini"
-    judge_api_base: str | None = None
+
+class JudgeSettings(Settings):
+    """RULER's judge."""
+
+    model: str = "openai/o4-mini"
+    api_base: Url | None = None
     rubric: str | None = None
-    judge_permutations: int = Field(1, ge=1, description="orders in which the judge sees a group; scores are the means")
-    judge_concurrency: int = Field(16, ge=1, description="calls to the judge at the same time")
-    judge_max_cost: float | None = Field(None, gt=0, description="dollars; once this process has spent them, it stops")
-    max_judge_failures: float = Field(0.5, ge=0, le=1, description="share of groups in a step that may fail")
-
-    learning_rate: float = Field(2e-5, gt=0)
-    lr_warmup_steps: int = Field(
-        0, ge=0, description="steps before the first at the full learning rate; it rises evenly"
+    permutations: int = Field(
+        default=1, ge=1, description="orders in which the judge sees a group; scores are the means"
     )
-    lr_final: float = Field(1.0, ge=0, le=1, description="share of the rate left at the last step; it falls evenly")
-    updates_per_step: int = Field(1, ge=1, description="optimizer updates a step, each on its share of the rollouts")
-    loss: LossType = Field("dapo", description="how tokens are weighed and clipped; formulas: grpo/loss.py")
-    kl_coef: float = Field(0.0, ge=0, description="weight of the KL divergence from the model without adapter")
+    concurrency: int = Field(default=16, ge=1, description="calls to the judge at the same time")
+    max_cost: float | None = Field(
+        default=None, gt=0, description="dollars; once this process has spent them, it stops"
+    )
+    max_failures: float = Field(default=0.5, ge=0, le=1, description="share of groups in a step that may fail")
+
+
+class OptimizerSettings(Settings):
+    """The optimizer of GRPO and its learning rate."""
+
+    learning_rate: float = Field(default=2e-5, gt=0)
+    warmup_steps: int = Field(
+        default=0, ge=0, description="steps before the first at the full learning rate; it rises evenly"
+    )
+    final_lr_share: float = Field(
+        default=1.0, ge=0, le=1, description="of the rate, left at the last step; it falls evenly"
+    )
+    updates_per_step: int = Field(
+        default=1, ge=1, description="optimizer updates a step, each on its share of the rollouts"
+    )
+    max_grad_norm: float = Field(default=1.0, gt=0)
+
+
+class LossSettings(Settings):
+    """The loss, and how advantages are weighed in it."""
+
+    type: LossType = Field(
+        default="dapo", description="how tokens are weighed and clipped; formulas: grpo/learner/loss.py"
+    )
+    kl_coef: float = Field(default=0.0, ge=0, description="weight of the KL divergence from the model without adapter")
     scale_by_std: bool = False
-    negative_weight: float = Field(1.0, ge=0, description="factor on advantages below zero")
+    negative_weight: float = Field(default=1.0, ge=0, description="factor on advantages below zero")
     invalid_call_weight: float | None = Field(
-        None, ge=0, description="if set: invalid calls are learned from rollouts below the mean only, with this factor"
+        default=None,
+        ge=0,
+        description="if set: invalid calls are learned from rollouts below the mean only, with this factor",
     )
-    clip_low: float = Field(0.2, gt=0)
-    clip_high: float = Field(0.28, gt=0)
-    max_importance_weight: float = Field(2.0, gt=0)
-    max_grad_norm: float = Field(1.0, gt=0)
-    max_gap: float = Field(0.25, gt=0, description="mean |sampler - trainer| logprob above which the run stops")
-    lora_rank: Literal[1, 8, 16, 32, 64, 128, 256] = 16
-    lora_alpha: int = Field(32, ge=1)
-    init_adapter: str | None = None
-    token_budget: int = Field(3072, ge=64, description="tokens of one forward pass, shared ones once")
-
-    warm_start_policy: str = "oracle"
-    warm_start_steps: int = Field(0, ge=0, description="optimizer steps on demonstrations before GRPO")
-    warm_start_batch: int = Field(8, ge=1)
-    warm_start_learning_rate: float = Field(1e-3, gt=0)
-
-    eval_scenarios: int = Field(64, ge=0)
-    eval_samples: int = Field(1, ge=1, description="sampled episodes of each scenario")
-    eval_seed: int = 1234
-    eval_greedy: bool = True
-    eval_every: int = Field(0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only")
-    report_samples: int = Field(8, ge=0, description="transcripts in the report")
-    keep_checkpoints: int = Field(2, ge=1, description="the newest that are kept, besides the best by held-out score")
-    track: Literal["tensorboard", "trackio", "wandb"] | None = None
-    show_every: int = Field(0, ge=0, description="show the best and the worst episode of every so many steps")
-    server_urls: tuple[str, ...] = ()
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.28, gt=0)
+    max_importance_weight: float = Field(default=2.0, gt=0)
+    max_gap: float = Field(default=0.25, gt=0, description="mean |sampler - trainer| logprob above which the run stops")
 
     @model_validator(mode="after")
     def _one_row_a_rollout(self) -> Self:
-        if self.loss in ("grpo", "gspo") and self.invalid_call_weight is not None:
+        if self.type in ("grpo", "gspo") and self.invalid_call_weight is not None:
             raise ValueError(
-                f"loss = {self.loss!r} counts every row the same, but with invalid_call_weight = "
-                f"{self.invalid_call_weight} a rollout is two rows; leave one of them out, or use loss = 'dapo'"
+                f"loss.type = {self.type!r} counts every row the same, but with loss.invalid_call_weight = "
+                f"{self.invalid_call_weight} a rollout is two rows; leave one of them out, or use loss.type = 'dapo'"
             )
         return self
+
+
+class LoraSettings(Settings):
+    """The adapter that is trained."""
+
+    rank: Literal[1, 8, 16, 32, 64, 128, 256] = 16
+    alpha: int = Field(default=32, ge=1)
+
+
+class LearnerSettings(Settings):
+    """How the learner computes."""
+
+    token_budget: int = Field(default=3072, ge=64, description="tokens of one forward pass, shared ones once")
+    kernels: tuple[Kernel, ...] = Field(default=KERNELS, description="fast paths in use; results are the same without")
+
+
+class WarmStartSettings(Settings):
+    """The imitation of demonstrations before GRPO."""
+
+    policy: str = "oracle"
+    steps: int = Field(default=0, ge=0, description="optimizer steps on demonstrations before GRPO")
+    batch: int = Field(default=8, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+
+
+class EvalSettings(Settings):
+    """The evaluation on held-out tasks."""
+
+    split: str = "test"
+    scenarios: int = Field(default=64, ge=0)
+    samples: int = Field(default=1, ge=1, description="sampled episodes of each scenario")
+    seed: int = 1234
+    greedy: bool = True
+    every: int = Field(default=0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only")
+
+
+class ServerSettings(Settings):
+    """The vLLM server that samples; one is started where none is named."""
+
+    urls: tuple[Url, ...] = ()
+
+
+class TrainConfig(Settings):
+    """Everything that decides what a run does."""
+
+    env: str
+    env_import: str | None = Field(
+        default=None, description="module or .py file that registers the env, imported first"
+    )
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    train_split: str = "train"
+    model: str = "smollm2-135m"
+    device: Literal["cpu", "cuda"] = "cpu"
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="what learner and sampler compute in; auto: what is faster here, kept for the run"
+    )
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of the learner and of vLLM; default: all")
+    seed: int = 0
+    steps: int = Field(default=12, ge=0, description="GRPO steps")
+    init_adapter: str | None = None
+    reward: str = Field(default="env", description="env, ruler, env+ruler, or your own pkg.mod:function")
+    track: Literal["tensorboard", "trackio", "wandb"] | None = None
+    show_every: int = Field(default=0, ge=0, description="show the best and the worst episode of every so many steps")
+    keep_checkpoints: int = Field(
+        default=2, ge=1, description="the newest that are kept, besides the best by held-out score"
+    )
+    report_samples: int = Field(default=8, ge=0, description="transcripts in the report")
+
+    rollout: RolloutSettings = RolloutSettings()
+    judge: JudgeSettings = JudgeSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    loss: LossSettings = LossSettings()
+    lora: LoraSettings = LoraSettings()
+    learner: LearnerSettings = LearnerSettings()
+    warm_start: WarmStartSettings = WarmStartSettings()
+    eval: EvalSettings = EvalSettings()
+    server: ServerSettings = ServerSettings()
 
     @field_validator("reward")
     @classmethod
@@ -125,20 +218,13 @@ class TrainConfig(BaseModel):
             raise ValueError(f"a reward is one of {', '.join(REWARDS)}, or a function of your own as pkg.mod:function")
         return value
 
-    @field_serializer("judge_api_base", "server_urls", when_used="json")
-    def _without_passwords(self, value: Any) -> Any:
-        """Files and trackers get no user and no password of a URL; a continuation is told them again."""
-        from judges.secrets import without_users
-
-        return without_users(value) if isinstance(value, str) else value and [without_users(url) for url in value]
-
     def resume_difference(self, earlier: dict[str, Any]) -> list[str]:
         """What differs from an earlier config in a way that a resumed run cannot take, one line each.
 
         A setting that the earlier config did not have yet had its default: a new setting's default changes nothing.
         """
-        now = json.loads(self.model_dump_json())
-        before = json.loads(TrainConfig.model_validate({"env": self.env}).model_dump_json()) | earlier
+        now = dotted(self.model_dump(mode="json"))
+        before = dotted(TrainConfig(env=self.env).model_dump(mode="json")) | dotted(earlier)
         return [
             f"{key}: {before[key]!r} -> {now[key]!r}" if key in now else f"{key}: {before[key]!r}, no setting any more"
             for key in sorted(before)
@@ -146,16 +232,36 @@ class TrainConfig(BaseModel):
         ]
 
 
+GROUPS = tuple(name for name, field in TrainConfig.model_fields.items() if isinstance(field.default, Settings))
+"""Names of the groups of settings."""
+
+
+def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in groups as one level: ``{"judge": {"model": "m"}}`` becomes ``{"judge.model": "m"}``."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        is_group = key in GROUPS and isinstance(value, dict)
+        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if is_group else {key: value}
+    return flat
+
+
 def load_config(recipe: str | None, overrides: dict[str, Any]) -> TrainConfig:
     """A config from a recipe (a bundled name, a TOML file or a run's ``config.json``) with ``overrides`` on top.
+
+    A key of ``overrides`` is a setting's dotted name (``judge.model``) or a whole group, which is merged key by key.
 
     Raises:
         ConfigError: Unknown recipe, unknown key (the nearest one is named) or a value out of range.
     """
-    values: dict[str, Any] = dict(_recipe_values(recipe)) if recipe else {}
-    given = [settings.get("env_kwargs", {}) for settings in (values, overrides)]
-    wrong = [kwargs for kwargs in given if not isinstance(kwargs, dict)]  # refused below
-    values |= overrides | {"env_kwargs": wrong[0] if wrong else given[0] | given[1]}
+    values: dict[str, Any] = {}
+    for key, value in [*(_recipe_values(recipe).items() if recipe else ()), *overrides.items()]:
+        group, _, name = key.partition(".")
+        if name and group in GROUPS:
+            key, value = group, {name: value}
+        if isinstance(value, dict) and key in values and key in (*GROUPS, "env_kwargs"):
+            below = values[key]  # refused later where it is no table
+            value = below | value if isinstance(below, dict) else below
+        values[key] = value
     try:
         return TrainConfig(**values)
     except ValidationError as error:
@@ -185,12 +291,36 @@ def _recipe_values(recipe: str) -> dict[str, Any]:
 
 
 def _explain(item: Any) -> str:
-    key = ".".join(str(part) for part in item["loc"])
-    if not key:  # about several settings at once
-        return item["msg"].removeprefix("Value error, ")
+    key, reason = ".".join(str(part) for part in item["loc"]), item["msg"].removeprefix("Value error, ")
+    if item["type"] == "value_error" and (not key or key in GROUPS):  # about several settings at once
+        return reason
     if item["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, TrainConfig.model_fields, n=1)
-        return f"unknown setting {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        return f"unknown setting {key!r}; {_nearest(key)}"
     if item["type"] == "missing":
         return f"{key} is missing"
-    return f"{key} = {item['input']!r}: {item['msg'].removeprefix('Value error, ')}"
+    if key in GROUPS:
+        return f"{key} = {item['input']!r}: {key} is a group of settings: {', '.join(_names(key))}"
+    return f"{key} = {item['input']!r}: {reason}"
+
+
+def _names(group: str = "") -> list[str]:
+    """Dotted names of all settings, or of those in a group."""
+    return [name for name in dotted(TrainConfig(env="").model_dump()) if name.startswith(f"{group}." if group else "")]
+
+
+def _nearest(key: str) -> str:
+    """What a wrong key is taken for. Its words may stand in another order, and the group may be left out."""
+
+    def words(name: str) -> str:
+        return "_".join(sorted(re.split("[._-]", name)))
+
+    def likeness(name: str) -> float:
+        own = name.rpartition(".")[2]
+        pairs = [(key, name.replace(".", "_")), (key, own), (words(key), words(name)), (words(key), words(own))]
+        return max(difflib.SequenceMatcher(None, a.replace(".", "_"), b).ratio() for a, b in pairs)
+
+    likeness_of = {name: likeness(name) for name in _names()}
+    best = max(likeness_of.values())
+    if best < 0.6:
+        return f"the settings are {', '.join(_names())}"
+    return f"did you mean {' or '.join(repr(name) for name, value in likeness_of.items() if value == best)}?"

@@ -8,7 +8,6 @@
     │   ├── ServerStartError                it ended or stayed silent before it was healthy
     │   ├── ServerDiedError                 it ended after it had been healthy
     │   └── AdapterError                    an adapter could not be written, loaded or found
-    ├── PolicyError        (RuntimeError)   a policy's reply cannot be used
     ├── EnvError           (RuntimeError)   an environment broke its contract (never: the model acted badly)
     ├── RewardError        (RuntimeError)   the user's own reward function did not reward a group
     ├── JudgeFailure       (RuntimeError)   a judge gave no usable verdict; its group has no scores
@@ -54,10 +53,6 @@ class ServerDiedError(ServerError):
 
 class AdapterError(ServerError):
     """An adapter could not be written, loaded into the server, or found."""
-
-
-class PolicyError(GrpoError, RuntimeError):
-    """A policy's reply cannot be used, for example because its log-probabilities are missing."""
 
 
 class EnvError(GrpoError, RuntimeError):

@@ -7,8 +7,8 @@ spread between easy and hard questions from the difference.
 Source: E. Miller, "Adding Error Bars to Evals" (arXiv:2411.00640), section 2.2 (clustered standard errors) and 4.2
 (paired differences); the factor G/(G-1) and the t distribution with G-1 degrees of freedom are the usual
 small-sample corrections (Cameron and Miller, "A Practitioner's Guide to Cluster-Robust Inference", 2015, section VI).
-The percentile bootstrap and McNemar's exact test stand beside them for comparing two evaluations. The standard
-library, and numpy for the bootstrap; not a general statistics package.
+The percentile bootstrap and McNemar's exact test stand beside them for comparing two evaluations. Quantiles are
+scipy's, loaded when the first interval is made; not a general statistics package.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from statistics import NormalDist
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-_EXACT_DEGREES = 400  # above this the expansion around the normal is exact to 1e-6
 _DRAWN_AT_ONCE = 2_000_000  # a bootstrap's memory: 16 MB of numbers
 
 
@@ -91,8 +88,10 @@ def mean_interval(
     if count == 1:
         return Interval(mean, -math.inf, math.inf, n)
     squares = math.fsum(math.fsum(members) ** 2 for members in residuals.values())
+    from scipy.special import stdtrit
+
     standard_error = math.sqrt(count / (count - 1) * squares) / n
-    margin = t_quantile(0.5 + confidence / 2, count - 1) * standard_error
+    margin = float(stdtrit(count - 1, 0.5 + confidence / 2)) * standard_error
     return Interval(mean, mean - margin, mean + margin, n)
 
 
@@ -172,42 +171,48 @@ def mcnemar_p(gained: int, lost: int) -> float:
     return min(1.0, 2 * tail / 2**discordant)
 
 
-@lru_cache(maxsize=256)
-def t_quantile(probability: float, degrees: int) -> float:
-    """Quantile of Student's t distribution with a whole number of degrees of freedom.
+SLICE_PREFIX = "difficulty_"
+"""Env metrics of this prefix are 0/1 flags that cut an evaluation into slices."""
 
-    Inverts the closed form of Abramowitz and Stegun, 26.7.3 and 26.7.4, by bisection; above 400 degrees it takes the
-    expansion 26.7.5 around the normal quantile.
+
+_SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
+
+
+def column_means(
+    metrics: Sequence[Mapping[str, float]], clusters: Sequence[str], rewards: Sequence[float]
+) -> dict[str, dict[str, float | None]]:
+    """Mean and interval of the reward and of every env metric, over episodes.
 
     Args:
-        probability: Between 0 and 1.
-        degrees: Degrees of freedom, at least 1.
-
-    Raises:
-        ValueError: A probability or degrees outside these ranges.
+        metrics: The env's metrics of each episode. One that some lack is averaged over the others.
+        clusters: Scenario of each episode.
+        rewards: Reward of each episode.
     """
-    if not 0.0 < probability < 1.0 or degrees < 1:
-        raise ValueError(f"no t quantile for probability {probability} and {degrees} degrees of freedom")
-    if probability < 0.5:
-        return -t_quantile(1.0 - probability, degrees)
-    if degrees > _EXACT_DEGREES:
-        z = NormalDist().inv_cdf(probability)
-        return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
-    target = 2 * probability - 1
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):  # bisection on the angle atan(t / sqrt(degrees)): 60 halvings reach double precision
-        middle = (low + high) / 2
-        low, high = (middle, high) if _central_probability(middle, degrees) < target else (low, middle)
-    return math.tan(low) * math.sqrt(degrees)
+    means = {"reward": mean_interval(rewards, clusters).to_dict()}
+    for name in dict.fromkeys(name for row in metrics for name in row):
+        if name == "reward" or name.startswith(SLICE_PREFIX):
+            continue
+        having = [(row[name], cluster) for row, cluster in zip(metrics, clusters, strict=True) if name in row]
+        means[name] = mean_interval([value for value, _ in having], [cluster for _, cluster in having]).to_dict()
+    return means
 
 
-def _central_probability(angle: float, degrees: int) -> float:
-    """P(|T| <= t) for t = tan(angle) * sqrt(degrees)."""
-    sine, cosine_squared = math.sin(angle), math.cos(angle) ** 2
-    odd = degrees % 2 == 1
-    term = math.cos(angle) if odd else 1.0
-    total = 0.0 if degrees == 1 else term
-    for k in range(3 if odd else 2, degrees - 1, 2):
-        term *= cosine_squared * ((k - 1) / k)
-        total += term
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+def slice_order(name: str) -> tuple[int, str]:
+    """A sort key: easy ones first; slices of other names follow by name."""
+    return _SLICE_ORDER.get(name, len(_SLICE_ORDER)), name
+
+
+def slice_means(
+    metrics: Sequence[Mapping[str, float]], clusters: Sequence[str], rewards: Sequence[float]
+) -> dict[str, dict[str, dict[str, float | None]]]:
+    """``column_means`` of the episodes in each slice: those where a metric ``difficulty_*`` is set."""
+    slices: dict[str, dict[str, dict[str, float | None]]] = {}
+    for name in sorted({name for row in metrics for name in row if name.startswith(SLICE_PREFIX)}):
+        inside = [place for place, row in enumerate(metrics) if row.get(name)]
+        if inside:
+            slices[name.removeprefix(SLICE_PREFIX)] = column_means(
+                [metrics[place] for place in inside],
+                [clusters[place] for place in inside],
+                [rewards[place] for place in inside],
+            )
+    return slices

@@ -1,11 +1,13 @@
-"""The values that flow through a training step: samples, trajectories and groups.
+"""The values that flow through a training step: sampled turns, trajectories and groups.
 
 Plain dataclasses without behaviour beyond their invariants; they know neither torch nor the server.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -27,7 +29,7 @@ class StopReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampledTurn:
     """What a policy returns for one assistant turn.
 
     ``ids`` and ``logprobs`` (natural log, temperature applied) have equal length; ``finish_reason`` is the server's:
@@ -51,6 +53,12 @@ class Task:
         """A stable name for logs and for pairing evaluations."""
         return self.scenario_id if self.scenario_id is not None else f"seed-{self.seed}"
 
+    @classmethod
+    def of_key(cls, key: str, seed: int) -> Task:
+        """The task with this ``key`` and ``seed``."""
+        unnamed = cls(seed)
+        return unnamed if key == unnamed.key else cls(seed, key)
+
 
 @dataclass(slots=True)
 class Trajectory:
@@ -59,7 +67,7 @@ class Trajectory:
     ``token_ids``, ``action_mask`` and ``logprobs`` are append-only lists of equal length: the prompt, every sampled id
     and every observation id in the order the policy saw them. ``action_mask`` is True for sampled ids alone;
     ``logprobs`` holds the sampler's log-probability there and 0.0 elsewhere. ``turn_errors`` has the env's error code
-    of every assistant turn, "" where there was none.
+    of every assistant turn, "" where there was none. ``sample_index`` counts the episodes of one task, from 0.
 
     Where a chat template rewrites what was said, the lists go on with a new segment: a whole prompt, in which earlier
     turns are context. ``segment_starts`` says where segments begin; the policy sees the last one, ``context_ids``.
@@ -67,7 +75,7 @@ class Trajectory:
 
     env: str
     task: Task
-    sample: int
+    sample_index: int
     policy_version: int
     token_ids: list[int] = field(default_factory=list)
     action_mask: list[bool] = field(default_factory=list)
@@ -127,33 +135,58 @@ class Trajectory:
         """How many assistant turns the episode has."""
         return sum(1 for message in self.messages if message["role"] == "assistant")
 
-    def to_dict(self, *, tokens: bool = False) -> dict[str, Any]:
-        """A JSON-able record; with ``tokens`` it holds all that training needs."""
-        record: dict[str, Any] = {
-            "env": self.env,
+    def to_record(self, *, logprobs: bool = False) -> dict[str, Any]:
+        """The JSON form of an episode, the same in every file that holds one; `from_record` reads it.
+
+        It has each field under its name, but ``sample`` for the ``sample_index``, ``scenario_id`` (the task's key) and
+        ``seed`` for the task, and an ``action_mask`` of 0 and 1. ``num_sampled_tokens``, ``num_tokens`` and
+        ``num_forks`` are for readers that leave the tokens out.
+
+        Args:
+            logprobs: Keep the sampler's logprobs, too. They are most of the bytes, and only training needs them.
+        """
+        record = {name: getattr(self, name) for name in _SAVED}
+        record |= {
             "scenario_id": self.task.key,
             "seed": self.task.seed,
-            "sample": self.sample,
-            "policy_version": self.policy_version,
-            "reward": self.reward,
-            "metrics": self.metrics,
-            "stop_reason": str(self.stop_reason),
-            "error": self.error,
-            "explanation": self.explanation,
+            "sample": self.sample_index,
+            "action_mask": [int(sampled) for sampled in self.action_mask],
             "num_sampled_tokens": self.num_sampled_tokens,
             "num_tokens": len(self.token_ids),
             "num_forks": self.num_forks,
-            "seconds": round(self.seconds, 3),
-            "messages": self.messages,
         }
-        if tokens:
-            record |= {
-                "token_ids": self.token_ids,
-                "action_mask": [int(flag) for flag in self.action_mask],
-                "logprobs": self.logprobs,
-                "segment_starts": self.segment_starts,
+        return record | {"logprobs": self.logprobs} if logprobs else record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Trajectory:
+        """The episode that `to_record` wrote, token for token; logprobs that were not kept are 0.0.
+
+        Raises:
+            ValueError: It is no such record.
+        """
+        try:
+            values = {name: record[name] for name in _SAVED}
+            values |= {
+                "task": Task.of_key(record["scenario_id"], int(record["seed"])),
+                "sample_index": record["sample"],
+                "action_mask": [bool(sampled) for sampled in record["action_mask"]],
+                "logprobs": record.get("logprobs", [0.0] * len(record["token_ids"])),
+                "stop_reason": StopReason(record["stop_reason"]),
+                # JSON has no word for a number that is not finite
+                "metrics": {name: math.nan if v is None else v for name, v in record["metrics"].items()},
             }
-        return record
+            lengths = {len(values[name]) for name in ("token_ids", "action_mask", "logprobs")}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"this is no saved episode ({type(error).__name__}: {error})") from error
+        if len(lengths) > 1:
+            raise ValueError(f"this is no saved episode: its tokens, mask and logprobs have the lengths {lengths}")
+        return cls(**values)
+
+
+_SAVED = [
+    field.name for field in fields(Trajectory) if field.name not in ("task", "sample_index", "action_mask", "logprobs")
+]
+"""The fields that a record has as they are."""
 
 
 @dataclass(slots=True)

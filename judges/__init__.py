@@ -13,9 +13,7 @@ Plain OpenAI-style message dicts go in, one `TrajectoryScore` per trajectory com
 Importing the package opens no connection and does not import litellm; the first judgement does.
 """
 
-from judges.answer import AnswerVerdict, answer, check_answer
-from judges.calibration import Calibration, calibrate
-from judges.client import JudgeClient
+from judges.answers.answer import AnswerVerdict, answer, check_answer
 from judges.errors import (
     ContextOverflow,
     JudgeCallError,
@@ -26,12 +24,14 @@ from judges.errors import (
     PromptTooLong,
     SpendLimitReached,
 )
-from judges.groups import ruler_score_group, score_group
-from judges.labelled import LabelledGroup
-from judges.ruler import ruler, score
-from judges.session import Session
-from judges.types import Message, TrajectoryScore
-from judges.usage import Usage
+from judges.llm.client import JudgeClient
+from judges.llm.session import Session
+from judges.llm.usage import Usage
+from judges.reliability.calibration import Calibration, calibrate
+from judges.reliability.labelled import LabelledGroup
+from judges.scoring.groups import ruler_score_group, score_group
+from judges.scoring.ruler import ruler, score
+from judges.scoring.types import Message, TrajectoryScore
 
 __all__ = [
     "AnswerVerdict",

@@ -1,6 +1,6 @@
 """Command line `grpo-judge`: what can be asked of judges and of recorded judgements without new rollouts.
 
-Thin on purpose: options become a call, errors become one clear line and an exit status. Heavy imports wait until a
+Options become a call, figures become a table, errors become one line and an exit status. Heavy imports wait until a
 command runs, so ``--help`` is instant and opens no connection.
 
 Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped by the user.
@@ -10,16 +10,26 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from judges.errors import JudgeError, JudgeInputError
 
+if TYPE_CHECKING:
+    from judges.reliability.calibration import Calibration
+    from judges.reliability.replay import Agreement
 
-class _Explained(click.Group):
-    """One boundary for every command: our errors are printed without a traceback."""
+_IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_OUT_FILE = click.Path(dir_okay=False, path_type=Path)
+_PIPE_WIDTH_CHARS = 200
+
+
+class _ErrorsInOneLine(click.Group):
+    """Prints our errors without a traceback, for every command."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -32,34 +42,23 @@ class _Explained(click.Group):
             sys.exit(130)
 
 
-def _show_progress(compared: int, failed: int) -> None:
-    click.echo(f"\r{compared} groups judged, {failed} without a verdict", nl=False, err=True)
-
-
-def _text_of(rubric: Path | None) -> str | None:
-    try:
-        return rubric.read_text(encoding="utf-8") if rubric else None
-    except (OSError, UnicodeError) as error:
-        raise JudgeInputError(f"the rubric {rubric} cannot be read: {error}; write it as text in UTF-8") from error
-
-
-@click.group(cls=_Explained, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
+@click.group(cls=_ErrorsInOneLine, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
 def main() -> None:
-    """Judge again what was judged, and measure how far a judge can be trusted."""
+    """How far can a judge be trusted? Compare it with another judge, or with labels."""
 
 
 @main.command(epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1 --cache judge-cache.db")
 @click.argument("run", type=click.Path(exists=True, path_type=Path))
-@click.option("--judge-model", required=True, multiple=True, help="litellm name; several are averaged.")
+@click.option("--judge-model", required=True, multiple=True, help="Name for litellm; repeat it to average judges.")
 @click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
-@click.option("--rubric", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Another rubric (a file).")
-@click.option("--permutations", type=click.IntRange(1), default=1, show_default=True, help="Orders that are averaged.")
-@click.option("--limit", type=click.IntRange(1), help="Judge this many groups, the first ones.")
+@click.option("--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the recorded ones.")
+@click.option("--permutations", type=click.IntRange(1), default=1, show_default=True, help="Orders to average.")
+@click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N")
 @click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent.")
 @click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time.")
-@click.option("--cache", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of verdicts to reuse.")
-@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="JSONL file for the new judgements.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice.")
+@click.option("--record", type=_OUT_FILE, help="JSONL file to which the new judgements are appended.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def replay(
     run: Path,
     judge_model: tuple[str, ...],
@@ -73,41 +72,40 @@ def replay(
     record: Path | None,
     as_json: bool,
 ) -> None:
-    """Score the groups of RUN with another judge and print how far the two agree.
+    """Judge recorded groups again and compare the scores.
 
-    RUN is a run directory with a judgements.jsonl, or such a file. No episode is rolled out again. Kendall's tau and
-    the flip rate compare the orders within a group; the mean difference compares the scores themselves.
+    RUN is a run directory with a judgements.jsonl, or such a file. Another judge scores the groups that stand in it; no
+    episode is rolled out again. Kendall's tau-b and the flip rate compare the orders within a group; the mean
+    difference compares the scores themselves.
     """
-    from judges.replay import replay as judge_again
-    from judges.session import Session
+    from judges.llm.session import Session
+    from judges.reliability.replay import replay as judge_again
 
-    session = Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache, record=record)
-    agreement = judge_again(
-        run,
-        judges=judge_model,
-        api_base=judge_api_base,
-        rubric=_text_of(rubric),
-        permutations=permutations,
-        limit=limit,
-        session=session,
-        on_progress=_show_progress if sys.stderr.isatty() else None,
-    )
-    if sys.stderr.isatty():
-        click.echo(err=True)
-    click.echo(json.dumps(agreement.to_dict(), indent=2) if as_json else agreement.to_text())
+    with _progress() as on_progress:
+        agreement = judge_again(
+            run,
+            judges=judge_model,
+            api_base=judge_api_base,
+            rubric=_text_of(rubric),
+            permutations=permutations,
+            limit=limit,
+            session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache, record=record),
+            on_progress=on_progress,
+        )
+    _print_figures(agreement, as_json)
 
 
 @main.command(epilog="Example: grpo-judge calibrate labelled.jsonl --judge-model openai/o4-mini --permutations 4")
-@click.argument("labelled", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--judge-model", required=True, help="litellm name.")
+@click.argument("labelled", type=_IN_FILE)
+@click.option("--judge-model", required=True, help="Name for litellm, such as openai/o4-mini.")
 @click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
-@click.option("--rubric", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Another rubric (a file).")
-@click.option("--permutations", type=click.IntRange(1), default=4, show_default=True, help="Orders of each group.")
-@click.option("--limit", type=click.IntRange(1), help="Judge this many groups, the first ones.")
+@click.option("--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the generic ones.")
+@click.option("--permutations", type=click.IntRange(1), default=4, show_default=True, help="Orders to compare.")
+@click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N")
 @click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent.")
 @click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time.")
-@click.option("--cache", type=click.Path(dir_okay=False, path_type=Path), help="SQLite file of verdicts to reuse.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def calibrate(
     labelled: Path,
     judge_model: str,
@@ -120,27 +118,59 @@ def calibrate(
     cache: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure how far a judge can be trusted, on the groups of LABELLED.
+    """Compare a judge's scores with labels.
 
     LABELLED is a JSONL file, one group a line: {"trajectories": [[message, ...], ...], "labels": [number, ...]}, with
-    "tools" if the agent had any. Higher labels are better; only their order within a group counts.
+    "tools" if the agent had any. Higher labels are better; only their order within a group counts. The figures say how
+    often the judge orders two trajectories as the labels do, how much its scores depend on the order in which it sees
+    them, how often it gives no usable verdict, and what a group costs.
     """
-    from judges.calibration import calibrate as measure
-    from judges.labelled import read_labelled
-    from judges.session import Session
+    from judges.llm.session import Session
+    from judges.reliability.calibration import calibrate as measure
+    from judges.reliability.labelled import read_labelled
 
-    calibration = measure(
-        read_labelled(labelled)[:limit],
-        judge_model,
-        api_base=judge_api_base,
-        rubric=_text_of(rubric),
-        permutations=permutations,
-        session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache),
-        on_progress=_show_progress if sys.stderr.isatty() else None,
-    )
-    if sys.stderr.isatty():
-        click.echo(err=True)
-    click.echo(json.dumps(calibration.to_dict(), indent=2) if as_json else calibration.to_text())
+    with _progress() as on_progress:
+        calibration = measure(
+            read_labelled(labelled)[:limit],
+            judge_model,
+            api_base=judge_api_base,
+            rubric=_text_of(rubric),
+            permutations=permutations,
+            session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache),
+            on_progress=on_progress,
+        )
+    _print_figures(calibration, as_json)
+
+
+def _text_of(rubric: Path | None) -> str | None:
+    try:
+        return rubric.read_text(encoding="utf-8") if rubric else None
+    except (OSError, UnicodeError) as error:
+        raise JudgeInputError(f"the rubric {rubric} cannot be read: {error}; write it as text in UTF-8") from error
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A line on the terminal that says how many groups are judged; nothing where stderr is no terminal."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("asking the judge") as line:
+        yield lambda judged, failed: line.update(f"{judged} groups judged, {failed} without a verdict")
+
+
+def _print_figures(result: Agreement | Calibration, as_json: bool) -> None:
+    """The figures of a result as JSON, or as a table with one line a figure."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if as_json:
+        click.echo(json.dumps(result.to_dict(), indent=2))
+        return
+    table = Table.grid(padding=(0, 2))
+    for name, figures in result.rows().items():
+        table.add_row(name, Text(figures))
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH_CHARS).print(table)
 
 
 if __name__ == "__main__":

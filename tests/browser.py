@@ -1,7 +1,11 @@
-"""A page in headless Chromium, driven over its debugging pipe: scripts run, values come back, nothing is installed."""
+"""A page in headless Chromium, driven over its debugging pipe: scripts run, values come back, nothing is installed.
+
+A driver package would download a browser of its own; this needs the standard library alone.
+"""
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import os
@@ -69,6 +73,14 @@ class Page:
         if "exceptionDetails" in answer:
             raise AssertionError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
+
+    def picture(self, selector: str, *, width: int, scale: float = 1.0) -> bytes:
+        """The element as PNG, on a page that is ``width`` CSS pixels wide, drawn ``scale`` times as large."""
+        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=scale, mobile=False)
+        box = self.value(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()")
+        clip = {name: box[name] for name in ("x", "y", "width", "height")} | {"scale": 1}
+        shot = self._ask("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+        return base64.b64decode(shot["data"])
 
     def type(self, selector: str, text: str) -> None:
         """Put the cursor into a field, empty it, and type."""

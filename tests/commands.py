@@ -2,13 +2,12 @@
 
 import importlib
 import tomllib
-from pathlib import Path
 
 import click
 
-SCRIPTS: dict[str, str] = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))[
-    "project"
-]["scripts"]
+from tests import ROOT
+
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 
 
 def _command(target: str) -> click.Command:

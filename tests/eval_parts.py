@@ -148,7 +148,8 @@ def play_tiny_policy(folder: Path) -> Path:
     model = tiny_chat_model_folder(folder / "model")
     tiny_engine(model).save_adapter(folder / "adapter")
     with TinyPolicyServer(model) as server:
-        settings = {"model": str(model), "server_urls": [server.url], "max_turn_tokens": 8, "max_tokens": 4000}
+        rollout = {"rollout.max_turn_tokens": 8, "rollout.max_tokens": 4000}
+        settings = {"model": str(model), "server.urls": [server.url], **rollout}
         recipe = folder / "recipe.toml"
         recipe.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items()))
         agent = ("--agent", f"policy:{folder / 'adapter'}", "--recipe", str(recipe))

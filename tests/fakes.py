@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces
 
 from grpo.chat.turns import hermes_turn
-from grpo.policy import SamplingParams
-from grpo.types import Sample
+from grpo.serving.policy import SamplingParams
+from grpo.types import Group, SampledTurn
 
 WORD_ENV = "tests.fakes:WordEnv-v0"
 PICTURE_ENV = "tests.fakes:Pixels-v0"
@@ -171,6 +171,11 @@ if "LetterEnv-v0" not in gymnasium.registry:
     gymnasium.register("LetterEnv-v0", entry_point="tests.fakes:LetterEnv")
 
 
+def by_place(group: Group) -> list[float]:
+    """A reward that spreads in every group, whatever was sampled: 0, 1, 2, ..."""
+    return [float(trajectory.sample_index) for trajectory in group.trajectories]
+
+
 class ByteChat:
     """A chat format over bytes: every id is one byte plus two specials, so tests can be read by eye."""
 
@@ -214,13 +219,13 @@ class ScriptedPolicy:
         self.prompts: list[list[int]] = []
         self._said: dict[int, int] = {}
 
-    async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> Sample:
+    async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> SampledTurn:
         self.prompts.append(list(prompt_ids))
         turn = sum(1 for p in self.prompts[:-1] if prompt_ids[: len(p)] == p)
         end = [self.chat.stop_token_ids[0]] if self.ended else []
         whole = [*self.chat.encode(self.turns[turn % len(self.turns)]), *end]
         ids = whole[:max_tokens]
-        return Sample(ids, [-0.5] * len(ids), "stop" if self.ended and ids == whole else "length")
+        return SampledTurn(ids, [-0.5] * len(ids), "stop" if self.ended and ids == whole else "length")
 
 
 def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0) -> Path:
@@ -277,9 +282,10 @@ def tiny_engine(folder: Path, **options: Any):
     """A float32 engine on a tiny model, with a LoRA that is not zero."""
     import torch
 
-    from grpo.engine.local import LocalEngine, LoraSpec
+    from grpo.learner.local_engine import LocalEngine
+    from grpo.learner.lora_model import LoraSpec
 
-    made = LocalEngine(folder, LoraSpec(rank=4, alpha=8), seed=1, dtype=torch.float32, **options)
+    made = LocalEngine(folder, LoraSpec(rank=4, alpha=8), seed=1, **options)
     generator = torch.Generator().manual_seed(2)
     for parameter in made.parameters:
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.05

@@ -15,14 +15,14 @@ import torch
 
 
 class TinyPolicyServer:
-    """Serves ``model_folder`` and every adapter that it is told to load, in bfloat16 like the trainer."""
+    """Serves ``model_folder`` and every adapter that it is told to load, in float32."""
 
     def __init__(self, model_folder: Path):
         from peft import PeftModel
         from transformers import AutoModelForCausalLM
 
         self._load = lambda path: PeftModel.from_pretrained(
-            AutoModelForCausalLM.from_pretrained(str(model_folder), dtype=torch.bfloat16), path
+            AutoModelForCausalLM.from_pretrained(str(model_folder), dtype=torch.float32), path
         ).eval()
         self._models: dict[str, Any] = {}
         self._lock = threading.Lock()

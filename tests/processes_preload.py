@@ -5,6 +5,6 @@ from peft import LoraConfig, get_peft_model  # noqa: F401
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM  # noqa: F401
 
 import grpo.cli.train
-import grpo.engine.local
+import grpo.learner.local_engine
 import grpo.report
-import grpo.trainer  # noqa: F401
+import grpo.training.trainer  # noqa: F401

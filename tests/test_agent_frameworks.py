@@ -14,11 +14,11 @@ import gymnasium
 import pytest
 
 import email_env  # noqa: F401
-from grpo.eval.results import read_trace
+from grpo.eval.traces import read_trace
+from tests import ROOT
 from tests.eval_parts import rows
 from tests.model_server import ModelServer
 
-ROOT = Path(__file__).parents[1]
 PYTHON = Path(os.environ.get("AGENTS_PYTHON", ROOT / ".venv-agents" / "bin" / "python"))
 EXAMPLES = sorted(path for path in (ROOT / "examples" / "agents").glob("[!_]*.py"))
 EPISODES = 5

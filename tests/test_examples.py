@@ -1,19 +1,20 @@
 """The examples, as a user would take them."""
 
+import ast
 import importlib
 import sys
-from pathlib import Path
 
 import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from examples.brevity import brevity
-from grpo.envs import Episode
+from grpo.envs.message_env import MessageEnv
 from grpo.types import Group, Task, Trajectory
+from tests import ROOT, documents
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-README = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+EXAMPLES = ROOT / "examples"
+DOCUMENTS = documents()
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +25,10 @@ def _not_yet_registered():
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[!_]*.py")), ids=lambda path: path.stem)
-def test_every_example_says_how_it_is_run_and_is_in_the_readme(path):
-    assert "\ngrpo-train " in importlib.import_module(f"examples.{path.stem}").__doc__
-    assert path.stem in README
+def test_every_example_says_how_it_is_run_and_is_in_the_documents(path):
+    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    assert "\ngrpo-train " in said or f"\npython -m examples.{path.stem}\n" in said
+    assert path.stem in DOCUMENTS
 
 
 def test_the_example_env_imports_nothing_of_ours_and_passes_gymnasiums_check():
@@ -41,15 +43,15 @@ def test_the_example_env_imports_nothing_of_ours_and_passes_gymnasiums_check():
 
 
 def test_the_example_env_is_won_by_halving():
-    episode = Episode("examples.guess_number:GuessNumber-v0", {})
-    assert episode.start(Task(5)).tools[0]["function"]["name"] == "guess"
-    assert episode.step("I don't know").info["error"] == "no_tool_call"
+    env = MessageEnv("examples.guess_number:GuessNumber-v0", {})
+    assert env.reset(Task(5)).tools[0]["function"]["name"] == "guess"
+    assert env.step("I don't know").info["error"] == "no_tool_call"
     low, high = 1, 20
     turns = 1
     while True:
         turns += 1
         middle = (low + high) // 2
-        seen = episode.step(f'{{"name": "guess", "arguments": {{"number": {middle}}}}}')
+        seen = env.step(f'{{"name": "guess", "arguments": {{"number": {middle}}}}}')
         if seen.terminated:
             break
         low, high = (middle + 1, high) if seen.text == "higher" else (low, middle - 1)

@@ -5,12 +5,12 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-SOURCE = ("email_env", "grpo", "judges", "scripts", "tests", "data")
+from tests import ROOT
+
+SOURCE = ("email_env", "grpo", "judges", "docs", "scripts", "tests", "data")
 FILES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 PROGRAM = (
     "import gymnasium as gym, email_env; env = gym.make('EmailSearch-v0'); print(env.reset(seed=0)[1]['scenario_id'])"
@@ -33,12 +33,12 @@ def test_the_wheel_has_the_code_and_its_data_and_no_tests(dist):
     (wheel,) = dist.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     for needed in (
-        "email_env/demo/names.py",
+        "email_env/demo/texts/mails.toml",
         "grpo/recipes/email-cpu.toml",
         "grpo/report/template.html.j2",
         "grpo/report/style.css",
         "grpo/report/explorer.js",
-        "judges/rubrics/default.txt",
+        "judges/scoring/rubrics/default.txt",
     ):
         assert needed in names
     assert not [name for name in names if name.startswith(("tests/", "data/", "scripts/"))]

@@ -1,58 +1,29 @@
 """The bundled mailboxes: synthetic business mail with questions, made by a seeded generator of our own.
 
-`generate()` returns the whole corpus in about a second, always the same for the same seed and
-`GENERATOR_VERSION`. It needs the standard library only and touches neither disk nor network. People,
-projects and companies are disjoint between the splits.
+    texts/ (words and sentences, TOML) -> cast (who) -> stories and noise (what happens) -> writer, mailbox (mails, and
+    a ledger of what they state) -> questions (with answers, evidence and an expert's plan)
+
+`generate()` returns the whole corpus in about a second, always the same for the same seed and `GENERATOR_VERSION`. It
+needs the standard library only and no network. People, projects and companies are disjoint between the splits.
 """
 
 import random
 from dataclasses import dataclass
 
-from email_env.demo import noise, stories_goods, stories_missing, stories_people, stories_projects
+from email_env.demo import noise
 from email_env.demo.cast import draw_cast
 from email_env.demo.mailbox import Mailbox
 from email_env.demo.questions import Answered, answer_all, choose
+from email_env.demo.stories import STORIES
 from email_env.demo.writer import Draft
-from email_env.ingest.mail import ParsedMail
-from email_env.scenarios import Scenario
-
-GENERATOR_VERSION = "1"
-"""Changes whenever the same seed gives other mails or questions."""
+from email_env.mail import ParsedMail
+from email_env.scenarios.scenario import Scenario
 
 MAILS_PER_INBOX = 240
 QUESTIONS_PER_INBOX = {"easy": 38, "medium": 34, "hard": 24}
 UNANSWERABLE_PER_INBOX = 8
 SPLITS = ("train", "validation", "test") + ("train",) * 13 + ("validation",) * 4 + ("test",) * 4
 """The split of every inbox; the first three inboxes cover all splits."""
-
-STORIES = {
-    stories_projects.meeting: 5,
-    stories_projects.same_room: 2,
-    stories_projects.budget: 2,
-    stories_projects.budget_compare: 2,
-    stories_projects.deadline: 2,
-    stories_projects.deadline_compare: 2,
-    stories_projects.release: 1,
-    stories_projects.lead: 3,
-    stories_projects.annual: 1,
-    stories_people.phone: 2,
-    stories_people.trip: 1,
-    stories_people.visit: 2,
-    stories_people.cover: 2,
-    stories_people.hire: 2,
-    stories_goods.order: 4,
-    stories_goods.ticket: 4,
-    stories_goods.contract: 2,
-    stories_goods.contract_compare: 1,
-    stories_goods.offers: 2,
-    stories_goods.request: 2,
-    stories_goods.door: 2,
-    stories_missing.never_written: 4,
-    stories_missing.still_open: 2,
-    stories_missing.not_yet: 2,
-    stories_missing.lead_without_phone: 1,
-}
-"""How often each story is told in an inbox."""
 
 
 @dataclass(frozen=True, slots=True)

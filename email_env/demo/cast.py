@@ -1,13 +1,13 @@
 """The people and things of one mailbox: owner, colleagues, customers, suppliers, projects, offices.
 
-Within a mailbox no first name, last name or company stem occurs twice, so that "Lena", "Vogt" and "Lena
-Vogt" mean the same person.
+Within a mailbox no first name, last name or stem of a company occurs twice, so "Lena", "Vogt" and "Lena Vogt" mean the
+same person.
 """
 
 import random
 from dataclasses import dataclass
 
-from email_env.demo.names import CITIES, DEPARTMENTS, POOLS, TRADES
+from email_env.demo.texts import NAMES, THINGS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,19 +49,27 @@ class Cast:
     cities: tuple[str, ...]
     travel_desk: Person
 
+    def colleague(self, name: str) -> Person:
+        """The colleague of this first and last name."""
+        return next(person for person in self.colleagues if person.name == name)
+
+    def customer(self, name: str) -> Firm:
+        """The customer of this name."""
+        return next(firm for firm in self.customers if firm.name == name)
+
 
 def draw_cast(rng: random.Random, split: str, company_number: int) -> Cast:
     """Draw the cast of one inbox.
 
     Args:
         rng: Source of every choice.
-        split: "train", "validation" or "test": whose name pools are used.
+        split: "train", "validation" or "test": whose names are used.
         company_number: Which of the split's companies owns the inbox (one inbox each).
     """
-    pools = POOLS[split]
-    company = pools.companies[company_number]
+    names = NAMES[split]
+    company = names.companies[company_number]
     domain = company.lower() + ".com"
-    first, last = list(pools.first), list(pools.last)
+    first, last = list(names.first), list(names.last)
     rng.shuffle(first)
     rng.shuffle(last)
 
@@ -70,12 +78,12 @@ def draw_cast(rng: random.Random, split: str, company_number: int) -> Cast:
         return Person(given, family, f"{given}.{family}@{at}".lower(), department)
 
     def firm(stem: str) -> Firm:
-        name = f"{stem} {rng.choice(TRADES)}"
+        name = f"{stem} {rng.choice(THINGS.trades)}"
         return Firm(name, stem, person(name.replace(" ", "").lower() + ".com", "Customer desk"))
 
-    stems = rng.sample(pools.stems, 14)
-    cities = rng.sample(CITIES, len(CITIES))
-    owner, *colleagues = [person(domain, rng.choice(DEPARTMENTS)) for _ in range(13)]
+    stems = rng.sample(names.stems, 14)
+    cities = rng.sample(THINGS.cities, len(THINGS.cities))
+    owner, *colleagues = [person(domain, rng.choice(THINGS.departments)) for _ in range(13)]
     return Cast(
         company=company,
         owner=owner,
@@ -83,7 +91,7 @@ def draw_cast(rng: random.Random, split: str, company_number: int) -> Cast:
         applicants=tuple(person("mailhost.net", "Applicant") for _ in range(8)),
         customers=tuple(firm(stem) for stem in stems[:7]),
         suppliers=tuple(firm(stem) for stem in stems[7:]),
-        projects=tuple(rng.sample(pools.projects, 10)),
+        projects=tuple(rng.sample(names.projects, 10)),
         sites=tuple(cities[:4]),
         cities=tuple(cities[4:14]),
         travel_desk=Person("Travel", "Desk", f"travel@{domain}", "Travel"),

@@ -1,8 +1,8 @@
-"""The search an expert would run, in memory: which mails hold all keywords, newest first.
+"""The search that an expert would run, in memory: which mails hold all keywords, the newest first.
 
-It answers as the database's full-text index does (tokens of letters and digits, case and accents ignored, a
-keyword of several words is a phrase, all keywords required), and exists so that the generator can keep only
-plans that work. No SQLite here.
+It answers like the database's full-text index: tokens are letters and digits, case and accents do not matter, a keyword
+of several words is a phrase, and all keywords are required. The generator keeps only those plans that work here. It
+needs no SQLite.
 """
 
 import re

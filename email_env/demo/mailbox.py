@@ -1,30 +1,22 @@
 """One mailbox while it is being written: its mails, what they state, and the questions about them.
 
-Every statement a question may be about goes into a ledger, `Assertion(topic, field, value, draft)`. Stories
-claim their topic first, so that a topic is told by one story only; where a story states a field twice, the
-later mail wins. An answer is always looked up in the ledger, never written beside it. `questions.py` turns
-the questions into scenarios once the mailbox is complete.
+A story claims its topic first, so that only one story tells a topic. Every statement that a question may be about goes
+into a ledger, as an `Assertion`. Where a story states a field twice, the later mail wins. An answer is always looked up
+in the ledger, never written beside it. `questions.py` answers the questions once the mailbox is complete.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from email_env.demo.cast import Cast, Person
-from email_env.demo.text import CHAT, STATEMENT
-from email_env.demo.texts_goods import GOODS_TEXTS
-from email_env.demo.texts_projects import PROJECT_TEXTS
+from email_env.demo.texts import CHAT, MAILS, STATEMENT, WORDINGS
 from email_env.demo.values import Value, date_value
-from email_env.demo.wordings_chain import CHAIN_WORDINGS
-from email_env.demo.wordings_goods import GOODS_WORDINGS
-from email_env.demo.wordings_projects import PROJECT_WORDINGS
 from email_env.demo.writer import Draft, Writer
 
 Topic = tuple[str, ...]
 Claim = tuple[Topic, str]
-MAILS = PROJECT_TEXTS | GOODS_TEXTS
-WORDINGS = PROJECT_WORDINGS | GOODS_WORDINGS | CHAIN_WORDINGS
 FIRST_DAY, LAST_DAY = datetime(2021, 1, 11), datetime(2024, 12, 31)
 
 
@@ -73,10 +65,10 @@ class Mailbox(Writer):
 
     # Choices
 
-    def pick(self, story: str, *options: Sequence[str]) -> Topic:
+    def pick(self, story: str, *options: Iterable[str]) -> Topic:
         """Claim a random topic `(story, one of each option)`; empty when nearly all are taken."""
         for _ in range(40):
-            topic = (story, *(self.rng.choice(option) for option in options))
+            topic = (story, *(self.rng.choice(list(option)) for option in options))
             if self.claim(*topic):
                 return topic
         return ()
@@ -100,8 +92,8 @@ class Mailbox(Writer):
         """A working day some days after `moment`, written as no other date of this mailbox."""
         return self.fresh(lambda: date_value(self.later(moment, at_least_days, at_most_days).date()))
 
-    def synonym(self, words: tuple[str, str]) -> str:
-        """The question's word for a thing: sometimes one that training never shows, on validation and test only."""
+    def synonym(self, words: list[str]) -> str:
+        """The question's word for a thing: the second one at times in validation and test, never in training."""
         return words[1] if self.split != "train" and self.chance(0.35) else words[0]
 
     def start(self, tail_days: int = 60) -> datetime:
@@ -153,7 +145,8 @@ class Mailbox(Writer):
             subject = f"RE: {answers.subject.removeprefix('RE: ')}"
         else:
             subject = self.rng.choice(templates.subjects).format_map(fields)
-        named = [person for person in self.cast.colleagues if person.name in (fields.get("N"), fields.get("M"))]
+        names = (fields.get("person"), fields.get("deputy"))
+        named = [person for person in self.cast.colleagues if person.name in names]
         if sender is None:
             sender = self.cast.owner if self.chance(0.12) else self.colleague(*named)
         below = self.quotation(answers, quote) if answers else forwards
@@ -177,7 +170,7 @@ class Mailbox(Writer):
             decoys: How many, drawn from these.
         """
         count = str(self.rng.randint(2, 60))
-        extra = {"N": self.colleague().name, "M": self.colleague().name, "count": count, **fields}
+        extra = {"person": self.colleague().name, "deputy": self.colleague().name, "count": count, **fields}
         for _ in range(self.rng.choice(decoys)):
             days = self.rng.choice((-14, 2, 3, 5, 7, 11))
             text = f"{kind}_later" if days > 0 and f"{kind}_later" in MAILS else f"{kind}_decoy"
@@ -202,6 +195,17 @@ class Mailbox(Writer):
         assertion = self.newest((topic, field))
         assert assertion is not None, f"nothing is stated about {field} of {topic}"
         return assertion.value
+
+    def best(self, topics: Iterable[Topic], field: str, extreme: Callable[..., Topic]) -> Topic:
+        """The topic whose value is the greatest (`extreme` is `max`) or the least (`min`) in the end."""
+        return extreme(topics, key=lambda topic: self.stated(topic, field).rank)
+
+    def ask_around(self, kind: str, fields: Mapping[str, str], claim: Claim, change: Draft | None) -> None:
+        """Ask a question before the mail that changes the matter and after it, where there is one, and a paraphrase."""
+        if change:
+            self.ask(kind, fields, claim, difficulty="medium", after=change.sent)
+        self.ask(kind, fields, claim, before=change.sent if change else None)
+        self.ask(kind, fields, claim, style="medium")
 
     def ask(
         self,
@@ -231,8 +235,8 @@ class Mailbox(Writer):
             open_mail: With `missing`: a mail that speaks of the matter and leaves it open.
         """
         wording = WORDINGS[kind]
-        known, unseen = wording.frames[style]
-        frames: Sequence[str] = unseen if self.split != "train" and self.chance(0.36) else known
+        known, held_out = wording.frames[style]
+        frames = held_out if self.split != "train" and self.chance(0.36) else known
         self.asks.append(
             Ask(
                 kind=kind,

@@ -1,18 +1,20 @@
 """Numbers about a corpus: its size and shape, and how far simple searches get.
 
-`measure` returns rows for a table; `data/README.md` shows them, and the tests hold the ones that are
-promises.
+`measure` returns the rows of the table in `data/README.md`, and a test compares them.
 """
 
 import itertools
+import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from hashlib import sha256
 from statistics import median, quantiles
 
 from email_env.demo import DemoCorpus
 from email_env.demo.lookup import Lookup, content_words
-from email_env.ingest.mail import ParsedMail
-from email_env.scenarios import SPLITS, Scenario
+from email_env.mail import ParsedMail
+from email_env.scenarios.scenario import SPLITS, Scenario
 
 HITS = 5
 """A search finds the evidence if one of its mails is among so many newest hits."""
@@ -91,64 +93,62 @@ def find_rates(searcher: Searcher, scenarios: Sequence[Scenario], searches: Sear
 
 def measure(corpus: DemoCorpus) -> list[tuple[str, str]]:
     """Rows (what, value) about the mails, the questions and simple searches."""
-    bodies = [len(mail.body) for mail in corpus.mails]
-    scenarios = corpus.scenarios
-    answerable = [scenario for scenario in scenarios if scenario.answerable]
-    rows = [("inboxes", _by_split(lambda split: len({s.inbox for s in scenarios if s.split == split})))]
-    rows += [("questions", _by_split(lambda split: sum(s.split == split for s in scenarios)))]
-    rows += [
-        ("mails", f"{len(corpus.mails):,}"),
-        (
-            "mails sent",
-            f"{min(m.sent_at for m in corpus.mails)[:10]} to {max(m.sent_at for m in corpus.mails)[:10]}",
-        ),
-        ("senders", f"{len({mail.from_addr for mail in corpus.mails}):,}"),
-        ("replies", _share(sum(mail.subject.startswith("RE: ") for mail in corpus.mails), len(corpus.mails))),
-        (
-            "forwards",
-            _share(sum(mail.subject.startswith("FW: ") for mail in corpus.mails), len(corpus.mails)),
-        ),
-        (
-            "body length, median / p95 / longest",
-            f"{median(bodies):.0f} / {quantiles(bodies, n=20)[-1]:.0f} / {max(bodies)} characters",
-        ),
+    return [*_mail_rows(corpus.mails), *_question_rows(corpus.scenarios), *_search_rows(corpus), _checksum_row(corpus)]
+
+
+def _mail_rows(mails: Sequence[ParsedMail]) -> list[tuple[str, str]]:
+    bodies = [len(mail.body) for mail in mails]
+    days = sorted(mail.sent_at[:10] for mail in mails)
+    lengths = f"{median(bodies):.0f} / {quantiles(bodies, n=20)[-1]:.0f} / {max(bodies)} characters"
+    return [
+        ("mails", f"{len(mails):,}"),
+        ("mails sent", f"{days[0]} to {days[-1]}"),
+        ("senders", f"{len({mail.from_addr for mail in mails}):,}"),
+        ("replies", _share(sum(mail.subject.startswith("RE: ") for mail in mails), len(mails))),
+        ("forwards", _share(sum(mail.subject.startswith("FW: ") for mail in mails), len(mails))),
+        ("body length, median / p95 / longest", lengths),
+    ]
+
+
+def _question_rows(scenarios: Sequence[Scenario]) -> list[tuple[str, str]]:
+    count = len(scenarios)
+    grades = Counter(scenario.difficulty for scenario in scenarios)
+    return [
+        ("inboxes", _by_split({scenario.inbox: scenario.split for scenario in scenarios}.values())),
+        ("questions", _by_split(scenario.split for scenario in scenarios)),
         ("question length, median", f"{median(len(s.question) for s in scenarios):.0f} characters"),
         ("kinds of question", str(len({s.kind for s in scenarios}))),
         ("different questions", f"{len({s.question for s in scenarios}):,}"),
+        *((f"{grade} questions", _share(grades[grade], count)) for grade in ("easy", "medium", "hard")),
+        ("unanswerable questions", _share(sum(not s.answerable for s in scenarios), count)),
+        ("questions with two mails of evidence", _share(sum(len(s.message_ids) == 2 for s in scenarios), count)),
+        ("expert's steps before the answer, mean", f"{sum(len(s.plan) for s in scenarios) / count:.2f}"),
     ]
-    for difficulty in ("easy", "medium", "hard"):
-        rows.append(
-            (
-                f"{difficulty} questions",
-                _share(sum(s.difficulty == difficulty for s in scenarios), len(scenarios)),
-            )
-        )
-    rows += [
-        ("unanswerable questions", _share(len(scenarios) - len(answerable), len(scenarios))),
-        (
-            "questions with two mails of evidence",
-            _share(sum(len(s.message_ids) == 2 for s in scenarios), len(scenarios)),
-        ),
-        (
-            "expert's steps before the answer, mean",
-            f"{sum(len(s.plan) for s in scenarios) / len(scenarios):.2f}",
-        ),
-    ]
-    searcher = Searcher(corpus)
+
+
+def _search_rows(corpus: DemoCorpus) -> list[tuple[str, str]]:
+    searcher, scenarios = Searcher(corpus), corpus.scenarios
     lucky_pair, random_pair = find_rates(searcher, scenarios, any_pair)
-    rows += [
+    return [
         ("found by all words of the question", _rates(find_rates(searcher, scenarios, all_words)[0])),
         ("found by a name and the word after it", _rates(find_rates(searcher, scenarios, capitalised_pair)[0])),
         ("found by a random pair of its words", _rates(random_pair)),
         ("found by the best pair of its words", _rates(lucky_pair)),
-        ("all evidence found by the expert's plan", _planned(searcher, answerable)),
+        ("all evidence found by the expert's plan", _planned(searcher, scenarios)),
         ("place of the evidence among the expert's hits", _places(searcher, scenarios)),
     ]
-    return rows
 
 
-def _planned(searcher: Searcher, answerable: Sequence[Scenario]) -> str:
+def _checksum_row(corpus: DemoCorpus) -> tuple[str, str]:
+    digest = sha256()
+    for record in [*map(asdict, corpus.mails), *(scenario.to_dict() for scenario in corpus.scenarios)]:
+        digest.update(json.dumps(record, sort_keys=True).encode() + b"\n")
+    return "SHA-256 of all mails and questions as JSON lines", digest.hexdigest()
+
+
+def _planned(searcher: Searcher, scenarios: Sequence[Scenario]) -> str:
     whole = 0
+    answerable = [scenario for scenario in scenarios if scenario.answerable]
     for scenario in answerable:
         hits = {hit for tool, words in scenario.plan if tool == "search" for hit in searcher.search(scenario, words)}
         whole += hits.issuperset(scenario.message_ids)
@@ -165,10 +165,9 @@ def _places(searcher: Searcher, scenarios: Sequence[Scenario]) -> str:
     return ", ".join(f"{place}: {100 * places[place] / total:.0f} %" for place in sorted(places))
 
 
-def _by_split(count: Callable[[str], int]) -> str:
-    counts = {split: count(split) for split in SPLITS}
-    parts = ", ".join(f"{split} {number:,}" for split, number in counts.items())
-    return f"{sum(counts.values()):,} ({parts})"
+def _by_split(splits: Iterable[str]) -> str:
+    counts = Counter(splits)
+    return f"{counts.total():,} ({', '.join(f'{split} {counts[split]:,}' for split in SPLITS)})"
 
 
 def _share(part: int, whole: int) -> str:

@@ -1,9 +1,9 @@
 """From the questions of a finished mailbox to scenarios.
 
-For every question a day is drawn on which it is asked, the answer and its evidence are read from the ledger
-as of that day, and the expert's plan is searched for: keyword searches that find each piece of evidence
-among the newest hits. A question without such a plan is dropped. An easy question's keywords are copied
-from the question; of a medium or hard one's first search at least one is.
+For every question a day is drawn on which it is asked. The ledger gives the answer and its evidence as of that day.
+Then an expert's plan is sought: keyword searches that find each piece of evidence among the newest hits. A question
+without such a plan is dropped. The keywords of an easy question are copied from it; of a medium or hard question, at
+least one keyword of the first search is.
 """
 
 import random

@@ -4,23 +4,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from email_env.demo.cast import Firm, Person
-
-MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-DONT_KNOW = "I don't know"
+from email_env.demo.texts import THINGS
+from email_env.scenarios.scenario import DONT_KNOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +28,7 @@ UNKNOWN = Value(DONT_KNOW, ("I do not know", "unknown", "not known"))
 
 def short_date(day: date) -> str:
     """`14 March`."""
-    return f"{day.day} {MONTHS[day.month - 1]}"
+    return f"{day.day} {THINGS.months[day.month - 1]}"
 
 
 def long_date(day: date) -> str:
@@ -52,7 +37,7 @@ def long_date(day: date) -> str:
 
 
 def _date_forms(day: date) -> tuple[str, ...]:
-    month, weekday = MONTHS[day.month - 1], WEEKDAYS[day.weekday()]
+    month, weekday = THINGS.months[day.month - 1], THINGS.weekdays[day.weekday()]
     return (
         short_date(day),
         long_date(day),
@@ -72,7 +57,7 @@ def date_value(day: date, *, with_year: bool = False) -> Value:
 
 def weekday_value(day: date) -> Value:
     """A weekday; the date it stands for is accepted as well."""
-    return Value(WEEKDAYS[day.weekday()], _date_forms(day), day.toordinal())
+    return Value(THINGS.weekdays[day.weekday()], _date_forms(day), day.toordinal())
 
 
 def time_value(hour: int, minute: int) -> Value:

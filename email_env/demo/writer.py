@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from email_env.demo.cast import Cast, Person
-from email_env.demo.text import CHAT, CLOSINGS, DESK, PARAGRAPHS, TEMPTATIONS, Tone
+from email_env.demo.texts import CHAT, CLOSINGS, DESK, PARAGRAPHS, TEMPTATIONS, Tone
 from email_env.demo.values import long_date
 
 
@@ -79,7 +79,7 @@ class Writer:
         if tone is not DESK and self.chance(0.12):
             third = self.colleague(sender, *recipients, *cc)
             temptation = self.rng.choice(TEMPTATIONS)
-            context += " " + temptation.format(P=self.rng.choice(self.cast.projects), N=third.name)
+            context += " " + temptation.format(project=self.rng.choice(self.cast.projects), person=third.name)
         if tone is not DESK and self.chance(0.2):
             context += "\n\n" + self.rng.choice(PARAGRAPHS)
         gap = "" if head.endswith("\n") else " "

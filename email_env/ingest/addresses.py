@@ -1,8 +1,8 @@
 """Addresses out of From, To, Cc and Bcc headers as real mail has them.
 
-The stdlib's parser gives up on what old mail is full of (`k..allen@enron.com`, `e-mail <.bob@enron.com>`,
-`<walker"."blair@enron.com>`); this one takes what can serve as a mailbox name and never raises. It deliberately does
-not judge whether an address could receive mail.
+The stdlib's parser rejects forms that are common in old mail (`k..allen@enron.com`, `e-mail <.bob@enron.com>`,
+`<walker"."blair@enron.com>`). This one accepts whatever can serve as the name of a mailbox, and never raises. It does
+not check whether an address could receive mail.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _split(header: str) -> list[str]:
         return [part for part in map(str.strip, header.split(",")) if part]
     parts: list[str] = []
     start, quoted, angled = 0, False, False
-    careful = header.count('"') % 2 == 0  # with an odd quote nothing can be trusted: every comma separates
+    careful = header.count('"') % 2 == 0  # where a quote is missing, no quote can be trusted: every comma separates
     for position, char in enumerate(header):
         if char == '"' and careful:
             quoted = not quoted

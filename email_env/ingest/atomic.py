@@ -1,7 +1,9 @@
-"""A new file that takes the place of an old one: whole, or not at all.
+"""Replaces a file with a new one: completely, or not at all.
 
-The new file grows beside the old one under a lock that the system drops when its process ends, however it ends. So what
-a killed process left behind is known for certain, and the next one removes it.
+The new file grows beside the old one, and the writing process holds a lock on it. The system releases the lock when the
+process ends, however it ends. So a half-written file whose lock is free was left by a killed process, and the next
+writer removes it. The alternative was a process id in the file's name; but the system gives the same id to another
+process later.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def _create_beside(path: Path) -> tuple[Path, int]:
     while True:
         temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
         handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
-        if lock(handle) and temporary.exists():  # else another process took it for abandoned before it was locked
+        if lock(handle) and temporary.exists():  # else another process removed it as abandoned before it was locked
             return temporary, handle
         os.close(handle)
 
@@ -66,7 +68,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def lock(handle: int) -> bool:
-    """Takes an open file for this process, until it is closed; False where another one has it."""
+    """Locks an open file for this process until it is closed; False where another process has the lock."""
     if fcntl is None:
         return True
     try:

@@ -1,4 +1,4 @@
-"""The text of a message: its one plain part, or of MIME structure the plain parts, or HTML with the tags taken out.
+"""The text of a message: its plain parts, or where it has none, its HTML without the tags.
 
 A body of one plain part is decoded here; anything else goes through the stdlib's compat32 parser. Attachments are left
 out.
@@ -22,7 +22,7 @@ _HIDDEN_UNTIL = {"script": "/script", "style": "/style", "!--": "--"}
 
 
 def body_text(content_type: str, transfer_encoding: str, data: bytes) -> str:
-    """The text of a body under these two headers; any bytes whatever give one."""
+    """The text of a body under these two headers; all bytes give a text."""
     kind, encoding = content_type.lower(), transfer_encoding.lower()
     if not kind or kind.startswith("text/plain"):
         if encoding == "quoted-printable":
@@ -59,7 +59,7 @@ def _part_text(part: Message) -> str:
 
 
 def _without_tags(text: str) -> str:
-    """HTML as text, in one pass: hostile markup costs no more than its length."""
+    """HTML as text, in one pass, so that the cost of hostile markup is bounded by its length."""
     before, *chunks = " ".join(text.split()).split("<")
     kept = [before]
     hidden_until = ""

@@ -1,4 +1,4 @@
-"""Dates of mail in UTC; lost and implausible ones are kept but marked."""
+"""Dates of mail in UTC; missing and implausible ones are kept but marked."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from email.utils import parsedate_tz
 
 NO_DATE = "1970-01-01T00:00:00Z"
 MIN_YEAR, MAX_YEAR = 1982, 2037
-"""Dates outside these years are kept but marked. Mail has its form since 1982 (RFC 822); lost dates turn up as 0001,
-2044 or 31 December 1979, which is the first moment of 1980 in UTC."""
+"""Dates outside these years are kept but marked. Mail has had its form since 1982 (RFC 822). Lost dates appear as 0001,
+2044, or 31 December 1979 in American time, which is the beginning of 1980 in UTC."""
 
 _USUAL = re.compile(
     r"(?:[A-Za-z]{3},\s*)?(\d{1,2}) ([A-Za-z]{3}) (\d{4}) (\d\d:\d\d:)(\d\d) ([+-])(\d\d)(\d\d)\b", re.ASCII
@@ -43,7 +43,7 @@ def parse_date(text: str) -> tuple[str, bool]:
 
 
 def utc_timestamp(sent: datetime) -> tuple[str, bool]:
-    """As `timestamp`, of a time with a zone."""
+    """Like `timestamp`, for a time with a zone."""
     try:
         return timestamp(sent.astimezone(UTC).replace(tzinfo=None))
     except OverflowError:  # the first or last day of all time, beyond trust anyway

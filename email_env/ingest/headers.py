@@ -1,8 +1,8 @@
-"""The header block of a message, split by hand: real mail breaks the stdlib's rules.
+"""The header block of a message, split by our own code, because real mail breaks the stdlib's rules.
 
-A Subject that goes on in an unindented line would turn all later headers into body. Most mail of the Enron corpus has
-its headers in one order; one expression reads them all at once, and whatever it does not match is read header by
-header, with the same outcome.
+For the stdlib, a Subject that goes on in an unindented line turns all later headers into body. Most mail of the Enron
+corpus has its headers in one order, which one expression reads at once. Any other block is read header by header, with
+the same outcome.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ _NAMES = (
     "x-from",
 )
 _ANY = re.compile(  # a header goes on in every line that does not start the next one, indented or not
-    rf"^({'|'.join(_NAMES)})[ \t]*:(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)",
-    re.IGNORECASE | re.MULTILINE | re.ASCII,
+    rf"^({'|'.join(_NAMES)})[ \t]*:(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)", re.IGNORECASE | re.MULTILINE | re.ASCII
 )
 _LINE = r"([^\n]*+)\n"
 _LINES = r"([^\n]*+(?:\n[ \t][^\n]*+)*+)\n"

@@ -1,4 +1,4 @@
-"""From the bytes of a message to a `ParsedMail`; any bytes whatever give one, never an exception."""
+"""From the bytes of a message to a `ParsedMail`: all bytes give one, and none give an exception."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from email_env.ingest.addresses import display_name, parse_addresses, parse_send
 from email_env.ingest.body import body_text
 from email_env.ingest.dates import parse_date
 from email_env.ingest.headers import split_message, unfolded
-from email_env.ingest.mail import ParsedMail
 from email_env.ingest.text import decode, without_controls
+from email_env.mail import ParsedMail
 
 _MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
 _CACHED_BYTES = 8192
@@ -26,12 +26,12 @@ def parse_message(data: bytes, source: str = "") -> ParsedMail:
         source: label that `ParsedMail.source` carries on.
 
     Returns:
-        The message. What cannot be understood is empty: bytes that are no mail have no addresses. A message without
-        a Message-ID gets one made from its bytes.
+        The message. What cannot be understood is empty, so bytes that are no mail have no addresses. A message without
+        a Message-ID gets one that is made from its bytes.
     """
     headers, body = split_message(data)
     message_id, date, sender, to, subject, cc, content_type, transfer_encoding, bcc, x_from = headers
-    # The folders of a mailbox hold many copies of a mail; a header block of any length is not kept for them.
+    # The folders of a mailbox hold many copies of a mail, so envelopes are cached; very long headers are not.
     envelope = _envelope if len(data) - len(body) <= _CACHED_BYTES else _envelope.__wrapped__
     return ParsedMail(
         parse_message_id(unfolded(message_id)) or made_up_id(data),
@@ -56,7 +56,7 @@ def made_up_id(data: bytes) -> str:
 def _envelope(
     date: str, sender: str, to: str, cc: str, bcc: str, subject: str, x_from: str
 ) -> tuple[str, bool, str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]:
-    """What `ParsedMail` has from `sent_at` to `subject`, of folded headers."""
+    """The fields of `ParsedMail` from `sent_at` to `subject`, made from folded headers."""
     from_addr, from_name = parse_sender(_readable(sender))
     all_to, all_cc, all_bcc = (
         parse_addresses(_readable(to)),

@@ -1,4 +1,4 @@
-"""The list of what a build left out: JSONL, one skipped message a line with its `source` and `reason`."""
+"""The list of what a build left out: a JSONL file, one skipped message per line with its `source` and `reason`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from email_env.errors import BuildError
 from email_env.ingest.atomic import replacing
-from email_env.ingest.mail import Skip
+from email_env.mail import Skip
 
 
 @contextmanager
 def skip_list(path: Path | None) -> Iterator[Callable[[Skip], None] | None]:
-    """Yields what `build_database` takes as `on_skip`; `path` is written if the block ends well. None lists nothing.
+    """Yields the `on_skip` of `build_database`. `path` is written if the block ends well; None writes no list.
 
     Raises:
         BuildError: `path` cannot be written.

@@ -1,6 +1,6 @@
-"""The waiting room of a build: mail in the order of its source, weeded by the filters.
+"""The waiting room of a build: mail in the order of its source, as far as the filters let it in.
 
-`Staging` keeps digests, ids and addresses in memory and the mail itself in a temporary table.
+`Staging` keeps digests, ids and addresses in memory, and the mail itself in a temporary table.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from email_env.ingest.mail import ParsedMail, Skip, SkipReason
-from email_env.query import who
+from email_env.mail import ParsedMail, Skip, SkipReason
+from email_env.search.query import who
 
 COLUMNS = (
     "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who, source"
@@ -24,15 +24,15 @@ _TABLE = """
         digest BLOB, message_id TEXT, sent_at TEXT, who TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
         to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, source TEXT, body TEXT
     )
-"""  # what drop_duplicates looks at comes first: a long body would be read through to reach what lies behind it
+"""  # the columns that drop_duplicates reads come first: SQLite reads through a long body to reach what lies behind it
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What is left out of the database on purpose. `None`, False and () switch a filter off.
+    """Which mail is left out of the database on purpose. `None`, False and () switch a filter off.
 
-    `inboxes` are lower-case addresses: where there are any, only what they sent or received is taken. The other filters
-    never leave out the evidence of a scenario.
+    `inboxes` are lower-case addresses; if there are any, only mail that they sent or received is taken. The other
+    filters never leave out the evidence of a scenario.
     """
 
     max_body_chars: int | None = 5000
@@ -42,7 +42,7 @@ class Filters:
 
 
 class Staging:
-    """Takes mail into the temporary table `staged`, counting what it leaves out."""
+    """Takes mail into the temporary table `staged` and counts what it leaves out."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Staging:
             self.progress(self.read, self.skipped.total())
 
     def drop_duplicates(self) -> None:
-        """Drops a mail when all on it have an equal one (sender, subject, body) that was sent no later.
+        """Drops a mail if everyone on it has another with the same sender, subject and body that was not sent later.
 
-        So no inbox loses a mail, on no day, and the outcome does not depend on the order of the source.
+        So on no day does an inbox lose a text, and the outcome does not depend on the order of the source.
         """
         copies = self.connection.execute(
             "SELECT rowid, digest, who, message_id, source FROM staged WHERE digest IN"
@@ -113,7 +113,7 @@ class Staging:
         self.connection.executemany("DELETE FROM staged WHERE rowid = ?", surplus)
 
     def number(self) -> None:
-        """Makes the view `newest_first` of what is left: the mail with its number `id`, in that order."""
+        """Numbers what is left from the newest to the oldest: the view `newest_first` has the mail with its `id`."""
         self.connection.execute(
             "CREATE TEMP TABLE numbered AS SELECT rowid AS place FROM staged ORDER BY sent_at DESC, message_id"
         )
@@ -146,9 +146,9 @@ class Staging:
         return None
 
     def _is_surplus(self, mail: ParsedMail, content: bytes) -> bool:
-        """Whether a mail that is the same in all but its id came before and has the lower id.
+        """Whether an earlier mail of the source has the same content, day and people, and a lower id.
 
-        `drop_duplicates` would drop it; most copies are of this kind, and need not be written to be dropped.
+        `drop_duplicates` would drop this one. Most copies are of this kind, and this way they are never written.
         """
         people = "\0".join((mail.sent_at, *mail.to, "", *mail.cc, *mail.bcc))
         twin = blake2b(people.encode() + content, digest_size=16).digest()

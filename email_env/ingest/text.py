@@ -11,10 +11,10 @@ _NOT_ASCII_BASED = ("utf-16", "utf16", "utf_16", "utf-32", "utf32", "utf_32", "i
 
 
 def decode(data: bytes, charset: str) -> str:
-    """Text of undeclared or wrongly declared bytes: as declared, else UTF-8, else Windows-1252, else Latin-1.
+    """The text of bytes whose charset may be missing or wrong: as declared, else UTF-8, Windows-1252 or Latin-1.
 
-    Only charsets of real mail are tried: Python also knows "unicode_escape", "idna" and the like. Control characters
-    are left out.
+    Only charsets of real mail are tried, since Python's codecs also include "unicode_escape" and "idna". Control
+    characters are left out.
     """
     if data.isascii() and not charset.startswith(_NOT_ASCII_BASED):
         return data.translate(None, _CONTROL_BYTES).decode("ascii")
@@ -28,7 +28,7 @@ def decode(data: bytes, charset: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text without control characters, every run of white space one blank."""
+    """Text without control characters, with every run of white space as one blank."""
     return " ".join(_CONTROL.sub(" ", text).split())
 
 
@@ -38,7 +38,7 @@ def clean_body(text: str) -> str:
 
 
 def without_controls(text: str) -> str:
-    """Text without the characters that no database, terminal or report should see."""
+    """Text without control characters, which neither database nor terminal nor report should get."""
     return _CONTROL.sub("", text)
 
 

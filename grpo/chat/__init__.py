@@ -1,7 +1,7 @@
-"""Messages to token ids, once, append-only.
+"""Messages become token ids once, and ids are only ever appended.
 
-A chat format knows how to tokenise the first prompt and what follows an assistant turn. It never renders or tokenises
-a sampled turn that goes on: those ids come from the policy and stay as they are. Two formats:
+A chat format tokenises the first prompt and whatever follows an assistant turn. It never renders or tokenises a turn
+that was sampled: those ids come from the policy and stay as they are. There are two formats:
 
 - ``TemplateChat`` for models whose own template knows tools (Qwen2.5, Qwen3, Llama 3.1 and later, SmolLM3 and others).
 - ``HermesChat`` for ChatML models without tools in their template (SmolLM2): a short signature of each tool in the
@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.chat.base import Chat, History, next_prompt
+from grpo.chat.base import Chat, History, next_prompt, own_form
 from grpo.chat.hermes import HermesChat, describe_tools
 from grpo.chat.served import TEMPLATE_FILE, ServedChat, served_chat
 from grpo.chat.template import TemplateChat
 from grpo.chat.tokenizer import load_tokenizer
-from grpo.chat.turns import own_form
 from grpo.errors import ModelError
 
 __all__ = [
@@ -60,7 +59,7 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
         )
     if template_kwargs:
         raise ModelError(
-            f"chat_template_kwargs {dict(template_kwargs)} would have no effect: the model's template knows no tools, "
-            "so plain ChatML takes its place"
+            f"rollout.chat_template_kwargs {dict(template_kwargs)} would have no effect: the model's template knows no "
+            "tools, so plain ChatML takes its place"
         )
     return HermesChat(tokenizer)

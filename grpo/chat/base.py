@@ -1,4 +1,8 @@
-"""What the rollout needs of a chat format, and what all formats share: encoding, closing and decoding a turn."""
+"""What the rollout needs of a chat format, and what all formats share: encoding, closing and decoding a turn.
+
+A control token that an env's text spells is broken by a blank before the text is tokenised. Mail that holds
+``<|im_end|>`` would otherwise end its own message and speak as the system.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
+from grpo.chat.tool_calls import parse_turn
 from grpo.chat.turns import hermes_turn
 from grpo.types import Message
 
@@ -22,7 +27,8 @@ _OTHER_ENDS = ("<|eom_id|>", "<|endoftext|>", "<|end_of_text|>")
 class Chat(Protocol):
     """What the rollout needs of a chat format.
 
-    ``stop_token_ids`` end a turn; the first of them is the one that the format itself writes there.
+    Attributes:
+        stop_token_ids: Tokens that end a turn; the format itself writes the first of them.
     """
 
     stop_token_ids: list[int]
@@ -32,17 +38,17 @@ class Chat(Protocol):
         ...
 
     def delta_ids(self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]) -> list[int]:
-        """Ids that follow the ended assistant turn at the end of ``history``, up to where the next one begins."""
+        """Ids from the end of the last turn of ``history``, an assistant's, to where the next assistant turn begins."""
         ...
 
     def rewritten_ids(
         self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]
     ) -> list[int] | None:
-        """The whole next prompt where it no longer begins with the last one and its turn; None where it does."""
+        """The whole next prompt, where it does not begin with the last prompt and its turn; None where it does."""
         ...
 
     def close_ids(self, ids: list[int]) -> list[int]:
-        """What ends a turn that stopped for its length, at the end of ``ids``; empty for a turn that ended itself."""
+        """Ids that end a turn that was cut for its length; none where ``ids`` show that the turn ended itself."""
         ...
 
     def decode(self, sampled_ids: list[int]) -> str:
@@ -61,9 +67,17 @@ class Chat(Protocol):
 def next_prompt(
     chat: Chat, seen_ids: list[int], history: list[Message], new: list[Message], tools: list[dict[str, Any]]
 ) -> tuple[list[int], bool]:
-    """The prompt of the turn after the one that ends ``history`` and ``seen_ids``, and whether it is a rewritten one.
+    """The prompt of the next turn, and whether it rewrites what the policy saw before.
 
-    If not, it goes on where ``seen_ids`` end.
+    Args:
+        chat: The chat format.
+        seen_ids: The last prompt, and the turn that was sampled from it.
+        history: The messages up to that turn.
+        new: The messages that the env has added.
+        tools: OpenAI function schemas.
+
+    Returns:
+        The ids; they begin with ``seen_ids`` where nothing is rewritten.
     """
     rewritten = chat.rewritten_ids(history, new, tools)
     if rewritten is not None:
@@ -93,22 +107,22 @@ class BaseChat:
         return hermes_turn(message)
 
     def close_ids(self, ids: list[int]) -> list[int]:
-        """The format's own end of a turn, unless it stands there."""
+        """The format's own end of a turn, unless ``ids`` end with it."""
         return [] if ids[-1:] == self.stop_token_ids[:1] else self.stop_token_ids[:1]
 
     def decode(self, sampled_ids: list[int]) -> str:
-        """The text of a sampled turn as an env reads it: without what ends it, and without Llama's mark of a call."""
+        """The text of a sampled turn as an env reads it: without the token that ends it, and without `CALL_MARK`."""
         ids = sampled_ids[:-1] if sampled_ids and sampled_ids[-1] in self.stop_token_ids else sampled_ids
         if ids and ids[0] == self._call_mark:
             ids = ids[1:]
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
-    def _following(self, text: str) -> list[int]:
-        """Ids of a text that stands behind the end of a turn; tokenised behind it, which may decide about blanks."""
+    def _encode_after_turn(self, text: str) -> list[int]:
+        """Ids of a text that follows the end of a turn. It is tokenised with that end, for the sake of blanks."""
         return self.encode(self.end + text)[1:]
 
-    def _harmless(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages, with a blank in every control token that their text spells: mail must not end a turn."""
+    def _without_control(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages, with a blank in every control token that their text spells."""
         return [
             {**message, "content": self._control.sub(lambda found: f"{found[0][0]} {found[0][1:]}", message["content"])}
             if isinstance(message.get("content"), str)
@@ -126,3 +140,15 @@ def control_tokens(tokenizer: Any) -> list[str]:
 
 def _control_pattern(tokenizer: Any) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, control_tokens(tokenizer))) or r"(?!)")
+
+
+_CALL_IN_TAGS = re.compile(r"<tool_call>.*?</tool_call>", re.DOTALL)
+
+
+def own_form(chat: Chat, text: str, tools: list[dict[str, Any]]) -> str:
+    """A turn of nothing but ``<tool_call>`` tags, rewritten as the model writes calls; any other turn as it is."""
+    calls = [{"name": call.name, "arguments": call.arguments} for call in parse_turn(text).calls]
+    if not calls or _CALL_IN_TAGS.sub("", text).strip() or not all(isinstance(c["arguments"], dict) for c in calls):
+        return text
+    own = chat.turn_text({"role": "assistant", "tool_calls": calls}, tools)
+    return text if own.startswith("<tool_call>") else own

@@ -22,7 +22,7 @@ class HermesChat(BaseChat):
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
         """The messages as ChatML, the tools described in the system message."""
         described = describe_tools(tools)
-        messages = self._harmless(messages)
+        messages = self._without_control(messages)
         if described and messages[:1] and messages[0]["role"] == "system":
             messages[0] = {**messages[0], "content": f"{messages[0]['content']}\n{described}"}
         elif described:
@@ -32,8 +32,8 @@ class HermesChat(BaseChat):
 
     def delta_ids(self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]) -> list[int]:
         """The newline that ends the assistant's turn, the messages, and the head of the next turn."""
-        text = "".join(f"\n<|im_start|>{m['role']}\n{m['content']}<|im_end|>" for m in self._harmless(new))
-        return self._following(text + "\n<|im_start|>assistant\n")
+        text = "".join(f"\n<|im_start|>{m['role']}\n{m['content']}<|im_end|>" for m in self._without_control(new))
+        return self._encode_after_turn(text + "\n<|im_start|>assistant\n")
 
     def rewritten_ids(
         self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]

@@ -1,8 +1,11 @@
 """A chat format for servers that render messages themselves: one Jinja template that gives the ids of the rollout.
 
-Before the model's own template (for ``HermesChat``: ``hermes.jinja``) stands what a ``Chat`` does in Python: control
-tokens that a message spells are broken, the date is fixed, and the run's template variables are set. What no template
-can know is how a turn was sampled: its ids come back where it is tokenised as usual, and its JSON is spaced as usual.
+A prelude does in Jinja what a ``Chat`` does in Python: it breaks control tokens that a message spells, fixes the date
+and sets the run's template variables. The model's own template follows (for ``HermesChat``: ``hermes.jinja``). No
+template knows how a turn was sampled: the ids of a turn are the same where the model tokenised and spaced it as usual.
+
+The options of one server (``--default-chat-template-kwargs``) would not do, because another server would prompt a
+merged model otherwise. Tests hold the template to the ids of the rollout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
-"""The model's own chat template, appended to token for token.
+"""The chat format of a model whose own template knows tools; its prompts grow token for token.
 
-What a delta adds is what the template renders behind the end of the last assistant turn. Some templates show an earlier
-turn otherwise once the conversation goes on: Qwen3 drops its reasoning when a user speaks again. The ids that were
-sampled cannot be appended to then; ``rewritten_ids`` gives the prompt that begins a new segment.
+A delta is what the template renders after the end of the last assistant turn. Some templates show an earlier turn
+otherwise once the conversation goes on: Qwen3 drops its reasoning when a user speaks again. Then nothing can be
+appended to the ids that were sampled, and ``rewritten_ids`` gives the prompt that begins a new segment.
+
+The template alone is asked whether it rewrites: its rendering before the turn, plus the turn, must begin its rendering
+after it. Blanks and empty ``<think>`` blocks, which templates add and trim, do not count. A comparison with the sampled
+text would begin a segment at every trimmed blank. By default a new segment follows the template, because that is what
+the model sees wherever else it is served; ``history = "append"`` keeps the reasoning in sight and one row per episode.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ _OF_NO_WEIGHT = re.compile(r"<think>\s*</think>|\s+")
 
 
 class TemplateChat(BaseChat):
-    """The model's own template; a delta is what it adds behind a turn."""
+    """Tokenises with the model's own template; a delta is what the template adds after a turn."""
 
     def __init__(self, tokenizer: Any, history: History = "fork", template_kwargs: Mapping[str, Any] | None = None):
         """Take the tokenizer's template, and learn from it how a turn ends.
@@ -52,33 +57,33 @@ class TemplateChat(BaseChat):
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
         """What the template renders, generation prompt included."""
-        return self.encode(self._render(self._harmless(messages), tools))
+        return self.encode(self._render(self._without_control(messages), tools))
 
     def delta_ids(self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]) -> list[int]:
-        """What the template renders behind a placeholder in the place of the first turn: no need to render them all."""
+        """What the template renders after the last turn; a placeholder stands for all turns, to save rendering."""
         prompt = list(itertools.takewhile(lambda message: message["role"] != "assistant", history))
         turn: Message = {"role": "assistant", "content": _PLACEHOLDER}
-        text = self._render([*self._harmless(prompt), turn, *self._harmless(new)], tools)
+        text = self._render([*self._without_control(prompt), turn, *self._without_control(new)], tools)
         _, found, after = text.rpartition(_PLACEHOLDER + self.end)
         if not found:
             raise ModelError(
                 f"the chat template does not write an assistant turn as its text followed by {self.end!r} where "
                 f"{new[0]['role'] if new else 'nothing'!r} follows; it cannot be appended to token for token"
             )
-        return self._following(after)
+        return self._encode_after_turn(after)
 
     def rewritten_ids(
         self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]
     ) -> list[int] | None:
-        """The prompt as the template shows it, where it shows earlier turns otherwise than when the last was sampled.
+        """The prompt as the template renders it, where it shows earlier turns otherwise than it did before.
 
-        Blanks and empty reasoning blocks, which templates add and trim, are no difference.
+        Blanks and empty reasoning blocks, which templates add and trim, make no difference.
         """
         if self.history == "append":
             return None
-        history = self._harmless(history)
+        history = self._without_control(history)
         before = self._render(history[:-1], tools) + history[-1]["content"] + self.end
-        text = self._render([*history, *self._harmless(new)], tools)
+        text = self._render([*history, *self._without_control(new)], tools)
         if _OF_NO_WEIGHT.sub("", text).startswith(_OF_NO_WEIGHT.sub("", before)):
             return None
         return self.encode(text)
@@ -86,8 +91,8 @@ class TemplateChat(BaseChat):
     def turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
         """The text of an assistant message, its ``tool_calls`` as the template writes them.
 
-        Some templates (Llama 3) leave out the text beside a call. One that has no place for calls (SmolLM3) goes with a
-        model that makes those of Hermes.
+        Some templates (Llama 3) leave out the text beside a call. Where a template has no place for calls (SmolLM3),
+        the model writes them as Hermes does.
 
         Raises:
             ModelError: The template refuses the message.
@@ -110,7 +115,7 @@ class TemplateChat(BaseChat):
         return said.replace(_PLACEHOLDER, message.get("content") or "")
 
     def _end_of_turn(self) -> str:
-        """The special token behind an assistant turn's text."""
+        """The special token that follows the text of an assistant turn."""
         messages: list[Message] = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _PLACEHOLDER}]
         text = self._render([*messages, {"role": "user", "content": "?"}], [])
         _, found, after = text.partition(_PLACEHOLDER)

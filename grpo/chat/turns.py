@@ -1,21 +1,14 @@
-"""Assistant turns that were not sampled, demonstrations above all, as the text that a model would have sampled.
+"""OpenAI assistant messages as the text that a model would have sampled; demonstrations need it above all.
 
-An OpenAI message keeps its calls apart; a policy writes them into its turn, each model in a form of its own.
+An OpenAI message keeps its calls apart. A policy writes them into its turn, and each model has a form of its own.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from grpo.calls import parse_turn
 from grpo.types import Message
-
-if TYPE_CHECKING:
-    from grpo.chat.base import Chat
-
-_CALL_IN_TAGS = re.compile(r"<tool_call>.*?</tool_call>", re.DOTALL)
 
 
 def hermes_turn(message: Message) -> str:
@@ -42,12 +35,3 @@ def calls_of(message: Message) -> list[dict[str, Any]]:
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
         calls.append({"type": "function", "function": {"name": function["name"], "arguments": arguments}})
     return calls
-
-
-def own_form(chat: Chat, text: str, tools: list[dict[str, Any]]) -> str:
-    """A turn of nothing but calls in ``<tool_call>`` tags, as the model itself writes calls; any other as it is."""
-    calls = [{"name": call.name, "arguments": call.arguments} for call in parse_turn(text).calls]
-    if not calls or _CALL_IN_TAGS.sub("", text).strip() or not all(isinstance(c["arguments"], dict) for c in calls):
-        return text
-    own = chat.turn_text({"role": "assistant", "tool_calls": calls}, tools)
-    return text if own.startswith("<tool_call>") else own

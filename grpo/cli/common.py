@@ -1,7 +1,7 @@
 """What every command shares: one boundary for errors and signals, and options read the same way everywhere.
 
-Thin on purpose: options become a config, errors become one clear line and an exit status, Ctrl-C becomes a note on what
-is left. Heavy imports wait until a command runs, so ``--help`` is instant.
+A command turns its options into settings and calls the rooms below. An error becomes one clear line and an exit
+status; Ctrl-C becomes a note on what is left. Heavy imports wait until a command runs, so ``--help`` is instant.
 
 Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped by the user.
 """
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -85,13 +84,15 @@ def json_object(_ctx: click.Context, _parameter: click.Parameter, value: str | N
     return parsed
 
 
-def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """Values of ``--set KEY=VALUE`` options; a value that is no JSON is text.
+def parse_settings(settings: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their dotted names: of ``--set KEY=VALUE``, on top of those of the other options that were given.
+
+    A parameter ``judge__model`` is the option of ``judge.model``. A value of ``--set`` that is no JSON is text.
 
     Raises:
-        click.BadParameter: One has no ``=``.
+        click.BadParameter: A ``--set`` has no ``=``.
     """
-    values: dict[str, Any] = {}
+    values = {name.replace("__", "."): value for name, value in options.items() if value is not None}
     for setting in settings:
         key, found, value = setting.partition("=")
         if not found:
@@ -101,11 +102,3 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             values[key.replace("-", "_")] = value
     return values
-
-
-def share_cores() -> None:
-    """Let OpenMP threads sleep soon after their work, here and in vLLM, before either loads OpenMP.
-
-    By default they spin at barriers, and a thread that waits for its turn on a busy core holds up all others.
-    """
-    os.environ.setdefault("GOMP_SPINCOUNT", "2000")

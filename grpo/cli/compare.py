@@ -11,6 +11,7 @@ import click
 from grpo.cli.common import explained
 
 if TYPE_CHECKING:
+    from grpo.display.metrics import ShownMetric
     from grpo.eval.compare import Comparison, Flip, Measure
 
 SHOWN_SCENARIOS = 5
@@ -21,13 +22,14 @@ SHOWN_CHARS = 100
 @click.argument("a", type=click.Path(exists=True, path_type=Path))
 @click.argument("b", type=click.Path(exists=True, path_type=Path))
 @click.option("--flips", type=click.IntRange(0), default=20, show_default=True, help="Flipped episodes to print.")
-@click.option("--anyway", is_flag=True, help="Compare though database, split, questions or env differ.")
+@click.option("--anyway", is_flag=True, help="Compare even where database, split, questions or env differ.")
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, with every flipped episode.")
 @explained()
 def compare(a: Path, b: Path, flips: int, anyway: bool, as_json: bool) -> None:
     """Compare evaluation B with the baseline A (folders of grpo-eval, or the results.jsonl in them).
 
-    Paired by scenario, with a bootstrap interval of the difference, McNemar's exact test and the episodes that flipped.
+    Scenarios are paired. Shown are the difference with its bootstrap interval, McNemar's exact test, and the episodes
+    that flipped.
     """
     from grpo.eval.compare import compare as compared
     from grpo.eval.compare import load_evaluation
@@ -40,15 +42,13 @@ def compare(a: Path, b: Path, flips: int, anyway: bool, as_json: bool) -> None:
 
 
 def _show(result: Comparison, limit: int) -> None:
-    from grpo.display import Display
-    from grpo.metrics import counted
+    from grpo.display.metrics import counted
+    from grpo.display.terminal import Display
 
     display = Display()
     for line in result.differences:
         display.note(f"Not the same: {line}")
-    rows = [["Reward", *_cells(result.reward, share=False)]]
-    if result.correct is not None:
-        rows.insert(0, ["Correct", *_cells(result.correct, share=True)])
+    rows = [[metric.label, *_cells(metric, measure)] for metric, measure in result.measures]
     scenarios = counted(result.scenarios, "scenario")
     title = f"A {result.a}, B {result.b}: {scenarios}, paired; in brackets 95 % bootstrap intervals"
     display.table(title, ["", "A", "B", "B - A"], rows)
@@ -57,7 +57,7 @@ def _show(result: Comparison, limit: int) -> None:
             f"McNemar's exact test: {counted(result.gained, 'scenario')} right in B alone, {result.lost} in A alone, "
             f"p = {result.p_value:.3g}"
         )
-    display.note(result.verdict)
+    display.note(result.conclusion)
     for side, names in (("A", result.unpaired_a), ("B", result.unpaired_b)):
         if names:
             first = ", ".join(names[:SHOWN_SCENARIOS]) + (", ..." if len(names) > SHOWN_SCENARIOS else "")
@@ -74,10 +74,7 @@ def _show(result: Comparison, limit: int) -> None:
                 display.note(line)
 
 
-def _cells(measure: Measure, *, share: bool) -> list[str]:
-    from grpo.metrics import ShownMetric
-
-    metric = ShownMetric("", "", 1 if share else 3, share)
+def _cells(metric: ShownMetric, measure: Measure) -> list[str]:
     d, signed = measure.difference, metric.format_difference
     ends = f"[{signed(d.low).removesuffix(' pp')}, {signed(d.high).removesuffix(' pp')}]"
     return [metric.format(measure.a), metric.format(measure.b), f"{signed(d.mean)} {ends}"]

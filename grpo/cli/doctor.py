@@ -10,30 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, json_object, parse_settings, share_cores
+from grpo.cli.common import explained, json_object, parse_settings
+from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:
     from grpo.config import TrainConfig
-    from grpo.doctor import Needs, Result
+    from grpo.doctor.checks import Needs, Result
 
 SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
 
 @click.command(epilog="Example: grpo-doctor --env EmailSearch-v0 --recipe email-cpu --quick")
-@click.option("--env", default="", help="Registered env id, or module:id; without it no env is checked.")
-@click.option("--recipe", help="Bundled recipe (email-cpu, email-gpu) or a TOML file: the settings to check for.")
+@click.option("--env", default="", help="Registered env id, or module:id. Without it no env is checked.")
+@click.option("--recipe", help="Settings to check for: a bundled recipe (email-cpu, email-gpu) or a TOML file.")
 @click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
-@click.option("--cpu", "device", flag_value="cpu", help="For a run on the CPU.")
-@click.option("--cuda", "device", flag_value="cuda", help="For a run on the GPU.")
-@click.option("--reward", help="env, ruler or env+ruler: with a judge, its key is checked.")
-@click.option("--judge-model", help="litellm name of the judge.")
-@click.option("--judge-api-base", help="URL of a judge of your own.")
+@click.option("--cpu", "device", flag_value="cpu", help="Check for a run on the CPU.")
+@click.option("--cuda", "device", flag_value="cuda", help="Check for a run on the GPU.")
+@click.option("--reward", help="env, ruler or env+ruler. The key of a judge is checked.")
+@click.option("--judge-model", "judge__model", help="litellm name of the judge.")
+@click.option("--judge-api-base", "judge__api_base", help="URL of a judge of your own.")
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting of grpo-train.")
 @click.option("--run-dir", type=click.Path(path_type=Path), default=Path("runs"), help="Where runs are to be kept.")
 @click.option("--port", default=0, help="Port for vLLM; 0: any free one.")
-@click.option("--disk-gib", default=5.0, show_default=True, help="Disk space to ask for.")
+@click.option("--disk-gib", default=5.0, show_default=True, help="Free disk space that there must be.")
 @click.option("--quick", is_flag=True, help="Neither load the model nor start vLLM.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects: name, status, found, fix.")
 @explained()
@@ -47,14 +48,13 @@ def doctor(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Check what a run needs; every failure is shown with what to do. Exit status 1 where a check fails."""
+    """Check what a run needs. Every failure is shown with what to do, and makes the exit status 1."""
     from grpo.config import load_config
-    from grpo.doctor import Needs
-    from grpo.user_code import import_user_module
+    from grpo.doctor.checks import Needs
+    from grpo.machine.user_code import import_user_module
 
     share_cores()
-    overrides = {key: value for key, value in options.items() if value is not None}
-    config = load_config(recipe, overrides | parse_settings(settings))
+    config = load_config(recipe, parse_settings(settings, options))
     if config.env_import is not None:
         import_user_module(config.env_import)
     results: list[Result] = []
@@ -74,7 +74,7 @@ def doctor(
 
 
 def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Result]:
-    from grpo.doctor import Result, examine, quick_checks
+    from grpo.doctor.checks import Result, examine, quick_checks
 
     results = list[Result]()
     for result in examine(quick_checks(config, needs)):
@@ -85,6 +85,6 @@ def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Resu
     if any(result.name == "versions" and result.status == "failed" for result in results):
         yield Result("model and vLLM", "skipped", "needs the check of the versions")
         return
-    from grpo.doctor_model import ModelDoctor
+    from grpo.doctor.model_checks import ModelDoctor
 
     yield from ModelDoctor(config).examine()

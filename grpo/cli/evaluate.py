@@ -19,13 +19,13 @@ from grpo.cli.common import explained, json_object
 @click.option(
     "--agent",
     required=True,
-    help="A policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor); policy:RUN, "
+    help="A policy that the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor); policy:RUN, "
     "policy:RUN@STEP, policy:RUN@best, policy:ADAPTER or policy:base; file:ANSWERS.jsonl; "
     "openai:MODEL@URL or litellm:NAME in a plain tool loop; "
     "PKG.MOD:FUNCTION; 'cmd:PROGRAM {question}'.",
 )
-@click.option("--model", help="What a function or program may talk to: openai:MODEL@URL or litellm:NAME.")
-@click.option("--split", default="test", show_default=True, help="Split, where the env has splits.")
+@click.option("--model", help="The model that a function or program may use: openai:MODEL@URL or litellm:NAME.")
+@click.option("--split", default="test", show_default=True, help="Split of the scenarios, where the env has splits.")
 @click.option("--limit", type=click.IntRange(1), help="Number of scenarios, drawn by --seed.  [default: all, else 100]")
 @click.option("-k", "k", type=click.IntRange(1), default=1, show_default=True, help="Episodes of each scenario.")
 @click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Episodes at once.")
@@ -36,11 +36,11 @@ from grpo.cli.common import explained, json_object
     show_default=True,
     help="Seconds an episode may take.",
 )
-@click.option("--seed", default=1234, show_default=True, help="Of the choice of scenarios and of sampling.")
+@click.option("--seed", default=1234, show_default=True, help="Seed of the choice of scenarios and of sampling.")
 @click.option(
     "--temperature",
     type=click.FloatRange(0),
-    help="Of sampling, 0 is greedy.  [default: 1 for policy:, else the model's own]",
+    help="Sampling temperature; 0 is greedy.  [default: 1 for policy:, else the model's own]",
 )
 @click.option("--recipe", help="Recipe with model and limits for policy:ADAPTER and policy:base; a run brings its own.")
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
@@ -49,10 +49,10 @@ from grpo.cli.common import explained, json_object
     callback=json_object,
     help="JSON object of arguments for the env (gymnasium.make).",
 )
-@click.option("--judge-model", help="litellm name of a judge that marks answers the env does not take for right.")
+@click.option("--judge-model", help="litellm name of a judge for answers that the env does not take for right.")
 @click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
 @click.option(
-    "--judge-max-cost", type=click.FloatRange(0, min_open=True), help="Stop at so many dollars for the judge."
+    "--judge-max-cost", type=click.FloatRange(0, min_open=True), help="Stop when the judge has cost so many dollars."
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.  [default: evals/AGENT-TIME]")
 @click.option(
@@ -66,6 +66,6 @@ from grpo.cli.common import explained, json_object
 @explained(lambda options: "Finished episodes are kept; the same command with --resume plays what is missing.")
 def evaluate(**options: Any) -> None:
     """Evaluate an agent on a registered env, with 95 % intervals."""
-    from grpo.eval.evaluation import EvalRequest, run_evaluation
+    from grpo.eval.request import EvalRequest, run_evaluation
 
     run_evaluation(EvalRequest(**options))

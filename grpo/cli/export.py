@@ -12,7 +12,7 @@ from grpo.cli.common import explained
 @click.command(epilog="Example: grpo-export runs/first --out exported/first --merge")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="New folder to write.")
-@click.option("--merge", is_flag=True, help="A whole model, the adapter merged into its base; not the adapter alone.")
+@click.option("--merge", is_flag=True, help="Write a whole model: the adapter merged into its base.")
 @click.option(
     "--checkpoint", default="newest", show_default=True, help="newest, best (by held-out score), or a step's number."
 )
@@ -20,9 +20,9 @@ from grpo.cli.common import explained
 @explained(lambda _options: "Nothing was written.")
 def export(run: Path, out: Path, merge: bool, checkpoint: str, model: str | None) -> None:
     """Write the adapter of RUN (a run directory or an adapter folder) with a model card, or the merged model."""
-    from grpo.export import export_adapter, export_merged
-    from grpo.handover import find_policy
-    from grpo.models import resolve_model
+    from grpo.machine.models import resolve_model
+    from grpo.runs.export import export_adapter, export_merged
+    from grpo.runs.trained_policy import find_policy
 
     policy = find_policy(run, checkpoint, model)
     (export_merged if merge else export_adapter)(policy, resolve_model(policy.model), out)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grpo.cli.common import explained, share_cores
+from grpo.cli.common import explained
+from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:
     from grpo.chat import ServedChat
-    from grpo.vllm_server import VllmServer
+    from grpo.serving.vllm import VllmServer
 
 EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
 
@@ -57,23 +58,27 @@ def serve(
 ) -> None:
     """Serve the policy of RUN (a run directory or an adapter folder) with vLLM."""
     from grpo.config import load_config
-    from grpo.display import Display
-    from grpo.handover import find_policy, served_policy
-    from grpo.hardware import visible_gpus
-    from grpo.models import resolve_model
-    from grpo.server import ServerOptions, VllmServer
+    from grpo.display.terminal import Display
+    from grpo.machine.dtype import computing_dtype
+    from grpo.machine.hardware import visible_gpus
+    from grpo.machine.models import resolve_model
+    from grpo.runs.trained_policy import find_policy, served_policy
+    from grpo.serving.server import ServerOptions, VllmServer
 
     share_cores()
     policy = find_policy(run, checkpoint, model)
     config = policy.config or load_config(None, {"env": "", "device": "cuda" if visible_gpus() else "cpu"})
     base = resolve_model(policy.model)
     served = served_policy(policy, base.path)
+    device = device or config.device
+    computing = computing_dtype(config.dtype, device, base.path)
     options = ServerOptions(
-        device=device or config.device,  # type: ignore[arg-type]
-        max_model_len=config.max_tokens,
+        device=device,  # type: ignore[arg-type]
+        dtype=computing.dtype,
+        max_model_len=config.rollout.max_tokens,
         max_lora_rank=policy.rank,
         max_loras=1,
-        max_num_seqs=config.concurrency,
+        max_num_seqs=config.rollout.concurrency,
         threads=threads,
         host=host,
         port=port,
@@ -86,7 +91,9 @@ def serve(
         server = VllmServer(base.path, log or Path(scratch) / "server.log", options)
         try:
             server.start()
-            display.note(f"vLLM is starting with {policy.adapter}; its log: {server.log_path}")
+            display.note(
+                f"vLLM is starting with {policy.adapter}, computing in {computing}; its log: {server.log_path}"
+            )
             seconds = server.wait_ready()
             display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
             click.echo(EXAMPLE.format(name=policy.name, url=server.url))

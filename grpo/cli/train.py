@@ -1,8 +1,11 @@
-"""``grpo-train``: join config, run directory, policy server and trainer, and show the result."""
+"""``grpo-train``: join config, run directory, policy server and trainer, and show the result.
+
+The command owns the whole run: warm start, evaluation before and after, report. ``scripts/quickstart`` is set-up and
+this one command, so there is one path to maintain.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, json_object, parse_settings, share_cores
-from grpo.tracking import TRACKERS, Tracking, check_tracker
+from grpo.cli.common import explained, json_object, parse_settings
+from grpo.machine.hardware import share_cores
+from grpo.runs.trackers import TRACKERS, Tracking, check_tracker
 
 if TYPE_CHECKING:
     from grpo.config import TrainConfig
-    from grpo.display import Display
-    from grpo.rundir import RunDirectory
+    from grpo.display.terminal import Display
+    from grpo.machine.models import ResolvedModel
+    from grpo.runs.directory import RunDirectory
 
 DEFAULT_RUN_DIR = "runs/{env}"
 
@@ -24,16 +29,21 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.command(epilog="Example: grpo-train --env EmailSearch-v0 --recipe email-cpu --run-dir runs/first --resume")
 @click.option("--env", required=True, help="Registered Gymnasium env id, or module:id.")
 @click.option("--recipe", help="email-cpu, email-gpu, a TOML file, or a run's config.json; flags override it.")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Where everything is kept.  [default: runs/ENV]")
-@click.option("--resume", is_flag=True, help="Continue the run in --run-dir; begins one where there is none.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/ENV]")
+@click.option("--resume", is_flag=True, help="Continue the run in --run-dir, or begin one where there is none.")
 @click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
 @click.option("--cpu", "device", flag_value="cpu", help="Train and serve on the CPU.")
 @click.option("--cuda", "device", flag_value="cuda", help="Train and serve on the GPU.")
-@click.option("--steps", type=int, help="GRPO steps.")
-@click.option("--groups-per-step", type=int, help="Groups (tasks) in a step.")
-@click.option("--group-size", type=int, help="Episodes in a group.")
-@click.option("--learning-rate", type=float, help="Of GRPO.")
-@click.option("--warm-start-steps", type=int, help="Supervised steps on the env's own demonstrations before GRPO.")
+@click.option("--steps", type=int, help="Number of GRPO steps.")
+@click.option("--groups-per-step", "rollout__groups_per_step", type=int, help="Groups (tasks) in a step.")
+@click.option("--group-size", "rollout__group_size", type=int, help="Episodes in a group.")
+@click.option("--learning-rate", "optimizer__learning_rate", type=float, help="Learning rate of GRPO.")
+@click.option(
+    "--warm-start-steps",
+    "warm_start__steps",
+    type=int,
+    help="Supervised steps on the env's own demonstrations before GRPO.",
+)
 @click.option(
     "--init-adapter",
     type=click.Path(exists=True, file_okay=False),
@@ -42,24 +52,39 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option(
     "--reward", help="env, ruler, env+ruler, or your own function of a group: pkg.mod:function.  [default: env]"
 )
-@click.option("--judge-model", help="litellm name of RULER's judge, for example openai/o4-mini.")
-@click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
-@click.option("--rubric", type=click.Path(exists=True, dir_okay=False), help="A text file with RULER's rubric.")
+@click.option("--judge-model", "judge__model", help="litellm name of RULER's judge, for example openai/o4-mini.")
+@click.option(
+    "--judge-api-base",
+    "judge__api_base",
+    help="OpenAI-compatible URL of the judge; its key comes from the environment.",
+)
+@click.option(
+    "--rubric",
+    "judge__rubric",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A text file with RULER's rubric.",
+)
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
 @click.option(
     "--env-kwargs",
     callback=json_object,
     help="JSON object of arguments for the env (gymnasium.make).",
 )
-@click.option("--eval-scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
-@click.option("--eval-split", help="Split of the evaluation, where the env has splits.")
-@click.option("--eval-every", type=int, help="Evaluate every so many steps too; the best checkpoint is kept.")
+@click.option("--eval-scenarios", "eval__scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
+@click.option("--eval-split", "eval__split", help="Split of the evaluation, where the env has splits.")
+@click.option(
+    "--eval-every", "eval__every", type=int, help="Evaluate every so many steps too; the best checkpoint is kept."
+)
 @click.option("--seed", type=int, help="Seed of the whole run.")
-@click.option("--track", type=click.Choice(TRACKERS), help="Metrics go there too (an extra of the same name).")
+@click.option(
+    "--track", type=click.Choice(TRACKERS), help="Send the metrics there too; needs the extra of the same name."
+)
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting (JSON value).")
-@click.option("--show-every", type=int, help="Show the best and the worst episode of every so many steps.")
-@click.option("--quiet", is_flag=True, help="Only errors and the closing table.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting: loss.type=gspo (JSON value)."
+)
+@click.option("--show-every", type=int, help="Show the best and the worst episode every so many steps.")
+@click.option("--quiet", is_flag=True, help="Show nothing but errors and the table at the end.")
 @explained(
     lambda options: (
         "Finished work is kept; "
@@ -79,23 +104,23 @@ def train(
     """Train a LoRA policy with GRPO on a registered Gymnasium env, served by vLLM."""
     from grpo.config import load_config
 
-    overrides = {key: value for key, value in options.items() if value is not None}
-    overrides["env"] = env
-    if "init_adapter" in overrides:
-        overrides.setdefault("warm_start_steps", 0)
-    config = load_config(recipe, overrides | parse_settings(settings))
+    if options["init_adapter"] is not None and options["warm_start__steps"] is None:
+        options["warm_start__steps"] = 0
+    config = load_config(recipe, parse_settings(settings, options | {"env": env}))
     directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", env)))
     run_training(config, directory, resume=resume, quiet=quiet)
 
 
 def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: bool) -> None:
-    """Train, evaluate and report; prints the closing table and the report's path."""
-    from grpo.checkpoint import newest_checkpoint
-    from grpo.display import Display
-    from grpo.handover import init_adapter
+    """Train, evaluate and report; prints the table of evaluations and the report's path."""
+    from grpo.config import dotted
+    from grpo.display.terminal import Display
     from grpo.report import write_report
-    from grpo.report.run import load_run, verdict
-    from grpo.rundir import RunDirectory
+    from grpo.report.run import conclusion, load_run
+    from grpo.runs.checkpoint import newest_checkpoint
+    from grpo.runs.directory import RunDirectory
+    from grpo.runs.evaluations import AFTER, BEFORE, is_finished, summaries
+    from grpo.runs.trained_policy import init_adapter
 
     share_cores()
     _check_user_code(config)
@@ -103,77 +128,84 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     init_adapter(config)
     display = Display(quiet=quiet)
     with RunDirectory.open(directory, config, resume=resume) as run, ExitStack() as at_the_end, display:
+        config = run.config
         found = newest_checkpoint(run.checkpoints)
         steps_done = found[1].step if found else None
-        if not _is_finished(run, config, steps_done):
+        if steps_done is None or steps_done < config.steps or not is_finished(run, config, steps_done):
+            config, model = _find_model(config, run, display)
             tracking = Tracking(
                 config.track,
                 run.root,
                 project=config.env.rpartition(":")[2],
-                config=config.model_dump(mode="json"),
+                config=dotted(config.model_dump(mode="json")),
                 note=display.note,
                 steps_done=steps_done or 0,
             )
-            _train(config, run, display, at_the_end.enter_context(tracking))
+            _train(config, run, model, display, at_the_end.enter_context(tracking))
         else:
             display.note(
                 f"{directory} is finished: nothing to train. Raise --steps to go on, or choose another --run-dir"
             )
-        summaries = [
-            json.loads(path.read_text(encoding="utf-8"))
-            for label in ("before-sampled", "before-greedy", "after-sampled", "after-greedy")
-            if (path := run.evaluation(label)).exists()
-        ]
-        display.eval_table(summaries)
+        display.eval_table(summaries(run, config, BEFORE, AFTER))
         report = write_report(run.root)
-        click.echo(verdict(load_run(run.root)))
+        click.echo(conclusion(load_run(run.root)))
         click.echo(f"Report: {report}")
 
 
 def _check_user_code(config: TrainConfig) -> None:
     """Say what is wrong with the user's env or reward before anything is written or started."""
-    from grpo.config import REWARDS
-    from grpo.envs import check_env, takes_split
+    from grpo.config import REWARDS, dotted
+    from grpo.envs.message_env import check_env
+    from grpo.envs.registry import takes_split
     from grpo.errors import ConfigError
-    from grpo.user_code import import_user_module, load_function
+    from grpo.machine.user_code import import_user_module, load_function
 
     if config.env_import is not None:
         import_user_module(config.env_import)
     offered = check_env(config.env, config.env_kwargs)
-    for name in ("train_split", "eval_split"):
-        if getattr(config, name) != type(config).model_fields[name].default and not takes_split(config.env):
+    changed = dotted(config.model_dump(exclude_defaults=True))
+    for name in ("train_split", "eval.split"):
+        if name in changed and not takes_split(config.env):
             raise ConfigError(
-                f"{name} = {getattr(config, name)!r}, but {config.env} has no splits (no argument 'split'); leave it "
-                "out"
+                f"{name} = {changed[name]!r}, but {config.env} has no splits (no argument 'split'); leave it out"
             )
-    if config.warm_start_steps > 0 and config.warm_start_policy not in offered:
+    if config.warm_start.steps > 0 and config.warm_start.policy not in offered:
         raise ConfigError(
-            f"warm_start_policy = {config.warm_start_policy!r}, but {config.env} brings along: "
-            f"{', '.join(offered) or 'none'}; choose one (--set warm_start_policy=NAME) or --warm-start-steps 0"
+            f"warm_start.policy = {config.warm_start.policy!r}, but {config.env} brings along: "
+            f"{', '.join(offered) or 'none'}; choose one (--set warm_start.policy=NAME) or --warm-start-steps 0"
         )
     if config.reward not in REWARDS:
         load_function(config.reward)
 
 
-def _train(config: TrainConfig, run: RunDirectory, display: Display, tracking: Tracking) -> None:
-    from grpo.models import resolve_model
-    from grpo.server import make_server
+def _find_model(config: TrainConfig, run: RunDirectory, display: Display) -> tuple[TrainConfig, ResolvedModel]:
+    """The model, and the settings with the dtype that it computes in, which the run keeps from now on."""
+    from grpo.machine.dtype import computing_dtype
+    from grpo.machine.models import resolve_model
 
     if config.device != "cpu":  # torch is loaded while vLLM starts, but where a GPU is said to be
-        from grpo.engine.local import usable_device
+        from grpo.learner.lora_model import usable_device
 
         usable_device(config.device)
     display.phase(f"Model {config.model}")
     model = resolve_model(config.model)
     display.note(f"model: {model.path}")
+    computing = computing_dtype(config.dtype, config.device, model.path)
+    display.note(f"computing in {computing}")
+    return run.write_config(config.model_copy(update={"dtype": computing.dtype})), model
+
+
+def _train(config: TrainConfig, run: RunDirectory, model: ResolvedModel, display: Display, tracking: Tracking) -> None:
+    from grpo.serving.server import make_server
+
     server = make_server(config, model.path, run.server_log)
     server.start()
     try:
-        if config.server_urls:
+        if config.server.urls:
             display.note(f"sampling from the server at {server.url}")
         else:
             display.note(f"vLLM is starting at {server.url}; its log: {run.server_log}")
-        from grpo.trainer import Trainer
+        from grpo.training.trainer import Trainer
 
         trainer = Trainer(config, run, model, server, display, tracking)
         try:
@@ -182,16 +214,3 @@ def _train(config: TrainConfig, run: RunDirectory, display: Display, tracking: T
             trainer.close()
     finally:
         server.stop()
-
-
-def _is_finished(run: RunDirectory, config: TrainConfig, steps_done: int | None) -> bool:
-    if steps_done is None or steps_done < config.steps:
-        return False
-    if config.eval_scenarios == 0:
-        return True
-    labels = ["after-sampled", "after-greedy"] if config.eval_greedy else ["after-sampled"]
-    return all(
-        run.evaluation(label).exists()
-        and json.loads(run.evaluation(label).read_text(encoding="utf-8"))["policy"] == steps_done
-        for label in labels
-    )

@@ -16,14 +16,14 @@ from grpo.cli.common import explained
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: FOLDER/report.html]"
 )
-@click.option("--anyway", is_flag=True, help="Compare evaluations though database, split, questions or env differ.")
+@click.option("--anyway", is_flag=True, help="Compare evaluations even where database, split, questions or env differ.")
 @click.option("--open", "open_it", is_flag=True, help="Show it in the web browser.")
 @explained()
 def view(folder: Path, against: Path | None, out: Path | None, anyway: bool, open_it: bool) -> None:
     """Write one HTML page that works offline: curves, tables, and every episode with search and filters.
 
-    FOLDER is a run directory or an evaluation; with a second evaluation the page compares the two, FOLDER being the
-    baseline, and lies in the second folder.
+    FOLDER is a run directory or an evaluation. With a second evaluation, AGAINST, the page compares the two: FOLDER is
+    the baseline, and the page lies in AGAINST.
     """
     from grpo.report import write_report
 

@@ -1,8 +1,8 @@
 """Evaluation of any agent on any registered env: the same episodes, honest statistics, everything saved.
 
-An agent gets in by one of several doors (a Python function, a program, a model's name, a policy trained here); behind
-all of them stands one `episode.Episode`. `runner.Runner` plays the episodes, `results.Results` keeps them, `summary`
-counts them. Torch-free; the commands are `grpo.cli.evaluate` and its neighbours.
+An agent is a Python function, a program, the name of a model, a policy that the env brings along, or one trained here.
+Each plays the same `episode.Episode`. `runner.Runner` plays the episodes, `results.Results` keeps them, and `summary`
+counts them. No torch is needed. The commands are `grpo-eval`, `grpo-compare` and `grpo-view`.
 
     from grpo.eval import Answer
 
@@ -13,6 +13,6 @@ counts them. Torch-free; the commands are `grpo.cli.evaluate` and its neighbours
     $ grpo-eval --env EmailSearch-v0 --agent my_module:my_agent
 """
 
-from grpo.eval.contract import Answer, Model, Task
+from grpo.eval.agents.answer import Answer, Model, Task
 
 __all__ = ["Answer", "Model", "Task"]

@@ -1,10 +1,13 @@
 """Two evaluations of the same questions: which agent is better, by how much, and which episodes say so.
 
-Paired by scenario: a scenario's samples are averaged on each side, so ``-k`` may differ, and differences between easy
-and hard questions drop out. The interval is a bootstrap over scenarios; McNemar's exact test takes a scenario for right
-where more than half of its samples are. Episodes flip one by one: the same scenario and sample on both sides.
-Infrastructure failures are no observations. Evaluations of another database or of other questions are not compared
-unless the caller insists.
+Scenarios are paired, not samples: the samples of a scenario are averaged on each side first. ``-k`` may therefore
+differ, each scenario counts once, and differences between easy and hard questions drop out. The interval is a bootstrap
+over scenarios, not the t interval of the other tables: differences of right and wrong are -1, 0 and 1, mostly 0, and
+with few scenarios far from normal. The interval is the number to report; McNemar's exact test stands beside it, and
+takes a scenario for right where more than half of its samples are.
+
+Episodes flip one by one: the same scenario and sample on both sides. Infrastructure failures are no observations.
+Evaluations of another database or of other questions are not compared unless the caller insists.
 """
 
 from __future__ import annotations
@@ -17,12 +20,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from grpo.chat.transcript import opening_of
+from grpo.display.metrics import CORRECT, REWARD, ShownMetric, counted
 from grpo.errors import EvaluationError
-from grpo.eval.episode import Ending, EpisodeKey
-from grpo.eval.results import Row, key_of, read_config, read_rows, read_trace
-from grpo.metrics import counted
+from grpo.eval.ending import Ending
+from grpo.eval.episode import EpisodeKey
+from grpo.eval.results import read_config
+from grpo.eval.rows import FILE_NAME, Row, key_of, read_rows
+from grpo.eval.traces import read_trace
 from grpo.statistics import Interval, bootstrap_interval, mcnemar_p
-from grpo.transcript import opening_of
 
 SAME = ("env", "env_kwargs", "split", "fingerprint", "judge_model")
 """Settings that must be equal for two evaluations to ask the same questions of the same data."""
@@ -127,9 +133,15 @@ class Comparison:
         return None if self.correct is None else mcnemar_p(self.gained, self.lost)
 
     @property
-    def verdict(self) -> str:
+    def measures(self) -> list[tuple[ShownMetric, Measure]]:
+        """What was measured, the most telling first: right answers where the env says what is right, and reward."""
+        return [*([(CORRECT, self.correct)] if self.correct else []), (REWARD, self.reward)]
+
+    @property
+    def conclusion(self) -> str:
         """One sentence: who is better, or that the data cannot tell."""
-        name, measure = ("correct answers", self.correct) if self.correct else ("reward", self.reward)
+        metric, measure = self.measures[0]
+        name = "correct answers" if metric is CORRECT else "reward"
         if not measure.difference.excludes(0.0):
             return f"No difference in {name} beyond noise, over {counted(self.scenarios, 'scenario')}."
         better = "B" if measure.difference.mean > 0 else "A"
@@ -146,7 +158,7 @@ class Comparison:
             "correct": self.correct and self.correct.to_dict(),
             "reward": self.reward.to_dict(),
             "mcnemar": None if self.correct is None else {"gained": self.gained, "lost": self.lost, "p": self.p_value},
-            "verdict": self.verdict,
+            "verdict": self.conclusion,
             "flips": [flip.to_dict() for flip in self.flips],
         }
 
@@ -160,7 +172,7 @@ def load_evaluation(path: Path) -> Evaluation:
     Raises:
         EvaluationError: That is no evaluation, or a file in it cannot be read.
     """
-    root = path.parent if path.name == "results.jsonl" else path
+    root = path.parent if path.name == FILE_NAME else path
     config = read_config(root)
     rows = read_rows(root)
     if "agent" not in config or not rows:

@@ -1,7 +1,7 @@
-"""One episode of an evaluation: the object behind every door.
+"""One episode of an evaluation, which every kind of agent plays in the same way.
 
-It holds the env's turn order (one call, one step), keeps the transcript, and knows how the episode ended. It knows
-nothing of agents, threads, time limits or files; whoever drives it calls from one thread at a time (see `desk`).
+It hands the env one turn at a time, and keeps the transcript, the model calls and the final answer. It knows nothing
+of agents, threads, time limits or files. Whoever drives it calls from one thread at a time (see `env_thread`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
-from grpo import envs
+from grpo.envs.message_env import MessageEnv, Observation
 from grpo.errors import EnvError
-from grpo.eval.contract import Answer, Task
+from grpo.eval.agents.answer import Answer, Task
 from grpo.types import Message
 from grpo.types import Task as EnvTask
 
@@ -25,26 +24,9 @@ Argument = TypeVar("Argument")
 ANSWER_TOOL = "return_final_answer"
 """An env's tool of this name takes the final answer: ``answer`` and ``sources``."""
 
+_SERVER_FAULTS = (0, 401, 403, 404, 408, 429)
+
 OVER = "The episode has ended; this call was not run."
-
-
-class Ending(StrEnum):
-    """Why an episode ended."""
-
-    ANSWERED = "answered"
-    """The agent gave a final answer, or the env ended the episode itself."""
-    NO_ANSWER = "no_answer"
-    """The agent stopped without an answer. Not correct."""
-    MAX_TURNS = "max_turns"
-    """The env's own turn limit. Not correct."""
-    AGENT_CRASH = "agent_crash"
-    """The agent raised an exception, or its program failed, before it had answered. Not correct."""
-    TIMEOUT = "timeout"
-    """The time limit, before the agent had answered. Not correct."""
-    CONTEXT_OVERFLOW = "context_overflow"
-    """The conversation outgrew the model's context, and no answer came. Not correct."""
-    INFRASTRUCTURE = "infrastructure"
-    """The env or the model's server failed: in no mean, as it is not the agent's; ``--resume`` repeats it."""
 
 
 class EpisodeKey(NamedTuple):
@@ -89,6 +71,16 @@ class ModelCall:
     sampled: list[str | float] = field(default_factory=list)
     error: str = ""
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether neither a reply nor an error came yet."""
+        return self.status == 0 and not self.error
+
+    @property
+    def is_server_fault(self) -> bool:
+        """Whether it failed for a reason that lies with the server, not with what was asked."""
+        return bool(self.error) and (self.status in _SERVER_FAULTS or self.status >= 500)
+
 
 class EpisodeClosed(RuntimeError):
     """Raised to an agent that still calls tools after its time was up; it ends stray threads."""
@@ -113,11 +105,11 @@ class Episode:
         fault: What broke in the env, "" where nothing did.
     """
 
-    def __init__(self, key: EpisodeKey, env_task: EnvTask, seed: int, session: envs.Episode):
+    def __init__(self, key: EpisodeKey, env_task: EnvTask, seed: int, env: MessageEnv):
         """Prepare; ``begin`` resets the env."""
         self.key = key
         self.seed = seed
-        self.session = session
+        self.env = env
         self.messages: list[Message] = []
         self.tools: list[dict[str, Any]] = []
         self.reward = 0.0
@@ -133,7 +125,7 @@ class Episode:
         self.truncated = False
         self._env_task = env_task
         self._closed = False
-        self._opening: envs.Observation | None = None
+        self._opening: Observation | None = None
 
     @property
     def is_over(self) -> bool:
@@ -150,24 +142,24 @@ class Episode:
         return Task(parts["system"], parts["user"])
 
     @property
-    def opening(self) -> envs.Observation:
+    def opening(self) -> Observation:
         """The env's first observation."""
         assert self._opening is not None, "begin() comes first"
         return self._opening
 
-    def begin(self) -> envs.Observation:
+    def begin(self) -> Observation:
         """Reset the env.
 
         Raises:
             EnvError: The env failed.
         """
-        observation = self._guarded(self.session.start, self._env_task)
+        observation = self._guarded(self.env.reset, self._env_task)
         self._opening = observation
         self.messages, self.tools = list(observation.messages), observation.tools
         self.metrics = observation.metrics
         return observation
 
-    def step(self, action: str, spoken: Message | None = None) -> envs.Observation:
+    def step(self, action: str, spoken: Message | None = None) -> Observation:
         """Hand the env one assistant turn.
 
         Args:
@@ -180,7 +172,7 @@ class Episode:
         """
         if self._closed:
             raise EpisodeClosed(OVER)
-        observation = self._guarded(self.session.step, action)
+        observation = self._guarded(self.env.step, action)
         self.steps += 1
         self.messages.append(spoken or {"role": "assistant", "content": action})
         self.messages.extend(observation.messages)
@@ -203,12 +195,17 @@ class Episode:
         return "\n\n".join(str(message["content"]) for message in observation.messages)
 
     def finish(self, answer: Answer | None, *, implicit: bool = True) -> None:
-        """Take the agent's closing words as its answer, unless it has answered already or has no turn left."""
+        """Hand the env the agent's last words as its answer, unless it has answered already or has no turn left.
+
+        Prose goes to the env as prose. With sources, or where the text could be taken for a call, it goes through the
+        answer tool.
+        """
         if answer is None or self._closed or self.is_over:
             return
-        has_tool = any(tool["function"]["name"] == ANSWER_TOOL for tool in self.tools)
+        tool_names = [tool["function"]["name"] for tool in self.tools]
+        reads_like_a_call = any(part in answer.text for part in ("{", "}", "<", "tool_call", *tool_names))
         self.answer, self.implicit = answer, implicit
-        if has_tool and (answer.sources or not implicit or _READS_LIKE_A_CALL.search(answer.text)):
+        if ANSWER_TOOL in tool_names and (answer.sources or not implicit or reads_like_a_call):
             arguments = {"answer": answer.text[:2000], "sources": list(answer.sources)}
             self.step(json.dumps({"name": ANSWER_TOOL, "arguments": arguments}, ensure_ascii=False))
         else:
@@ -220,7 +217,7 @@ class Episode:
         """Refuse everything from now on."""
         self._closed = True
 
-    def _guarded(self, act: Callable[[Argument], envs.Observation], argument: Argument) -> envs.Observation:
+    def _guarded(self, act: Callable[[Argument], Observation], argument: Argument) -> Observation:
         try:
             return act(argument)
         except EnvError as error:
@@ -229,7 +226,6 @@ class Episode:
 
 
 _DECODER = json.JSONDecoder(strict=False)
-_READS_LIKE_A_CALL = re.compile(r"[{}<]|tool_call|search_inbox|read_email|return_final_answer")
 
 
 def answer_in(action: str) -> tuple[Answer | None, bool]:

@@ -1,9 +1,13 @@
 """What an evaluation says: every rate with its interval, every way to end counted, nothing dropped.
 
-A crash, a timeout, a full context and a missing answer count as not correct and are shown apart as well. Infrastructure
-failures say nothing about the agent: they are in no mean, and their number is part of the summary. Intervals are
-clustered by scenario. pass@k is the chance that one of k tries is right, pass^k that all are, both estimated without
-bias from n samples (Chen et al., arXiv:2107.03374, equation 1; Yao et al., arXiv:2406.12045, section 3).
+A crash, a timeout, a full context and a missing answer count as not correct, and are shown apart as well: where failed
+episodes are left out of the mean, as is common, an agent that crashes on hard questions looks good. Only failures of
+the env or of a model's server say nothing about the agent: they are in no mean, their number is part of the summary,
+and they make the exit status 3.
+
+Intervals are clustered by scenario. pass@k is the chance that one of k tries is right, pass^k that all are, both
+estimated without bias from n samples (Chen et al., arXiv:2107.03374, equation 1; Yao et al., arXiv:2406.12045,
+section 3).
 """
 
 from __future__ import annotations
@@ -14,10 +18,9 @@ from math import comb
 from statistics import fmean
 from typing import Any
 
-from grpo.eval.episode import Ending
-from grpo.eval.results import Row
-from grpo.evaluate import column_means, slice_means
-from grpo.statistics import mean_interval
+from grpo.eval.ending import Ending
+from grpo.eval.rows import Row
+from grpo.statistics import column_means, mean_interval, slice_means
 
 WORST = 5
 """How many scenarios are named as the worst."""
@@ -25,8 +28,8 @@ WORST = 5
 Means = dict[str, dict[str, float | None]]
 
 
-def summarise(config: Mapping[str, Any], rows: Sequence[Row], planned: int, seconds: float) -> dict[str, Any]:
-    """The statistics of ``rows``.
+def summarise_results(config: Mapping[str, Any], rows: Sequence[Row], planned: int, seconds: float) -> dict[str, Any]:
+    """The statistics of an evaluation's results.
 
     Args:
         config: The evaluation's config; its agent, env, split and seed are repeated here.
@@ -49,7 +52,7 @@ def summarise(config: Mapping[str, Any], rows: Sequence[Row], planned: int, seco
         "seconds": round(seconds, 3),
         "episodes_per_second": round(len(rows) / seconds, 2) if seconds > 0 else None,
         "metrics": _metrics(counted),
-        "slices": slice_means([_marked(row) for row in counted], _names(counted), _rewards(counted)),
+        "slices": slice_means([_judged_metrics(row) for row in counted], _names(counted), _rewards(counted)),
         **_of_samples(counted),
         "refusal": refusal(counted),
         "latency": _latency(counted),
@@ -94,13 +97,13 @@ def refusal(rows: Sequence[Row]) -> dict[str, Any] | None:
     }
 
 
-def _marked(row: Row) -> dict[str, float]:
-    """The env's metrics and the mark that counts, which an answer judge may have given."""
+def _judged_metrics(row: Row) -> dict[str, float]:
+    """The env's metrics, and whether the answer counts as correct, on which an answer judge may have decided."""
     return row["metrics"] if row["correct"] is None else row["metrics"] | {"correct": float(row["correct"])}
 
 
 def _answer_judge(config: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any] | None:
-    """How many answers that the env did not take for right were marked again; None where there is no judge."""
+    """How many answers that the env did not take for right were judged; None where there is no judge."""
     if not config.get("judge_model"):
         return None
     verdicts = [row["verdict"] for row in rows if row.get("verdict")]

@@ -7,6 +7,10 @@ security policy lets nothing run but the page's own script, named by its hash. N
     from grpo.report import write_report
     write_report(Path("runs/first"))
 
+Runs and evaluations share one page. Its episodes are data that one script draws: in the list, in the pairs at the top,
+and side by side. Each distinct text stands in the page once, because many episodes read the same mail. Up to 5,000
+episodes are plain JSON, which a browser reads at once; a page that fetches parts of itself would need a server.
+
 ``run`` reads a run directory, ``training`` and ``evaluation`` make the sections of either page, ``episodes`` the data
 of its episodes, ``page`` the HTML; ``charts.js`` and ``explorer.js`` are its script.
 """

@@ -8,23 +8,21 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grpo.eval.compare import Comparison, Evaluation, Measure, compare, load_evaluation
-from grpo.eval.episode import Ending, EpisodeKey
-from grpo.eval.results import Row, key_of
-from grpo.eval.summary import summarise
-from grpo.eval.table import table_rows
-from grpo.evaluate import slice_order
-from grpo.metrics import ShownMetric
+from grpo.display.metrics import CORRECT, REWARD
+from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation
+from grpo.eval.ending import Ending
+from grpo.eval.episode import EpisodeKey
+from grpo.eval.output import table_rows
+from grpo.eval.rows import Row, key_of
+from grpo.eval.summary import summarise_results
 from grpo.report.charts import Range, interval_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source
 from grpo.report.page import Page, settings
 from grpo.report.transcripts import Pair, Record
+from grpo.statistics import slice_order
 
 SHOWN_PAIRS = 8
 """Flipped episodes that stand side by side on the page; all of them can be found among its episodes."""
-
-CORRECT = ShownMetric("correct", "Correct", 1, True)
-REWARD = ShownMetric("reward", "Reward", 3)
 
 
 def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
@@ -46,7 +44,7 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
         name=" against ".join(one.root.absolute().name for one in reversed(evaluations)),
         title=" against ".join(reversed(names)),
         subtitle=f"on {last.config.get('env')}{f', {split} split' if split else ''}",
-        verdict=_one_said(summaries[0], names[0]) if comparison is None else _both_said(comparison, names),
+        conclusion=_one_said(summaries[0], names[0]) if comparison is None else _both_said(comparison, names),
         tone="noise" if comparison is None else _tone(comparison),
         note="Intervals are 95 %, clustered by scenario (arXiv:2411.00640); differences pair scenarios, with a "
         "bootstrap interval over them.",
@@ -66,7 +64,7 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
     for place, (name, side) in enumerate(zip(names, records, strict=True)):
         page.episodes.add(Source(name, split, None, names[0] if place else ""), side)
     if comparison is not None:
-        page.sections |= {"measures": _measures(comparison), "mcnemar": _mcnemar(comparison, names)}
+        page.sections |= {"measures": comparison.measures, "mcnemar": _mcnemar(comparison, names)}
         page.pairs = _pairs(comparison, records)
         page.pairs_note = f"episodes that flipped, {names[0]} on the left; what was gained most and lost most"
     return page
@@ -79,11 +77,11 @@ def _names(evaluations: Sequence[Evaluation]) -> list[str]:
 
 def _summary(one: Evaluation) -> dict[str, Any]:
     planned = int(one.config.get("limit") or 0) * int(one.config.get("k") or 1)
-    return summarise(one.config, one.rows, max(planned, len(one.rows)), 0.0)
+    return summarise_results(one.config, one.rows, max(planned, len(one.rows)), 0.0)
 
 
 def _record(one: Evaluation, row: Row) -> Record:
-    """An episode as transcripts know it: the row, and what its trace says."""
+    """An episode in the form that `transcripts` reads: its result, and what its trace says."""
     trace = one.trace(row)
     calls = trace.get("model_calls", [])
     return row | {
@@ -105,7 +103,7 @@ def _verdict(row: Row) -> str:
 
 def _one_said(summary: Mapping[str, Any], name: str) -> str:
     metric = CORRECT if "correct" in summary["metrics"] else REWARD
-    value = _triple(summary["metrics"].get(metric.name), metric)
+    value = metric.ends(summary["metrics"].get(metric.name))
     if value is None:
         return f"No episode of {name} has been played to an end yet."
     mean, low, high = (metric.format(number) for number in value)
@@ -115,7 +113,7 @@ def _one_said(summary: Mapping[str, Any], name: str) -> str:
 
 
 def _both_said(comparison: Comparison, names: Sequence[str]) -> str:
-    measure, metric = (comparison.correct, CORRECT) if comparison.correct else (comparison.reward, REWARD)
+    metric, measure = comparison.measures[0]
     what = "right answers" if metric is CORRECT else "reward"
     said = {
         "up": f"{names[1]} has more {what} than {names[0]}",
@@ -130,7 +128,7 @@ def _both_said(comparison: Comparison, names: Sequence[str]) -> str:
 
 
 def _tone(comparison: Comparison) -> str:
-    difference = (comparison.correct or comparison.reward).difference
+    difference = comparison.measures[0][1].difference
     if not difference.excludes(0.0):
         return "noise"
     return "up" if difference.mean > 0 else "down"
@@ -151,18 +149,10 @@ def _chart(summaries: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Mark
         means = [
             one["slices"].get(cut, {}).get("correct") if cut else one["metrics"].get("correct") for one in summaries
         ]
-        *first, last = (_triple(mean, CORRECT) for mean in means)
+        *first, last = (CORRECT.ends(mean) for mean in means)
         ranges.append(Range(cut or "all", bool(cut), first[0] if first else None, last))
     ranges = [one for one in ranges if one.before or one.after]
     return interval_chart(ranges, (names[0] if len(names) == 2 else "", names[-1])) if ranges else ""
-
-
-def _triple(value: Mapping[str, float | None] | None, metric: ShownMetric) -> tuple[float, float, float] | None:
-    """Mean, low and high; an end that is unknown is the mean, a share's lies within 0 and 1."""
-    if value is None or (mean := value["mean"]) is None:
-        return None
-    low, high = (mean if (end := value[name]) is None else end for name in ("low", "high"))
-    return (mean, max(low, 0.0), min(high, 1.0)) if metric.is_share else (mean, low, high)
 
 
 def _worst(summary: Mapping[str, Any], records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -175,11 +165,6 @@ def _worst(summary: Mapping[str, Any], records: Sequence[Record]) -> list[dict[s
             tries = f"{right} of {len(samples)}" if known else ""
             entries.append(entry | {"record": samples[0], "right": tries})
     return entries
-
-
-def _measures(comparison: Comparison) -> list[tuple[ShownMetric, Measure]]:
-    rows = [(REWARD, comparison.reward)]
-    return rows if comparison.correct is None else [(CORRECT, comparison.correct), *rows]
 
 
 def _mcnemar(comparison: Comparison, names: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ class Page:
         name: Of the folder.
         title: Heading.
         subtitle: Beside it, softer.
-        verdict: One sentence from the data alone.
+        conclusion: One sentence from the data alone.
         tone: ``up``, ``down`` or ``noise``.
         warnings: What a reader must not miss.
         facts: Labels and values.
@@ -47,7 +47,7 @@ class Page:
     name: str
     title: str
     subtitle: str
-    verdict: str
+    conclusion: str
     tone: str
     note: str
     episodes: Episodes

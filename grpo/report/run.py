@@ -1,4 +1,4 @@
-"""What a run has left on disk, and what it says: paired changes on held-out tasks and the one-sentence verdict.
+"""What a run has left on disk, and what it says: paired changes on held-out tasks and the conclusion in one sentence.
 
 Reading and arithmetic alone; ``training`` makes the page.
 """
@@ -9,9 +9,11 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grpo.display.metrics import EVALUATION_METRICS, ShownMetric
 from grpo.errors import ReportError
-from grpo.metrics import EVALUATION_METRICS, ShownMetric, read_jsonl
+from grpo.files import read_jsonl
 from grpo.report.transcripts import Record, difficulty_of, is_whole
+from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.statistics import Interval, mean_interval, paired_difference
 
 
@@ -38,7 +40,7 @@ class Change:
     scenarios: int
 
     @property
-    def verdict(self) -> str:
+    def direction(self) -> str:
         """``up``, ``down`` or ``noise``: whether the difference's interval leaves out zero, and on which side."""
         if not self.difference.excludes(0.0):
             return "noise"
@@ -60,7 +62,7 @@ def load_run(run_dir: Path) -> Run:
             summaries={
                 path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(run_dir.glob("eval/*.json"))
             },
-            trajectories={path.stem: read_jsonl(path) for path in sorted(run_dir.glob("eval/*.jsonl"))},
+            trajectories={path.stem: read_episodes(path) for path in sorted(run_dir.glob("eval/*.jsonl"))},
             rollouts={
                 int(path.stem.removeprefix("step-")): path for path in sorted(run_dir.glob("trajectories/step-*.jsonl"))
             },
@@ -75,8 +77,8 @@ def load_run(run_dir: Path) -> Run:
     return run
 
 
-def read_rollouts(path: Path) -> list[Record]:
-    """The episodes of a step, without what a page has no use for: their token ids are most of the file.
+def read_episodes(path: Path) -> list[Record]:
+    """Saved episodes (`Trajectory.to_record`) without what a page has no use for: token ids are most of the file.
 
     Raises:
         ReportError: The file can't be read.
@@ -106,12 +108,12 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> 
     sides = [
         {
             (str(record["scenario_id"]), record.get("sample", 0)): value
-            for record in run.trajectories.get(f"{when}-{how}", ())
+            for record in run.trajectories.get(label_of(when, how), ())
             if is_whole(record)
             and (cut is None or difficulty_of(record) == cut)
             and (value := _value(record, metric.name)) is not None
         }
-        for when in ("before", "after")
+        for when in (BEFORE, AFTER)
     ]
     keys = sorted(sides[0].keys() & sides[1].keys())
     if not keys:
@@ -127,16 +129,16 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> 
     )
 
 
-def verdict(run: Run) -> str:
+def conclusion(run: Run) -> str:
     """One sentence on whether training helped on held-out tasks, from the data alone; one more where none did."""
-    change = compare(run, "sampled", EVALUATION_METRICS[0]) or compare(run, "greedy", EVALUATION_METRICS[0])
+    change = compare(run, SAMPLED, EVALUATION_METRICS[0]) or compare(run, GREEDY, EVALUATION_METRICS[0])
     idle = _nothing_learned(run.steps)
     if change is None:
         done, planned = len(run.steps), run.config.get("steps")
         progress = f"{done} of {planned} steps" if planned is not None else f"{done} steps"
         return f"{idle}Nothing to compare yet: {progress} done, and no held-out evaluation both before and after."
-    how = "at temperature 1" if compare(run, "sampled", EVALUATION_METRICS[0]) else "with greedy decoding"
-    verb = {"up": "rose", "down": "fell", "noise": "did not change beyond noise:"}[change.verdict]
+    how = "at temperature 1" if compare(run, SAMPLED, EVALUATION_METRICS[0]) else "with greedy decoding"
+    verb = {"up": "rose", "down": "fell", "noise": "did not change beyond noise:"}[change.direction]
     if change.difference.low == change.difference.high == 0.0:
         return f"{idle}Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
     d, signed = change.difference, change.metric.format_difference

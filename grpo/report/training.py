@@ -10,16 +10,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grpo.evaluate import slice_order
-from grpo.metrics import EVALUATION_METRICS, ShownMetric, short_duration, short_number
+from grpo.config import dotted
+from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, short_duration, short_number
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
-from grpo.report.run import Change, Run, compare, read_rollouts, verdict
+from grpo.report.run import Change, Run, compare, conclusion, read_episodes
 from grpo.report.transcripts import Pair, Record, choose_pairs
+from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
+from grpo.statistics import slice_order
 
-EVALUATIONS = (("sampled", "T = 1", "Sampled at temperature 1"), ("greedy", "greedy", "Greedy decoding"))
-"""How evaluations end their label (after ``before-`` or ``after-``), a short title and a long one."""
+EVALUATIONS = ((SAMPLED, "T = 1", "Sampled at temperature 1"), (GREEDY, "greedy", "Greedy decoding"))
+"""How a run evaluates, a short title and a long one."""
 
 
 CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
@@ -91,8 +93,8 @@ def training_page(run: Run, name: str) -> Page:
         name=name,
         title=run.config.get("env", "GRPO run"),
         subtitle=f"with {run.config['model']}" if run.config.get("model") else "",
-        verdict=verdict(run),
-        tone=changes[0][1].verdict if changes else "noise",
+        conclusion=conclusion(run),
+        tone=changes[0][1].direction if changes else "noise",
         note="Intervals are 95 %, from a t distribution with scenarios as clusters (arXiv:2411.00640). Differences "
         "pair the same episodes before and after.",
         episodes=Episodes(),
@@ -108,7 +110,7 @@ def training_page(run: Run, name: str) -> Page:
         },
         pairs=_pairs(run),
         pairs_note="the same held-out tasks before and after training, chosen by the change of reward",
-        config_rows=settings(run.config),
+        config_rows=settings(dotted(run.config)),
     )
     failed = sum(int(summary.get("failed", 0)) for summary in run.summaries.values())
     if failed:
@@ -124,11 +126,11 @@ def training_page(run: Run, name: str) -> Page:
 
 def _add_episodes(run: Run, episodes: Episodes) -> int:
     """Evaluations whole, and as many steps as there is room for; returns how many steps are left out."""
-    labels = {f"{when}-{how}": f"{when}, {title}" for how, title, _ in EVALUATIONS for when in ("before", "after")}
+    labels = {label_of(when, how): f"{when}, {title}" for how, title, _ in EVALUATIONS for when in (BEFORE, AFTER)}
     order = {label: place for place, label in enumerate(labels)}
     for label in sorted(run.trajectories, key=lambda label: (order.get(label, len(order)), label)):
-        when, _, how = label.partition("-")
-        partner = labels.get(f"before-{how}", "") if when == "after" else ""
+        when, _, how = label.rpartition("-")
+        partner = labels.get(label_of(BEFORE, how), "") if when == AFTER else ""
         split = str((run.summaries.get(label) or {}).get("split") or "")
         episodes.add(Source(labels.get(label, label), split, None, partner), run.trajectories[label])
     has_splits = any(summary.get("split") for summary in run.summaries.values())
@@ -137,7 +139,7 @@ def _add_episodes(run: Run, episodes: Episodes) -> int:
     steps = within_limit(counts, MAX_EPISODES - len(episodes))
     for step in steps:
         source = Source(f"step {step}", train_split, step)
-        episodes.add(source, read_rollouts(run.rollouts[step]))
+        episodes.add(source, read_episodes(run.rollouts[step]))
     return len(counts) - len(steps)
 
 
@@ -156,7 +158,7 @@ class EvaluationRow:
 def _evaluation_tables(run: Run) -> list[dict[str, Any]]:
     tables: list[dict[str, Any]] = []
     for how, _, title in EVALUATIONS:
-        sides = [run.summaries.get(f"{when}-{how}") for when in ("before", "after")]
+        sides = [run.summaries.get(label_of(when, how)) for when in (BEFORE, AFTER)]
         summary = sides[1] or sides[0]
         if summary is None:
             continue
@@ -190,12 +192,7 @@ def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[Evalua
 def _triple(summary: Record | None, metric: ShownMetric, cut: str | None) -> tuple[float, float, float] | None:
     part = summary or {}
     values = part.get("metrics") if cut is None else (part.get("slices") or {}).get(cut)
-    value = (values or {}).get(metric.name)
-    if not value or value.get("mean") is None:
-        return None
-    mean = float(value["mean"])
-    low, high = (mean if value.get(end) is None else float(value[end]) for end in ("low", "high"))
-    return (mean, max(low, 0.0), min(high, 1.0)) if metric.is_share else (mean, low, high)
+    return metric.ends((values or {}).get(metric.name))
 
 
 def _curves(run: Run) -> list[tuple[str, str, Markup]]:
@@ -248,7 +245,8 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 def _pairs(run: Run) -> list[Pair]:
     count = run.config.get("report_samples", 8)
     for how, _, _ in EVALUATIONS:
-        pairs = choose_pairs(run.trajectories.get(f"before-{how}", []), run.trajectories.get(f"after-{how}", []), count)
+        before, after = (run.trajectories.get(label_of(when, how), []) for when in (BEFORE, AFTER))
+        pairs = choose_pairs(before, after, count)
         if pairs:
             return pairs
     return []

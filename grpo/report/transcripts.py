@@ -1,6 +1,6 @@
 """Transcripts for the page: which questions to look at first, and one trajectory as blocks to read.
 
-Everything here is text written by models and mails: it stays plain text, and the page shows it as nothing else.
+Models and mails have written all that text. It stays plain text, and the page shows it as nothing else.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from grpo.metrics import counted, short_number
-from grpo.transcript import opening_of, text_of
+from grpo.chat.transcript import opening_of, text_of
+from grpo.display.metrics import counted, short_number
 
 Record = dict[str, Any]
 
@@ -43,7 +43,8 @@ class Block:
     """A piece of a transcript.
 
     Attributes:
-        kind: ``text``, ``call``, ``broken`` (a call that is no JSON), ``observation``, or ``model`` (see ``heard_of``).
+        kind: ``text``, ``call``, ``broken`` (a call that is no JSON), ``observation``, or ``model`` (of
+            ``model_blocks_of``).
         title: Name of the tool, or the first line of what is folded.
         body: Arguments, or the whole text.
         turn: Number of the assistant's turn it is part of, from 0; -1 for what is folded.
@@ -120,13 +121,13 @@ def blocks_of(record: Record) -> list[Block]:
             blocks += [replace(block, turn=turn) for block in _assistant_blocks(message)]
         elif turn >= 0:
             blocks.append(_folded("observation", _content(message)))
-    return blocks + heard_of(record)
+    return blocks + model_blocks_of(record)
 
 
-def heard_of(record: Record) -> list[Block]:
-    """What an agent and its model said to each other, a block for each call, where the env did not hear all of it.
+def model_blocks_of(record: Record) -> list[Block]:
+    """What an agent and its model said to each other, a block for each call.
 
-    An agent that plays a plain tool loop says to the env what its model says; that needs no showing twice.
+    An agent in a plain tool loop says to the env what its model says. The transcript holds that already: no blocks.
     """
     calls: list[Record] = record.get("calls") or []
     said = "\n".join(text_of(message) for message in record.get("messages", ()))

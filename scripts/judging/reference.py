@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from judges.prompt import SYSTEM, default_rubric
+from judges.scoring.prompt import SYSTEM, default_rubric
 
 Messages = Sequence[Mapping[str, Any]]
 

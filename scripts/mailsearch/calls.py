@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from email_env.actions import ToolCall
+from email_env.tools.actions import ToolCall
 
 HOSTILE = (
     "",

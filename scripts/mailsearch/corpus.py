@@ -5,8 +5,9 @@ to them. Shares follow counts over real Enron mail: bodies over 5,000 characters
 without To, Bcc that repeats Cc, folded headers, quoted-printable, lost dates; and copies of a mail in other folders
 under another Message-ID.
 
-Left out is what the builder and the reference treat apart on purpose, so that both keep the same mail: copies that
-went to different people, unparsable headers, odd addresses, odd charsets. The same seed and count give the same bytes.
+It has none of the mail that the builder and the reference treat differently on purpose: copies that went to different
+people, broken headers, odd addresses, odd charsets. So both keep the same mail, and every answer can be compared. The
+reference gets one addition, the order of mails of the same second. The same seed and count give the same bytes.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from email_env.database import MailDatabase
-from email_env.query import who
-from email_env.scenarios import Scenario, bare_message_id
-from email_env.tools import Toolbox
+from email_env.scenarios.scenario import Scenario
+from email_env.search.database import MailDatabase
+from email_env.search.query import bare_message_id, who
+from email_env.tools.toolbox import Toolbox
 
 from .calls import Caller
 
@@ -49,8 +49,8 @@ class Mail:
     def __init__(self, path: Path) -> None:
         self.path = path
         database = MailDatabase(path)
-        rows = database._connection().execute("SELECT message_id, sent_at, who, subject FROM emails").fetchall()
-        people = database._connection().execute("SELECT id, address FROM addresses")
+        rows = database.connection().execute("SELECT message_id, sent_at, who, subject FROM emails").fetchall()
+        people = database.connection().execute("SELECT id, address FROM addresses")
         names = {who("p", person): address for person, address in people}
         database.close()
         self.seen_by = {

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from email_env.database import ORDERS, MailDatabase
 from email_env.errors import ToolInputError
-from email_env.query import MAX_KEYWORDS, MAX_SEARCH_WORDS, who
+from email_env.search.database import ORDERS, MailDatabase
+from email_env.search.query import MAX_KEYWORDS, MAX_SEARCH_WORDS, who
 
 from .corpus import Corpus
 

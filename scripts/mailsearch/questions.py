@@ -1,8 +1,8 @@
 """What a benchmark asks of both databases: a seeded mix of searches over a corpus.
 
-Words are stop words, common, middling and rare ones, one to six of them, alone or as a phrase; half of the searches
+A search has one to six words, alone or as a phrase: stop words, common, middling and rare ones. Half of the searches
 take their words from a mail of the inbox, so that there is something to find. Filters name people of that mail, days
-around it, or neither. Inboxes are big (an owner's) or small.
+around it, or neither. The inbox is big (an owner's) or small.
 """
 
 from __future__ import annotations

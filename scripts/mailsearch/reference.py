@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from email.utils import getaddresses, parsedate_to_datetime
 from pathlib import Path
 
-from email_env.ingest.mail import ParsedMail
+from email_env.mail import ParsedMail
 
 from .questions import Question
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from email_env.ingest.build import BuildReport, build_database
-from email_env.ingest.mail import ParsedMail
-from email_env.scenarios import Scenario
+from email_env.mail import ParsedMail
+from email_env.scenarios.scenario import Scenario
 
 ANNA, BEN, CARO, DAN = "anna@x.com", "ben@x.com", "caro@x.com", "dan@y.org"
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from email_env.scenarios import Scenario
+from email_env.scenarios.scenario import Scenario
 from email_env.spaces import format_call
 from tests.email_env.mails import ANNA, BEN, build, mail, question
 

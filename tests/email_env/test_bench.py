@@ -7,15 +7,13 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 from email_env.ingest.parse import parse_message
 from scripts.mailsearch import reference
 from scripts.mailsearch.corpus import Corpus
-
-ROOT = Path(__file__).parents[2]
+from tests import ROOT, documents
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +90,10 @@ def test_the_slowest_accepted_search_is_looked_for_in_a_corpus_without_copies():
 
 
 @pytest.mark.parametrize("script", ["bench_db", "fuzz_tools"])
-def test_the_programs_explain_themselves_and_are_in_the_readme(script):
+def test_the_programs_explain_themselves_and_are_in_the_documents(script):
     command = [sys.executable, f"scripts/{script}", "--help"]
     shown = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
     assert f"example: scripts/{script}" in shown.stdout, shown.stderr
-    assert f"scripts/{script}" in (ROOT / "README.md").read_text()
+    assert f"scripts/{script}" in documents()

@@ -1,14 +1,13 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from email_env.cache import cache_folder, demo_database
-from email_env.database import MailDatabase
 from email_env.errors import CacheError
-
-REPOSITORY = Path(__file__).parents[2]
+from email_env.scenarios.sets import stored_scenarios
+from email_env.search.database import MailDatabase
+from tests import ROOT
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def test_the_demo_is_built_once_and_holds_mail_and_questions(cache):
     assert demo_database() == path
     assert path.stat().st_mtime_ns == built
     database = MailDatabase(path)
-    scenarios = database.scenarios()
+    scenarios = stored_scenarios(database)
     assert {scenario.split for scenario in scenarios} == {"train", "validation", "test"}
     assert int(database.metadata["kept"]) >= 5000
     assert len(scenarios) == int(database.metadata["scenarios"]) >= 2000
@@ -54,7 +53,7 @@ def test_processes_that_come_at_once_share_one_build(cache, tmp_path):
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path,
-            env={"PYTHONPATH": str(REPOSITORY), "EMAIL_ENV_CACHE": str(cache)},
+            env={"PYTHONPATH": str(ROOT), "EMAIL_ENV_CACHE": str(cache)},
         )
         for _ in range(3)
     ]  # fmt: skip

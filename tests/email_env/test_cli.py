@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from email_env.cli import main
-from email_env.database import MailDatabase
 from email_env.ingest.sources import FORMATS
+from email_env.search.database import MailDatabase
 from tests.email_env.mails import raw, tar_of
 
 
@@ -86,7 +86,7 @@ def test_no_file_is_written_over_another_one_of_the_command(archive, tmp_path):
     for arguments in ((archive, "--out", archive), (archive, "--out", tmp_path / "mail.db", "--report", archive)):
         result = run(*arguments)
         assert result.exit_code == 2
-        assert "SOURCE, --out and --report are different files." in result.stderr
+        assert "SOURCE, --out and --report must be different files." in result.stderr
     assert archive.read_bytes() == before
 
 

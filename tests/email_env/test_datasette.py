@@ -1,4 +1,4 @@
-"""Datasette opens a database as the README says: a real server on a local port, asked over HTTP."""
+"""Datasette opens a database as docs/mail-databases.md says: a real server on a local port, asked over HTTP."""
 
 import re
 import subprocess

@@ -21,12 +21,13 @@ from click.testing import CliRunner
 
 import email_env
 from email_env.cli import main
-from email_env.database import MailDatabase
 from email_env.ingest.build import build_database
 from email_env.ingest.sources import open_source
-from email_env.scenario_sets import load_scenarios
+from email_env.scenarios.sets import load_scenarios
+from email_env.search.database import MailDatabase
+from tests import ROOT
 
-FOLDER = Path(os.environ.get("EMAIL_ENV_REAL_MAIL", Path(__file__).parents[2].parent / "shared" / "enron"))
+FOLDER = Path(os.environ.get("EMAIL_ENV_REAL_MAIL", ROOT.parent / "shared" / "enron"))
 ARCHIVE, TABLE, QUESTIONS = FOLDER / "enron-maildir.tar.gz", FOLDER / "emails.csv", FOLDER / "questions.jsonl"
 
 pytestmark = pytest.mark.skipif(

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from email_env.cli import main
-from email_env.database import MailDatabase
 from email_env.errors import DatabaseFormatError
+from email_env.search.database import MailDatabase
 from tests.email_env.mails import ANNA, BEN, build, mail, raw
 
 

@@ -9,8 +9,8 @@ from gymnasium.vector.utils import batch_space, create_shared_memory, read_from_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from email_env.actions import ToolCall, parse_action
 from email_env.spaces import SharedTexts, TextSpace, ToolCallSpace, format_call
+from email_env.tools.actions import ToolCall, parse_action
 
 UTF8 = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo.statistics import Interval, bootstrap_interval, mcnemar_p, mean_interval, paired_difference, t_quantile
+from grpo.statistics import Interval, bootstrap_interval, mcnemar_p, mean_interval, paired_difference
 
 
 @pytest.mark.parametrize(
@@ -26,21 +26,10 @@ from grpo.statistics import Interval, bootstrap_interval, mcnemar_p, mean_interv
         (399, 1.96593),
     ],
 )
-def test_t_quantiles_agree_with_the_published_table(degrees: int, expected: float) -> None:
-    assert t_quantile(0.975, degrees) == pytest.approx(expected, rel=3e-6)
-    assert t_quantile(0.025, degrees) == pytest.approx(-expected, rel=3e-6)
-
-
-def test_the_exact_t_quantile_and_the_expansion_meet() -> None:
-    exact, expansion = t_quantile(0.975, 400), t_quantile(0.975, 401)
-    assert 0 < exact - expansion < 2e-5
-    assert t_quantile(0.975, 1_000_000) == pytest.approx(1.959966, abs=1e-5)
-
-
-@pytest.mark.parametrize(("probability", "degrees"), [(0.0, 5), (1.0, 5), (0.9, 0)])
-def test_impossible_quantiles_are_refused(probability: float, degrees: int) -> None:
-    with pytest.raises(ValueError, match="no t quantile"):
-        t_quantile(probability, degrees)
+def test_the_margin_is_the_published_t_quantile_times_the_standard_error(degrees: int, expected: float) -> None:
+    """By hand: a one among d zeros has the variance 1 / (d + 1), so the standard error of the mean is 1 / (d + 1)."""
+    interval = mean_interval([1.0] + [0.0] * degrees)
+    assert interval.high - interval.mean == pytest.approx(expected / (degrees + 1), rel=3e-6)
 
 
 def test_the_interval_of_independent_values_is_the_familiar_one() -> None:

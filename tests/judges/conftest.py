@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from judges.client import JudgeClient
+from judges.llm.client import JudgeClient
 from tests.judge_server import JudgeServer
 
 

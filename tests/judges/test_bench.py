@@ -3,16 +3,15 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+
+from tests import ROOT
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 
 from scripts.judging.groups import mail_groups
 from scripts.judging.reference import prefix_once, scores_by_position, send_everything
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_groups_are_different_episodes_of_one_question_with_several_turns():

@@ -24,7 +24,7 @@ assert not heavy, heavy
 
 def test_loading_litellm_opens_no_socket_and_prints_nothing():
     run("""
-from judges.client import load_litellm
+from judges.llm.client import load_litellm
 load_litellm()
 """)
 

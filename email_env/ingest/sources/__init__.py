@@ -1,7 +1,7 @@
 """Where mail comes from: `open_source` finds out what a source is and opens it.
 
-Every source is read as a stream: archives are never unpacked and downloads not kept. One file here per kind; `source`
-has what they all give, `stream` the bytes of files and downloads.
+Every source is read as a stream: archives are never unpacked, and downloads are not kept. Each kind of source has its
+own file here. `source` has what they all give, and `stream` the bytes of files and downloads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from email_env.errors import SourceError
-from email_env.hub import MAILS
 from email_env.ingest.sources.archive import tar_mails
 from email_env.ingest.sources.folder import folder_source
 from email_env.ingest.sources.mbox import mbox_mails
@@ -20,6 +19,7 @@ from email_env.ingest.sources.records import hub_source, jsonl_mails, parquet_so
 from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Source, counted_source
 from email_env.ingest.sources.stream import is_url, stream_source
 from email_env.ingest.sources.table import csv_mails
+from email_env.scenarios.hub import MAILS
 
 __all__ = ["FORMATS", "MAX_MESSAGE_BYTES", "Source", "open_source"]
 
@@ -44,8 +44,8 @@ def open_source(spec: str | Path | None = None, format: str | None = None) -> So
         format: one of `FORMATS`; None to find out by name and first bytes.
 
     Raises:
-        SourceError: there is no such thing, or its kind is not known. Damage found later, while `Source.mails` is
-            read, raises it there.
+        SourceError: there is no such source, or its kind is not known. Reading `Source.mails` raises it too, where
+            the source turns out to be damaged.
     """
     location = MAILS if spec is None else str(spec)
     kind = _detected(location) if format is None else format

@@ -1,8 +1,9 @@
-"""A tar archive, gzipped or not, read as a stream: never unpacked, and nothing in it can name a place to write to.
+"""A tar archive, gzipped or not, read as a stream. It is never unpacked, so no name in it can write anywhere.
 
-Hostile archives cost what their bytes cost and no more. A message over the size limit is passed over; the headers of an
-entry may take `_MAX_HEADER_BYTES` (tarfile would read a "long name" of any length into memory); and an archive that
-expands more than `MAX_EXPANSION`-fold, beyond the first `_FREE_BYTES`, is refused. Mail compresses about fourfold.
+A hostile archive costs no more than reading its bytes. A message over the size limit is skipped. The headers of an
+entry may take at most `_MAX_HEADER_BYTES`; tarfile alone would read a "long name" of any length into memory. An archive
+that expands more than `MAX_EXPANSION`-fold, not counting the first `_FREE_BYTES`, is refused; mail compresses about
+fourfold.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Iterator
 from typing import IO, Any, cast
 
 from email_env.errors import SourceError
-from email_env.ingest.mail import RawMail, Skip, SkipReason
 from email_env.ingest.sources.source import Entry, is_too_large, storable
+from email_env.mail import RawMail, Skip, SkipReason
 
 MAX_EXPANSION = 200
 _FREE_BYTES = 256 * 1024 * 1024

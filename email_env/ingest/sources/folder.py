@@ -1,8 +1,9 @@
-"""A folder with one file a message: the CMU layout, a Maildir with its `.Folder`s, or saved .eml files.
+"""A folder with one file per message: the CMU layout, a Maildir with its `.Folder`s, or saved .eml files.
 
-Where a folder has both `cur` and `new` it is a Maildir: mail lies in these two, what is in `tmp` is still being
-delivered, and what lies beside them is the mail server's own. Everywhere else every file counts as a message. Folders
-are walked in sorted order; links are not followed.
+A folder that has both `cur` and `new` is a Maildir. Mail lies in these two; files in `tmp` are still being delivered,
+and files beside the three belong to the mail server. Everywhere else every file counts as a message. Folders are walked
+in sorted order, and links are not followed. The stdlib's `mailbox.Maildir` is not used: it follows links and has no
+limit on sizes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import stat
 from pathlib import Path
 
 from email_env.errors import SourceError
-from email_env.ingest.mail import RawMail, Skip, SkipReason
 from email_env.ingest.sources.source import Source, counted_source, is_too_large, storable
+from email_env.mail import RawMail, Skip, SkipReason
 
 
 def folder_source(location: str) -> Source:

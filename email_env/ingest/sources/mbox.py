@@ -1,8 +1,8 @@
 """An mbox file: messages one after another, each behind a line `From <sender> <date>`.
 
-Read as a stream, which the standard library's `mailbox.mbox` does not do; it also takes every line that begins with
-"From " for the start of a message. Here the line must follow a blank one and end like a date. `>From ` in a body is
-turned back into `From `.
+The file is read as a stream and split by our own code. The stdlib's `mailbox.mbox` needs a file in which it can seek,
+reads messages of any size, and takes every line that begins with "From " for the start of a message. Here such a line
+must also follow a blank one and end like a date. `>From ` in a body becomes `From ` again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import IO
 
 from email_env.errors import SourceError
-from email_env.ingest.mail import RawMail, Skip, SkipReason
 from email_env.ingest.sources.source import Entry, is_too_large
+from email_env.mail import RawMail, Skip, SkipReason
 
 _START = re.compile(rb"From .*\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d.*\b\d{4}\b")
 _QUOTED_FROM = re.compile(rb">+From ")

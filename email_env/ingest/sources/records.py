@@ -1,7 +1,7 @@
 """Mail as records in the schema of the hub data set `corbt/enron-emails`: JSONL, Parquet, or the data set itself.
 
-Columns: message_id, subject, from, to[], cc[], bcc[], date, body, file_name; the last three lists and names may be
-missing. Somebody else has parsed these mails; addresses, dates and texts still go through our own rules.
+Columns: message_id, subject, from, to[], cc[], bcc[], date, body, file_name; cc, bcc and file_name may be missing.
+These mails were parsed by somebody else, but their addresses, dates and texts still go through our own rules.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from datetime import datetime
 from hashlib import file_digest
 from typing import IO, Any
 
-from email_env import hub
 from email_env.errors import HubError, SourceError
 from email_env.ingest.addresses import parse_addresses, parse_sender
 from email_env.ingest.dates import NO_DATE, parse_date, timestamp, utc_timestamp
-from email_env.ingest.mail import ParsedMail, Skip, SkipReason
 from email_env.ingest.parse import made_up_id, parse_message_id
 from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source, is_too_large, storable
 from email_env.ingest.text import clean_body, one_line, without_controls
+from email_env.mail import ParsedMail, Skip, SkipReason
+from email_env.scenarios import hub
 
 _REQUIRED = ("message_id", "subject", "from", "to", "date", "body")
 _BATCH_ROWS = 1000
@@ -28,7 +28,7 @@ _ELSEWHERE = "Another source of the same mail: enron_mail_20150507.tar.gz, as a 
 
 
 def jsonl_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
-    """The mail of a JSONL file, one JSON object a line; blank lines are passed over.
+    """The mail of a JSONL file, one JSON object per line; blank lines are skipped.
 
     Raises:
         SourceError: its first object lacks a column.
@@ -163,7 +163,7 @@ def _addresses(value: object) -> tuple[str, ...]:
 
 
 def _sent(value: object) -> tuple[str, bool]:
-    """UTC time and whether it can be trusted, of a date, ISO text or the text of a Date header. No zone means UTC."""
+    """(UTC time, whether it can be trusted) from a date, ISO text or the text of a Date header. No zone means UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

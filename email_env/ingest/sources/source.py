@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
-from email_env.ingest.mail import ParsedMail, RawMail, Skip
 from email_env.ingest.parse import parse_message
-from email_env.scenarios import Scenario
+from email_env.mail import ParsedMail, RawMail, Skip
+from email_env.scenarios.scenario import Scenario
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 """A message over this size is skipped unread."""
@@ -21,9 +21,9 @@ class Source:
 
     Attributes:
         name: as the database's metadata names it.
-        mails: the mail; can be read once. Close it where it is not read to its end.
+        mails: the mail, which can be read once. Close it if it is not read to its end.
         scenarios: questions that come with the mail.
-        total: size of the whole in the unit of `position`; 0 where it is not known (yet).
+        total: size of the whole in the unit of `position`; 0 as long as it is not known.
         position: how far `mails` has been read, in bytes or messages.
         checksum: SHA-256 of the source's bytes once `mails` has been read to its end; "" before, and for sources that
             are no single file.

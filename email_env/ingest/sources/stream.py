@@ -1,4 +1,4 @@
-"""A file or a download as one stream of bytes, counted and hashed on its way; nothing is kept on disk."""
+"""A file or a download as one stream of bytes that is counted and hashed on its way; nothing is written to disk."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import IO, Any
 
 from email_env.errors import SourceError
-from email_env.ingest.mail import ParsedMail, Skip
 from email_env.ingest.sources.source import Entry, Source, parsed
+from email_env.mail import ParsedMail, Skip
 
 _READ_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 60.0
@@ -35,11 +35,7 @@ def stream_source(location: str, read: Callable[[str, IO[bytes]], Iterator[Entry
                 pass
 
     return Source(
-        location,
-        mails(),
-        total=lambda: stream.total,
-        position=lambda: stream.position,
-        checksum=stream.checksum,
+        location, mails(), total=lambda: stream.total, position=lambda: stream.position, checksum=stream.checksum
     )
 
 

@@ -1,7 +1,7 @@
 """A table of whole messages: the columns `file` and `message` of Kaggle's emails.csv.
 
-A row of these two columns in this order, the message in quotes, is matched by one expression; every other row, whatever
-its form, is read by the standard library, which takes four times as long.
+One expression matches a row that has these two columns in this order, with the message in quotes. The standard library
+reads every other row, which takes four times as long.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import IO
 
 from email_env.errors import SourceError
-from email_env.ingest.mail import RawMail, Skip, SkipReason
 from email_env.ingest.sources.source import Entry, is_too_large, storable
+from email_env.mail import RawMail, Skip, SkipReason
 
 _BLOCK_BYTES = 1 << 20
 _USUAL_NAMES = ["file", "message"]
@@ -63,7 +63,7 @@ class _Table:
         self._at = 0
 
     def usual_rows(self) -> Iterator[Entry]:
-        """The rows of the usual form from here to the first that is not, or that is not whole in what was read."""
+        """The rows of the usual form, up to the first of another form or the first that is not read completely yet."""
         while match := _USUAL_ROW.match(self._block, self._at):
             self._at = match.end()
             self.line += match[0].count(b"\n")

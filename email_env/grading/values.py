@@ -1,0 +1,179 @@
+"""Text as tokens: words and symbols as they stand, and values that can be written in many ways.
+
+`tokens("Tuesday, March 5 at 2:30 pm: -$4.2 million a month")` is a weekday, the date 5 March (of an unknown year), the
+word `at`, the time 14:30, -4200000 USD, and the words `per` and `month`. Punctuation between words is left out. What
+can change a value stays: signs, `+`, `#`, `>`, `?`, and the `A` of `plan A`. Dates with slashes are month/day/year.
+
+`email_env` and `judges` import nothing of each other and must mark alike. So this file stands in both, word for word;
+a test compares them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal
+from functools import lru_cache
+
+from .joined import joined
+from .token import AMOUNTS, Token
+
+_MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
+_MONTH = rf"(?:sept|{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in _MONTHS)})\b\.?"
+WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()  # noqa: SIM905
+_WEEKDAY_FORMS = {f: d for d in WEEKDAYS for f in (d, d[:3])} | {
+    "tues": "tuesday", "weds": "wednesday", "thur": "thursday", "thurs": "thursday",
+}  # fmt: skip
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()  # noqa: SIM905
+_CURRENCIES = {
+    "$": "usd", "us$": "usd", "dollar": "usd", "dollars": "usd", "€": "eur", "euro": "eur", "euros": "eur", "£": "gbp",
+    "¥": "jpy", "yen": "jpy", "a$": "aud", "au$": "aud", "c$": "cad", "ca$": "cad", "₹": "inr",
+}  # fmt: skip
+
+_FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+_HALF = r"\s*[ap]\.?m\b\.?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_TOKEN = re.compile(
+    "|".join(
+        (
+            r"(?P<address>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)",
+            r"(?P<iso>\b\d{4}-\d\d?-\d\d?\b)",
+            rf"(?P<day_first>\b{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+\(?\d{{4}}\b)?)",
+            rf"(?P<month_first>\b{_MONTH}\s+(?:the\s+)?{_DAY}\b(?![:.,]\d|,\d)(?:,?\s+\(?\d{{4}}\b(?!:))?)",
+            rf"(?P<month>\b{_MONTH}(?:,?\s+\d{{4}}\b)?)",
+            r"(?P<slashed>(?<![\w/.])\d\d?/\d\d?(?:/(?:\d{4}|\d\d))?\b(?![/%]|\.\d))",
+            rf"(?P<clock>\b\d\d?[:h]\d\d(?::\d\d)?(?:{_HALF}|\b)|\b\d\d?(?:\.\d\d)?{_HALF}|\b\d\d?\s?o'?clock\b)",
+            r"(?P<clock_word>\b(?:noon|midnight)\b)",
+            r"(?P<dotted>\bv?\d+(?:\.\d+){2,}\w*|\b(?!\d+\.\d+[a-z]{1,3}\b)(?=[\w-]*[a-z])[\w-]+(?:\.[\w-]+)+)",
+            r"(?P<currency>(?<![a-z])(?:us|au?|ca?|nz|hk|s|r|mx)?\$|[€£¥₹]"
+            r"|\b(?:usd|eur|gbp|jpy|aud|cad|chf|inr|dollars?|euros?|yen)\b)",
+            r"(?P<sign>(?:^|(?<=[\s(:;,=$€£¥₹]))-(?=\s?[$€£¥₹]|\.?\d|(?:us|au?|ca?)\$))",
+            rf"(?P<number>(?<![\w.,]){_FIGURE}(?:st|nd|rd|th)?(?=[a-z]{{1,3}}\b|(?!\w|[.,]\d)))",
+            r"(?P<percentage>%|\bper ?cent\b)",
+            r"(?P<symbol>(?<=\w)-(?=[\s.,;:)!]|$)|!(?=\w)|\((?=\s?[-$€£¥₹]\s?\d))",
+            r"(?P<dash>[-–—])",
+            r"(?P<owner>(?<=\w)'s\b)",
+            r"(?P<word>[^\W_]+(?:'(?!s\b)[^\W_]+)*)",
+            r"(?P<other>[^\s.,;:!()\[\]{}\"'_…])",
+        )
+    ),
+    re.IGNORECASE,
+)
+_WRITTEN = (
+    (re.compile(r"[’‘`´]"), "'"),
+    (re.compile(r"[“”«»]|\*\*|__"), '"'),
+    (re.compile("−"), "-"),
+    (re.compile(r"(?m)^\s*[-*•]\s+"), " "),
+    (re.compile("([A-Za-z])[\u0300-\u036f]+"), r"\1"),
+    (re.compile(r"(?<=\d-\d\d)T(?=\d\d:)"), " "),
+    (re.compile(r"\b((?:[A-Za-z]\.){2,})(?!\w)"), lambda m: m[1].replace(".", "") if m[1][1:2] == "." else m[1]),
+    (re.compile(r"(?i)\bcan't\b|\bcannot\b"), "can not"),
+    (re.compile(r"(?i)n't\b"), " not"),
+    (re.compile(r"(?i)\b(it|that|there|what|who|where|when|he|she)'s\b"), r"\1 is"),
+    (re.compile(r"&(?=\s)"), " and "),
+)
+
+
+@lru_cache(maxsize=2048)
+def tokens(text: str) -> tuple[Token, ...]:
+    """The tokens of a text in their order."""
+    plain = unicodedata.normalize("NFD", text)
+    for pattern, instead in _WRITTEN:
+        plain = pattern.sub(instead, plain)
+    plain = unicodedata.normalize("NFC", plain)
+    found: list[Token] = []
+    for match in _TOKEN.finditer(plain):
+        kind, written = match.lastgroup or "", match.group()
+        if kind == "word" and written.casefold() in ("a", "an", "the") and _is_article(plain, match, found):
+            continue
+        found += _read(kind, written)
+    return tuple(joined(found))
+
+
+def _is_article(plain: str, match: re.Match[str], found: list[Token]) -> bool:
+    """Whether `a` is an article, not the name of plan A, and not the rate of `$5 a month`."""
+    follows = re.match(r"[ \n]+[\"'(]*(\w+)", plain[match.end() :])
+    if not follows or (match.group() == "a" and follows[1].casefold() in _ORDINALS):  # a third
+        return False
+    word = match.group()
+    if word.casefold() == "the":
+        return True
+    rate = any(token.kind in (*AMOUNTS, "currency") for token in found[-2:])
+    return not rate and (word.islower() or (not found and follows[1][0].islower()))
+
+
+def _read(kind: str, written: str) -> list[Token]:
+    """What one match stands for; a date or a time that cannot be is read as its parts."""
+    folded = written.casefold()
+    if kind in ("iso", "day_first", "month_first", "slashed", "month", "clock"):
+        token = _clock(folded) if kind == "clock" else _date(kind, folded, written)
+        if token:
+            return [token]
+        return [Token("word", part.casefold(), part) for part in re.findall(r"\w+|[^\w\s.,]", written)]
+    if kind == "clock_word":
+        return [Token("time", (12 if folded == "noon" else 0, 0, 0, True), written)]
+    if kind == "currency":
+        return [Token("currency", _CURRENCIES.get(folded, folded), written)]
+    if kind == "number":
+        return [_number(folded)]
+    if kind in ("sign", "dash", "percentage"):
+        return [Token(kind, folded, written)]
+    if kind in ("symbol", "other", "owner"):
+        return [Token("symbol", "'s" if kind == "owner" else folded, written)]
+    return _words(kind, folded.replace("'", ""), written.replace("'", ""))
+
+
+def _words(kind: str, folded: str, written: str) -> list[Token]:
+    if folded in _WEEKDAY_FORMS and (len(folded) > 5 or not written.islower()):
+        return [Token("weekday", _WEEKDAY_FORMS[folded], written)]
+    if folded in _ORDINALS:
+        return [Token("ordinal", _ORDINALS.index(folded) + 1, written)]
+    if folded in ("yes", "no"):
+        return [Token("yes-no", folded, written)]
+    if kind == "word" and folded.isascii() and re.search(r"\d", folded):  # KX7PQ2 is KX7-PQ2
+        return [_number(p) if p.isdigit() else Token("word", p.casefold(), p) for p in re.findall(r"\d+|\D+", written)]
+    return [Token("word", folded, written)]
+
+
+def _number(text: str) -> Token:
+    digits = text.replace(",", "")
+    if digits[-2:] in ("st", "nd", "rd", "th"):
+        return Token("ordinal", int(digits[:-2]) if digits[:-2].isdigit() else digits, text)
+    whole, _, part = digits.partition(".")
+    if len(whole) > 1 and whole.startswith("0"):  # a code, an extension: 0042 is not 42
+        return Token("word", digits, text)
+    return Token("number", Decimal(digits), text, part if part.strip("0") else "")
+
+
+def _date(kind: str, text: str, written: str) -> Token | None:
+    numbers = [int(digits) for digits in re.findall(r"\d+", text)]
+    if kind == "iso":
+        return _checked(numbers[0], numbers[1], numbers[2], written)
+    if kind == "slashed":
+        year = numbers[2] if len(numbers) > 2 else None
+        if year is not None and year < 100:
+            year += 1900 if year >= 70 else 2000
+        return _checked(year, numbers[0], numbers[1], written) or _checked(year, numbers[1], numbers[0], written)
+    name = re.search(r"[a-z]{3,}", re.sub(r"\d+(?:st|nd|rd|th)?|\bof\b|\bthe\b", " ", text))
+    assert name, "the pattern has a month"
+    month = next(number for number, full in enumerate(_MONTHS, 1) if full.startswith(name[0][:3]))
+    if kind != "month":
+        return _checked(numbers[1] if len(numbers) > 1 else None, month, numbers[0], written)
+    if not numbers and written[0].islower() and name[0] in ("may", "march", "mar", "jan", "dec"):
+        return None
+    return Token("month", (numbers[0] if numbers else None, month), written)
+
+
+def _checked(year: int | None, month: int, day: int, written: str) -> Token | None:
+    fits = 1 <= month <= 12 and 1 <= day <= 31
+    return Token("date", (year, month, day), written) if fits else None
+
+
+def _clock(text: str) -> Token | None:
+    hour, minute, second = ([int(digits) for digits in re.findall(r"\d+", text)] + [0, 0])[:3]
+    half = re.search(r"([ap])\.?m", text)
+    if hour > 23 or minute > 59 or second > 59 or (half and not 1 <= hour <= 12):
+        return None
+    if half:
+        return Token("time", (hour % 12 + 12 * (half[1] == "p"), minute, second, True), text)
+    return Token("time", (hour, minute, second, hour > 12 or hour == 0 or text.startswith("0")), text)

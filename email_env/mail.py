@@ -1,0 +1,74 @@
+"""What flows through a build: raw mail from a source, parsed mail, and skipped mail with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class RawMail:
+    """A message as bytes, with a label of where it came from (path within the source)."""
+
+    source: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedMail:
+    """A message in the form the database stores.
+
+    Attributes:
+        message_id: without angle brackets.
+        sent_at: UTC, `YYYY-MM-DDTHH:MM:SSZ`.
+        date_ok: False where the date is missing, unreadable or implausible; `sent_at` is then the best guess.
+        from_addr: lower-case, "" where unknown.
+        from_name: display name of the sender, "" where unknown.
+        to: lower-case addresses, each once over `to`, `cc` and `bcc` together.
+        cc: as `to`.
+        bcc: as `to`.
+        subject: one line.
+        body: text with `\\n` line ends.
+        source: label of where the message came from.
+    """
+
+    message_id: str
+    sent_at: str
+    date_ok: bool
+    from_addr: str
+    from_name: str
+    to: tuple[str, ...]
+    cc: tuple[str, ...]
+    bcc: tuple[str, ...]
+    subject: str
+    body: str
+    source: str = ""
+
+
+class SkipReason(StrEnum):
+    """Why a message of the source is not in the database."""
+
+    NO_ADDRESSES = "no_addresses"
+    """Neither a sender nor a recipient: no inbox could show it. Files that are no mail end here."""
+    UNREADABLE = "unreadable"
+    """An entry whose bytes cannot be read, or a row of a table without a message."""
+    TOO_LARGE = "too_large"
+    """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
+    OTHER_INBOX = "other_inbox"
+    """Filter: none of `Filters.inboxes` sent or received it."""
+    BODY_TOO_LONG = "body_too_long"
+    """Filter: the body has more characters than `Filters.max_body_chars`."""
+    TOO_MANY_RECIPIENTS = "too_many_recipients"
+    """Filter: more distinct recipients than `Filters.max_recipients`."""
+    DUPLICATE_MESSAGE_ID = "duplicate_message_id"
+    """A message with this id was already taken."""
+    DUPLICATE_CONTENT = "duplicate_content"
+    """Filter: everyone on it already has a mail with the same sender, subject and body that was not sent later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A message that was seen and left out."""
+
+    source: str
+    reason: SkipReason

@@ -1,0 +1,117 @@
+"""Is a proposed question fit to be asked? Rules decide what they can; a checker, an LLM, decides the rest.
+
+The rules read answers as the environment does (`email_env.grading.matching`), so it can mark every question that is
+kept. Any answer that the checker finds in other mail rejects a question, even a different answer: mail that contradicts
+the evidence makes a question with two answers. The checker sees neither the evidence nor the answer, so it can only
+find an answer, not confirm one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import StrEnum
+
+from email_env.errors import ToolInputError
+from email_env.grading.matching import gives_up, says
+from email_env.make_scenarios.proposal import Proposal, Verdict
+from email_env.policies.words import content_words
+from email_env.scenarios.misfits import sort_out
+from email_env.scenarios.scenario import Scenario
+from email_env.search.database import Email, MailDatabase
+from email_env.search.query import MAX_KEYWORD_CHARS
+
+MAX_OTHER_MAILS = 5
+"""The checker reads at most so many other mails: first those that say the answer, then the most similar ones."""
+_MIN_COPIED_WORDS = 4
+_MAX_QUESTION_WORDS = 8  # together with the answer well below the limits of a search
+
+
+class Reason(StrEnum):
+    """Why a mail gave no question."""
+
+    NOTHING_TO_ASK = "nothing_to_ask"
+    """The LLM found nothing in the mail that anyone would ask."""
+    MALFORMED = "malformed"
+    """The LLM's text was twice not in the form that was asked for."""
+    NOT_IN_MAIL = "not_in_mail"
+    """The answer does not stand in the mail's body."""
+    UNMARKABLE = "unmarkable"
+    """The answer says that nothing is known."""
+    IN_QUESTION = "in_question"
+    """The question contains its answer."""
+    FROM_SUBJECT = "from_subject"
+    """The mail's subject, which every search shows, contains the answer."""
+    FROM_OTHER_MAIL = "from_other_mail"
+    """Another mail answers it too, with the same or another answer."""
+    UNREALISTIC = "unrealistic"
+    """Hardly anyone would ask this."""
+    MISFIT = "misfit"
+    """The database cannot serve it, for example because the mail is later than the question."""
+
+
+Fault = tuple[Reason, str]
+
+
+def faults_of_proposal(proposal: Proposal, mail: Email) -> Fault | None:
+    """What is wrong with a proposal, judged by the mail itself; None where nothing is."""
+    if not proposal.question:
+        return Reason.NOTHING_TO_ASK, ""
+    if not says(mail.body, proposal.answer):
+        return Reason.NOT_IN_MAIL, f"{proposal.answer!r} is not in the body"
+    if gives_up(proposal.answer):
+        return Reason.UNMARKABLE, repr(proposal.answer)
+    if says(proposal.question, proposal.answer):
+        return Reason.IN_QUESTION, repr(proposal.answer)
+    if says(mail.subject, proposal.answer):
+        return Reason.FROM_SUBJECT, repr(mail.subject)
+    return None
+
+
+def faults_of_scenario(database: MailDatabase, scenario: Scenario, mail: Email) -> Fault | None:
+    """What is wrong with a scenario in its mailbox: it cannot be served, or another mail repeats its evidence."""
+    _, misfits = sort_out(database.connection(), [scenario])
+    if misfits:
+        return Reason.MISFIT, misfits[scenario.scenario_id]
+    if scenario.query_date <= mail.sent_at[:10]:
+        return Reason.MISFIT, f"asked on {scenario.query_date}, the mail is of {mail.sent_at[:10]}"
+    for line in mail.body.splitlines():
+        phrase = line.strip()[:MAX_KEYWORD_CHARS].rpartition(" ")[0] if len(line) > MAX_KEYWORD_CHARS else line
+        if len(phrase.split()) < _MIN_COPIED_WORDS or not says(line, scenario.answer):
+            continue
+        for other in _found(database, scenario, [phrase], "all"):
+            if says(other.body, scenario.answer):
+                return Reason.FROM_OTHER_MAIL, f"{other.message_id} repeats {phrase.strip()!r}"
+    return None
+
+
+def faults_of_verdict(verdict: Verdict, scenario: Scenario, min_realism: float) -> Fault | None:
+    """What the checker found wrong; None where it found nothing."""
+    if any(says(verdict.from_subject, form) for form in (scenario.answer, *scenario.accepted)):
+        return Reason.FROM_SUBJECT, verdict.from_subject
+    if verdict.from_other_mail and not gives_up(verdict.from_other_mail):
+        return Reason.FROM_OTHER_MAIL, verdict.from_other_mail
+    if verdict.realism < min_realism:
+        return Reason.UNREALISTIC, f"realism {verdict.realism:g}"
+    return None
+
+
+def other_mails(database: MailDatabase, scenario: Scenario) -> list[Email]:
+    """Mail that might answer the question too: found by the answer and by the question's words."""
+    words = content_words(scenario.question)[:_MAX_QUESTION_WORDS]
+    searches = [[scenario.answer, *words], words, *([form] for form in (scenario.answer, *scenario.accepted))]
+    found = {
+        mail.message_id: mail for keywords in searches for mail in _found(database, scenario, keywords, "any")
+    }.values()
+    first = sorted(found, key=lambda mail: not says(f"{mail.subject}\n{mail.body}", scenario.answer))
+    return first[:MAX_OTHER_MAILS]
+
+
+def _found(database: MailDatabase, scenario: Scenario, keywords: list[str], match: str) -> list[Email]:
+    """The mails that a search shows, without the evidence; none where one cannot search for these words."""
+    inbox, until = scenario.inbox, scenario.query_date
+    with suppress(ToolInputError):
+        hits = database.search(inbox=inbox, keywords=keywords, until=until, match=match, order="relevance")
+        others = (hit.message_id for hit in hits if hit.message_id not in scenario.message_ids)
+        read = (database.read(message_id, inbox=inbox, until=until) for message_id in others)
+        return [mail for mail in read if mail is not None]
+    return []

@@ -1,0 +1,115 @@
+"""Which mails are asked about, and in which split. Splits go by inbox, so no mailbox is in two splits.
+
+The draw depends on the database, the seed and the chosen inboxes alone, so a later run continues the same draw. A mail
+that lies in several inboxes is drawn for one of them, so no mail is asked about in two splits either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from email_env.errors import ConfigurationError
+from email_env.scenarios.scenario import SPLITS
+from email_env.search.query import who
+
+MIN_BODY_CHARS = 40
+MAX_BODY_CHARS = 8_000
+HELD_OUT_SHARE = 0.1
+"""Share of the inboxes in validation, and the same again in test."""
+
+_Item = TypeVar("_Item")
+_MAILS = "SELECT id, who FROM emails WHERE date_ok AND length(body) BETWEEN ? AND ? ORDER BY id"
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A mail to ask about."""
+
+    inbox: str
+    message_id: str
+    split: str
+
+    @property
+    def scenario_id(self) -> str:
+        """The id of the question about this mail; the same in every run."""
+        key = f"{self.inbox}\n{self.message_id}"
+        return f"made-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def split_by_inbox(inboxes: Iterable[str], seed: int) -> dict[str, str]:
+    """The split of each inbox: a tenth each for validation and test, drawn at random.
+
+    Of three inboxes or more, each split has at least one. Of two, one is for test; a single one is for training.
+    """
+    ordered = sorted(set(inboxes), key=lambda inbox: hashlib.sha256(f"{seed}\n{inbox}".encode()).digest())
+    held_out = max(1, round(HELD_OUT_SHARE * len(ordered)))
+    test = held_out if len(ordered) > 1 else 0
+    validation = held_out if len(ordered) > 2 else 0
+    train, *others = SPLITS
+    places = [*[others[1]] * test, *[others[0]] * validation]
+    return dict(zip(ordered, [*places, *[train] * (len(ordered) - len(places))], strict=True))
+
+
+def draw_mails(
+    connection: sqlite3.Connection, *, seed: int, min_mails: int, inboxes: Collection[str] = ()
+) -> Iterator[Draw]:
+    """Draws mails at random, one of each inbox in turn, until none are left.
+
+    Very short or long mail, and mail whose date is missing or implausible, is not drawn.
+
+    Args:
+        connection: to a mail database.
+        seed: decides the order and the splits.
+        min_mails: inboxes with fewer such mails are left out.
+        inboxes: only these; none for all.
+
+    Raises:
+        ConfigurationError: there is no such inbox.
+    """
+    mails = _mails_by_inbox(connection)
+    chosen = {name: rows for name, rows in mails.items() if len(rows) >= min_mails and name in (inboxes or mails)}
+    absent = sorted(set(inboxes) - set(chosen))
+    if absent or not chosen:
+        most = max(map(len, mails.values()), default=0)
+        names = ", ".join(absent) or "No inbox"
+        raise ConfigurationError(
+            f"{names}: not {min_mails} mails to ask about; the largest inbox has {most}. Lower --min-mails."
+        )
+    splits = split_by_inbox(chosen, seed)
+    return _in_turn(connection, chosen, splits, seed)
+
+
+def _mails_by_inbox(connection: sqlite3.Connection) -> dict[str, list[int]]:
+    names = {who("p", number): name for number, name in connection.execute("SELECT id, address FROM addresses")}
+    mails: dict[str, list[int]] = {}
+    for row, people in connection.execute(_MAILS, (MIN_BODY_CHARS, MAX_BODY_CHARS)):
+        for token in people.split():
+            if token in names:
+                mails.setdefault(names[token], []).append(row)
+    return mails
+
+
+def _in_turn(
+    connection: sqlite3.Connection, mails: dict[str, list[int]], splits: dict[str, str], seed: int
+) -> Iterator[Draw]:
+    order = _shuffled(sorted(mails), f"{seed}")
+    waiting = {inbox: iter(_shuffled(mails[inbox], f"{seed}\n{inbox}")) for inbox in order}
+    drawn: set[int] = set()
+    while waiting:
+        for inbox in list(waiting):
+            row = next((row for row in waiting[inbox] if row not in drawn), None)
+            if row is None:
+                del waiting[inbox]
+                continue
+            drawn.add(row)
+            (message_id,) = connection.execute("SELECT message_id FROM emails WHERE id = ?", (row,)).fetchone()
+            yield Draw(inbox, message_id, splits[inbox])
+
+
+def _shuffled(items: Sequence[_Item], seed: str) -> list[_Item]:
+    return random.Random(seed).sample(items, len(items))

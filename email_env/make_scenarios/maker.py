@@ -1,0 +1,138 @@
+"""From a drawn mail to a question or a rejection, many mails at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from datetime import date, timedelta
+
+from email_env.errors import LlmError
+from email_env.grading.matching import says
+from email_env.make_scenarios import prompts
+from email_env.make_scenarios.checks import (
+    Reason,
+    faults_of_proposal,
+    faults_of_scenario,
+    faults_of_verdict,
+    other_mails,
+)
+from email_env.make_scenarios.draw import Draw
+from email_env.make_scenarios.proposal import Chat, MalformedError, Proposal, Verdict, ask
+from email_env.make_scenarios.record import Made, Record, Rejected
+from email_env.scenarios.scenario import Scenario
+from email_env.search.database import Email, MailDatabase
+
+MAX_DAYS_LATER = 30
+"""A question is asked on a day from 1 to this many after its mail."""
+MAX_FAILURES_IN_A_ROW = 5
+"""The run ends when the LLM gave no answer for so many mails in a row."""
+
+_LAST_DAY = date.max.isoformat()
+
+
+class Maker:
+    """Asks for a question about a mail and checks it.
+
+    Args:
+        database: the mail.
+        chat: the LLM, author and checker.
+        min_realism: from 0 to 1; less realistic questions are rejected.
+    """
+
+    def __init__(self, database: MailDatabase, chat: Chat, *, min_realism: float) -> None:
+        self._database = database
+        self._chat = chat
+        self._min_realism = min_realism
+
+    async def make(self, draw: Draw) -> Made | Rejected:
+        """A question about the drawn mail, or why there is none.
+
+        Raises:
+            LlmError: the LLM gives no answer.
+        """
+        mail = self._database.read(draw.message_id, inbox=draw.inbox, until=_LAST_DAY)
+        assert mail is not None, "the mail was drawn from this inbox"
+        try:
+            proposal = await ask(self._chat, prompts.author(mail), Proposal)
+        except MalformedError as error:
+            return Rejected(draw, Reason.MALFORMED, str(error))
+        if fault := faults_of_proposal(proposal, mail):
+            return Rejected(draw, *fault, proposal.question, proposal.answer)
+        scenario = _scenario(draw, proposal, mail)
+        if fault := faults_of_scenario(self._database, scenario, mail):
+            return Rejected(draw, *fault, proposal.question, proposal.answer)
+        others = other_mails(self._database, scenario)
+        request = prompts.checker(scenario.question, scenario.inbox, scenario.query_date, mail.subject, others)
+        try:
+            verdict = await ask(self._chat, request, Verdict)
+        except MalformedError as error:
+            return Rejected(draw, Reason.MALFORMED, str(error), proposal.question, proposal.answer)
+        if fault := faults_of_verdict(verdict, scenario, self._min_realism):
+            return Rejected(draw, *fault, proposal.question, proposal.answer)
+        return Made(scenario, verdict.realism)
+
+
+async def make_all(
+    maker: Maker, draws: Iterable[Draw], record: Record, *, concurrency: int, on_done: Callable[[int, int], None]
+) -> int:
+    """Makes a question of every draw, and records each outcome when it is there.
+
+    Args:
+        maker: asks and checks.
+        draws: the draws that are not finished.
+        record: gets every outcome.
+        concurrency: at most so many mails at a time.
+        on_done: called after each mail with the number of those that are finished or failed, and of those that failed.
+
+    Returns:
+        How many mails failed because the LLM gave no answer; nothing is recorded of them.
+
+    Raises:
+        LlmError: the LLM can give no answer, or gave none `MAX_FAILURES_IN_A_ROW` times.
+        OSError: the record cannot be written.
+    """
+    waiting = iter(draws)
+    done = failed = in_a_row = 0
+
+    async def work() -> None:
+        nonlocal done, failed, in_a_row
+        for draw in waiting:
+            try:
+                outcome = await maker.make(draw)
+            except LlmError as error:
+                failed, in_a_row = failed + 1, in_a_row + 1
+                if error.permanent or in_a_row >= MAX_FAILURES_IN_A_ROW:
+                    raise
+            else:
+                in_a_row = 0
+                record.add(outcome)
+            done += 1
+            on_done(done, failed)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(work())
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return failed
+
+
+def _scenario(draw: Draw, proposal: Proposal, mail: Email) -> Scenario:
+    """The scenario; other forms of the answer that the mail does not have are dropped."""
+    later = timedelta(days=random.Random(draw.scenario_id).randint(1, MAX_DAYS_LATER))
+    sent = date.fromisoformat(mail.sent_at[:10])
+    forms = [form for form in dict.fromkeys(proposal.accepted) if form != proposal.answer and says(mail.body, form)]
+    return Scenario(
+        scenario_id=draw.scenario_id,
+        question=proposal.question,
+        answer=proposal.answer,
+        accepted=tuple(forms),
+        message_ids=(draw.message_id,),
+        inbox=draw.inbox,
+        query_date=(sent + later).isoformat(),
+        split=draw.split,
+        difficulty=proposal.difficulty,
+        kind=proposal.kind,
+    )

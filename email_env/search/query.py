@@ -1,0 +1,196 @@
+"""Checks the arguments of a search and turns them into the database's own form.
+
+Every function raises `ToolInputError` with a text that the model can act on.
+
+The limits bound what one search costs, and the cost is counted in mails rather than in words: one stop word in an inbox
+of thousands can cost more than twenty rare words. The database knows in about how many mails each common word is. A
+search over more than `MAX_SEARCH_MAILS` of them is refused, and the error names the words.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from email_env.errors import ToolInputError
+
+MAX_KEYWORDS = 12
+MAX_KEYWORD_CHARS = 80
+MAX_SEARCH_WORDS = 24
+MAX_RESULTS = 10
+MAX_SNIPPET_WORDS = 64
+
+WHO_MARK = "\ue000"
+"""Begins every token of the column `who`. The index takes it for a letter, and it is removed from keywords, so no
+keyword matches a person. Otherwise every search would have to name the other columns, which cost 17 % of its time (mean
+over 1,500 searches of 51,345 mails)."""
+
+COMMON_MAILS = 1_000
+"""A word in more mails than this is common: the database knows their number, and a search pays for reading them."""
+MAX_SEARCH_MAILS = 2_000_000
+"""A search may read at most so many mails, summed over its common words."""
+MAX_RANKED_MAILS = 200_000
+"""A ranking may read at most so many mails to learn how telling its keywords are."""
+_PHRASE_READS = 20  # finding where the words of a phrase meet costs this many times more than reading one of them
+
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_ASCII_WORD = re.compile("[a-z0-9]+")
+_JOINED = {"all": " AND ", "any": " OR "}
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A keyword.
+
+    Attributes:
+        quoted: the form that MATCH takes; nothing in it is syntax.
+        words: the words in the form of the index.
+    """
+
+    quoted: str
+    words: tuple[str, ...]
+
+    def mails(self, common: Mapping[str, int]) -> int:
+        """How many mails the index reads for the common words of the phrase."""
+        return sum([common.get(word, 0) for word in self.words])
+
+    def ranking_mails(self, common: Mapping[str, int]) -> int:
+        """About how many mails it reads to learn how telling the phrase is: few where one of the words is rare."""
+        rarest = min(common.get(word, 0) for word in self.words)
+        return rarest if len(self.words) == 1 else rarest * _PHRASE_READS
+
+
+def phrases(keywords: Sequence[str]) -> list[Phrase]:
+    """The keywords as phrases."""
+    if isinstance(keywords, str):
+        keywords = [keywords]
+    if not isinstance(keywords, list | tuple) or not keywords:
+        raise ToolInputError(f'keywords must be a list of words or phrases, e.g. ["budget"]; got {shown(keywords)}.')
+    if len(keywords) > MAX_KEYWORDS:
+        raise ToolInputError(f"At most {MAX_KEYWORDS} keywords, got {len(keywords)}. Use the few most telling words.")
+    found: list[Phrase] = []
+    for keyword in keywords:
+        if not isinstance(keyword, str):
+            raise ToolInputError(f"Each keyword must be a string, got {shown(keyword)}.")
+        if len(keyword) > MAX_KEYWORD_CHARS:
+            raise ToolInputError(
+                f"A keyword may have {MAX_KEYWORD_CHARS} characters, got {len(keyword)}: {shown(keyword)}."
+                " Use single words or short phrases."
+            )
+        if not storable(keyword):
+            raise ToolInputError(f"Keyword {shown(keyword)} holds characters that no mail has. Use plain words.")
+        words = _words(keyword)
+        if not words:
+            raise ToolInputError(f"Keyword {shown(keyword)} has no letters or digits. Use words from the mail.")
+        text = keyword.replace('"', '""').replace(WHO_MARK, " ")
+        found.append(Phrase(f'"{text}"', words))
+    count = sum(len(phrase.words) for phrase in found)
+    if count > MAX_SEARCH_WORDS:
+        raise ToolInputError(f"At most {MAX_SEARCH_WORDS} words over all keywords, got {count}. Use fewer.")
+    return found
+
+
+def joined(phrases: Sequence[Phrase], match: str) -> str:
+    """The phrases as one FTS expression that requires "all" of them or "any" one."""
+    if match not in _JOINED:
+        raise ToolInputError(f'match must be "all" or "any", got {shown(match)}.')
+    return _JOINED[match].join(phrase.quoted for phrase in phrases)
+
+
+def affordable(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase]:
+    """The phrases, the rarest first, since the index skips ahead by the first one.
+
+    Raises:
+        ToolInputError: they would read more than `MAX_SEARCH_MAILS`.
+    """
+    costs = [(phrase.mails(common), at) for at, phrase in enumerate(phrases)]
+    if sum([cost for cost, _ in costs]) > MAX_SEARCH_MAILS:
+        words = dict.fromkeys(word for phrase in phrases for word in phrase.words if word in common)
+        most = ", ".join(sorted(words, key=lambda word: -common[word])[:8])
+        raise ToolInputError(f"Too many words that very many mails have: {most}. Leave out the least telling ones.")
+    return [phrases[at] for _, at in sorted(costs)]
+
+
+def who(letter: str, person: int | str) -> str:
+    """The token of a person in the column `who`: as participant (p), sender (f) or recipient (t)."""
+    return f"{WHO_MARK}{letter}{person}"
+
+
+def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase]:
+    """The phrases that a ranking uses: all but those of the most common words."""
+    chosen: list[Phrase] = []
+    left = MAX_RANKED_MAILS
+    for phrase in sorted(phrases, key=lambda phrase: phrase.ranking_mails(common)):
+        left -= phrase.ranking_mails(common)
+        if left >= 0:
+            chosen.append(phrase)
+    return chosen
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Runs of letters and digits, without case and accents, as the index's tokenizer makes them."""
+    if text.isascii():
+        return tuple(_ASCII_WORD.findall(text.lower()))
+    folded = "".join(map(_folded, text))
+    plain = (char for char in unicodedata.normalize("NFD", folded) if unicodedata.category(char) != "Mn")
+    return tuple("".join(char if unicodedata.category(char)[0] in "LN" else " " for char in plain).split())
+
+
+def _folded(char: str) -> str:
+    folded = char.casefold()
+    return folded if len(folded) == 1 else char.lower()  # the index keeps the sharp s
+
+
+def address(value: str, name: str) -> str:
+    """An email address in lower case, without angle brackets."""
+    if not isinstance(value, str) or "@" not in value or not storable(value):
+        raise ToolInputError(
+            f"{name} must be an email address such as anna.keller@example.com, got {shown(value)}."
+            " Put a person's name into keywords instead."
+        )
+    return value.strip().removeprefix("<").removesuffix(">").strip().lower()
+
+
+def iso_day(value: str, name: str) -> str:
+    """A day as `YYYY-MM-DD`."""
+    day = value.strip() if isinstance(value, str) else ""
+    try:
+        date.fromisoformat(day if _ISO_DATE.fullmatch(day) else "")
+    except ValueError:
+        raise ToolInputError(f"{name} must be a date like 2001-05-14, got {shown(value)}.") from None
+    return day
+
+
+def whole_number(value: int, name: str, most: int) -> int:
+    """A whole number from 1 to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ToolInputError(f"{name} must be a whole number from 1 to {most}, got {shown(value)}.")
+    return value
+
+
+def bare_message_id(message_id: str) -> str:
+    """A Message-ID without surrounding blanks and angle brackets, as the database stores it."""
+    return message_id.strip().removeprefix("<").removesuffix(">").strip()
+
+
+def storable(text: str) -> bool:
+    """Whether SQLite can hold the text: no NUL, no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
+
+
+def shown(value: object) -> str:
+    """Any value as short, printable text for an error message."""
+    try:
+        return _REPR.repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        return f"a huge {type(value).__name__}"

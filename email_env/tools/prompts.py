@@ -1,0 +1,96 @@
+"""Every word that the model reads, apart from the mail's own: system message, search results, a mail, errors.
+
+Each token costs a small model time and context, so the forms are compact: one line for a search hit, and no labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from email_env.scenarios.scenario import Scenario
+from email_env.search.database import Email, SearchHit
+from email_env.search.query import shown
+
+ANSWER_RECEIVED = "Answer received."
+_MAX_ADDRESSES = 20
+_MAX_SUBJECT_CHARS = 150
+_MAX_SNIPPET_CHARS = 300  # a "word" of a mail can be kilobytes of encoded data
+
+
+def system_message(scenario: Scenario, max_turns: int) -> str:
+    """Who the agent is, whose mail it searches, and its limits; the schemas describe the tools."""
+    return (
+        f"You are an email search agent. Answer from the mailbox of {scenario.inbox}, using the tools."
+        f" Today is {scenario.query_date}. You have {max_turns} turns."
+        ' If the mail does not say, answer "I don\'t know".'
+    )
+
+
+def search_results(
+    hits: Sequence[SearchHit],
+    keywords: Sequence[str],
+    filters: Mapping[str, str] | None = None,
+    *,
+    partial: bool = False,
+) -> str:
+    """One line for each hit, `m4821 | 2024-03-05 | Anna Keller | Subject | snippet`, or advice where there is none.
+
+    A line above `partial` hits says that they match only some of the keywords. Markup in a mail is escaped.
+    """
+    if not hits:
+        asked = ", ".join(f'"{keyword}"' for keyword in keywords)
+        if filters:
+            given = " and ".join(f"{name} {value}" for name, value in filters.items())
+            return (
+                f"No mail with {given} matches all of: {asked}. Try without {' or '.join(filters)}, or other keywords."
+            )
+        return f"No mail matches all of: {asked}. Try fewer or other keywords."
+    return ("No mail matches all keywords. Some match:\n" if partial else "") + "\n".join(
+        " | ".join(
+            (
+                hit.message_id,
+                hit.sent_at[:10],
+                _line(hit.from_name or hit.from_addr, _MAX_SUBJECT_CHARS),
+                _line(hit.subject, _MAX_SUBJECT_CHARS),
+                _line(hit.snippet, _MAX_SNIPPET_CHARS),
+            )
+        )
+        for hit in hits
+    )
+
+
+def whole_email(email: Email, max_body_chars: int) -> str:
+    """The mail with its headers; a body over `max_body_chars` is cut, and a line says so."""
+    sender = f"{email.from_name} <{email.from_addr}>" if email.from_name else email.from_addr
+    lines = [f"From: {sender}", f"To: {_addresses(email.to)}"]
+    lines += [
+        f"{name}: {_addresses(addresses)}" for name, addresses in (("Cc", email.cc), ("Bcc", email.bcc)) if addresses
+    ]
+    lines += [f"Date: {email.sent_at[:10]} {email.sent_at[11:16]}", f"Subject: {email.subject}"]
+    body = email.body.strip()
+    if len(body) > max_body_chars:
+        body = f"{body[:max_body_chars]}\n[... {len(body) - max_body_chars} more characters]"
+    return "\n".join(lines) + f"\n\n{body}"
+
+
+def unknown_email(message_id: str) -> str:
+    """The result of reading an id that this inbox does not show."""
+    return f"Error: this inbox has no mail {shown(message_id)}. Use an id from the search results."
+
+
+def error(message: str) -> str:
+    """An error as the model sees it."""
+    return f"Error: {message}"
+
+
+def _line(text: str, max_chars: int) -> str:
+    """The text on one line, cut at `max_chars`, with `<` and `>` escaped. `&` stays: one can search for "R&D"."""
+    text = " ".join(text.split())
+    text = text if len(text) <= max_chars else f"{text[:max_chars]}..."
+    return text.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _addresses(addresses: Sequence[str]) -> str:
+    shown = ", ".join(addresses[:_MAX_ADDRESSES])
+    more = len(addresses) - _MAX_ADDRESSES
+    return f"{shown} and {more} more" if more > 0 else shown

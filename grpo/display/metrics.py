@@ -1,0 +1,137 @@
+"""How numbers are shown to people: metrics with their intervals, short numbers, durations, running means.
+
+Only text is made here. `terminal` prints it, and the pages of `grpo.report` hold it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Summary = Mapping[str, float | None]
+"""``mean``, ``low`` and ``high`` of a metric; an end of the interval that is not known is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMetric:
+    """An evaluation metric that tables show: its name, its label, its decimals, whether it is a share of 0 to 1.
+
+    One that is ``exceptional`` is shown only where it is not 0 throughout.
+    """
+
+    name: str
+    label: str
+    decimals: int
+    is_share: bool = False
+    exceptional: bool = False
+
+    def is_shown(self, means: Iterable[float | None]) -> bool:
+        """Whether a table has a row of it, given its means."""
+        known = [mean for mean in means if mean is not None]
+        return any(known) if self.exceptional else bool(known)
+
+    def format(self, value: float | None) -> str:
+        """The value for people; a share in percent."""
+        if value is None or not math.isfinite(value):
+            return "–"
+        return f"{100 * value:,.{self.decimals}f} %" if self.is_share else f"{value:,.{self.decimals}f}"
+
+    def format_difference(self, value: float) -> str:
+        """A difference of two values, with its sign; of shares in percentage points."""
+        if not math.isfinite(value):
+            return "-∞" if value < 0 else "+∞"
+        return f"{100 * value:+.{self.decimals}f} pp" if self.is_share else f"{value:+.{self.decimals}f}"
+
+    def ends(self, summary: Summary | None) -> tuple[float, float, float] | None:
+        """Mean, low and high, of a share within 0 and 1; an end that is not known is the mean."""
+        if summary is None or (mean := summary["mean"]) is None:
+            return None
+        low, high = (mean if (end := summary.get(name)) is None else end for name in ("low", "high"))
+        return (mean, max(low, 0.0), min(high, 1.0)) if self.is_share else (mean, low, high)
+
+    def with_interval(self, summary: Summary) -> str:
+        """``43.2 %  [33.0, 53.4]``; without the brackets where the interval is not known."""
+        ends = self.ends(summary)
+        if ends is None or summary.get("low") is None or summary.get("high") is None:
+            return self.format(summary["mean"])
+        mean, low, high = (self.format(end) for end in ends)
+        return f"{mean}  [{low.removesuffix(' %')}, {high.removesuffix(' %')}]"
+
+    def with_margin(self, summary: Summary | None) -> str:
+        """``43.2 % ± 10.2``, half the width of the interval."""
+        if summary is None:
+            return "–"
+        low, high = summary.get("low"), summary.get("high")
+        if low is None or high is None:
+            return self.format(summary["mean"])
+        return f"{self.format(summary['mean'])} ± {self.format((high - low) / 2).removesuffix(' %')}"
+
+
+REWARD = ShownMetric("reward", "Reward", 3)
+CORRECT = ShownMetric("correct", "Correct", 1, True)
+
+EVALUATION_METRICS = (
+    REWARD,
+    ShownMetric("success", "Success", 1, True),
+    ShownMetric("found", "Found the mail", 1, True),
+    ShownMetric("read", "Read the mail", 1, True),
+    ShownMetric("valid_call_rate", "Valid tool calls", 1, True),
+    ShownMetric("turns", "Turns", 2),
+    ShownMetric("completion_tokens", "Sampled tokens", 1),
+    ShownMetric("context_full", "Cut, context full", 1, True, exceptional=True),
+)
+"""What the tables of a run's evaluations show, in this order, where the evaluation has it."""
+
+
+def short_number(value: float) -> str:
+    """A number with about three digits that matter: ``0.412``, ``4.12``, ``41.2``, ``412``, ``0.00412``."""
+    size = abs(value)
+    if not math.isfinite(value):
+        return "–"
+    if size >= 100:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    if size >= 1:
+        return f"{value:.2f}"
+    if size >= 0.1 or size == 0:
+        return f"{value:.3f}"
+    return f"{value:.3g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 scenario``, ``2 scenarios``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def short_duration(seconds: float) -> str:
+    """A duration for people: ``0.4 s``, ``41 s``, ``4 min 40 s``, ``2 h 05 min``."""
+    if not math.isfinite(seconds):
+        return "–"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+@dataclass(slots=True)
+class RunningMean:
+    """Sum over count, for averages shown while values still arrive."""
+
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, value: float, count: int = 1) -> None:
+        """Adds ``value`` as the mean of ``count`` observations."""
+        self.total += value * count
+        self.count += count
+
+    @property
+    def mean(self) -> float:
+        """The mean so far; NaN before the first value."""
+        return self.total / self.count if self.count else math.nan

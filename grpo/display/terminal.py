@@ -1,0 +1,225 @@
+"""What a command shows while it goes on: phases, notes, progress bars, the last training steps, tables.
+
+On a terminal the steps and the bars are redrawn in place. Elsewhere (a pipe, a log file) everything is one plain line
+at a time without control codes, and bars write at most one line in ten seconds. Nothing here decides or stores
+anything; the numbers also lie in the run directory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from grpo.display.bar import Bar
+from grpo.display.metrics import EVALUATION_METRICS
+from grpo.display.steps import StepTable
+from grpo.files import Closeable
+
+PLAIN_SECONDS = 10.0
+"""Bars write at most one line in this time where the output is not a terminal."""
+
+DRAWN_BAR_COLUMNS = 100
+"""On a narrower terminal a bar is its numbers alone: the running averages matter more than the drawing."""
+
+B = TypeVar("B", bound=Bar)
+
+_CONTROL = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
+
+
+class Display(Closeable):
+    """Shows a run on a terminal, or as plain lines; use it in a ``with`` statement.
+
+    Args:
+        quiet: Show nothing but tables.
+        stderr: Write to standard error, not to standard output.
+        console: Where to write instead.
+        live: Redraw in place; by default only where the output is a terminal.
+        recent_steps: Rows of the table of steps.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        stderr: bool = False,
+        console: Console | None = None,
+        live: bool | None = None,
+        recent_steps: int = 8,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.quiet = quiet
+        self.console = console or Console(stderr=stderr, highlight=False)
+        is_terminal = self.console.file.isatty() and not self.console.is_dumb_terminal
+        self.is_live = is_terminal if live is None else live
+        self._clock = clock
+        self._bars: list[Bar] = []
+        self._recent_steps = recent_steps
+        self._steps = StepTable(recent_steps)
+        self._last_bar_line = clock()
+        self._begun: Bar | None = None
+        self._live: Live | None = None
+
+    def phase(self, title: str) -> None:
+        """Begins a part of the run; what the last part showed stays above it."""
+        self.close()
+        self._bars, self._steps = [], StepTable(self._recent_steps)
+        if self.quiet:
+            return
+        if self.is_live:
+            self.console.print(Text.assemble("\n", ("● ", "bold cyan"), (_clean(title), "bold")))
+        else:
+            self._line(f"== {title}")
+
+    def progress(self, description: str, total: int, kind: type[B] = Bar) -> B:
+        """A bar of ``total`` items; close it, or use it in a ``with`` statement."""
+        bar = kind(_clean(description), total, self._clock, self._bar_changed)
+        self._bars.append(bar)
+        self._redraw()
+        return bar
+
+    def step(self, metrics: Mapping[str, Any], total_steps: int | None = None) -> None:
+        """Shows a finished training step; ``total_steps`` is the number of the last one, for the time left."""
+        self._steps.add(metrics, total_steps)
+        self._bars = [bar for bar in self._bars if not bar.is_closed]  # their numbers are in the row now
+        if self.quiet:
+            return
+        if self.is_live:
+            self._redraw()
+        else:
+            self._line(self._steps.line())
+
+    def note(self, text: str) -> None:
+        """One line of text."""
+        if self.quiet:
+            return
+        if self.is_live:
+            self.console.print(Text(_clean(text)), soft_wrap=True)
+        else:
+            self._line(text)
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table whose first column holds names; shown in quiet mode too.
+
+        Raises:
+            ValueError: A row whose length differs from that of ``columns``.
+        """
+        for row in rows:
+            if len(row) != len(columns):
+                raise ValueError(f"table {title!r} has {len(columns)} columns but a row of {len(row)}: {list(row)}")
+        self.close()
+        grid = [[_clean(cell) for cell in row] for row in (columns, *rows)]
+        if self.is_live:
+            self.console.print()
+            self.console.print(_drawn_table(_clean(title), grid))
+            return
+        widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+        self._line(f"-- {title}")
+        for first, *others in grid if any(columns) else grid[1:]:
+            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+            self._line("   ".join([first.ljust(widths[0]), *cells]).rstrip())
+
+    def eval_table(self, summaries: Sequence[Mapping[str, Any]]) -> None:
+        """A run's evaluations side by side: means with half the width of their 95 % intervals.
+
+        Args:
+            summaries: Evaluation summaries as they lie in ``eval/<label>.json``; sampled and greedy stand side by side.
+        """
+        if not summaries:
+            return
+        ordered = sorted(summaries, key=lambda summary: summary["temperature"] == 0)  # stable: before stays first
+        rows = [["Episodes", *(str(summary["episodes"]) for summary in ordered)]]
+        for metric in EVALUATION_METRICS:
+            values = [summary["metrics"].get(metric.name) for summary in ordered]
+            if metric.is_shown(value and value["mean"] for value in values):
+                rows.append([metric.label, *map(metric.with_margin, values)])
+        split = ordered[0].get("split")
+        where = f" on the {split} split" if split else ""
+        self.table(
+            f"Evaluation{where}, mean ± half of the 95 % interval",
+            ["", *map(_evaluation_name, ordered)],
+            rows,
+        )
+
+    def close(self) -> None:
+        """Stops redrawing and leaves the last picture standing; the display can be used again."""
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
+            atexit.unregister(live.stop)
+            self._bars = []
+
+    def _redraw(self) -> None:
+        if self.quiet or not self.is_live:
+            return
+        if self._live is None:
+            live = self._live = Live(get_renderable=self._picture, console=self.console, refresh_per_second=4)
+            atexit.register(live.stop)  # an interrupted run gives the cursor back
+            live.start()
+        else:
+            self._live.refresh()
+
+    def _bar_changed(self, bar: Bar) -> None:
+        if self.quiet:
+            return
+        if self.is_live:
+            if self._live is not None and bar.is_closed:
+                self._live.refresh()
+            return
+        ends = bar.is_closed and (bar.always_ends or bar is self._begun)
+        if ends or self._clock() - self._last_bar_line >= PLAIN_SECONDS:
+            self._last_bar_line = self._clock()
+            self._begun = bar if bar.done < bar.total else None  # a bar that has a line is shown to its end
+            self._line(f"{bar.description} {bar.status()}".lstrip())
+
+    def _picture(self) -> RenderableType:
+        bars = Table.grid(padding=(0, 1))
+        for bar in list(self._bars):
+            drawn = [ProgressBar(total=max(bar.total, 1), completed=bar.done, width=16)]
+            wide = self.console.width >= DRAWN_BAR_COLUMNS
+            bars.add_row(Text(bar.description), *(drawn if wide else ()), Text(bar.status(), "dim"))
+        return Group(self._steps.drawn(self.console.width), bars) if self._steps else bars
+
+    def _line(self, text: str) -> None:
+        encoding = getattr(self.console.file, "encoding", None) or "utf-8"
+        printable = _clean(text).encode(encoding, "replace").decode(encoding)  # an ASCII log must not stop a run
+        print(printable, file=self.console.file, flush=True)
+
+
+def _drawn_table(title: str, grid: Sequence[Sequence[str]]) -> Table:
+    columns, *rows = grid
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=Text(title, "bold"),
+        title_justify="left",
+        header_style="dim",
+        padding=(0, 0, 0, 1),  # four evaluations side by side fit 80 columns
+        show_edge=False,
+        show_header=any(columns),
+    )
+    for place, column in enumerate(columns):
+        table.add_column(Text(column), justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _evaluation_name(summary: Mapping[str, Any]) -> str:
+    temperature = float(summary["temperature"])
+    how = "greedy" if temperature == 0 else f"T={temperature:g}"
+    when = str(summary["label"]).rpartition("-")[0]
+    return f"{when}, {how}"
+
+
+def _clean(text: str) -> str:
+    """The text without control characters: what a model or a mail wrote must not steer the terminal."""
+    return text.translate(_CONTROL)

@@ -1,0 +1,268 @@
+"""Checks of what a run needs, each with what was found and, where it fails, what to do about it.
+
+``quick_checks`` look at the machine, the packages, the env and the keys; ``doctor_model`` has those that load the model
+and start vLLM. A check is a function that returns what it found or raises ``Trouble``; whatever else it raises is a
+failure too, so one broken part does not hide the others.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo.config import TrainConfig
+from grpo.envs.message_env import MessageEnv
+from grpo.envs.registry import with_split
+from grpo.errors import GrpoError, ServerStartError
+from grpo.machine.hardware import detect, hub_reachable
+from grpo.machine.models import EMBEDDED_MODEL, default_cache_dir
+from grpo.serving.vllm import free_port
+from grpo.types import Task
+
+PACKAGES = ("torch", "transformers", "peft", "safetensors", "vllm")
+MIN_MEMORY_GIB = 6.0
+MAX_TURNS = 1000
+
+
+class Unneeded(GrpoError):
+    """A check that another one stands in the way of; skipped."""
+
+
+class Trouble(GrpoError):
+    """A check failed: what is wrong, and how to mend it."""
+
+    def __init__(self, found: str, fix: str):
+        super().__init__(found)
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One check's outcome; ``fix`` is empty unless it failed."""
+
+    name: str
+    status: Literal["ok", "failed", "skipped"]
+    found: str
+    fix: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+Check = tuple[str, Callable[[], str]]
+"""A name and what finds out; it returns what it found, or raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What is asked of the machine besides what the run's settings say."""
+
+    run_dir: Path = Path("runs")
+    port: int = 0
+    disk_gib: float = 5.0
+
+
+def examine(checks: Iterable[Check]) -> Iterator[Result]:
+    """Run checks one after another; none stops the others."""
+    for name, check in checks:
+        try:
+            yield Result(name, "ok", check())
+        except Trouble as trouble:
+            yield Result(name, "failed", str(trouble), trouble.fix)
+        except Unneeded as reason:
+            yield Result(name, "skipped", str(reason))
+        except GrpoError as error:  # our errors say what to do in their text
+            yield Result(name, "failed", str(error), "as the message says")
+        except Exception as error:  # the one boundary: a check looks at parts that may fail in any way
+            yield Result(name, "failed", f"{type(error).__name__}: {error}", "mend what the message names, then repeat")
+
+
+def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
+    """The checks that take seconds: no model is loaded and no server started."""
+    checks: list[Check] = [
+        ("hardware", lambda: check_hardware(config)),
+        ("versions", lambda: check_versions(config)),
+        ("model hub", lambda: check_hub(config.model)),
+        ("port", lambda: check_port(needs.port)),
+        ("disk", lambda: check_disk(needs.run_dir, needs.disk_gib)),
+    ]
+    if config.env:
+        checks += [("env", lambda: check_env(config)), ("env's data", lambda: check_data(config))]
+    if "ruler" in config.reward:
+        checks.append(("judge's key", lambda: check_key(config.judge.model, config.judge.api_base)))
+    return checks
+
+
+def check_hardware(config: TrainConfig) -> str:
+    """Cores, memory, GPUs; and that the device the run asks for is there."""
+    machine = detect()
+    gpus = ", ".join(f"{gpu.name} ({gpu.memory_gib:.0f} GiB)" for gpu in machine.gpus) or "no GPU"
+    found = f"{machine.cpus} cores, {machine.memory_gib:.0f} GiB of memory, {gpus}"
+    if config.device == "cuda" and not machine.gpus:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        why = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if hidden is not None else " (nvidia-smi shows none)"
+        raise Trouble(f"{found}{why}, but the run asks for CUDA", "install the driver, or use --cpu")
+    if machine.memory_gib < MIN_MEMORY_GIB:
+        raise Trouble(f"{found}: too little memory for any model", f"use a machine with {MIN_MEMORY_GIB:g} GiB or more")
+    return found
+
+
+def check_versions(config: TrainConfig) -> str:
+    """The packages that a run needs, and a torch that fits its device."""
+    extra = "gpu" if config.device == "cuda" else "cpu"
+    install = f"pip install 'email-rl[{extra}]', or let scripts/quickstart set it up"
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Trouble(f"not installed: {', '.join(missing)}", install)
+    versions = {name: _version(name) for name in PACKAGES}
+    if config.device == "cuda" and versions["torch"].endswith("+cpu"):
+        raise Trouble(f"torch {versions['torch']} has no CUDA, but the run asks for it", install)
+    python = ".".join(map(str, sys.version_info[:3]))
+    return ", ".join([f"Python {python}", *(f"{name} {version}" for name, version in versions.items())])
+
+
+def check_hub(model: str) -> str:
+    """The model hub answers, or the run's model needs none: it is embedded, a folder, or cached."""
+    if hub_reachable():
+        return "in reach"
+    if model == EMBEDDED_MODEL or Path(model).expanduser().is_dir() or _is_cached(model):
+        return f"out of reach, and not needed for {model}"
+    raise Trouble(
+        f"out of reach, and {model} is not in the cache",
+        f"connect, set HF_ENDPOINT to a hub in reach (and HF_HUB_OFFLINE to 0), or use --model {EMBEDDED_MODEL}",
+    )
+
+
+def check_port(port: int) -> str:
+    """That vLLM can listen."""
+    try:
+        return f"{free_port('127.0.0.1', port)} is free on 127.0.0.1"
+    except ServerStartError as error:
+        raise Trouble(str(error), "choose another --port, or 0 for any free one") from error
+
+
+def check_disk(run_dir: Path, needed_gib: float) -> str:
+    """Room where the run and the converted model are kept, and the right to write there."""
+    found: list[str] = []
+    for folder in (run_dir, default_cache_dir()):
+        place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+        if not os.access(place, os.W_OK):
+            raise Trouble(f"{place} cannot be written to", "choose another --run-dir, or set GRPO_CACHE")
+        free_gib = shutil.disk_usage(place).free / 1024**3
+        if free_gib < needed_gib:
+            raise Trouble(
+                f"{free_gib:.1f} GiB are free at {place}, {needed_gib:g} are needed",
+                "free some, or choose another --run-dir or GRPO_CACHE",
+            )
+        found.append(f"{free_gib:.0f} GiB free at {place}")
+    return ", ".join(dict.fromkeys(found))
+
+
+def check_env(config: TrainConfig) -> str:
+    """The env is made, reset twice alike, and played to the end of one env."""
+    try:
+        env = _env(config)
+    except GrpoError as error:
+        raise Trouble(
+            str(error), "give --env an id that is registered (--env-import), and --env-kwargs that the env takes"
+        ) from error
+    try:
+        ids = env.scenario_ids()
+        task = Task(config.seed, ids[0] if ids else None)
+        if env.reset(task).messages != env.reset(task).messages:
+            raise Trouble(
+                "two resets with the same seed and scenario gave different first messages",
+                "draw everything random in reset from the seed: the members of a group must begin equal",
+            )
+        turns, how = _play(env, config, task)
+        scenarios = f"{len(ids)} scenarios" if ids is not None else "tasks by seed"
+        return f"{config.env}: {scenarios}; an episode of {how} ended after {turns} turns"
+    finally:
+        env.close()
+
+
+def check_data(config: TrainConfig) -> str:
+    """What the env itself says of its data: its method ``integrity_problems``, if it has one.
+
+    The env is asked, because ``grpo`` knows nothing of the env's database.
+    """
+    try:
+        env = _env(config)
+    except GrpoError as error:
+        raise Unneeded("needs the check of the env") from error
+    try:
+        try:
+            method = env.env.get_wrapper_attr("integrity_problems")
+        except AttributeError:
+            return f"{config.env} has no data that it can check"
+        problems = list(method())
+        if problems:
+            raise Trouble("; ".join(problems[:3]), "build the env's data again")
+        return "whole"
+    finally:
+        env.close()
+
+
+def check_key(model: str, api_base: str | None) -> str:
+    """The judge's API key is in the environment. Its value is never shown."""
+    if api_base:
+        return f"not needed: {model} is asked at {api_base}"
+    if importlib.util.find_spec("litellm") is None:
+        raise Trouble("litellm is not installed", "pip install 'email-rl[judge]'")
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # no connection at import
+    litellm: Any = importlib.import_module("litellm")
+    missing = litellm.validate_environment(model)["missing_keys"]
+    if missing:
+        raise Trouble(
+            f"{model} needs {', '.join(missing)}, not set here",
+            f"export {missing[0]}=..., or name a server of your own with --judge-api-base",
+        )
+    return f"the key of {model} is set"
+
+
+def _env(config: TrainConfig) -> MessageEnv:
+    return MessageEnv(config.env, with_split(config.env, config.env_kwargs, config.train_split))
+
+
+def _play(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
+    """Play one episode with the env's own policy where it has one, with prose where not; turns and what played."""
+    observation = env.reset(task)
+    try:
+        policy, how = env.scripted_policy(config.warm_start.policy, config.seed), config.warm_start.policy
+    except GrpoError:
+        policy, how = None, "plain words"
+    for turn in range(1, MAX_TURNS):
+        action = policy.act(observation.text, observation.info) if policy else "I do not know."
+        observation = env.step(action)
+        if observation.terminated or observation.truncated:
+            return turn, how
+    raise Trouble(f"an episode did not end within {MAX_TURNS} turns", "give the env a limit of turns")
+
+
+def _is_cached(model: str) -> bool:
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return False
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return isinstance(huggingface_hub.try_to_load_from_cache(model, "config.json"), str)
+    except HFValidationError:
+        return False
+
+
+def _version(name: str) -> str:
+    for distribution in (name, f"{name}-cpu"):
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "of unknown version"

@@ -1,1 +1,0 @@
-"""Engines: what computes. ``base`` is the protocol that the trainer speaks; ``local`` is one process with peft."""

@@ -1,0 +1,1 @@
+"""Any registered Gymnasium env as episodes of messages and tool calls."""

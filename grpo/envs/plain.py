@@ -1,0 +1,257 @@
+"""A wrapper that lets a plain Gymnasium env (FrozenLake, CartPole, ...) speak in messages.
+
+Plain envs are wrapped and need not change: a registry full of envs is worth more than a rule that each must speak in
+messages. The action space becomes the JSON schema of one tool, ``act``. An observation is the env's own ``ansi``
+picture where it draws one, else its numbers with the names that its docstring gives them. What the model writes is
+never an exception: a wrong call is an observation with an error code, and the env does not move.
+
+A wrong call costs ``INVALID_CALL_MARGIN`` more than a random action does on average, measured once over
+``REHEARSAL_STEPS`` steps with seed 0. A fixed penalty would make nonsense the best policy wherever every step costs
+something (CliffWalking, Pendulum). For the same reason an episode that is cut after ``MAX_INVALID_IN_A_ROW`` wrong
+calls pays for the turns it had left.
+
+The limit of turns is ``max_episode_steps``, Gymnasium's own argument. Without it, it is ``DEFAULT_MAX_TURNS`` or the
+env's own limit, whichever is less, because every turn costs tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+
+from grpo.chat.tool_calls import Call, parse_turn, shown
+from grpo.envs.docstrings import read_docs
+from grpo.envs.spaces import check_readable, in_words, schema_of, to_action, to_json, to_text
+
+TOOL = "act"
+DEFAULT_MAX_TURNS = 50
+"""Most turns of an episode where the user asks for no other number (``max_episode_steps``): turns cost tokens."""
+MAX_CALLS_PER_TURN = 8
+MAX_INVALID_IN_A_ROW = 5
+INVALID_CALL_MARGIN = 0.1
+REHEARSAL_STEPS = 32
+
+_HIGHLIGHT = re.compile(r"\x1b\[[\d;]+m(.+?)\x1b\[0?m", re.DOTALL)
+_ESCAPE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+
+
+class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
+    """Text in, text out, with the info keys of the env contract; the spaces stay those of the wrapped env.
+
+    Args:
+        env: An env as ``gymnasium.make`` gives it; with ``render_mode="ansi"`` its pictures are the observations.
+        max_turns: Most assistant turns, the wrong ones counted.
+
+    Raises:
+        EnvError: Its actions or observations have no form in text.
+
+    Attributes:
+        invalid_call_reward: What a turn without a valid call is rewarded with.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], max_turns: int = DEFAULT_MAX_TURNS):
+        super().__init__(env)
+        self.env_id = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        self.max_turns = max_turns
+        self._actions = env.action_space
+        self._draws = env.render_mode == "ansi"
+        if not self._draws:
+            check_readable(env.observation_space, self.env_id)
+        self._docs = read_docs(type(env.unwrapped))
+        self._schema = schema_of(self._actions)
+        self._words = {name.casefold(): value for value, name in self._docs.actions.items()}
+        self.invalid_call_reward, self._success_key = self._rehearse()
+        self.scripted_policies = {"random": lambda _env, seed: RandomPolicy(self, seed)}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Begin an episode; info has ``messages``, ``tools`` and ``metrics``."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._total, self._turns, self._steps, self._invalid, self._invalid_in_a_row = 0.0, 0, 0, 0, 0
+        text = self._text(observation)
+        self._last_text = text
+        messages = [{"role": "system", "content": self._introduction()}, {"role": "user", "content": text}]
+        return text, {"messages": messages, "tools": [self._tool()], "metrics": self._metrics(info)}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Do what one assistant turn calls for."""
+        self._turns += 1
+        calls, code, fault = self._read(action)
+        reward, terminated, truncated = 0.0, False, False
+        info: dict[str, Any] = {}
+        for value in calls:
+            observation, step_reward, terminated, truncated, info = self.env.step(value)
+            self._steps += 1
+            reward += float(step_reward)
+            self._last_text = self._text(observation)
+            if terminated or truncated:
+                break
+        text = self._last_text
+        if fault:
+            text = f"Error: {fault}. {self._form()}"
+            reward, truncated = self._penalty()
+        else:
+            self._invalid_in_a_row = 0
+        self._total += reward
+        truncated = truncated or (not terminated and self._turns >= self.max_turns)
+        heading = f"reward {reward:.4g}, total {self._total:.4g}"
+        text = f"{heading}{', the episode is over' if terminated or truncated else ''}\n{text}"
+        return (
+            text,
+            reward,
+            bool(terminated),
+            bool(truncated),
+            {
+                "messages": [{"role": "tool", "content": text}],
+                "metrics": self._metrics(info),
+                "error": code,
+                "stop_reason": "max_turns" if truncated and self._turns >= self.max_turns else "",
+            },
+        )
+
+    def write_action(self, action: Any) -> str:
+        """The assistant turn that calls for an action of the wrapped env, or for a near one with shorter numbers.
+
+        A float32 in full has up to 17 digits, each a token for many models: more than a turn may hold.
+        """
+        value = to_json(self._actions, action)
+        try:
+            to_action(self._actions, _shortened(value))
+            value = _shortened(value)
+        except ValueError:  # it lies between the bound and its last digits
+            pass
+        call = {"name": TOOL, "arguments": {"action": value}}
+        return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+
+    def _read(self, action: str) -> tuple[list[Any], str, str]:
+        """The actions that a turn calls for; or an error code and, for the model, what is wrong."""
+        turn = parse_turn(action)
+        if turn.fault:
+            return [], "bad_json", turn.fault
+        try:
+            if turn.calls:
+                return [self._action(call) for call in turn.calls[:MAX_CALLS_PER_TURN]], "", ""
+            return [self._bare(turn.text)], "", ""
+        except _UnknownToolError as error:
+            return [], "unknown_tool", str(error)
+        except _NoCallError as error:
+            return [], "no_tool_call", str(error)
+        except ValueError as error:
+            return [], "bad_args", str(error)
+
+    def _action(self, call: Call) -> Any:
+        if call.name != TOOL:
+            raise _UnknownToolError(f"there is no tool {shown(call.name)}")
+        if not isinstance(call.arguments, dict) or call.arguments.keys() != {"action"}:
+            raise ValueError(f'the arguments must be {{"action": ...}}, got {shown(call.arguments)}')
+        return self._named_action(call.arguments["action"])
+
+    def _bare(self, text: str) -> Any:
+        """An action written without a call: the value, or its name, alone."""
+        if not isinstance(self._actions, spaces.Text):
+            try:
+                return self._named_action(json.loads(text))
+            except json.JSONDecodeError:
+                if text.casefold() not in self._words:
+                    raise _NoCallError("no tool was called" if text else "the turn is empty") from None
+        return self._named_action(text)
+
+    def _named_action(self, value: Any) -> Any:
+        if isinstance(value, str) and isinstance(self._actions, spaces.Discrete):
+            value = self._words.get(value.strip().casefold(), value)
+        return to_action(self._actions, value)
+
+    def _penalty(self) -> tuple[float, bool]:
+        """Reward of an invalid turn, and whether it was one too many."""
+        self._invalid += 1
+        self._invalid_in_a_row += 1
+        if self._invalid_in_a_row < MAX_INVALID_IN_A_ROW:
+            return self.invalid_call_reward, False
+        return self.invalid_call_reward * (1 + self.max_turns - self._turns), True
+
+    def _metrics(self, info: dict[str, Any]) -> dict[str, float]:
+        metrics = {
+            "return": self._total,
+            "length": float(self._steps),
+            "invalid_calls": float(self._invalid),
+            "valid_call_rate": 1.0 - self._invalid / self._turns if self._turns else 0.0,
+            "turns": float(self._turns),
+        }
+        if self._success_key:
+            metrics["success"] = float(bool(info.get(self._success_key, False)))
+        return metrics
+
+    def _text(self, observation: Any) -> str:
+        if not self._draws:
+            return to_text(self.env.observation_space, observation, self._docs.observations)
+        drawn = str(self.env.render())
+        return _ESCAPE.sub("", _HIGHLIGHT.sub(r"[\1]", drawn)).strip("\n")
+
+    def _introduction(self) -> str:
+        parts = [f"{self.env_id}. {self._docs.summary}".strip()]
+        if not self._draws and not self._docs.observations and self._docs.observation:
+            parts.append(self._docs.observation)
+        parts.append(f"At most {self.max_turns} turns. {self._form()}")
+        return "\n".join(parts)
+
+    def _form(self) -> str:
+        if isinstance(self._actions, spaces.Discrete):
+            names = [f"{value} = {name}" for value, name in self._docs.actions.items() if self._actions.contains(value)]
+        else:
+            names = list(self._docs.actions.values())
+        return f"Call {TOOL} with action: {in_words(self._schema)}{' (' + ', '.join(names) + ')' if names else ''}."
+
+    def _tool(self) -> dict[str, Any]:
+        parameters = {"type": "object", "properties": {"action": self._schema}, "required": ["action"]}
+        function = {"name": TOOL, "description": self._form(), "parameters": parameters}
+        return {"type": "function", "function": function}
+
+    def _rehearse(self) -> tuple[float, str]:
+        """Random steps with seed 0: what an invalid call is rewarded with, and the info key that tells of success."""
+        rewards: list[float] = []
+        keys: set[str] = set()
+        self._actions.seed(0)
+        self.env.reset(seed=0)
+        for _ in range(REHEARSAL_STEPS):
+            _, reward, terminated, truncated, info = self.env.step(self._actions.sample())
+            rewards.append(float(reward))
+            keys |= info.keys()
+            if terminated or truncated:
+                self.env.reset()
+        mean = sum(rewards) / len(rewards)
+        key = next((name for name in ("is_success", "success") if name in keys), "")
+        return min(0.0, mean) - INVALID_CALL_MARGIN, key
+
+
+class RandomPolicy:
+    """Valid calls of random actions: a baseline, and demonstrations of the form for a warm start."""
+
+    def __init__(self, env: PlainEnv, seed: int):
+        self._env = env
+        self._space = copy.deepcopy(env.action_space)
+        self._space.seed(seed)
+
+    def act(self, observation: str, info: dict[str, Any]) -> str:
+        """A call of a random action."""
+        return self._env.write_action(self._space.sample())
+
+
+def _shortened(value: Any) -> Any:
+    """A JSON value with its numbers of three significant digits."""
+    if isinstance(value, list):
+        return [_shortened(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _shortened(item) for key, item in value.items()}
+    return float(f"{value:.3g}") if isinstance(value, float) else value
+
+
+class _UnknownToolError(ValueError):
+    """A call of a tool that does not exist."""
+
+
+class _NoCallError(ValueError):
+    """A turn that calls nothing."""

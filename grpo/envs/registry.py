@@ -1,0 +1,81 @@
+"""Registered Gymnasium envs by id: make one, or ask what its constructor takes.
+
+An id is one that is registered, ``module:id``, or a bare id of an installed package that names its module in the
+entry-point group ``gymnasium.envs`` (Gymnasium itself dropped that group in 1.0).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from grpo.errors import EnvError
+from grpo.machine.user_code import import_user_module
+
+ENTRY_POINT_GROUP = "gymnasium.envs"
+
+
+def make_env(env_id: str, **kwargs: Any) -> Any:
+    """``gymnasium.make`` that also finds bare ids of installed packages through the entry-point group.
+
+    Raises:
+        EnvError: The id is unknown, or the env refused its arguments.
+    """
+    import gymnasium
+
+    spec = _find_spec(env_id)
+    try:
+        return gymnasium.make(spec, disable_env_checker=True, **kwargs)
+    except gymnasium.error.Error as error:
+        raise EnvError(f"{env_id} could not be made: {error}") from error
+    except (TypeError, ValueError) as error:
+        reason = str(error).partition(" was raised from the environment creator")[0]  # Gymnasium repeats the arguments
+        raise EnvError(f"{env_id} refused the arguments {kwargs}: {reason}") from error
+    except Exception as error:  # whatever the env's constructor does
+        raise EnvError(f"{env_id} could not be made with {kwargs}: {type(error).__name__}: {error}") from error
+
+
+def takes_split(env_id: str) -> bool:
+    """Whether the env's constructor has a ``split`` argument, so that held-out scenarios can be asked for by name."""
+    from gymnasium.envs.registration import load_env_creator
+
+    entry = _find_spec(env_id).entry_point
+    try:
+        creator = load_env_creator(entry) if isinstance(entry, str) else entry
+        return creator is not None and "split" in inspect.signature(creator).parameters
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise EnvError(f"{env_id} is registered with {entry!r}, which cannot be loaded: {error}") from error
+
+
+def with_split(env_id: str, env_kwargs: Mapping[str, Any], split: str) -> dict[str, Any]:
+    """An env's arguments, with ``split`` where its constructor takes one and none is given."""
+    return {"split": split, **env_kwargs} if takes_split(env_id) else dict(env_kwargs)
+
+
+def _find_spec(env_id: str) -> Any:
+    """The registered spec of an id, after importing the module or the package that registers it."""
+    import gymnasium
+
+    module, _, name = env_id.rpartition(":")
+    if module:
+        import_user_module(module)
+    try:
+        if not module and name not in gymnasium.registry and name in (installed := _installed()):
+            importlib.import_module(installed[name].partition(":")[0])
+        return gymnasium.spec(name)
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        near = difflib.get_close_matches(name, {**gymnasium.registry, **_installed()}, n=2)
+        raise EnvError(
+            f"no env with the id {env_id!r} could be made: {str(error).rstrip('.')}. "
+            f"{'Near: ' + ', '.join(near) + '. ' if near else ''}"
+            "Give a registered id; module:id or --env-import imports the module that registers it first"
+        ) from error
+
+
+def _installed() -> dict[str, str]:
+    """What installed packages register, by id; their modules need not be imported yet."""
+    return {entry.name: entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}

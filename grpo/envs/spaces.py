@@ -1,0 +1,223 @@
+"""A Gymnasium space in words: an action space as JSON schema, JSON to an action, an observation as text.
+
+Supported are Discrete, Box, MultiDiscrete, MultiBinary, Text, and Tuple and Dict of these. Pictures, and arrays too
+large to read, are refused: a language model is to be told what they show, which is a wrapper's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from grpo.chat.tool_calls import shown
+from grpo.errors import EnvError
+
+MAX_ACTION_NUMBERS = 64
+MAX_OBSERVATION_NUMBERS = 512
+"""Most numbers of one array."""
+
+
+def schema_of(space: spaces.Space[Any]) -> dict[str, Any]:
+    """The JSON schema of a space's values, with its ranges.
+
+    Raises:
+        EnvError: The space has no form in JSON that a model could write.
+    """
+    if isinstance(space, spaces.Discrete):
+        return _integers(int(space.start), int(space.start + space.n) - 1)
+    if isinstance(space, spaces.MultiDiscrete):
+        _check_size(space, MAX_ACTION_NUMBERS, "action")
+        return _arrays(np.vectorize(_integers, otypes=[object])(space.start, space.start + space.nvec - 1))
+    if isinstance(space, spaces.MultiBinary):
+        _check_size(space, MAX_ACTION_NUMBERS, "action")
+        return _arrays(np.full(space.shape, _integers(0, 1), dtype=object))
+    if isinstance(space, spaces.Box):
+        _check_size(space, MAX_ACTION_NUMBERS, "action")
+        kind = "integer" if np.issubdtype(space.dtype, np.integer) else "number"
+        items = np.vectorize(lambda low, high: _range(kind, low, high), otypes=[object])(space.low, space.high)
+        return _arrays(items) if space.shape not in ((), (1,)) else items.item()
+    if isinstance(space, spaces.Text):
+        return {"type": "string", "minLength": space.min_length, "maxLength": space.max_length}
+    if isinstance(space, spaces.Tuple):
+        parts = [schema_of(part) for part in space.spaces]
+        return {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
+    if isinstance(space, spaces.Dict):
+        properties = {str(key): schema_of(part) for key, part in space.spaces.items()}
+        return {"type": "object", "properties": properties, "required": list(properties)}
+    raise EnvError(
+        f"actions of the space {space} cannot be written as a tool call; wrap the env so that its action space is "
+        "Discrete, Box, MultiDiscrete, MultiBinary, Text, or a Tuple or Dict of these"
+    )
+
+
+def in_words(schema: Mapping[str, Any]) -> str:
+    """A schema of `schema_of` in a few words: ``integer from 0 to 3``."""
+    kind = schema["type"]
+    if kind == "object":
+        return "object with " + ", ".join(f"{key} ({in_words(part)})" for key, part in schema["properties"].items())
+    if kind == "array" and "items" in schema:
+        return f"list of {schema['minItems']}, each {in_words(schema['items'])}"
+    if kind == "array":
+        return "list of " + ", ".join(in_words(part) for part in schema["prefixItems"])
+    if kind == "string":
+        return f"text of at most {schema['maxLength']} characters"
+    low, high = schema.get("minimum"), schema.get("maximum")
+    bounds = [f"from {low}"] if low is not None else []
+    bounds += [f"{'to' if bounds else 'up to'} {high}"] if high is not None else []
+    return " ".join([kind, *bounds])
+
+
+def to_action(space: spaces.Space[Any], value: Any) -> Any:
+    """The action that a JSON value stands for.
+
+    Numbers may be written as text, and a list of one number as the number.
+
+    Raises:
+        ValueError: It stands for none; the message is written for the model.
+    """
+    if isinstance(space, spaces.Discrete):
+        return int(_numbers(value, (), int(space.start), int(space.start + space.n) - 1, whole=True))
+    if isinstance(space, spaces.MultiDiscrete):
+        return _numbers(value, space.shape, space.start, space.start + space.nvec - 1, whole=True).astype(space.dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return _numbers(value, space.shape, 0, 1, whole=True).astype(space.dtype)
+    if isinstance(space, spaces.Box):
+        whole = np.issubdtype(space.dtype, np.integer)
+        return _numbers(value, space.shape, space.low, space.high, whole=bool(whole)).astype(space.dtype)
+    if isinstance(space, spaces.Text):
+        if not isinstance(value, str) or not space.contains(value):
+            raise ValueError(f"expected {in_words(schema_of(space))}, got {shown(value)}")
+        return value
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(value, list) or len(value) != len(space.spaces):
+            raise ValueError(f"expected a list of {len(space.spaces)} values, got {shown(value)}")
+        return tuple(to_action(part, item) for part, item in zip(space.spaces, value, strict=True))
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, dict) or value.keys() != space.spaces.keys():
+            raise ValueError(f"expected an object with the keys {', '.join(space.spaces)}, got {shown(value)}")
+        return {key: to_action(part, value[key]) for key, part in space.spaces.items()}
+    raise AssertionError(f"schema_of refuses {space}")
+
+
+def to_json(space: spaces.Space[Any], action: Any) -> Any:
+    """The JSON value that stands for an action: the inverse of `to_action`."""
+    if isinstance(space, spaces.Tuple):
+        return [to_json(part, item) for part, item in zip(space.spaces, action, strict=True)]
+    if isinstance(space, spaces.Dict):
+        return {key: to_json(part, action[key]) for key, part in space.spaces.items()}
+    if isinstance(action, str):
+        return action
+    one_number = isinstance(space, spaces.Box) and space.shape == (1,)  # as its schema has it
+    return np.asarray(action).item() if one_number else np.asarray(action).tolist()
+
+
+def check_readable(space: spaces.Space[Any], env_id: str) -> None:
+    """Refuse observations that are no text for a language model.
+
+    Raises:
+        EnvError: A picture, or an array of more than `MAX_OBSERVATION_NUMBERS`.
+    """
+    if isinstance(space, spaces.Tuple):
+        parts = list(space.spaces)
+    elif isinstance(space, spaces.Dict):
+        parts = list(space.spaces.values())
+    else:
+        parts = []
+    for part in parts:
+        check_readable(part, env_id)
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) >= 2:
+        raise EnvError(
+            f"{env_id} shows pictures ({space.dtype} of shape {space.shape}), which a language model cannot read; "
+            "choose a variant with numbers or text (many such envs have one: obs_type='ram', render_mode='ansi'), or "
+            "wrap the env so that it describes the picture in words"
+        )
+    if isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
+        _check_size(space, MAX_OBSERVATION_NUMBERS, f"{env_id}: an observation")
+
+
+def to_text(space: spaces.Space[Any], observation: Any, names: Mapping[int, str] | None = None) -> str:
+    """An observation as compact text; ``names`` are those of a vector's or tuple's entries, where they are known."""
+    if isinstance(space, spaces.Dict):
+        return "\n".join(f"{key}: {to_text(part, observation[key])}" for key, part in space.spaces.items())
+    if isinstance(space, spaces.Tuple):
+        parts = [to_text(part, item) for part, item in zip(space.spaces, observation, strict=True)]
+        return _named(parts, names)
+    if isinstance(observation, np.ndarray) and observation.ndim == 1:
+        return _named([_number(item) for item in observation], names)
+    if isinstance(observation, np.ndarray) and observation.ndim > 1:
+        rows = observation.reshape(-1, observation.shape[-1])
+        return "\n".join(" ".join(_number(item) for item in row) for row in rows)
+    if isinstance(observation, int | float | np.number | np.ndarray):
+        return _number(np.asarray(observation).item())
+    return str(observation)
+
+
+def _named(parts: list[str], names: Mapping[int, str] | None) -> str:
+    if names and sorted(names) == list(range(len(parts))):
+        return ", ".join(f"{names[index]} {part}" for index, part in enumerate(parts))
+    return ", ".join(parts)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(int(value))
+
+
+def _integers(low: int, high: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": int(low), "maximum": int(high)}
+
+
+def _range(kind: str, low: Any, high: Any) -> dict[str, Any]:
+    def rounded(bound: Any) -> int | float:
+        return int(bound) if kind == "integer" else float(f"{bound:.6g}")
+
+    bounds = {"minimum": low, "maximum": high}
+    return {"type": kind, **{key: rounded(bound) for key, bound in bounds.items() if np.isfinite(bound)}}
+
+
+def _arrays(items: np.ndarray) -> dict[str, Any]:
+    """The schema of nested lists whose innermost entries have the schemas ``items``, of the array's shape."""
+    parts = [_arrays(part) if isinstance(part, np.ndarray) else part for part in items]
+    size = {"minItems": len(parts), "maxItems": len(parts)}
+    same = all(part == parts[0] for part in parts)
+    return {"type": "array", "items": parts[0], **size} if same else {"type": "array", "prefixItems": parts, **size}
+
+
+def _numbers(value: Any, shape: tuple[int, ...], low: Any, high: Any, *, whole: bool) -> np.ndarray:
+    """``value`` as numbers of ``shape`` within the bounds; a bound may be missed by the rounding of its print."""
+    what = "integer" if whole else "number"
+    wanted = f"{'an' if whole else 'a'} {what}" if not shape else f"{what}s in a list of shape {list(shape)}"
+    if shape == (1,) and not isinstance(value, list):
+        value = [value]
+    try:
+        if any(isinstance(item, bool | None) for item in _flat(value)):
+            raise ValueError
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"expected {wanted}, got {shown(value)}") from None
+    if array.shape != shape or not np.isfinite(array).all() or (whole and (array % 1 != 0).any()):
+        raise ValueError(f"expected {wanted}, got {shown(value)}")
+    bottom, top = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        outside = (array < bottom - 1e-5 * np.abs(bottom)) | (array > top + 1e-5 * np.abs(top))
+    if outside.any():
+        index = np.unravel_index(int(outside.argmax()), shape)
+        where = f" at {[int(i) for i in index]}" if array.size > 1 else ""
+        limits = [_number(np.broadcast_to(bound, shape)[index].item()) for bound in (bottom, top)]
+        raise ValueError(f"{_number(array[index].item())}{where} is outside {limits[0]} to {limits[1]}")
+    return np.asarray(np.clip(array, bottom, top))
+
+
+def _flat(value: Any) -> list[Any]:
+    return [leaf for item in value for leaf in _flat(item)] if isinstance(value, list) else [value]
+
+
+def _check_size(space: Any, limit: int, what: str) -> None:
+    size = int(np.prod(space.shape))
+    if size > limit:
+        raise EnvError(
+            f"{what} is an array of {size} numbers (shape {tuple(space.shape)}), above the {limit} that a language "
+            "model can be expected to handle; wrap the env so that it says less"
+        )

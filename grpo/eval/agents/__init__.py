@@ -1,0 +1,1 @@
+"""Whatever can play an episode: functions, programs, models behind a URL, scripted and trained policies."""

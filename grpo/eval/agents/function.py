@@ -1,0 +1,119 @@
+"""An agent that is a Python function: ``fn(task, tools, model) -> str | Answer | None``, plain or ``async``.
+
+A plain function runs in a thread of its own; one that is still running when its time is up is left behind, and the next
+tool it calls ends it. An async function shares the event loop with the others and must not block it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+from grpo.errors import EvaluationError
+from grpo.eval.agents.answer import Answer
+from grpo.eval.agents.endpoint import Endpoint
+from grpo.eval.agents.typed_tools import typed_tools
+from grpo.eval.agents.upstream import Upstream
+from grpo.eval.env_thread import OwnThread
+from grpo.eval.episode import Episode
+from grpo.machine.user_code import load_function
+
+
+class FunctionAgent:
+    """Calls the function once for each episode.
+
+    Args:
+        function: The agent.
+        upstream: The model it may use; without one it is given None.
+    """
+
+    def __init__(self, function: Callable[..., Any], upstream: Upstream | None):
+        self.function = function
+        self.env_thread = OwnThread()
+        self.endpoint = Endpoint(self.env_thread, upstream) if upstream else None
+
+    async def __aenter__(self) -> Self:
+        if self.endpoint:
+            self.endpoint.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.endpoint:
+            await asyncio.to_thread(self.endpoint.stop)
+        self.env_thread.close()
+
+    async def run(self, episode: Episode) -> None:
+        """Let the function play, and take what it returns as its answer if it gave none."""
+        token = self.env_thread.admit(episode)
+        try:
+            model = self.endpoint.admit(token, episode) if self.endpoint else None
+            arguments = (episode.task, typed_tools(episode.tools, self.env_thread.requests, token), model)
+            if inspect.iscoroutinefunction(self.function):
+                result = await self.function(*arguments)
+            else:
+                result = await _in_thread(self.function, arguments)
+                if inspect.isawaitable(result):
+                    result = await result
+            answer = _answer(result)
+        finally:
+            self.env_thread.dismiss(token)
+            if self.endpoint:
+                self.endpoint.dismiss(token)
+        await self.env_thread.run(lambda: episode.finish(answer))
+
+
+def agent_function(target: str) -> Callable[..., Any]:
+    """The function that ``pkg.mod:fn`` names.
+
+    Raises:
+        ConfigError: There is no such module or function.
+        EvaluationError: It does not take (task, tools, model).
+    """
+    function = load_function(target)
+    try:
+        inspect.signature(function).bind("task", [], None)
+    except TypeError as error:
+        raise EvaluationError(
+            f"agent {target!r} must take three arguments (task, tools, model); it has {inspect.signature(function)}"
+        ) from error
+    return function
+
+
+def _answer(result: Any) -> Answer | None:
+    if result is None or isinstance(result, Answer):
+        return result
+    if isinstance(result, str):
+        return Answer(result) if result.strip() else None
+    raise TypeError(f"the agent returned {type(result).__name__} {str(result)[:100]!r}; return str, Answer or None")
+
+
+async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration | KeyboardInterrupt):  # a real Ctrl-C reaches the main thread alone
+            future.set_exception(RuntimeError(f"the agent raised {type(error).__name__}"))
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = function(*arguments)
+        except BaseException as raised:  # SystemExit too: it is the agent's end, not ours
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:  # the evaluation is over and nobody waits any more
+            pass
+
+    threading.Thread(target=work, name="grpo-eval-agent", daemon=True).start()
+    return await future

@@ -1,0 +1,100 @@
+"""Agents without a model: the policies an env brings along, and answers that were made elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Self
+
+from grpo.errors import EvaluationError
+from grpo.eval.agents.answer import Answer
+from grpo.eval.env_thread import CallingThread
+from grpo.eval.episode import Episode
+from grpo.files import read_jsonl
+
+
+class _ModelFreeAgent:
+    """Plays on the event loop, without waiting for anything."""
+
+    def __init__(self) -> None:
+        self.env_thread = CallingThread()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.env_thread.close()
+
+
+class ScriptedAgent(_ModelFreeAgent):
+    """A policy of the env's ``scripted_policies``, for example ``oracle`` or ``random``."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.name = name
+
+    async def run(self, episode: Episode) -> None:
+        """Act until the env ends the episode."""
+        policy = episode.env.scripted_policy(self.name, episode.seed)
+        observation = episode.opening
+        while not episode.is_over:
+            observation = episode.step(policy.act(observation.text, observation.info))
+
+
+class FileAgent(_ModelFreeAgent):
+    """Answers from a JSONL file: ``{"scenario_id": ..., "answer": ..., "sources": [...], "sample": 0}``.
+
+    Without ``sample`` a line answers every sample; a scenario without a line gets no answer.
+    """
+
+    def __init__(self, path: Path, scenarios: Collection[str]):
+        """Read the file, to answer ``scenarios``.
+
+        Raises:
+            EvaluationError: It cannot be read, a line lacks ``scenario_id`` or ``answer`` or answers what another has
+                answered, or no line is of any of the scenarios.
+        """
+        super().__init__()
+        if not path.is_file():
+            raise EvaluationError(f"there is no file of answers {str(path)!r}")
+        try:
+            lines = read_jsonl(path)
+        except ValueError as error:
+            raise EvaluationError(f"the answers cannot be read: {error}") from error
+        self._answers: dict[tuple[str, int | None], Answer | None] = {}
+        for number, line in enumerate(lines, start=1):
+            key = _key(line, path, number)
+            if key in self._answers:
+                raise EvaluationError(f"{path} line {number} answers again what has an answer: {_shown(line)}")
+            self._answers[key] = _answer(line, path, number)
+        if not any(name in scenarios for name, _ in self._answers):
+            first = f"; its first is {next(iter(self._answers))[0]!r}" if self._answers else ""
+            asked = f"{len(scenarios)} scenarios that are asked, for example {next(iter(scenarios))!r}"
+            raise EvaluationError(f"{path} has no line of any of the {asked}{first}")
+
+    async def run(self, episode: Episode) -> None:
+        """Give the answer, if there is one."""
+        key = episode.key
+        answer = self._answers.get((key.scenario_id, key.sample)) or self._answers.get((key.scenario_id, None))
+        episode.finish(answer, implicit=False)
+
+
+def _key(line: dict[str, Any], path: Path, number: int) -> tuple[str, int | None]:
+    name, sample = line.get("scenario_id", line.get("id")), line.get("sample")
+    if name is None or not (sample is None or isinstance(sample, int)):
+        raise EvaluationError(f"{path} line {number} needs scenario_id (and a whole sample, if any): {_shown(line)}")
+    return str(name), sample
+
+
+def _answer(line: dict[str, Any], path: Path, number: int) -> Answer | None:
+    text, sources = line.get("answer"), line.get("sources") or []
+    if text is None:
+        return None
+    if not isinstance(text, str) or not isinstance(sources, list):
+        raise EvaluationError(f"{path} line {number} needs answer as text and sources as a list: {_shown(line)}")
+    return Answer(text, tuple(map(str, sources)))
+
+
+def _shown(line: dict[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False)[:120]

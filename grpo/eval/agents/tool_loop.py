@@ -1,0 +1,105 @@
+"""A model by name in a plain tool loop: the prompt as the env gives it, its tools, one request a turn, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Self
+
+from grpo.errors import ServerError
+from grpo.eval.agents.answer import Answer
+from grpo.eval.agents.recorder import CallRecorder
+from grpo.eval.agents.upstream import Reply, Upstream, UpstreamUnreachable
+from grpo.eval.env_thread import CallingThread
+from grpo.eval.episode import Episode
+from grpo.types import Message
+
+PAUSES_SECONDS = (0.5, 2.0, 8.0)
+"""Waits before the second, third and fourth try of a request that the server could not take."""
+
+_PASSING = (408, 429)
+
+
+class ToolLoopAgent:
+    """Asks the upstream, hands its turn to the env, and so on until the env ends the episode.
+
+    Args:
+        upstream: The model.
+        temperature: Of sampling; None leaves it to the server.
+    """
+
+    def __init__(self, upstream: Upstream, temperature: float | None):
+        self.env_thread = CallingThread()
+        self.upstream = upstream
+        self._options = {} if temperature is None else {"temperature": temperature}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.upstream.close()
+
+    async def run(self, episode: Episode) -> None:
+        """Play to the end."""
+        body: dict[str, Any] = {"model": self.upstream.model, **self._options}
+        if episode.tools:
+            body["tools"] = episode.tools
+        while not episode.is_over:
+            message = await self._ask(episode, body | {"messages": list(episode.messages)})
+            turn: Message = {"role": "assistant", "content": message.get("content")}
+            if calls := message.get("tool_calls"):
+                turn["tool_calls"] = calls
+                before = len(episode.messages) + 1
+                episode.step(json.dumps(turn, ensure_ascii=False), turn)
+                answer_every_call(calls, episode.messages, before)
+            elif text := _text(message.get("content")):
+                episode.finish(Answer(text))
+            else:
+                episode.step("", turn | {"content": ""})
+
+    async def _ask(self, episode: Episode, body: dict[str, Any]) -> Message:
+        problem = ""
+        for pause in (*PAUSES_SECONDS, None):
+            recorder = CallRecorder(episode, "chat/completions", body, self.upstream.model)
+            try:
+                reply = await self.upstream.ask("chat/completions", body)
+            except UpstreamUnreachable as error:
+                recorder.failed(str(error))
+                problem = str(error)
+            else:
+                if reply.status == 200:
+                    body = reply.body or {}
+                    recorder.whole(body, reply.cost)
+                    return body["choices"][0]["message"]
+                problem = _error_text(reply)
+                recorder.failed(problem, reply.status)
+                if reply.status < 500 and reply.status not in _PASSING:
+                    break
+            if pause is not None:
+                await asyncio.sleep(pause)
+        raise ServerError(problem)  # the runner tells a full context from other refusals
+
+
+def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], start: int) -> None:
+    """Give the env's replies from ``start`` on the ids of the calls they answer, and add what APIs insist on."""
+    answered = {message.get("tool_call_id") for message in messages[start:]}
+    open_ids = [call.get("id") for call in calls if call.get("id") not in answered]
+    for message in messages[start:]:
+        if message["role"] == "tool" and not message.get("tool_call_id") and open_ids:
+            message["tool_call_id"] = open_ids.pop(0)
+    place = start
+    for call_id in open_ids:
+        messages.insert(place, {"role": "tool", "tool_call_id": call_id, "content": "Not run; see the next message."})
+        place += 1
+
+
+def _text(content: Any) -> str:
+    """What was said; some servers send it in parts."""
+    if isinstance(content, list):
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return str(content or "").strip()
+
+
+def _error_text(reply: Reply) -> str:
+    error = (reply.body or {}).get("error", reply.body)
+    return str(error.get("message") or error)[:500] if isinstance(error, dict) else str(error)[:500]

@@ -1,0 +1,164 @@
+"""A policy trained here (or the model it began from), served by vLLM: token in, token out, as in training.
+
+policy:runs/first        the newest checkpoint of a run
+policy:runs/first@7      the one after step 7; @best the one with the best held-out score
+policy:ADAPTER_FOLDER    any PEFT adapter of the recipe's model
+policy:base              the recipe's model without an adapter
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
+from grpo.chat.sampled_tokens import SampledTokens
+from grpo.config import TrainConfig, load_config
+from grpo.errors import CheckpointError, EvaluationError
+from grpo.eval.env_thread import CallingThread
+from grpo.eval.episode import Episode, ModelCall
+from grpo.machine.models import resolve_model
+from grpo.machine.user_code import import_user_module
+from grpo.runs.retention import find_checkpoint
+from grpo.seeds import derive_seed
+from grpo.serving.adapters import AdapterStore
+from grpo.serving.connection import Connection
+from grpo.serving.policy import CompletionsPolicy, SamplingParams
+from grpo.serving.server import PolicyServer, VllmServer, make_server
+
+BASE = "base"
+
+
+class PolicyAgent:
+    """Samples turns from a vLLM server of its own, which lives as long as the agent is open.
+
+    Args:
+        target: What follows ``policy:``.
+        config: The run's config, or that of a recipe; see ``policy_config``.
+        temperature: 0 is greedy.
+        say: Called with a line for people while the server starts.
+    """
+
+    def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
+        self.env_thread = CallingThread()
+        self.config = config
+        self.sampling = SamplingParams(temperature, config.rollout.max_turn_tokens)
+        self.adapter = adapter_of(target)
+        self._say = say
+        self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))
+        self._server: PolicyServer | None = None
+        self._connection: Connection | None = None
+        self._chat: Chat | None = None
+        self._tokens: SampledTokens | None = None
+        self._policy: CompletionsPolicy | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.to_thread(self._start)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    def _start(self) -> None:
+        model = resolve_model(self.config.model)
+        server = self._server = make_server(self.config, model.path, self._scratch / "server.log")
+        server.start()
+        if isinstance(server, VllmServer):
+            self._say(f"vLLM is starting, computing in {server.options.dtype}")
+        rollout = self.config.rollout
+        self._chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
+        self._tokens = SampledTokens(self._chat)
+        server.wait_ready()
+        name = server.model
+        if self.adapter is not None:
+            adapter, store = self.adapter, AdapterStore(server, self._scratch / "adapters")
+            name = store.publish(lambda folder: shutil.copytree(adapter, folder) and None, 0).name
+        self._connection = Connection(server, self.config.rollout.concurrency)
+        self._policy = CompletionsPolicy(self._connection, name, self._chat.stop_token_ids)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._connection is not None:
+            await self._connection.aclose()
+        if self._server is not None:
+            await asyncio.to_thread(self._server.stop)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    async def run(self, episode: Episode) -> None:
+        """Sample turn after turn until the env ends the episode or the policy's context is full."""
+        chat, tokens, policy = self._chat, self._tokens, self._policy
+        assert chat is not None, "the agent is open"
+        assert tokens is not None, "the agent is open"
+        assert policy is not None, "the agent is open"
+        ids = chat.prompt_ids(episode.messages, episode.tools)
+        longest_prompt = self.config.rollout.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
+        while len(ids) <= longest_prompt:
+            most = min(self.config.rollout.max_tokens - len(ids), self.sampling.max_turn_tokens)
+            seed = derive_seed(episode.seed, episode.steps)
+            sample = await policy.sample(ids, self.sampling, max_tokens=most, seed=seed)
+            call = ModelCall(policy.model, 200, prompt_tokens=len(ids), completion_tokens=len(sample.ids))
+            call.sampled = tokens.turn(list(zip(sample.ids, sample.logprobs, strict=True)))
+            episode.model_calls.append(call)
+            history = [*episode.messages, {"role": "assistant", "content": chat.decode(sample.ids)}]
+            observation = episode.step(chat.decode(sample.ids))
+            if episode.is_over:
+                return
+            ids, _ = next_prompt(chat, ids + sample.ids, history, observation.messages, episode.tools)
+        episode.model_calls.append(ModelCall(policy.model, 400, error="the context window is full"))
+
+
+def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[str, Any]) -> tuple[TrainConfig, dict]:
+    """The config that a policy was trained with, or the recipe's, and the env's arguments with the run's own below.
+
+    Raises:
+        EvaluationError: ``target`` is neither a run, nor an adapter, nor ``base``.
+    """
+    saved = _saved_config(target)
+    if saved is not None:
+        env_kwargs = {**saved["env_kwargs"], **env_kwargs}
+        config = load_config(None, {**saved, "env": env, "env_kwargs": env_kwargs})
+    else:
+        adapter_of(target)
+        config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
+    if config.env_import is not None:
+        import_user_module(config.env_import)
+    return config, config.env_kwargs
+
+
+def adapter_of(target: str) -> Path | None:
+    """Folder of the adapter that ``target`` names; None for the base model.
+
+    Raises:
+        EvaluationError: There is no such run, checkpoint or adapter.
+    """
+    if target == BASE:
+        return None
+    folder, which = _split_checkpoint(target)
+    if (folder / "adapter_config.json").exists():
+        return folder
+    if not (folder / "config.json").exists():
+        raise EvaluationError(
+            f"policy:{target}: {folder} is neither a run directory (config.json) nor an adapter (adapter_config.json), "
+            f"and not the word {BASE!r}"
+        )
+    try:
+        return find_checkpoint(folder / "checkpoints", which)
+    except CheckpointError as error:
+        raise EvaluationError(f"policy:{target}: {error}") from error
+
+
+def _saved_config(target: str) -> dict[str, Any] | None:
+    folder, _ = _split_checkpoint(target)
+    path = folder / "config.json"
+    if target == BASE or not path.exists() or (folder / "adapter_config.json").exists():
+        return None
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _split_checkpoint(target: str) -> tuple[Path, str]:
+    folder, found, which = target.rpartition("@")
+    return (Path(folder), which) if found and (which.isdigit() or which == "best") else (Path(target), "newest")

@@ -1,0 +1,84 @@
+"""An env's tools as Python functions: real signatures and docstrings, made from the OpenAI schemas.
+
+Every framework's tool decorator takes them. Whatever they are called with goes to the env, which answers a wrong
+argument with a text; nothing but an episode that is closed makes them raise. They hold a queue, a token and their own
+signature: there is no way from a tool to the env, its questions or its answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from queue import SimpleQueue
+from typing import Any, Literal
+
+_PLAIN: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
+
+
+def typed_tools(schemas: list[dict[str, Any]], requests: SimpleQueue[Any], token: str) -> list[Callable[..., str]]:
+    """One function for each schema.
+
+    Args:
+        schemas: OpenAI function schemas.
+        requests: Where calls go, as ``(token, name, arguments, reply)``.
+        token: The episode's secret.
+    """
+    return [_tool(schema["function"], requests, token) for schema in schemas]
+
+
+def _tool(schema: dict[str, Any], requests: SimpleQueue[Any], token: str) -> Callable[..., str]:
+    name = schema["name"]
+    signature = signature_of(schema)
+
+    def tool(*args: Any, **kwargs: Any) -> str:
+        arguments = dict(zip(signature.parameters, args, strict=False)) | kwargs
+        reply: SimpleQueue[tuple[bool, str]] = SimpleQueue()
+        requests.put((token, name, {key: value for key, value in arguments.items() if value is not None}, reply))
+        done, text = reply.get()
+        if not done:
+            raise RuntimeError(text)
+        return text
+
+    tool.__name__ = tool.__qualname__ = name
+    tool.__doc__ = docstring_of(schema)
+    tool.__annotations__ = {key: each.annotation for key, each in signature.parameters.items()} | {"return": str}
+    tool.__signature__ = signature  # type: ignore[attr-defined]
+    return tool
+
+
+def signature_of(schema: dict[str, Any]) -> Signature:
+    """Required arguments first, optional ones with the default None."""
+    parameters = schema.get("parameters") or {}
+    required = set(parameters.get("required", ()))
+    properties: dict[str, Any] = parameters.get("properties", {})
+    ordered = sorted(properties, key=lambda key: key not in required)  # stable: else in the schema's order
+    return Signature([_parameter(key, properties[key], key in required) for key in ordered], return_annotation=str)
+
+
+def docstring_of(schema: dict[str, Any]) -> str:
+    """The schema's descriptions as a Google docstring."""
+    properties: dict[str, Any] = (schema.get("parameters") or {}).get("properties", {})
+    lines = [schema.get("description") or f"Calls {schema['name']}."]
+    if properties:
+        lines += ["", "Args:"]
+        lines += [f"    {key}: {value.get('description') or f'The {key}.'}" for key, value in properties.items()]
+    return "\n".join(lines)
+
+
+def _parameter(key: str, schema: dict[str, Any], required: bool) -> Parameter:
+    kind = type_of(schema)
+    if required:
+        return Parameter(key, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+    return Parameter(key, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind | None, default=None)
+
+
+def type_of(schema: dict[str, Any]) -> Any:
+    """The Python type of a JSON schema: lists and choices in full, objects as ``dict[str, Any]``."""
+    if "enum" in schema:
+        return Literal[tuple(schema["enum"])]
+    kind = schema.get("type")
+    if kind == "array":
+        return list[type_of(schema.get("items", {}))]
+    if kind == "object":
+        return dict[str, Any]
+    return _PLAIN.get(kind, Any) if isinstance(kind, str) else Any

@@ -1,0 +1,239 @@
+"""The model behind an agent: an OpenAI-compatible URL, or any model that litellm knows.
+
+    openai:MODEL@URL    for example openai:gpt-5@https://api.openai.com/v1; the key comes from OPENAI_API_KEY
+    litellm:NAME        for example litellm:anthropic/claude-sonnet-4; keys as litellm wants them
+
+Requests and replies are those of OpenAI's API as dicts and bytes; this module neither retries nor records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+
+import httpx
+
+from grpo.errors import EvaluationError
+from judges.llm.client import load_litellm
+from judges.llm.secrets import blank_secrets, without_users
+
+PATHS = ("chat/completions", "responses")
+"""What can be asked of a model."""
+
+_AT_URL = re.compile(r"@(?=https?://)")  # a URL may have an @ too, after user and password
+
+
+@dataclass(slots=True)
+class Reply:
+    """What came back.
+
+    Attributes:
+        status: HTTP status.
+        body: The decoded JSON of a whole reply; None while it streams.
+        events: The pieces of a streamed reply, as decoded JSON.
+        cost: In US dollars, where known; of a streamed reply only after its last piece.
+    """
+
+    status: int
+    body: dict[str, Any] | None = None
+    events: AsyncIterator[dict[str, Any]] | None = None
+    cost: float | None = None
+
+
+class UpstreamUnreachable(Exception):
+    """The server did not answer."""
+
+
+class Upstream(Protocol):
+    """Where requests go.
+
+    Attributes:
+        model: What to ask for.
+    """
+
+    model: str
+
+    async def ask(self, path: str, body: dict[str, Any]) -> Reply:
+        """Send a request to one of ``PATHS``; streamed where ``body["stream"]`` is true.
+
+        Raises:
+            UpstreamUnreachable: No answer came.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...
+
+
+@dataclass(slots=True)
+class HttpUpstream:
+    """An OpenAI-compatible URL."""
+
+    model: str
+    url: str
+    api_key: str = ""
+    timeout_seconds: float = 600.0
+    _client: httpx.AsyncClient | None = field(default=None, repr=False)
+
+    async def ask(self, path: str, body: dict[str, Any]) -> Reply:
+        """Post the request and hand back what comes."""
+        if self._client is None:
+            headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+            self._client = httpx.AsyncClient(headers=headers, timeout=self.timeout_seconds, limits=limits)
+        # A lone surrogate, which a model can write in an escape, has no UTF-8.
+        content = json.dumps(body | {"model": self.model}, ensure_ascii=False).encode(errors="replace")
+        where, kind = f"{self.url}/{path}", {"Content-Type": "application/json"}
+        try:
+            response = await self._client.send(
+                self._client.build_request("POST", where, content=content, headers=kind), stream=True
+            )
+            is_stream = "text/event-stream" in response.headers.get("content-type", "")
+            if response.status_code == 200 and is_stream and body.get("stream"):
+                return Reply(200, events=_sse(response))
+            received = await response.aread()
+        except httpx.HTTPError as error:
+            raise UpstreamUnreachable(
+                f"{without_users(self.url)} does not answer ({type(error).__name__}: {error})"
+            ) from error
+        if response.is_redirect:
+            target = without_users(response.headers["location"])
+            return _refused(response.status_code, f"{without_users(where)} redirects to {target}; name that server")
+        answer = _decoded(received, response.status_code)
+        if response.status_code == 404 and "error" not in answer:  # an unknown model is told in OpenAI's form
+            return _refused(404, f"there is nothing at {without_users(where)}; does the URL lack its /v1?")
+        return _checked(path, response.status_code, answer)
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+
+@dataclass(slots=True)
+class LitellmUpstream:
+    """Any model that litellm knows by name."""
+
+    model: str
+
+    async def ask(self, path: str, body: dict[str, Any]) -> Reply:
+        """Have litellm ask."""
+        try:
+            litellm = await asyncio.to_thread(load_litellm)
+            call = litellm.acompletion if path == "chat/completions" else litellm.aresponses
+            answer: Any = await call(**(body | {"model": self.model}))
+        except Exception as error:  # litellm maps every provider's faults to exceptions with a status
+            status = getattr(error, "status_code", None)
+            if not isinstance(status, int):
+                raise UpstreamUnreachable(f"{self.model} does not answer ({type(error).__name__}: {error})") from error
+            return _refused(status, str(error), type(error).__name__)
+        if body.get("stream"):
+            return Reply(200, events=_dumped(answer))
+        reply = _checked(path, 200, answer.model_dump(mode="json", exclude_none=True))
+        reply.cost = _litellm_cost(answer)
+        return reply
+
+    async def close(self) -> None:
+        """litellm keeps its own connections."""
+
+
+def make_upstream(spec: str) -> Upstream:
+    """The upstream that ``spec`` names.
+
+    Raises:
+        EvaluationError: It names none.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind == "litellm" and rest:
+        return LitellmUpstream(rest)
+    if kind == "openai":
+        model, url = _AT_URL.split(rest, maxsplit=1) if _AT_URL.search(rest) else ("", "")
+        if model:
+            _check_address(url)
+            return HttpUpstream(model, url.rstrip("/"), os.environ.get("OPENAI_API_KEY", ""))
+    raise EvaluationError(
+        f"no model {without_users(spec)!r}; write openai:MODEL@URL (for example openai:qwen@http://127.0.0.1:8000/v1) "
+        "or litellm:NAME"
+    )
+
+
+async def _sse(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    try:
+        async for line in response.aiter_lines():
+            data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+            if data and data != "[DONE]":
+                event = json.loads(data)
+                if not isinstance(event, dict):
+                    raise ValueError("no JSON object")
+                yield cast(dict[str, Any], event)
+    except ValueError as error:
+        raise UpstreamUnreachable(f"a piece of the reply cannot be read ({error})") from error
+    except httpx.HTTPError as error:
+        raise UpstreamUnreachable(f"the reply broke off ({type(error).__name__}: {error})") from error
+    finally:
+        await response.aclose()
+
+
+async def _dumped(chunks: Any) -> AsyncIterator[dict[str, Any]]:
+    async for chunk in chunks:
+        yield chunk.model_dump(mode="json", exclude_none=True)
+
+
+def _decoded(content: bytes, status: int) -> dict[str, Any]:
+    text = content.decode(errors="replace")
+    if status != 200:
+        text = blank_secrets(text)  # some servers quote the key that they refuse
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        return value
+    message = text[:500] or f"empty reply with status {status}"
+    return {"error": {"message": message, "type": "upstream", "code": status}}
+
+
+def _refused(status: int, message: str, kind: str = "upstream") -> Reply:
+    return Reply(status, {"error": {"message": blank_secrets(message), "type": kind, "code": status}})
+
+
+def _checked(path: str, status: int, body: dict[str, Any]) -> Reply:
+    """A reply as it came; status 200 without anything that a model said is a fault of the server, 502."""
+    if status != 200 or _says_something(path, body):
+        return Reply(status, body)
+    return _refused(502, f"the model's server sent no message: {str(body.get('error') or body)[:300]}")
+
+
+def _says_something(path: str, body: dict[str, Any]) -> bool:
+    if path == "responses":
+        return isinstance(body.get("output"), list)
+    try:
+        message = body["choices"][0]["message"]
+        calls = message.get("tool_calls") or []
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return False
+    return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port, or of brackets
+        usable = False
+    if not usable:
+        raise EvaluationError(f"{without_users(url)!r} is no address of a server; write http://HOST:PORT/v1")
+
+
+def _litellm_cost(answer: Any) -> float | None:
+    hidden = getattr(answer, "_hidden_params", None)
+    cost = hidden.get("response_cost") if isinstance(hidden, dict) else None
+    return float(cost) if isinstance(cost, int | float) else None

@@ -1,0 +1,143 @@
+"""What ``grpo-eval`` prints: the plan of a dry run, and the table of a summary with the lines below it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grpo.display.metrics import CORRECT, REWARD, ShownMetric, counted, short_duration
+from grpo.display.terminal import Display
+from grpo.eval.runner import PlannedEpisode
+from grpo.statistics import slice_order
+
+_SHARES = (
+    CORRECT,
+    ShownMetric("no_answer", "No answer", 1, True),
+    ShownMetric("dont_know", '"I don\'t know"', 1, True),
+    ShownMetric("implicit", "Answer in prose", 1, True),
+    ShownMetric("source_precision", "Source precision", 1, True),
+    ShownMetric("source_recall", "Source recall", 1, True),
+)
+_NUMBERS = (
+    REWARD,
+    ShownMetric("turns", "Turns", 2),
+    ShownMetric("tool_calls", "Tool calls", 2),
+    ShownMetric("invalid_calls", "Invalid calls", 2),
+    ShownMetric("model_calls", "Model calls", 2),
+    ShownMetric("prompt_tokens", "Prompt tokens", 0),
+    ShownMetric("completion_tokens", "Completion tokens", 0),
+)
+_ONLY_WITH_A_MODEL = {"model_calls", "prompt_tokens", "completion_tokens"}
+
+Rows = Iterator[tuple[str, str]]
+
+
+def print_plan(config: Mapping[str, Any], episodes: Sequence[PlannedEpisode], *, as_json: bool) -> None:
+    """Print what a dry run would play."""
+    names = [str(planned.key) for planned in episodes]
+    if as_json:
+        click.echo(json.dumps({**config, "episodes": names}, indent=2))
+        return
+    for name, value in config.items():
+        click.echo(f"{name:12} {json.dumps(value) if isinstance(value, dict) else value}")
+    first = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    click.echo(f"{len(names)} episodes would be played: {first}")
+
+
+def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
+    """Print an evaluation's summary, and where the evaluation lies."""
+    if as_json:
+        click.echo(json.dumps({**summary, "folder": str(folder)}, indent=2))
+        return
+    split = f", {summary['split']} split" if summary["split"] else ""
+    title = f"{summary['agent']} on {summary['env']}{split}; in brackets 95 % intervals, clustered by scenario"
+    Display().table(title, ["", ""], table_rows(summary))
+    for entry in summary["errors"][:5]:
+        click.echo(f"{entry['count']} x {entry['ending']}: {entry['error']}")
+    if worst := [
+        f"{entry['scenario_id']} ({entry['reward']:.2f})" for entry in summary["worst"] if entry["correct"] < 1
+    ]:
+        click.echo(f"Worst: {', '.join(worst)}")
+    click.echo(f"Saved in {folder}; a page of it: grpo-view {shlex.quote(str(folder))}")
+
+
+def table_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names and values of the table; what an env does not measure has no row."""
+    episodes = f"{summary['episodes']} of {summary['planned']}, {counted(summary['scenarios'], 'scenario')}"
+    return [
+        ("Episodes", episodes),
+        *_shares(summary),
+        *_refusals(summary),
+        *_numbers(summary["metrics"]),
+        *_costs(summary),
+        *_endings(summary),
+        *_slices(summary["slices"]),
+        *_failures(summary),
+    ]
+
+
+def _shares(summary: Mapping[str, Any]) -> Rows:
+    for metric in _SHARES:
+        if metric.name in summary["metrics"]:
+            yield metric.label, metric.with_interval(summary["metrics"][metric.name])
+    k = len(summary["pass_at_k"])
+    if k > 1:
+        yield f"pass@{k}", CORRECT.format(summary["pass_at_k"][str(k)])
+        yield f"pass^{k}", CORRECT.format(summary["pass_hat_k"][str(k)])
+
+
+def _refusals(summary: Mapping[str, Any]) -> Rows:
+    if refusal := summary["refusal"]:
+        yield f"Refusals right ({refusal['episodes']} unanswerable)", CORRECT.with_interval(refusal["correct"])
+        yield "Hallucination rate", CORRECT.with_interval(refusal["hallucination_rate"])
+        if refusal["false_refusal_rate"]:
+            yield "False refusal rate", CORRECT.with_interval(refusal["false_refusal_rate"])
+
+
+def _numbers(metrics: Mapping[str, Any]) -> Rows:
+    has_model = metrics.get("model_calls", {}).get("mean", 0) != 0
+    for metric in _NUMBERS:
+        if metric.name in metrics and (has_model or metric.name not in _ONLY_WITH_A_MODEL):
+            yield metric.label, metric.with_interval(metrics[metric.name])
+    if "turns" not in metrics and "steps" in metrics:
+        yield "Steps", ShownMetric("steps", "Steps", 2).with_interval(metrics["steps"])
+
+
+def _costs(summary: Mapping[str, Any]) -> Rows:
+    if judge := summary["answer_judge"]:
+        by_model = f"{judge['by_model']} by {judge['model']}"
+        yield "Answer judge", f"{judge['verdicts']} answers ({by_model}), {judge['accepted']} accepted"
+    if summary["cost"] is not None:
+        yield "Cost", f"${summary['cost']:.4f}"
+    if latency := summary["latency"]:
+        yield "Latency p50 / p95", f"{_duration(latency['p50'])} / {_duration(latency['p95'])}"
+
+
+def _endings(summary: Mapping[str, Any]) -> Rows:
+    yield "Ended", _counts(summary["endings"].items())
+    if summary["error_codes"]:
+        yield "Invalid calls by kind", _counts(sorted(summary["error_codes"].items(), key=lambda item: -item[1]))
+
+
+def _slices(slices: Mapping[str, Any]) -> Rows:
+    for name in sorted(slices, key=slice_order):
+        if share := slices[name].get("correct") or slices[name].get("success"):
+            yield f"Correct, {name}", CORRECT.with_interval(share)
+
+
+def _failures(summary: Mapping[str, Any]) -> Rows:
+    if summary["infrastructure"]:
+        yield "Infrastructure failures", f"{summary['infrastructure']}, in no mean; --resume plays them again"
+
+
+def _counts(pairs: Any) -> str:
+    return ", ".join(f"{name} {count}" for name, count in pairs)
+
+
+def _duration(seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms" if seconds < 1 else short_duration(seconds)

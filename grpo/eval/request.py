@@ -1,0 +1,279 @@
+"""One evaluation from the request to the exit status: joins env, agent, folder, runner, summary and output."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grpo.display.terminal import Display
+from grpo.envs.message_env import MessageEnv
+from grpo.envs.registry import with_split
+from grpo.errors import ConfigError, EvaluationError, GrpoError
+from grpo.eval.agents.named import AgentOptions, make_agent
+from grpo.eval.output import print_plan, print_summary
+from grpo.eval.progress import EvaluationProgress
+from grpo.eval.results import Results, different_settings, read_config
+from grpo.eval.runner import Agent, PlannedEpisode, Runner, planned_episodes
+from grpo.eval.summary import summarise_results
+from grpo.machine.user_code import import_user_module
+from grpo.rollout.rollout import EnvPool
+from grpo.rollout.tasks import evaluation_tasks
+from judges.llm.secrets import blank_secrets, without_credentials, without_users
+
+if TYPE_CHECKING:
+    from grpo.eval.answer_judge import AnswerJudge
+
+DEFAULT_FOLDER = Path("evals")
+DEFAULT_TASKS = 100
+"""How many tasks there are of an env that names no scenarios."""
+
+INFRASTRUCTURE_STATUS = 3
+"""Exit status where some episodes ended in infrastructure failures."""
+
+_PACKAGES = ("email-rl", "gymnasium", "openai", "litellm", "mcp", "vllm", "transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRequest:
+    """What ``grpo-eval`` was asked for; the fields are its options."""
+
+    env: str
+    agent: str
+    split: str = "test"
+    limit: int | None = None
+    k: int = 1
+    concurrency: int = 16
+    timeout: float = 600.0
+    seed: int = 1234
+    temperature: float | None = None
+    recipe: str | None = None
+    env_import: str | None = None
+    model: str | None = None
+    env_kwargs: dict[str, Any] | None = None
+    judge_model: str | None = None
+    judge_api_base: str | None = None
+    judge_max_cost: float | None = None
+    out: Path | None = None
+    resume: bool = False
+    dry_run: bool = False
+    fail_under: float | None = None
+    as_json: bool = False
+
+
+def run_evaluation(request: EvalRequest) -> None:
+    """Play, save and print; ends the process with the status that ``grpo-eval --help`` names."""
+    aside = redirect_stdout(sys.stderr) if request.as_json else nullcontext()  # what envs and agents print is no JSON
+    with aside:
+        config, episodes, agent = _prepared(request)
+    if request.dry_run:
+        print_plan(config, episodes, as_json=request.as_json)
+        return
+    folder = _folder(request, config)
+    with aside, Results.open(folder, config, resume=request.resume) as results:
+        summary = _play(request, agent, EnvPool(request.env, config["env_kwargs"]), results, episodes, config)
+        results.save_summary(summary)
+    print_summary(summary, folder, as_json=request.as_json)
+    _end(summary, request)
+
+
+def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode], Agent]:
+    """Settings, episodes and agent, checked; nothing is played or written yet."""
+    if request.judge_model is None and (request.judge_api_base or request.judge_max_cost):
+        raise ConfigError("--judge-api-base and --judge-max-cost go with --judge-model")
+    if request.env_import is not None:
+        import_user_module(request.env_import)
+    kwargs = with_split(request.env, _env_kwargs(request), request.split)
+    probe = MessageEnv(request.env, kwargs)
+    try:
+        scenario_ids = probe.scenario_ids()
+        count = request.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
+        episodes = planned_episodes(evaluation_tasks(scenario_ids, count, request.seed, option="--limit"), request.k)
+        options = AgentOptions(
+            request.env,
+            kwargs,
+            scripted=probe.scripted_names(),
+            scenarios=tuple(dict.fromkeys(episode.key.scenario_id for episode in episodes)),
+            recipe=request.recipe,
+            temperature=request.temperature,
+            model=request.model,
+            say=lambda line: click.echo(line, err=True),
+        )
+        fingerprint = _fingerprint(probe)
+        if request.judge_model is not None and not probe.has_answer_key():
+            raise ConfigError(
+                f"{request.env} has no answer_key(), so a judge would not know what is right; leave --judge-model out, "
+                "or give the env that method (docs/any-env.md, Env contract)"
+            )
+    finally:
+        probe.close()
+    agent = make_agent(request.agent, options)
+    return _config(request, kwargs, count, fingerprint), episodes, agent
+
+
+def _env_kwargs(request: EvalRequest) -> dict[str, Any]:
+    given = dict(request.env_kwargs or {})
+    if not request.agent.startswith("policy:"):
+        return given
+    from grpo.eval.agents.trained import policy_config
+    from grpo.machine.hardware import share_cores
+
+    share_cores()
+    return policy_config(request.agent.removeprefix("policy:"), request.recipe, request.env, given)[1]
+
+
+def _play(
+    request: EvalRequest,
+    agent: Agent,
+    pool: EnvPool,
+    results: Results,
+    episodes: list[PlannedEpisode],
+    config: dict[str, Any],
+) -> dict[str, Any]:
+    """Play what has no result yet; returns the summary of all results."""
+    began = time.monotonic()
+    quiet = request.as_json and not sys.stderr.isatty()
+    with (
+        Display(stderr=True, quiet=quiet) as display,
+        display.progress("episodes", len(episodes), EvaluationProgress) as progress,
+        _answer_judge(request, results.root) or nullcontext() as answer_judge,
+    ):
+        for row in results.rows.values():
+            progress.add(row, earlier=True)
+        runner = Runner(
+            agent,
+            pool,
+            results,
+            seed=request.seed,
+            concurrency=min(request.concurrency, len(episodes)),
+            timeout_seconds=request.timeout,
+            answer_judge=answer_judge,
+            on_result=progress.add,
+        )
+        _run(runner, agent, pool, episodes)
+    summary = summarise_results(config, list(results.rows.values()), len(episodes), time.monotonic() - began)
+    if answer_judge is not None:
+        summary["answer_judge"]["usage"] = str(answer_judge.session.usage)
+    return summary
+
+
+def _run(runner: Runner, agent: Agent, pool: EnvPool, episodes: list[PlannedEpisode]) -> None:
+    """Open the agent and have it play. Where nothing but our own errors ended it, the first of them is raised."""
+
+    async def main() -> None:
+        async with agent:
+            try:
+                await runner.run(episodes)
+            finally:
+                await agent.env_thread.run(pool.close)
+
+    try:
+        asyncio.run(main())
+    except ExceptionGroup as errors:
+        if errors.split(GrpoError)[1] is not None:
+            raise
+        raise _first(errors) from errors
+
+
+def _first(errors: ExceptionGroup[Any]) -> BaseException:
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first
+
+
+def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
+    if request.judge_model is None:
+        return None
+    from grpo.eval.answer_judge import AnswerJudge
+
+    return AnswerJudge(request.judge_model, request.judge_api_base, folder, request.judge_max_cost, request.concurrency)
+
+
+def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprint: dict[str, str]) -> dict[str, Any]:
+    return {
+        "env": request.env,
+        "env_kwargs": kwargs,
+        "agent": _public(request.agent),
+        "model": request.model and _public(request.model),
+        "split": kwargs.get("split"),
+        "limit": count,
+        "k": request.k,
+        "seed": request.seed,
+        "timeout": request.timeout,
+        "temperature": request.temperature,
+        "recipe": request.recipe,
+        "judge_model": request.judge_model,
+        "judge_api_base": request.judge_api_base and without_credentials(request.judge_api_base),
+        "judge_max_cost": request.judge_max_cost,
+        "concurrency": request.concurrency,
+        "fingerprint": fingerprint,
+        "versions": _versions(),
+    }
+
+
+def _public(spec: str) -> str:
+    """What an evaluation may show of an agent or a model: no key, and no password of a URL."""
+    return blank_secrets(without_users(spec))
+
+
+def _fingerprint(probe: MessageEnv) -> dict[str, str]:
+    try:
+        method: Callable[[], dict[str, str]] = probe.env.get_wrapper_attr("fingerprint")
+    except AttributeError:
+        return {}
+    return dict(method())
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": sys.version.split()[0]}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _folder(request: EvalRequest, config: dict[str, Any]) -> Path:
+    if request.out is not None:
+        return request.out
+    if request.resume:
+        for path in sorted(DEFAULT_FOLDER.glob("*/config.json"), key=lambda path: -path.stat().st_mtime):
+            with suppress(EvaluationError):  # a folder that cannot be read holds nothing to continue
+                if not different_settings(read_config(path.parent), config):
+                    return path.parent
+        raise EvaluationError(
+            f"no evaluation in {DEFAULT_FOLDER}/ has these settings; leave --resume out to begin one, or "
+            "name its folder with --out"
+        )
+    slug = re.sub(r"[^\w.-]+", "-", config["agent"]).strip("-")[:60] or "agent"
+    stem = f"{slug}-{datetime.now():%Y%m%d-%H%M%S}"
+    tries = (DEFAULT_FOLDER / (stem if number == 1 else f"{stem}-{number}") for number in range(1, 1000))
+    return next(path for path in tries if not path.exists())
+
+
+def _end(summary: dict[str, Any], request: EvalRequest) -> None:
+    """Say what makes the exit status another one than 0, and exit with it."""
+    if summary["infrastructure"]:
+        click.echo(
+            f"{summary['infrastructure']} of {summary['planned']} episodes ended in infrastructure failures; "
+            "the same command with --resume plays them again",
+            err=True,
+        )
+        sys.exit(INFRASTRUCTURE_STATUS)
+    if request.fail_under is not None:
+        correct = summary["metrics"].get("correct")
+        if correct is None:
+            raise ConfigError(f"--fail-under needs an env with a metric 'success'; {request.env} has none")
+        if 100 * correct["mean"] < request.fail_under:
+            click.echo(f"{100 * correct['mean']:.1f} % correct is below --fail-under {request.fail_under:g}", err=True)
+            sys.exit(1)

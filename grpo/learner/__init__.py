@@ -1,0 +1,1 @@
+"""Rows of token ids to gradients: advantages, segments, losses, updates, and the engine that computes them."""

@@ -1,0 +1,108 @@
+"""The protocol between the trainer and whatever computes gradients: rows and a loss go in, numbers come out.
+
+Calls are data, so an engine may live in this process or in another one. An engine adds up the losses of tokens and
+divides the sum by ``LossSpec.normalizer``; it normalises nothing itself. All GRPO arithmetic stays with the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from grpo.config import LossType
+from grpo.learner.segments import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LossSpec:
+    """The loss of one call; ``grpo.learner.loss`` has the formulas.
+
+    Attributes:
+        kind: A policy-gradient loss, or ``imitation``, the log-likelihood of the actions weighted by the advantages.
+        normalizer: What the sum over tokens (or rows) is divided by; it counts over a whole optimizer update.
+        old_policy: Which policy the ratio is taken against: the weights of this call, so that it is 1, or the sampler.
+        clip_low: The ratio is clipped to [1 - clip_low, 1 + clip_high] (PPO, arXiv 1707.06347, eq. 7).
+        clip_high: Wider than ``clip_low``: DAPO's clip-higher (arXiv 2503.14476, eq. 10).
+        max_importance_weight: Bound of the weight between sampler and trainer, token by token (truncated importance
+            sampling, Ionides 2008).
+        kl_coef: Weight of the KL divergence from the model without adapter (arXiv 2402.03300, eq. 3 and 4).
+    """
+
+    kind: LossType | Literal["imitation"] = "dapo"
+    normalizer: float = 1.0
+    old_policy: Literal["current", "sampler"] = "current"
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    max_importance_weight: float = 2.0
+    kl_coef: float = 0.0
+
+    @property
+    def by_row(self) -> bool:
+        """Whether every row counts the same, however long it is."""
+        return self.kind in ("grpo", "gspo")
+
+
+@dataclass(frozen=True, slots=True)
+class RowStatistics:
+    """What an engine found in a row; the lists have one value for each action token.
+
+    Attributes:
+        loss: The row's share of the loss.
+        logprobs: Under the weights that the gradient was taken at.
+        entropies: Of the distributions that the tokens were drawn from, in nats.
+        reference_logprobs: Under the model without adapter; empty for a loss without a KL term.
+    """
+
+    loss: float
+    logprobs: list[float]
+    entropies: list[float]
+    reference_logprobs: list[float] = field(default_factory=list)
+
+
+def ignore_progress(_rows: int) -> None:
+    """For callers that do not show how far an engine is."""
+
+
+class Engine(Protocol):
+    """Trains one LoRA policy."""
+
+    def forward_backward(
+        self, rows: Sequence[Segment], loss: LossSpec, on_rows: Callable[[int], None] = ignore_progress
+    ) -> list[RowStatistics]:
+        """Accumulate the gradient of ``loss`` over ``rows``.
+
+        Args:
+            rows: In any order.
+            loss: What is minimised.
+            on_rows: Called with the number of rows that were done since the last call.
+
+        Returns:
+            One entry for each of ``rows``, in their order.
+        """
+        ...
+
+    def logprobs(self, rows: Sequence[Segment]) -> list[list[float]]:
+        """Log-probabilities of each row's action tokens, without gradient."""
+        ...
+
+    def optim_step(self, learning_rate: float, max_grad_norm: float) -> float:
+        """Clip, step and clear gradients; returns the gradient norm before clipping."""
+        ...
+
+    def reset_optimizer(self) -> None:
+        """Forget the optimizer's moments."""
+        ...
+
+    def save_adapter(self, folder: Path) -> None:
+        """Write the policy in PEFT's format."""
+        ...
+
+    def save_state(self, folder: Path) -> None:
+        """Write the adapter, the optimizer and the random state."""
+        ...
+
+    def load_state(self, folder: Path) -> None:
+        """Continue from what ``save_state`` wrote."""
+        ...

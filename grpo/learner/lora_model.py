@@ -1,0 +1,117 @@
+"""A frozen base model with a LoRA adapter whose weights are float32, as the learner trains it.
+
+The base model is in the dtype that the machine computes fast in. Adam's small steps would be lost in bfloat16 weights,
+so the adapter's stay float32 whatever the base is.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grpo.errors import ConfigError, ModelError
+from grpo.learner.cpu import shared_rows
+
+LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+LOGIT_CHANGES = (
+    "final_logit_softcapping",
+    "logit_scale",
+    "logits_scaling",
+    "lm_head_multiplier",
+    "output_multiplier",
+)
+"""What some models' configs name that they do to logits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSpec:
+    """Rank and scale of the adapter (LoRA, arXiv 2106.09685: the update is ``alpha / rank * B A``)."""
+
+    rank: int = 16
+    alpha: int = 32
+
+
+def load_lora_model(
+    model_path: Path, lora: LoraSpec, init_adapter: Path | None, device: torch.device, dtype: torch.dtype
+) -> Any:
+    """The model in ``model_path`` with a new adapter, or the one in ``init_adapter``, ready for training.
+
+    Raises:
+        ModelError: The model or the adapter cannot be loaded, they do not fit, or the learner does not compute them.
+    """
+    base = _load_base(model_path, dtype).to(device)
+    model = _new_adapter(base, lora) if init_adapter is None else _load_adapter(base, init_adapter, model_path)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    _check_logits(model.get_base_model())
+    return model.train()
+
+
+def _load_base(model_path: Path, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    attention = shared_rows.register()
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            str(model_path), dtype=dtype, attn_implementation=attention, low_cpu_mem_usage=True
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the model in {model_path} could not be loaded: {error}") from error
+
+
+def _new_adapter(base: Any, lora: LoraSpec) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=lora.rank, lora_alpha=lora.alpha, target_modules=LINEAR_LAYERS, lora_dropout=0.0, task_type="CAUSAL_LM"
+    )
+    return get_peft_model(base, config)
+
+
+def _load_adapter(base: Any, adapter: Path, model_path: Path) -> Any:
+    from peft import PeftModel
+    from safetensors import SafetensorError
+
+    try:
+        return PeftModel.from_pretrained(base, str(adapter), is_trainable=True)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        first = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+        raise ModelError(
+            f"the adapter {adapter} does not fit the model in {model_path}, or is damaged ({first}); start from an "
+            "adapter of that model"
+        ) from error
+
+
+def _check_logits(base: Any) -> None:
+    """The learner computes logits as ``lm_head`` of the last hidden state, with nothing before or after."""
+    if base.lm_head.weight.requires_grad or base.lm_head.bias is not None:
+        raise ModelError("the vocabulary projection must be frozen and without bias for LoRA training here")
+    changed = [name for name in LOGIT_CHANGES if getattr(base.config, name, None) not in (None, 1)]
+    if changed:
+        raise ModelError(
+            f"the model changes its logits ({changed[0]} = {getattr(base.config, changed[0])}), which the learner "
+            "does not compute; train a model with plain logits, for example Llama, Qwen2.5 or SmolLM2"
+        )
+
+
+def usable_device(name: str) -> torch.device:
+    """The device of this name.
+
+    Raises:
+        ConfigError: It is a GPU, and torch sees none.
+    """
+    if name != "cpu" and not torch.cuda.is_available():
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise ConfigError(
+            f"device = {name!r}, but torch {torch.__version__} sees no GPU"
+            + ("" if visible is None else f" (CUDA_VISIBLE_DEVICES = {visible!r})")
+            + "; train with --cpu, or let grpo-doctor --cuda say what is missing"
+        )
+    return torch.device(name)

@@ -1,0 +1,129 @@
+"""The losses as pure functions of log-probabilities, and the vocabulary projection that they come from.
+
+Shapes: ``T`` is the number of action tokens of a micro-batch, row after row; ``B`` its rows (a row is what TRL calls a
+sequence). A loss is a sum over tokens divided by ``LossSpec.normalizer``, which counts over a whole optimizer update,
+so it does not depend on how rows are cut into micro-batches. With ratio ``r_t``, advantage ``A``, weight ``w_t`` (see
+``token_losses``), ``N`` rows of ``|o_i|`` action tokens each:
+
+    dapo     sum_t w_t min(r_t A, clip(r_t) A) / sum_i |o_i| of the step     arXiv 2503.14476, eq. 8 and 12
+    bnpo     the same / sum_i |o_i| of the update                           TRL's name
+    dr_grpo  the same / (N x max_completion_tokens)                         arXiv 2503.20783, section 3.2
+    grpo     every row's sum / |o_i|, then / N                              arXiv 2402.03300, eq. 3
+    gspo     grpo with one ratio a row, r_i = exp(mean_t log r_t)           arXiv 2507.18071, eq. 5 and 7
+    cispo    sum_t w_t stop_grad(min(r_t, 1 + clip_high)) A log p_t / sum_i |o_i| of the step
+                                                                            arXiv 2506.13585, eq. 4 and 5
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from grpo.learner.engine import LossSpec
+
+
+@dataclass(slots=True)
+class ActionTokens:
+    """The action tokens of a micro-batch, shape ``T`` each, row after row.
+
+    ``action_counts`` has the number of action tokens of each row; ``reference_logprobs_T`` the log-probabilities
+    without the adapter, where the loss has a KL term.
+    """
+
+    logprobs_T: Tensor
+    sampler_logprobs_T: Tensor
+    advantages_T: Tensor
+    action_counts: list[int]
+    reference_logprobs_T: Tensor | None = None
+
+    def row_means(self, values_T: Tensor) -> Tensor:
+        """Every token gets its row's mean."""
+        return torch.cat([part_A.mean().expand(len(part_A)) for part_A in values_T.split(self.action_counts)])
+
+    def by_row(self, values_T: Tensor) -> list[list[float]]:
+        """Plain numbers, row by row."""
+        return [part_A.tolist() for part_A in values_T.detach().split(self.action_counts)]
+
+
+def token_losses(tokens: ActionTokens, spec: LossSpec, old_logprobs_T: Tensor | None = None) -> Tensor:
+    """Every token's share of the loss; their sum is the loss.
+
+    Args:
+        tokens: Log-probabilities, with gradient, and what else the loss needs of a token.
+        spec: Which loss.
+        old_logprobs_T: Log-probabilities under the policy that the ratio is taken against; ``spec.old_policy`` says
+            which where they are not given.
+
+    Returns:
+        For dapo ``-w_t min(r_t A_t, clip(r_t) A_t) / normalizer`` with ``r_t = exp(logp - old)`` and
+        ``w_t = min(exp(old - sampler), max_importance_weight)``; for the others see the module. For imitation
+        ``-A_t logp / normalizer``.
+    """
+    if spec.kind == "imitation":
+        return -tokens.advantages_T * tokens.logprobs_T / spec.normalizer
+    if old_logprobs_T is None:
+        old_logprobs_T = tokens.logprobs_T.detach() if spec.old_policy == "current" else tokens.sampler_logprobs_T
+    weight_T = torch.exp(old_logprobs_T - tokens.sampler_logprobs_T).clamp(max=spec.max_importance_weight)
+    loss_T = -(weight_T * _surrogate(tokens, spec, old_logprobs_T))
+    if spec.kl_coef > 0:
+        loss_T = loss_T + spec.kl_coef * _kl_divergence(tokens)
+    if spec.by_row:
+        loss_T = torch.cat([part_A / len(part_A) for part_A in loss_T.split(tokens.action_counts)])
+    return loss_T / spec.normalizer
+
+
+def _surrogate(tokens: ActionTokens, spec: LossSpec, old_logprobs_T: Tensor) -> Tensor:
+    """What is maximised, before weights and divisors."""
+    log_ratio_T = tokens.logprobs_T - old_logprobs_T
+    ratio_T = torch.exp(tokens.row_means(log_ratio_T) if spec.kind == "gspo" else log_ratio_T)
+    advantages_T = tokens.advantages_T
+    if spec.kind == "cispo":
+        return ratio_T.detach().clamp(max=1 + spec.clip_high) * advantages_T * tokens.logprobs_T
+    clipped_T = ratio_T.clamp(1 - spec.clip_low, 1 + spec.clip_high)
+    return torch.minimum(ratio_T * advantages_T, clipped_T * advantages_T)
+
+
+def _kl_divergence(tokens: ActionTokens) -> Tensor:
+    """``exp(d_t) - 1 - d_t`` with ``d_t = reference - logp``: k3, which is never negative.
+
+    Source: Schulman 2020, http://joschu.net/blog/kl-approx.html.
+    """
+    assert tokens.reference_logprobs_T is not None, "a KL term needs the reference's logprobs"
+    difference_T = tokens.reference_logprobs_T - tokens.logprobs_T
+    return torch.expm1(difference_T) - difference_T
+
+
+class SelectedLogprobs(torch.autograd.Function):
+    """Log-probability of one target id per position from hidden states, without keeping the logits.
+
+    The vocabulary projection is frozen under LoRA, so the gradient with respect to the hidden state is
+    ``W[target] - softmax(logits) @ W`` and can be formed while the logits of a chunk are at hand: memory is one chunk
+    of logits, and backward is one multiplication.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, chunk: int):  # type: ignore[override]
+        """Returns (logprobs_T, entropy_T) in float32; entropy carries no gradient."""
+        logprobs_T = torch.empty(hidden_TD.shape[0], dtype=torch.float32, device=hidden_TD.device)
+        entropy_T = torch.empty_like(logprobs_T)
+        gradient_TD = torch.empty_like(hidden_TD) if ctx.needs_input_grad[0] else None
+        for start in range(0, hidden_TD.shape[0], chunk):
+            part = slice(start, start + chunk)
+            logits_CV = (hidden_TD[part] @ weight_VD.T).float()
+            log_z_C = torch.logsumexp(logits_CV, -1)
+            logprobs_T[part] = logits_CV.gather(1, target_T[part, None])[:, 0] - log_z_C
+            probs_CV = torch.exp(logits_CV - log_z_C[:, None])
+            entropy_T[part] = log_z_C - (probs_CV * logits_CV).sum(-1)
+            if gradient_TD is not None:
+                gradient_TD[part] = weight_VD[target_T[part]] - probs_CV.to(weight_VD.dtype) @ weight_VD
+        ctx.save_for_backward(gradient_TD)
+        ctx.mark_non_differentiable(entropy_T)
+        return logprobs_T, entropy_T
+
+    @staticmethod
+    def backward(ctx, grad_T: Tensor, _entropy: Tensor):  # type: ignore[override]
+        """Chain rule with the stored gradient."""
+        (gradient_TD,) = ctx.saved_tensors
+        return (gradient_TD * grad_T[:, None].to(gradient_TD.dtype)), None, None, None

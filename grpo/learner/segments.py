@@ -1,0 +1,131 @@
+"""Trajectories to training rows: what the learner computes on, and how rows share a forward pass.
+
+A segment is one append-only id list with its action mask; a trajectory has one, and one more for each time its chat
+template rewrote what was said. A sampled token is an action in the segment in which it was sampled alone.
+
+Rows are sorted by their ids, so that rows with a common beginning stand together (``cpu.shared_rows`` computes it
+once), and cut into micro-batches under a token budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo.errors import ConfigError
+from grpo.types import Trajectory
+
+ROWS_BUDGET = 3
+"""Attention works on whole rows: this many times the token budget bounds its memory where rows share much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One row: ids, which of them are actions, the sampler's logprobs there, and the row's advantage.
+
+    Everything after the last action token is cut off: nothing there is predicted.
+    """
+
+    ids: list[int]
+    action_mask: list[bool]
+    sampler_logprobs: list[float]
+    advantage: float
+
+    @property
+    def num_actions(self) -> int:
+        """Number of action tokens."""
+        return sum(self.action_mask)
+
+    @property
+    def sampled_logprobs(self) -> list[float]:
+        """The sampler's logprob of each action token."""
+        return [logprob for logprob, acts in zip(self.sampler_logprobs, self.action_mask, strict=True) if acts]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWeights:
+    """What a rollout below its group's mean weighs, and invalid calls apart from the others.
+
+    ``negative`` multiplies advantages below zero. With ``invalid_calls`` set, turns that the env answered with an error
+    are learned from rollouts below the mean only, with this factor: a good rollout does not speak for them.
+    """
+
+    negative: float = 1.0
+    invalid_calls: float | None = None
+
+
+def segments_of(trajectory: Trajectory, advantage: float) -> list[Segment]:
+    """The rows of a trajectory: one of each segment that has an action token."""
+    return _segments(trajectory, trajectory.action_mask, advantage)
+
+
+def weighted_segments(trajectory: Trajectory, advantage: float, weights: TurnWeights) -> list[Segment]:
+    """The rows a rollout is learned from: of each segment one, or one of its valid and one of its invalid turns."""
+    everything = trajectory.action_mask
+    others = advantage if advantage > 0 else advantage * weights.negative
+    if weights.invalid_calls is None:
+        return _segments(trajectory, everything, others)
+    invalid = _invalid_turns(everything, trajectory.turn_errors)
+    valid = [acts and not wrong for acts, wrong in zip(everything, invalid, strict=True)]
+    return [
+        *_segments(trajectory, valid, others),
+        *_segments(trajectory, invalid, min(advantage, 0.0) * weights.invalid_calls),
+    ]
+
+
+def _segments(trajectory: Trajectory, mask: list[bool], advantage: float) -> list[Segment]:
+    rows: list[Segment] = []
+    for start, end in trajectory.segment_spans:
+        if any(mask[start:end]):
+            row = slice(start, end - mask[start:end][::-1].index(True))
+            rows.append(Segment(trajectory.token_ids[row], mask[row], trajectory.logprobs[row], advantage))
+    return rows
+
+
+def _invalid_turns(action_mask: list[bool], turn_errors: list[str]) -> list[bool]:
+    """The mask with only those runs (turns) of True left whose turn has an error."""
+    mask: list[bool] = []
+    turn = -1
+    for at, acts in enumerate(action_mask):
+        turn += acts and (at == 0 or not action_mask[at - 1])
+        mask.append(acts and turn < len(turn_errors) and turn_errors[turn] != "")
+    return mask
+
+
+def micro_batches(
+    segments: Sequence[Segment], token_budget: int, *, share_beginnings: bool = True
+) -> list[list[Segment]]:
+    """Segments, sorted by their ids, in batches of at most ``token_budget`` tokens.
+
+    With ``share_beginnings`` the tokens of a common beginning are counted once.
+
+    Counting every row as long as the longest, a batch holds ``ROWS_BUDGET`` times the budget at most. A row above the
+    budget is a batch of its own.
+
+    Raises:
+        ConfigError: ``token_budget`` is not positive.
+    """
+    if token_budget <= 0:
+        raise ConfigError(f"token_budget must be a positive number of tokens, not {token_budget}")
+    batches: list[list[Segment]] = []
+    tokens = longest = 0
+    before: list[int] = []
+    for segment in sorted(segments, key=lambda s: s.ids):
+        tokens += len(segment.ids) - (common_prefix(before, segment.ids) if share_beginnings else 0)
+        longest = max(longest, len(segment.ids))
+        before = segment.ids
+        fits = (
+            tokens <= token_budget and longest * (len(batches[-1]) + 1 if batches else 1) <= ROWS_BUDGET * token_budget
+        )
+        if batches and fits:
+            batches[-1].append(segment)
+        else:
+            batches.append([segment])
+            tokens = longest = len(segment.ids)
+    return batches
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many ids two lists begin with in common."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))

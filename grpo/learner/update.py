@@ -1,0 +1,131 @@
+"""A step's optimizer updates: rows with their advantages in, a better policy in the engine, metrics out.
+
+It computes no advantages (``advantages``) and no gradients (``engine``); it says which rows make an update and what
+their loss is. What is logged of them is made in ``update_metrics``.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from grpo.config import OptimizerSettings, TrainConfig
+from grpo.errors import TrainingError
+from grpo.learner.engine import Engine, LossSpec
+from grpo.learner.segments import Segment
+from grpo.learner.update_metrics import Update, update_metrics
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConfig:
+    """How a step's rows become updates.
+
+    ``count`` updates share the rows evenly. The loss of each is normalised by its share of the step's action tokens (or
+    rows, see ``normalizers``); bnpo's by the update's own, dr_grpo's by rows of ``max_completion_tokens``.
+    """
+
+    count: int
+    learning_rate: float
+    max_grad_norm: float
+    loss: LossSpec
+    max_completion_tokens: int = 4096
+
+
+def update_config(config: TrainConfig, step: int) -> UpdateConfig:
+    """What a run's settings say of the updates of 0-based ``step``."""
+    loss = LossSpec(
+        config.loss.type,
+        clip_low=config.loss.clip_low,
+        clip_high=config.loss.clip_high,
+        max_importance_weight=config.loss.max_importance_weight,
+        kl_coef=config.loss.kl_coef,
+    )
+    rate = scheduled_learning_rate(step, config.steps, config.optimizer)
+    optimizer = config.optimizer
+    return UpdateConfig(optimizer.updates_per_step, rate, optimizer.max_grad_norm, loss, config.rollout.max_tokens)
+
+
+def scheduled_learning_rate(step: int, steps: int, optimizer: OptimizerSettings) -> float:
+    """Rate of 0-based ``step`` of ``steps``: a linear rise, and a linear fall to ``final_lr_share`` at the last."""
+    rise = min(1.0, (step + 1) / (optimizer.warmup_steps + 1))
+    fall = 1.0 - (1.0 - optimizer.final_lr_share) * step / max(1, steps - 1)
+    return optimizer.learning_rate * rise * fall
+
+
+def schedule_note(config: TrainConfig, earlier_steps: int, step: int) -> str:
+    """What another number of steps does to the learning rate of a run that goes on behind ``step``; "" for nothing.
+
+    The schedule is always that of a run of ``config.steps`` from the start: a rate that had fallen can rise again. To
+    keep the old end would need a second number of steps.
+    """
+    optimizer = config.optimizer
+    if optimizer.final_lr_share == 1.0 or earlier_steps == config.steps or step >= config.steps:
+        return ""
+    now = scheduled_learning_rate(step, config.steps, optimizer)
+    before = scheduled_learning_rate(max(0, min(step, earlier_steps - 1)), earlier_steps, optimizer)
+    return (
+        f"steps: {earlier_steps} -> {config.steps}; the learning rate (optimizer.final_lr_share = "
+        f"{optimizer.final_lr_share:g}) falls until step {config.steps} now: {now:.2g} at step {step + 1}, where it "
+        f"was {before:.2g}"
+    )
+
+
+def update_policy(
+    engine: Engine, rows: Sequence[Segment], config: UpdateConfig, *, seed: int, on_rows: Callable[[int], None]
+) -> dict[str, float]:
+    """Update the policy on one step's rows.
+
+    Rows without advantage are counted but, where there is no KL term, not computed: their gradient is zero. From the
+    second update on the ratio is taken against the sampler (PPO, arXiv 1707.06347, eq. 6 and 7); in the first, both are
+    the same policy, and that is where the gap between them is measured.
+
+    Args:
+        engine: What computes.
+        rows: Of the whole step.
+        config: See there.
+        seed: Which rows share an update.
+        on_rows: Called with the number of rows that were computed.
+
+    Returns:
+        The metrics of ``update_metrics``.
+
+    Raises:
+        TrainingError: The loss is not finite.
+    """
+    useful = computed_rows(rows, config.loss.kl_coef)
+    shuffled = random.Random(seed).sample(useful, len(useful))
+    shares = [shuffled[number :: config.count] for number in range(min(config.count, len(useful)))]
+    updates: list[Update] = []
+    for share, normalizer in zip(shares, normalizers(rows, shares, config), strict=True):
+        old_policy = "sampler" if updates else "current"
+        loss = replace(config.loss, normalizer=normalizer, old_policy=old_policy)
+        statistics = engine.forward_backward(share, loss, on_rows)
+        if not math.isfinite(value := sum(row.loss for row in statistics)):
+            raise TrainingError(f"the loss is {value} in update {len(updates) + 1}; the last checkpoint is whole")
+        updates.append(Update(share, loss, statistics, engine.optim_step(config.learning_rate, config.max_grad_norm)))
+    return update_metrics(updates)
+
+
+def computed_rows(rows: Sequence[Segment], kl_coef: float) -> list[Segment]:
+    """The rows that have a gradient: those with an advantage, and all where there is a KL term."""
+    return [row for row in rows if row.advantage != 0.0 or kl_coef > 0]
+
+
+def normalizers(rows: Sequence[Segment], shares: Sequence[Sequence[Segment]], config: UpdateConfig) -> list[float]:
+    """What the loss of each update is divided by."""
+    if config.loss.kind != "bnpo":
+        return [_divisor(rows, config) / len(shares) for _ in shares]
+    computed = {id(row) for share in shares for row in share}
+    others = [row for row in rows if id(row) not in computed]
+    return [_divisor([*share, *others[number :: len(shares)]], config) for number, share in enumerate(shares)]
+
+
+def _divisor(rows: Sequence[Segment], config: UpdateConfig) -> float:
+    """What the sum over these rows is divided by, if they are all that an update has."""
+    if config.loss.by_row:
+        return len(rows)
+    if config.loss.kind == "dr_grpo":
+        return len(rows) * config.max_completion_tokens
+    return sum(row.num_actions for row in rows)

@@ -1,0 +1,115 @@
+"""What is logged of a step's updates, from the plain numbers that an engine returns of each row.
+
+The gap between sampler and trainer is measured in the first update's own forward pass, so looking at it costs nothing.
+It is checked after the step's update and before its checkpoint: a step that fails the check leaves nothing behind but
+its trajectories.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo.errors import TrainingError
+from grpo.learner.engine import LossSpec, RowStatistics
+from grpo.learner.segments import Segment
+
+MAX_EXPONENT = 80.0
+"""Ratios are logged up to ``exp`` of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An update that was made: its rows, what the engine said of each, and the gradient norm before clipping."""
+
+    rows: Sequence[Segment]
+    loss: LossSpec
+    statistics: Sequence[RowStatistics]
+    grad_norm: float
+
+
+def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
+    """What is logged of a step's updates.
+
+    Returns:
+        ``loss/policy`` and ``loss/grad_norm``: means over the updates. ``loss/entropy``, ``loss/clip_share`` and, with
+        a ``kl_coef``, ``loss/kl``: means over all action tokens, in nats. ``gap/*`` and ``ratio/p99``: of the action
+        tokens of the first update; gaps in nats. Without an update the first two alone.
+    """
+    if not updates:
+        return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
+    statistics = [row for update in updates for row in update.statistics]
+    differences = [difference for row in _differences(updates[0]) for difference in row]
+    gaps = [abs(difference) for difference in differences]
+    metrics = {
+        "loss/policy": math.fsum(row.loss for row in statistics) / len(updates),
+        "loss/grad_norm": math.fsum(update.grad_norm for update in updates) / len(updates),
+        "loss/entropy": _mean([value for row in statistics for value in row.entropies]),
+        "loss/clip_share": _mean([float(cut) for update in updates for cut in _clipped(update)]),
+        "gap/mean_abs": _mean(gaps),
+        "gap/max": max(gaps),
+        "ratio/p99": float(np.quantile([_exp(difference) for difference in differences], 0.99)),
+    }
+    if updates[0].loss.kl_coef > 0:
+        metrics["loss/kl"] = _mean([divergence for row in statistics for divergence in _divergences(row)])
+    return metrics
+
+
+def _differences(update: Update) -> list[list[float]]:
+    """Trainer's less sampler's logprob of each action token, row by row."""
+    return [
+        [trained - sampled for trained, sampled in zip(found.logprobs, row.sampled_logprobs, strict=True)]
+        for row, found in zip(update.rows, update.statistics, strict=True)
+    ]
+
+
+def _clipped(update: Update) -> list[bool]:
+    """Whether a token's gradient was cut: its ratio clipped, or its importance weight truncated."""
+    loss = update.loss
+    cut: list[bool] = []
+    for row, differences in zip(update.rows, _differences(update), strict=True):
+        log_ratios = [0.0] * len(differences) if loss.old_policy == "current" else differences
+        if loss.kind == "gspo":
+            log_ratios = [_mean(log_ratios)] * len(log_ratios)
+        up, down = row.advantage > 0, row.advantage < 0 and loss.kind != "cispo"
+        for log_ratio, difference in zip(log_ratios, differences, strict=True):
+            clipped = (up and _exp(log_ratio) > 1 + loss.clip_high) or (down and _exp(log_ratio) < 1 - loss.clip_low)
+            cut.append(clipped or _exp(difference) > loss.max_importance_weight)
+    return cut
+
+
+def _divergences(row: RowStatistics) -> list[float]:
+    """From the model without adapter, token by token: the estimator k3 of ``loss``."""
+    pairs = zip(row.reference_logprobs, row.logprobs, strict=True)
+    differences = [reference - logprob for reference, logprob in pairs]
+    return [math.expm1(min(difference, MAX_EXPONENT)) - difference for difference in differences]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, MAX_EXPONENT))
+
+
+def check_gap(metrics: Mapping[str, float], max_gap: float, step: int) -> None:
+    """Stop a run whose server does not sample the policy that is trained.
+
+    It is asked after a step's update and before anything of it is kept or published: the last checkpoint is the policy
+    before the step. The gap is measured in the update's own forward pass, so asking costs nothing.
+
+    Raises:
+        TrainingError: ``gap/mean_abs`` of ``metrics`` is above ``max_gap`` nats a token.
+    """
+    gap = metrics.get("gap/mean_abs", 0.0)
+    if gap > max_gap:
+        raise TrainingError(
+            f"step {step}: sampler and trainer disagree by {gap:.3f} nats a token on average, above loss.max_gap = "
+            f"{max_gap}. The server does not sample the adapter that is trained: look for another adapter, base model, "
+            "temperature or logprobs mode in server.log. Nothing of this step was kept but its trajectories; the last "
+            "checkpoint is whole"
+        )

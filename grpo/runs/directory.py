@@ -1,0 +1,123 @@
+"""The run directory: where everything of a run lies, one trainer at a time, and what a continuation may change.
+
+config.json  metrics.jsonl  warmstart.jsonl  eval/  trajectories/  partial/  checkpoints/  adapters/  server.log
+report.html
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+from typing import Any, TextIO
+
+from grpo.config import TrainConfig
+from grpo.errors import CheckpointError, ConfigError
+from grpo.files import Closeable, write_json
+
+
+class RunDirectory(Closeable):
+    """Paths of a run and its lock; create it with ``open``."""
+
+    config: TrainConfig
+    """Of the run, once it is open."""
+
+    def __init__(self, root: Path):
+        self.root = root.absolute()
+        self.config_path = self.root / "config.json"
+        self.metrics_path = self.root / "metrics.jsonl"
+        self.warm_start_path = self.root / "warmstart.jsonl"
+        self.checkpoints = self.root / "checkpoints"
+        self.partial = self.root / "partial"
+        self.adapters = self.root / "adapters"
+        self.server_log = self.root / "server.log"
+        self.earlier_steps: int | None = None  # of the run that is continued, before this process
+        self._lock: TextIO | None = None
+
+    @classmethod
+    def open(cls, root: Path, config: TrainConfig, *, resume: bool) -> RunDirectory:
+        """Lock the directory for this process and write or check its config.
+
+        Raises:
+            ConfigError: The directory cannot be written, or is something else's; or it holds a run and ``resume`` is
+                off, or the config differs from that run's.
+            CheckpointError: Another process is using the directory.
+        """
+        run = cls(root)
+        try:
+            run.root.mkdir(parents=True, exist_ok=True)
+            run._acquire()
+            run._settle(config, resume=resume)
+        except OSError as error:
+            run.close()
+            raise ConfigError(f"{run.root} cannot hold a run: {error}; choose another --run-dir") from error
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def evaluation(self, label: str) -> Path:
+        """Summary file of an evaluation; its trajectories lie beside it as ``.jsonl``."""
+        return self.root / "eval" / f"{label}.json"
+
+    def trajectories(self, step: int) -> Path:
+        """Trajectories of a training step."""
+        return self.root / "trajectories" / f"step-{step:04d}.jsonl"
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write_config(self, config: TrainConfig) -> TrainConfig:
+        """Keep the settings of the run, in which ``auto`` has become what was found; returns them."""
+        write_json(self.config_path, json.loads(config.model_dump_json()))
+        self.config = config
+        return config
+
+    def _settle(self, config: TrainConfig, *, resume: bool) -> None:
+        """Hold the settings against the run that is here; ``dtype = auto`` is what that run computes in."""
+        earlier = self._earlier_config()
+        if earlier is not None and config.dtype == "auto":
+            config = config.model_copy(update={"dtype": earlier.get("dtype", "auto")})
+        if earlier is not None:
+            if not resume:
+                raise ConfigError(
+                    f"{self.root} already holds a run; continue it with --resume, or choose another --run-dir"
+                )
+            self.earlier_steps = earlier["steps"]
+            difference = config.resume_difference(earlier)
+            if difference:
+                raise ConfigError(
+                    f"{self.root} was begun with other settings, so it cannot be continued:\n  "
+                    + "\n  ".join(difference)
+                    + "\nUse the earlier settings, or choose another --run-dir"
+                )
+        self.write_config(config)
+
+    def _earlier_config(self) -> dict[str, Any] | None:
+        """The settings of the run that is here; None where there is none, or one that did nothing (its model was not
+        found, say) and whose settings are therefore free to change.
+        """
+        if not self.config_path.exists():
+            return None
+        try:
+            earlier = json.loads(self.config_path.read_text(encoding="utf-8"))
+        except ValueError:
+            earlier = None
+        if not isinstance(earlier, dict) or not {"env", "steps"} <= earlier.keys():
+            raise ConfigError(f"{self.config_path} is not a run's; choose another --run-dir")
+        work = (self.checkpoints, self.partial, self.root / "eval", self.warm_start_path, self.metrics_path)
+        return earlier if any(path.exists() for path in work) else None
+
+    def _acquire(self) -> None:
+        lock = (self.root / ".lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise CheckpointError(
+                f"another process is training in {self.root}; wait for it, stop it, or choose another --run-dir"
+            ) from error
+        self._lock = lock

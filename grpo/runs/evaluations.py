@@ -1,0 +1,48 @@
+"""The held-out evaluations of a run: which there are, what they are called, and which are done.
+
+A label says when and how: ``before-sampled``, ``before-greedy``, ``after-sampled``, ``after-greedy``, and during GRPO
+``step-0010-sampled``. ``eval/<label>.json`` is the summary, ``eval/<label>.jsonl`` has the episodes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from grpo.config import TrainConfig
+from grpo.runs.directory import RunDirectory
+
+BEFORE, AFTER = "before", "after"
+"""GRPO's first step and its last."""
+
+SAMPLED, GREEDY = "sampled", "greedy"
+"""At temperature 1, as in training, and at temperature 0."""
+
+
+def label_of(when: str, how: str) -> str:
+    """The name of an evaluation."""
+    return f"{when}-{how}"
+
+
+def planned(config: TrainConfig, when: str) -> list[str]:
+    """How a run evaluates then: sampled, and before and after GRPO greedily, too."""
+    if config.eval.scenarios == 0:
+        return []
+    return [SAMPLED, GREEDY] if config.eval.greedy and when in (BEFORE, AFTER) else [SAMPLED]
+
+
+def is_done(run: RunDirectory, label: str, step: int) -> bool:
+    """Whether the policy of ``step`` was evaluated."""
+    path = run.evaluation(label)
+    return path.exists() and json.loads(path.read_text(encoding="utf-8"))["policy"] == step
+
+
+def is_finished(run: RunDirectory, config: TrainConfig, step: int) -> bool:
+    """Whether nothing is left to evaluate after the last ``step``."""
+    return all(is_done(run, label_of(AFTER, how), step) for how in planned(config, AFTER))
+
+
+def summaries(run: RunDirectory, config: TrainConfig, *whens: str) -> list[dict[str, Any]]:
+    """The summaries that lie in the run directory, in the order of ``whens``, sampled before greedy."""
+    paths = [run.evaluation(label_of(when, how)) for when in whens for how in planned(config, when)]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]

@@ -1,0 +1,96 @@
+"""A trained policy as a folder of its own: the adapter, or the base model with the adapter merged into it.
+
+The folder appears whole or not at all, and never replaces another. Merging adds ``alpha / r * B A`` to each weight in
+float32 and rounds once, to the dtype of the base model.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from grpo.errors import ConfigError, ModelError
+from grpo.files import fsync_tree, usual_mode
+from grpo.machine.models import ResolvedModel
+from grpo.runs.model_card import Card, name_base_model, write_card
+from grpo.runs.trained_policy import ADAPTER_FILES, TrainedPolicy, run_card, served_policy
+
+
+def export_adapter(policy: TrainedPolicy, model: ResolvedModel, out: Path) -> None:
+    """Write the adapter with its card and chat template.
+
+    Raises:
+        ConfigError: ``out`` exists.
+    """
+    with new_folder(out) as folder:
+        for name in ADAPTER_FILES:
+            shutil.copyfile(policy.adapter / name, folder / name)
+        name_base_model(folder, model.public_name)
+        write_card(folder, replace(_card(policy, model), name=out.resolve().name), served_policy(policy, model.path))
+
+
+def export_merged(policy: TrainedPolicy, model: ResolvedModel, out: Path) -> None:
+    """Write the whole model, its tokenizer with the chat template of the training, and a card.
+
+    Raises:
+        ConfigError: ``out`` exists.
+        ModelError: The base model or the adapter cannot be loaded.
+    """
+    with new_folder(out) as folder:
+        served = served_policy(policy, model.path)
+        _merge(policy.adapter, model.path, folder, served.template if served else None)
+        write_card(folder, replace(_card(policy, model), name=out.resolve().name, is_merged=True), served)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A scratch folder beside ``out`` that becomes ``out`` when all has gone well.
+
+    Raises:
+        ConfigError: ``out`` exists.
+    """
+    out = out.absolute()
+    refusal = ConfigError(f"{out} exists; choose another --out, or remove it first")
+    if out.exists():
+        raise refusal
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
+        folder = Path(scratch) / "whole"
+        folder.mkdir()
+        yield folder
+        for path in folder.rglob("*"):
+            path.chmod(usual_mode(is_folder=path.is_dir()))  # some files begin as temporary ones, for their owner alone
+        fsync_tree(folder)
+        if out.exists():  # somebody else was faster; rename would replace an empty folder
+            raise refusal
+        folder.rename(out)
+
+
+def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -> None:
+    import torch
+    from peft import PeftModel
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    try:
+        dtype = AutoConfig.from_pretrained(base).dtype or torch.float32
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"the adapter {adapter} cannot be merged into {base}: {error}") from error
+    merged.to(dtype).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = chat_template or tokenizer.chat_template
+    tokenizer.save_pretrained(folder)
+
+
+def _card(policy: TrainedPolicy, model: ResolvedModel) -> Card:
+    if policy.run is not None and policy.config is not None and policy.step is not None:
+        return run_card(policy.run, policy.config, model.public_name, policy.step)
+    return Card(policy.name, model.public_name, policy.model, "LoRA", "unknown", 0)

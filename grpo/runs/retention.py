@@ -1,0 +1,93 @@
+"""Which checkpoints of a run are there, which are kept, and which is the best by held-out score.
+
+Kept are the newest few and the best. ``best.json`` names the best; it is written after an evaluation, so a run that
+never evaluates has none.
+
+The best goes by the run's own held-out evaluations; there is no further split. Who claims a score for it must choose it
+on another split than the one the score is of (``--eval-split validation``).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo.errors import CheckpointError
+from grpo.files import write_json
+
+STATE_FILE = "state.json"
+"""A checkpoint's folder without this file does not exist as far as anybody is concerned."""
+
+BEST_FILE = "best.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The checkpoint with the highest held-out score so far."""
+
+    checkpoint: str
+    score: float
+
+
+def checkpoint_name(step: int) -> str:
+    """Folder name of a step's checkpoint."""
+    return f"step-{step:04d}"
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The whole checkpoints, oldest first."""
+    found = [path.parent for path in folder.glob(f"step-*/{STATE_FILE}")]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the newest ``keep`` checkpoints and the best one."""
+    best = best_of(folder)
+    for old in checkpoints(folder)[:-keep]:
+        if best is None or old.name != best.checkpoint:
+            shutil.rmtree(old)
+
+
+def note_score(folder: Path, step: int, score: float) -> bool:
+    """Remember the checkpoint of ``step`` as the best if no earlier one scored as much; returns whether it is."""
+    best = best_of(folder)
+    if best is not None and best.checkpoint != checkpoint_name(step) and score <= best.score:
+        return False
+    write_json(folder / BEST_FILE, {"checkpoint": checkpoint_name(step), "score": score})
+    return True
+
+
+def best_of(folder: Path) -> Best | None:
+    """What ``best.json`` says, or None where no checkpoint was scored."""
+    path = folder / BEST_FILE
+    try:
+        return Best(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); remove it") from error
+
+
+def find_checkpoint(folder: Path, which: str) -> Path:
+    """The checkpoint that ``which`` means: ``newest``, ``best``, or the number of a step.
+
+    Raises:
+        CheckpointError: There is none; those that there are are named.
+    """
+    found = {path.name: path for path in checkpoints(folder)}
+    if not found:
+        raise CheckpointError(f"there is no checkpoint in {folder}; let the run finish its warm start first")
+    if which == "newest":
+        return list(found.values())[-1]
+    if which == "best":
+        best = best_of(folder)
+        if best is None or best.checkpoint not in found:
+            raise CheckpointError(f"no checkpoint in {folder} has a held-out score (train with --eval-every N)")
+        return found[best.checkpoint]
+    try:
+        return found[checkpoint_name(int(which))]
+    except (ValueError, KeyError):
+        steps = ", ".join(str(int(name.removeprefix("step-"))) for name in found)
+        raise CheckpointError(f"no checkpoint {which!r}; choose newest, best or one of the steps {steps}") from None

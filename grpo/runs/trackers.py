@@ -1,0 +1,183 @@
+"""A run's metrics in tensorboard, trackio or wandb, beside ``metrics.jsonl``, which is always written.
+
+A tracker that fails is noted once and left alone: it never ends a run. wandb's own variables (``WANDB_MODE=offline``,
+``WANDB_PROJECT``) and trackio's (``TRACKIO_DIR``, ``TRACKIO_SPACE_ID``) are honoured. A run continued with ``--resume``
+goes on in the same run of the tracker.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from grpo.errors import ConfigError
+from grpo.files import Closeable
+
+TRACKERS = ("tensorboard", "trackio", "wandb")
+"""What ``--track`` takes; each is also the name of a package and of an extra of this project."""
+
+_ID_FILE = "tracking-id"
+
+
+class Tracker(Protocol):
+    """What a run needs of a tracker."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Record the finite numbers of one step."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left."""
+        ...
+
+
+class Tracking(Closeable):
+    """The tracker of a run, if it has one; whatever goes wrong in it is noted and not raised."""
+
+    def __init__(
+        self,
+        name: str | None,
+        folder: Path,
+        *,
+        project: str,
+        config: Mapping[str, Any],
+        note: Callable[[str], None],
+        steps_done: int = 0,
+    ):
+        """Start the tracker.
+
+        Args:
+            name: One of ``TRACKERS``; None for none.
+            folder: The run directory; its name is the run's name.
+            project: What the tracker groups runs by.
+            config: The run's settings.
+            note: Shows one line to the user.
+            steps_done: Where a continued run goes on.
+        """
+        self._name = name
+        self._note = note
+        self._tracker: Tracker | None = None
+        if name is not None:
+            starts = {"tensorboard": _Tensorboard, "trackio": _Trackio, "wandb": _Wandb}
+            self._tracker = self._guarded(lambda: starts[name](folder, project, config, steps_done))
+
+    def log(self, metrics: Mapping[str, Any], step: int, prefix: str = "") -> None:
+        """Record the finite numbers among ``metrics`` under ``prefix`` and their names."""
+        numbers = {
+            f"{prefix}{key}": float(value)
+            for key, value in metrics.items()
+            if isinstance(value, int | float) and math.isfinite(value)
+        }
+        if (tracker := self._tracker) is not None:
+            self._guarded(lambda: tracker.log(numbers, step))
+
+    def log_evaluation(self, summary: Mapping[str, Any], step: int) -> None:
+        """Record the means of an evaluation: ``eval/sampled/reward`` and so on."""
+        means = {name: interval["mean"] for name, interval in summary["metrics"].items()}
+        self.log(means, step, f"eval/{'greedy' if summary['temperature'] == 0 else 'sampled'}/")
+
+    def close(self) -> None:
+        """Have the tracker write what is left."""
+        if (tracker := self._tracker) is not None:
+            self._guarded(tracker.close)
+            self._tracker = None
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:  # the one boundary: a tracker may raise anything, and the run must go on
+            self._tracker = None
+            self._note(
+                f"{self._name} failed ({type(error).__name__}: {error}) and gets nothing more; metrics.jsonl goes on"
+            )
+
+
+def check_tracker(name: str | None) -> None:
+    """Refuse a tracker that is unknown or not installed.
+
+    Raises:
+        ConfigError: With the extra to install.
+    """
+    if name is None:
+        return
+    if name not in TRACKERS:
+        raise ConfigError(f"there is no tracker {name!r}; choose one of {', '.join(TRACKERS)}")
+    if importlib.util.find_spec(name) is None:
+        raise ConfigError(
+            f"--track {name} needs the package {name}, which is not installed: pip install 'email-rl[{name}]'"
+        )
+
+
+class _Tensorboard:
+    """Event files in ``RUN/tensorboard``."""
+
+    def __init__(self, folder: Path, _project: str, config: Mapping[str, Any], steps_done: int):
+        from torch.utils.tensorboard import SummaryWriter
+
+        # Steps after the checkpoint that a run goes on from are run again: what they wrote is not to be shown.
+        purge = steps_done + 1 if steps_done else None
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
+        self._writer.add_text("config", "\n".join(f"    {key}: {value}" for key, value in config.items()), steps_done)
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Trackio:
+    """A local SQLite file of trackio's, shown by ``trackio show``; or where ``TRACKIO_SPACE_ID`` says."""
+
+    def __init__(self, folder: Path, project: str, config: Mapping[str, Any], _steps_done: int):
+        trackio: Any = importlib.import_module("trackio")
+        name = f"{folder.name}-{_lasting_id(folder)}"
+        self._run = trackio.init(project, name, config=dict(config), resume="allow", auto_log_cpu=False)
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class _Wandb:
+    """A run of Weights & Biases, in ``RUN/wandb`` and, unless offline, on its server."""
+
+    def __init__(self, folder: Path, project: str, config: Mapping[str, Any], _steps_done: int):
+        wandb: Any = importlib.import_module("wandb")
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or project,
+            name=folder.name,
+            id=_lasting_id(folder),
+            resume="allow",
+            dir=str(folder),
+            config=dict(config),
+            settings=wandb.Settings(console="off"),  # the display owns the terminal
+        )
+        # Its own counter only grows, but a continued run repeats steps and the warm start counts apart.
+        self._run.define_metric("*", step_metric="step")
+        self._run.define_metric("warmstart/*", step_metric="warmstart/step")
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        axis = {} if "warmstart/step" in metrics else {"step": step}
+        self._run.log({**metrics, **axis})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _lasting_id(folder: Path) -> str:
+    """An id of the run that stays over ``--resume`` and differs from that of a run of the same name elsewhere."""
+    path = folder / _ID_FILE
+    if not path.exists():
+        path.write_text(secrets.token_hex(4), encoding="ascii")
+    return path.read_text(encoding="ascii")

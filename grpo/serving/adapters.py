@@ -1,0 +1,210 @@
+"""Versions of the policy's LoRA adapter: written whole, served under a name of their own, taken back when unused.
+
+vLLM keys its prefix cache and its reload on an adapter's name, so a name or a folder is never used twice: each
+published version gets both anew. A version is unloaded when no episode uses it and a newer one exists; an episode keeps
+its version to its end. All methods may be called from several threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from grpo.errors import AdapterError
+from grpo.files import fsync_tree
+from grpo.serving.server import PolicyServer
+
+_FILES = ("adapter_config.json", "adapter_model.safetensors")
+_OWN_FOLDER = re.compile(r"\.?policy-[0-9a-f]{6}-\d{4,}(\.\d+)?")
+_LOAD_TIMEOUT_SECONDS = 120.0
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterHandle:
+    """A published version.
+
+    Attributes:
+        name: The model name to ask the server for.
+        path: Folder with adapter_config.json and adapter_model.safetensors.
+        version: The version that the caller gave, usually the GRPO step.
+    """
+
+    name: str
+    path: Path
+    version: int
+
+
+class AdapterStore:
+    """The adapter versions that a run keeps alive on its server."""
+
+    def __init__(self, server: PolicyServer, root: Path, *, delete_unused: bool = True):
+        """Take over ``root``: what an earlier process of the run left there is removed.
+
+        Args:
+            server: A ready server with LoRA and run-time adapter loading enabled.
+            root: Folder for the versions; the server must see it under the same path.
+            delete_unused: Delete a version's folder once it is unloaded.
+        """
+        self._server = server
+        self._root = root.resolve()
+        self._delete_unused = delete_unused
+        self._session = secrets.token_hex(3)  # a server or a folder may outlive the process that uses it
+        self._published = 0
+        self._users: dict[AdapterHandle, int] = {}  # insertion order is publication order
+        self._newest: AdapterHandle | None = None
+        self._lock = threading.RLock()
+        self._root.mkdir(parents=True, exist_ok=True)
+        for left_over in self._root.iterdir():
+            if _OWN_FOLDER.fullmatch(left_over.name):
+                shutil.rmtree(left_over)
+        server.after_restart.append(self.reload_all)
+
+    @property
+    def newest(self) -> AdapterHandle:
+        """The version published last.
+
+        Raises:
+            AdapterError: Nothing was published yet.
+        """
+        if self._newest is None:
+            raise AdapterError("no adapter was published yet; call publish() first")
+        return self._newest
+
+    @property
+    def loaded(self) -> list[AdapterHandle]:
+        """The versions that the server holds, oldest first."""
+        with self._lock:
+            return list(self._users)
+
+    def of(self, version: int) -> AdapterHandle:
+        """The adapter that was published last as ``version``.
+
+        Raises:
+            AdapterError: It was never published, or is no longer loaded.
+        """
+        for handle in reversed(self.loaded):
+            if handle.version == version:
+                return handle
+        raise AdapterError(f"version {version} is not served; loaded are {[handle.version for handle in self.loaded]}")
+
+    def publish(self, save: Callable[[Path], None], version: int) -> AdapterHandle:
+        """Write a new version, have the server load it, and drop versions that nobody uses.
+
+        Args:
+            save: Writes the adapter in peft's format into the folder it is given, which does not exist yet.
+            version: A number for people; it need not be unique.
+
+        Returns:
+            The version, ready to be asked for; the newest from now on.
+
+        Raises:
+            AdapterError: ``save`` wrote no whole adapter, or the server refuses it. The former newest stays.
+        """
+        with self._lock:
+            handle = self._write(save, version)
+            try:
+                self._load(handle)
+            except AdapterError:
+                shutil.rmtree(handle.path)
+                raise
+            self._users[handle] = 0
+            self._newest = handle
+            self._drop_unused()
+            return handle
+
+    def acquire(self, handle: AdapterHandle | None = None) -> AdapterHandle:
+        """Note one more user of a version (default: the newest), which keeps it alive until ``release``.
+
+        Raises:
+            AdapterError: The version is not loaded any more.
+        """
+        with self._lock:
+            handle = handle or self.newest
+            if handle not in self._users:
+                raise AdapterError(f"adapter {handle.name} is no longer loaded; acquire it while it is the newest")
+            self._users[handle] += 1
+            return handle
+
+    def release(self, handle: AdapterHandle) -> None:
+        """Note that one user of a version has ended; drop the version if it was the last and a newer one exists.
+
+        Raises:
+            AdapterError: The version has no user.
+        """
+        with self._lock:
+            if self._users.get(handle, 0) == 0:
+                raise AdapterError(f"adapter {handle.name} was released more often than acquired")
+            self._users[handle] -= 1
+            self._drop_unused()
+
+    @contextmanager
+    def using(self, handle: AdapterHandle | None = None) -> Iterator[AdapterHandle]:
+        """Keep a version (default: the newest) alive for the length of a ``with`` block."""
+        held = self.acquire(handle)
+        try:
+            yield held
+        finally:
+            self.release(held)
+
+    def reload_all(self) -> None:
+        """Load every live version again, after the server has started anew.
+
+        Raises:
+            AdapterError: The server refuses one.
+        """
+        with self._lock:
+            for handle in self._users:
+                self._load(handle)
+
+    def _write(self, save: Callable[[Path], None], version: int) -> AdapterHandle:
+        self._published += 1
+        name = f"policy-{self._session}-{version:04d}.{self._published}"
+        scratch, path = self._root / f".{name}", self._root / name
+        try:
+            save(scratch)
+            missing = [file for file in _FILES if not (scratch / file).is_file()]
+            if missing:
+                raise AdapterError(f"the adapter of version {version} was saved without {' and '.join(missing)}")
+            fsync_tree(scratch)
+            scratch.rename(path)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        return AdapterHandle(name, path, version)
+
+    def _drop_unused(self) -> None:
+        for handle in [handle for handle, users in self._users.items() if users == 0 and handle != self._newest]:
+            del self._users[handle]
+            try:
+                self._post("/v1/unload_lora_adapter", {"lora_name": handle.name})
+            except AdapterError as error:  # not worth a run: a server that is gone or new does not hold it either
+                _LOGGER.warning("%s", error)
+            if self._delete_unused:
+                shutil.rmtree(handle.path)
+
+    def _load(self, handle: AdapterHandle) -> None:
+        self._post("/v1/load_lora_adapter", {"lora_name": handle.name, "lora_path": str(handle.path)})
+
+    def _post(self, path: str, body: dict[str, str]) -> None:
+        url, name = f"{self._server.url}{path}", body["lora_name"]
+        try:
+            response = httpx.post(url, json=body, timeout=_LOAD_TIMEOUT_SECONDS, trust_env=self._server.trust_env)
+        except httpx.HTTPError as error:
+            raise AdapterError(f"{url} did not answer for adapter {name} ({type(error).__name__}: {error})") from error
+        if response.status_code == 404 and "lora" not in response.text.lower():
+            raise AdapterError(
+                f"the server at {self._server.url} loads no adapters at run time: start vLLM with --enable-lora "
+                "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+            )
+        if response.status_code != 200:
+            raise AdapterError(f"{url} answered {response.status_code} for adapter {name}: {response.text[:500]}")

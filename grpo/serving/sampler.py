@@ -1,0 +1,65 @@
+"""What training samples from: it takes new versions of the policy, and gives each out to be sampled.
+
+The trainer knows no more than `Sampler`. `VllmSampler` is one vLLM server with the run's adapters on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from grpo.serving.adapters import AdapterStore
+from grpo.serving.connection import Connection
+from grpo.serving.policy import CompletionsPolicy, Policy
+from grpo.serving.server import PolicyServer
+
+
+class Sampler(Protocol):
+    """Versions of the policy in training, ready to be sampled. What ends meanwhile is restarted below this line."""
+
+    def publish(self, save: Callable[[Path], None], version: int) -> None:
+        """Serve the adapter that ``save`` writes into the folder it is given as ``version``."""
+        ...
+
+    def policy(self, version: int) -> AbstractAsyncContextManager[Policy]:
+        """The policy of a published version; the version stays served to the end of the ``async with``."""
+        ...
+
+
+class VllmSampler:
+    """A server and the adapters of one run on it."""
+
+    def __init__(self, server: PolicyServer, folder: Path, stop_token_ids: list[int], concurrency: int):
+        """Prepare; the server need not be ready yet.
+
+        Args:
+            server: With LoRA and run-time adapter loading enabled.
+            folder: For the adapters; the server must see it under the same path.
+            stop_token_ids: Each ends a turn.
+            concurrency: Requests at once.
+        """
+        self._server = server
+        self._adapters = AdapterStore(server, folder)
+        self._stop_token_ids = stop_token_ids
+        self._concurrency = concurrency
+
+    def publish(self, save: Callable[[Path], None], version: int) -> None:
+        """See `Sampler`.
+
+        Raises:
+            AdapterError: ``save`` wrote no whole adapter, or the server refuses it.
+        """
+        self._adapters.publish(save, version)
+
+    @asynccontextmanager
+    async def policy(self, version: int) -> AsyncIterator[CompletionsPolicy]:
+        """See `Sampler`.
+
+        Raises:
+            AdapterError: The version is not served.
+        """
+        with self._adapters.using(self._adapters.of(version)) as adapter:
+            async with Connection(self._server, self._concurrency) as connection:
+                yield CompletionsPolicy(connection, adapter.name, self._stop_token_ids, version)

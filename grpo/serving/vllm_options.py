@@ -1,0 +1,137 @@
+"""What a vLLM server is started with: its arguments and its environment.
+
+Sampling must be the trainer's: ``--generation-config vllm`` keeps the model's own sampling defaults out, and
+``--logprobs-mode processed_logprobs`` returns the log-probabilities of what was sampled from.
+
+On the CPU a batch has room for every prompt, so none is cut in chunks. For a request with a seed vLLM 0.32 would rewind
+the generator of a partly processed prompt. torch's CPU generator cannot do that, and the engine dies ("CPU Generator
+does not use offset").
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from grpo.errors import ConfigError
+from grpo.machine.dtype import Dtype
+from grpo.machine.hardware import cpu_count
+from grpo.machine.processes import child_environment
+
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The maximum ranks that vLLM knows."""
+
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Settings of a vLLM server.
+
+    Attributes:
+        device: Where it runs.
+        dtype: What the model, its adapters and the KV cache are in; a token takes twice the cache in float32.
+        max_model_len: Longest sequence, prompt and answer together, in tokens.
+        max_lora_rank: Highest rank of an adapter; rounded up to the next of ``LORA_RANKS``.
+        max_loras: Adapters that one batch may mix, which is also the number of versions that should be alive.
+        max_num_seqs: Sequences decoded at once.
+        threads: CPU cores for the model (CPU only); None: all that this process may use.
+        host: Address to listen on; adapters can be loaded over it, so it should stay a loopback address.
+        port: Port to listen on; 0: any free one.
+        kv_cache_gib: Memory for the KV cache, in GiB; None: 2 on the CPU, and on a GPU what is left of
+            ``gpu_memory_utilization``.
+        gpu_memory_utilization: Share of the GPU's memory that vLLM may take; the learner needs the rest.
+        seed: vLLM's own seed; requests carry theirs.
+        extra_args: Further arguments of ``vllm serve``, last and therefore winning.
+    """
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    dtype: Dtype = "float32"
+    max_model_len: int = 4096
+    max_lora_rank: int = 16
+    max_loras: int = 3
+    max_num_seqs: int = 64
+    threads: int | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    kv_cache_gib: float | None = None
+    gpu_memory_utilization: float = 0.45
+    seed: int = 0
+    extra_args: tuple[str, ...] = ()
+
+    def arguments(self, model_path: Path, served_name: str, port: int) -> list[str]:
+        """Arguments of vLLM's API server.
+
+        Raises:
+            ConfigError: The adapter's rank is above what vLLM serves.
+        """
+        arguments = [
+            *("--model", str(model_path), "--served-model-name", served_name),
+            *("--host", self.host, "--port", str(port), "--disable-uvicorn-access-log"),
+            *("--max-model-len", str(self.max_model_len), "--max-num-seqs", str(self.max_num_seqs)),
+            *(
+                "--enable-lora",
+                "--max-lora-rank",
+                str(served_rank(self.max_lora_rank)),
+                "--max-loras",
+                str(self.max_loras),
+            ),
+            *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"),
+            *("--enable-prefix-caching", "--dtype", self.dtype, "--seed", str(self.seed)),
+        ]
+        kv_cache_gib = self.kv_cache_gib
+        if self.device == "cpu":
+            # With an explicit cache vLLM skips a warm-up that would size it. Small blocks share more of a prefix.
+            kv_cache_gib = kv_cache_gib or 2.0
+            # No prompt is cut in chunks; see the module.
+            batched_tokens = self.max_num_seqs * self.max_model_len
+            arguments += ["--block-size", "32", "--max-num-batched-tokens", str(batched_tokens)]
+        else:
+            arguments += ["--gpu-memory-utilization", str(self.gpu_memory_utilization)]
+        if kv_cache_gib is not None:
+            arguments += ["--kv-cache-memory-bytes", str(int(kv_cache_gib * _GIB))]
+        return [*arguments, *self.extra_args]
+
+    def environment(self) -> dict[str, str]:
+        """Environment of vLLM's processes."""
+        variables = {
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+            "VLLM_HOST_IP": "127.0.0.1",  # what its processes tell each other stays on this machine
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+            "HF_HUB_OFFLINE": "1",  # the model is a folder; nothing is to be fetched
+            "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONUNBUFFERED": "1",
+        }
+        if self.device == "cpu":
+            cores = sorted(os.sched_getaffinity(0))[: self.threads or cpu_count()]
+            variables["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cores))
+        return child_environment(variables)
+
+    def check_model(self, model_path: Path) -> None:
+        """Refuse a sequence length that the model was not made for.
+
+        Raises:
+            ConfigError: ``max_model_len`` is above the model's limit.
+        """
+        limit = json.loads((model_path / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
+        if isinstance(limit, int) and self.max_model_len > limit:
+            raise ConfigError(
+                f"max_model_len is {self.max_model_len} tokens, but the model in {model_path} was made for {limit}: "
+                "choose shorter episodes or another model"
+            )
+
+
+def served_rank(rank: int) -> int:
+    """The lowest maximum rank of vLLM that takes an adapter of ``rank``.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    for served in LORA_RANKS:
+        if rank <= served:
+            return served
+    raise ConfigError(f"LoRA rank {rank} is above {LORA_RANKS[-1]}, the highest that vLLM serves")

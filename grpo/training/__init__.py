@@ -1,0 +1,1 @@
+"""The run: warm start, steps of GRPO, held-out evaluations."""

@@ -1,0 +1,245 @@
+"""What a step trains on: groups are sampled, rewarded as soon as they are complete, refilled, and cut into rows.
+
+A group is complete when its last episode ends; its reward (an LLM judge may take a while) is awaited while other groups
+still roll out. Groups without rewards and groups without spread are dropped and counted.
+
+An episode that we cut, because its context was full, is neither learned from nor part of its group's baseline (compare
+DAPO's overlong filtering, arXiv 2503.14476, section 3.4, which masks its loss alone). What it would have come to is not
+known: where every step costs, its reward so far beats every episode that was played out, and long turns would pay;
+where every step pays, it may have been the best.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from grpo.chat import Chat
+from grpo.config import TrainConfig
+from grpo.display.bar import Bar
+from grpo.display.terminal import Display
+from grpo.errors import EnvError, JudgeFailure
+from grpo.learner.advantages import group_advantages, has_spread
+from grpo.learner.segments import Segment, TurnWeights, weighted_segments
+from grpo.rollout.rewards import GroupReward, verifiable_class
+from grpo.rollout.rollout import EnvPool, Rollout
+from grpo.rollout.tasks import TaskStream
+from grpo.runs.unfinished_step import UnfinishedStep
+from grpo.serving.policy import Policy, SamplingParams
+from grpo.types import Group, StopReason, Task, Trajectory
+from judges.reliability.agreement import PairCounts, count_pairs
+
+JUDGE_METRICS = {"independent_reward": "reward/env", "ruler_score": "judge/score"}
+"""What `judges` adds to a trajectory's metrics, by the name under which a step logs its mean."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a step trains on and how it came about."""
+
+    groups: list[Group]
+    """With rewards that differ; their advantages are filled in."""
+    rewarded: list[Group]
+    """All that have rewards, those without spread too; without the episodes that were cut."""
+    segments: list[Segment]
+    sampled: list[Trajectory]
+    """Every episode, with the reward it got; failed ones too."""
+    dropped: int
+    """Groups without rewards or without spread."""
+    unrewarded: int
+    """Of these, those without rewards although an episode was whole: the judge gave no verdict."""
+    seconds: float
+    judge_cost_usd: float | None = None
+    """What judging it has cost, where that is known."""
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the step's episodes that did not fail; rewards over those that were played out and have one."""
+        whole = [t for t in self.sampled if t.stop_reason is not StopReason.FAILED]
+        metrics = {
+            **_mean_and_std([t.reward for group in self.rewarded for t in group.trajectories]),
+            "tokens/completion_mean": sum(t.num_sampled_tokens for t in whole) / len(whole),
+            "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
+            "groups/used": float(len(self.groups)),
+            "groups/dropped": float(self.dropped),
+            "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
+            "episodes/failed": float(len(self.sampled) - len(whole)),
+            "episodes/context_full": float(sum(not t.is_played_out for t in whole)),
+            "episodes/forks": float(sum(t.num_forks for t in whole)),
+            "judge/failures": float(self.unrewarded),
+            "time/rollout": self.seconds,
+            "speed/sample_tokens_per_second": sum(t.num_sampled_tokens for t in self.sampled) / self.seconds,
+        }
+        for name in dict.fromkeys(name for t in whole for name in t.metrics):
+            values = [t.metrics[name] for t in whole if name in t.metrics]
+            metrics[JUDGE_METRICS.get(name, f"env/{name}")] = math.fsum(values) / len(values)
+        if (accuracy := self._agreement().accuracy) is not None:
+            metrics["judge/disagreement"] = 1.0 - accuracy
+        if self.judge_cost_usd is not None:
+            metrics["judge/cost_usd"] = self.judge_cost_usd
+        return metrics
+
+    def remarks(self, max_tokens: int) -> list[str]:
+        """What a user should know of the step: episodes that were cut, and why there is nothing to learn from it."""
+        found: list[str] = []
+        if cut := sum(t.stop_reason is StopReason.CONTEXT_FULL for t in self.sampled):
+            found.append(
+                f"{cut} of {len(self.sampled)} episodes were cut, their context full (rollout.max_tokens = "
+                f"{max_tokens}), and are not learned from; raise it, or lower rollout.max_turn_tokens or the env's "
+                "limit of turns"
+            )
+        if not self.groups:
+            small = sum(len(group.trajectories) < 2 for group in self.rewarded)
+            reasons = {
+                "had equal rewards": len(self.rewarded) - small,
+                "had less than two episodes that were played out": small,
+                "had no verdict": self.unrewarded,
+            }
+            why = ", ".join(f"{count} {what}" for what, count in reasons.items() if count)
+            groups = f"{self.dropped} group{'' if self.dropped == 1 else 's'}"
+            found.append(
+                f"no update, for there is nothing to compare: of {groups}, {why}. What helps: more or "
+                "larger groups (rollout.groups_per_step, rollout.group_size), drawing others (rollout.refill_rounds), "
+                "a warm start (warm_start.steps), or a denser reward (the env's, or --reward)"
+            )
+        return found
+
+    def _agreement(self) -> PairCounts:
+        """How the judge's scores order what the env could verify; no pairs where no judge was asked."""
+        counts = PairCounts()
+        for group in self.rewarded:
+            judged = [t for t in group.trajectories if "ruler_score" in t.metrics]
+            counts += count_pairs([verifiable_class(t) for t in judged], [t.metrics["ruler_score"] for t in judged])
+        return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Makes the batches of a run, one after another."""
+
+    config: TrainConfig
+    pool: EnvPool
+    chat: Chat
+    tasks: TaskStream
+    reward: GroupReward
+    display: Display
+    unfinished: UnfinishedStep = field(default_factory=UnfinishedStep)
+
+    async def next(self, step: int, policy: Policy) -> Batch:
+        """The batch of ``step``: groups with spread, refilled up to ``rollout.refill_rounds`` times.
+
+        Args:
+            step: Steps done so far; it decides the seeds.
+            policy: What to sample.
+
+        Raises:
+            EnvError: Most episodes failed, or the members of a group began from different prompts.
+            JudgeFailure: More groups than ``judge.max_failures`` allows had no rewards, or all.
+        """
+        settings = self.config.rollout
+        began = time.monotonic()
+        cost_before = self.reward.cost_usd
+        groups: list[tuple[Group, Group | None]] = []
+        rewarded: list[Group] = []
+        used: list[Group] = []
+        for _ in range(1 + settings.refill_rounds):
+            missing = settings.groups_per_step - len(used)
+            if missing == 0:
+                break
+            groups += await self._sample(self.tasks.take(missing), step, policy)
+            rewarded = [group.played_out() for _, group in groups if group is not None]
+            used = [group for group in rewarded if has_spread(group.rewards)]
+        sampled = [trajectory for pair in groups for trajectory in _with_rewards(*pair)]
+        asked = sum(group.failed < settings.group_size for group, _ in groups)
+        self._check_failures(sampled, asked, len(rewarded))
+        cost = self.reward.cost_usd
+        return Batch(
+            used,
+            rewarded,
+            self._segments(used),
+            sampled,
+            dropped=len(groups) - len(used),
+            unrewarded=asked - len(rewarded),
+            seconds=time.monotonic() - began,
+            judge_cost_usd=None if cost is None else cost - (cost_before or 0.0),
+        )
+
+    async def _sample(self, tasks: Sequence[Task], step: int, policy: Policy) -> list[tuple[Group, Group | None]]:
+        """A group of each task, as sampled and as rewarded; those that the step has already are taken as they are."""
+        settings = self.config.rollout
+        kept = {task: group for task, group in self.unfinished.groups(step).items() if task in tasks}
+        if kept:
+            self.display.note(f"step {step + 1}: {len(kept)} of {len(tasks)} groups were finished before")
+        sampling = SamplingParams(settings.temperature, settings.max_turn_tokens)
+        rollout = Rollout(self.pool, self.chat, policy, sampling, settings.max_tokens, settings.concurrency)
+        with self.display.progress(f"rollout {step + 1}:", len(tasks) * settings.group_size) as bar:
+            for trajectory in (t for group in kept.values() for t in group.trajectories):
+                _count(bar, trajectory)
+
+            async def one(task: Task) -> tuple[Group, Group | None]:
+                if task in kept:
+                    return kept[task], kept[task]
+                seed_parts = "train", self.config.seed, step
+                group = await rollout.group(task, settings.group_size, *seed_parts, on_done=partial(_count, bar))
+                return group, await self._reward(group, step)
+
+            jobs = [asyncio.create_task(one(task)) for task in tasks]
+            try:
+                return await asyncio.gather(*jobs)
+            finally:
+                for job in jobs:
+                    job.cancel()
+
+    async def _reward(self, group: Group, step: int) -> Group | None:
+        whole = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
+        rewarded = await self.reward.reward(Group(group.task, whole)) if whole else None
+        if rewarded is not None and group.failed == 0:
+            self.unfinished.add(step, rewarded)
+        return rewarded
+
+    def _segments(self, groups: Sequence[Group]) -> list[Segment]:
+        """The rows of the groups' trajectories; fills in their advantages."""
+        loss = self.config.loss
+        weights = TurnWeights(loss.negative_weight, loss.invalid_call_weight)
+        segments: list[Segment] = []
+        for group in groups:
+            group.advantages = group_advantages(group.rewards, scale_by_std=loss.scale_by_std)
+            for trajectory, advantage in zip(group.trajectories, group.advantages, strict=True):
+                segments += weighted_segments(trajectory, advantage, weights)
+        return segments
+
+    def _check_failures(self, sampled: Sequence[Trajectory], asked: int, rewarded: int) -> None:
+        failed = [t for t in sampled if t.stop_reason is StopReason.FAILED]
+        if failed and len(failed) > len(sampled) / 2:
+            raise EnvError(f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}")
+        bound = self.config.judge.max_failures
+        if asked - rewarded > bound * asked or rewarded == 0:
+            raise JudgeFailure(
+                f"{asked - rewarded} of {asked} groups of a step have no rewards, above the bound of {bound:g} of them "
+                f"(judge.max_failures); the last error: {self.reward.last_error}. The checkpoint of the step before is "
+                "kept; mend the judge and go on with --resume"
+            )
+
+
+def _mean_and_std(rewards: Sequence[float]) -> dict[str, float]:
+    if not rewards:
+        return {}
+    mean = math.fsum(rewards) / len(rewards)
+    return {
+        "reward/mean": mean,
+        "reward/std": math.sqrt(math.fsum((r - mean) ** 2 for r in rewards) / len(rewards)),
+    }
+
+
+def _with_rewards(group: Group, rewarded: Group | None) -> list[Trajectory]:
+    """All members of a group, those that were rewarded in their rewarded form."""
+    by_index = {t.sample_index: t for t in rewarded.trajectories} if rewarded is not None else {}
+    return [by_index.get(t.sample_index, t) for t in group.trajectories]
+
+
+def _count(bar: Bar, trajectory: Trajectory) -> None:
+    reward = {"reward": trajectory.reward} if trajectory.is_played_out else {}
+    bar.update(1, **reward, completion_tokens=trajectory.num_sampled_tokens)

@@ -1,0 +1,231 @@
+"""What a warm start imitates: demonstrations of an env's own policy, a run's best episodes, or chats in a JSONL file.
+
+All become token ids as a rollout would have them: prompts and observations by the chat format, assistant turns apart.
+Episodes that the same model sampled keep their ids. Assistant turns alone are imitated; a turn that the env answered
+with an error, or that a file gives ``"weight": 0``, is context.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo.chat import Chat, next_prompt, own_form
+from grpo.envs.message_env import MessageEnv
+from grpo.errors import DataError, ModelError
+from grpo.files import read_jsonl
+from grpo.learner.segments import Segment, TurnWeights, weighted_segments
+from grpo.seeds import derive_seed
+from grpo.training.imitation import demonstrate
+from grpo.types import Message, StopReason, Task, Trajectory
+
+ROLES = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """Rows to imitate. Demonstrations with one ``key`` solve the same task and are held out together."""
+
+    key: str
+    rows: tuple[Segment, ...]
+
+
+@dataclass(slots=True)
+class Demonstrations:
+    """Demonstrations without duplicates and what was left out, by reason."""
+
+    max_tokens: int
+    kept: list[Demonstration] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    _seen: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
+
+    def add(self, key: str, trajectory: Trajectory) -> bool:
+        """Keep an episode, unless it is too long, known already, or has nothing to imitate; says whether it is kept."""
+        weights = TurnWeights(invalid_calls=0.0)
+        rows = [row for row in weighted_segments(trajectory, 1.0, weights) if row.advantage > 0]
+        ids = tuple(tuple(row.ids) for row in rows)
+        if not rows:
+            self.left_out["nothing to imitate"] += 1
+        elif max(len(row.ids) for row in rows) > self.max_tokens:
+            self.left_out[f"over {self.max_tokens} tokens"] += 1
+        elif ids in self._seen:
+            self.left_out["duplicate"] += 1
+        else:
+            self._seen.add(ids)
+            self.kept.append(Demonstration(key, tuple(rows)))
+            return True
+        return False
+
+    def split(self, share: float, seed: int) -> tuple[list[Segment], list[Segment]]:
+        """Rows to train on, and rows of about ``share`` of the tasks to validate on.
+
+        Raises:
+            DataError: There is nothing to train on.
+        """
+        keys = sorted({demonstration.key for demonstration in self.kept})
+        random.Random(derive_seed(seed, "validation")).shuffle(keys)
+        held_out = set(keys[: round(share * len(keys))])
+        train = [row for d in self.kept if d.key not in held_out for row in d.rows]
+        if not train:
+            why = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "none was found"
+            raise DataError(f"there is no demonstration to train on ({len(self.kept)} kept; left out: {why})")
+        return train, [row for d in self.kept if d.key in held_out for row in d.rows]
+
+
+def from_policy(
+    found: Demonstrations,
+    env: MessageEnv,
+    tasks: Iterable[Task],
+    chat: Chat,
+    policy_name: str,
+    on_done: Callable[[], None] = lambda: None,
+) -> None:
+    """Have the env's own policy play ``tasks``; its successes are demonstrations."""
+    for task in tasks:
+        trajectory = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
+        if trajectory.metrics.get("success", 1.0) > 0 and trajectory.reward > 0:
+            found.add(task.key, trajectory)
+        else:
+            found.left_out["no success"] += 1
+        on_done()
+
+
+def from_run(
+    found: Demonstrations,
+    files: Sequence[Path],
+    chat: Chat,
+    *,
+    same_model: bool,
+    min_reward: float | None = None,
+    best_per_scenario: int | None = None,
+) -> None:
+    """The best episodes that a run sampled (rejection sampling; compare RAFT, arXiv 2304.06767, algorithm 1).
+
+    Args:
+        found: Gets the demonstrations.
+        files: The run's ``trajectories/*.jsonl``.
+        chat: Of the model that will imitate.
+        same_model: Whether that is the model that sampled them; its token ids are kept then.
+        min_reward: Episodes below it are left out.
+        best_per_scenario: Of each scenario, only so many of the highest reward, of those that can be imitated.
+
+    Raises:
+        DataError: There is no episode, or one cannot be read.
+    """
+    by_scenario: dict[str, list[Trajectory]] = defaultdict(list)
+    for path in files:
+        for number, record in enumerate(_records(path), start=1):
+            try:
+                trajectory = Trajectory.from_record(record)
+            except ValueError as error:
+                raise DataError(f"{path} line {number}: {error}") from error
+            if trajectory.stop_reason is StopReason.FAILED:
+                found.left_out["failed"] += 1
+            elif trajectory.stop_reason is StopReason.CONTEXT_FULL:
+                found.left_out["cut, context full"] += 1
+            elif min_reward is not None and trajectory.reward < min_reward:
+                found.left_out[f"reward below {min_reward:g}"] += 1
+            else:
+                by_scenario[trajectory.task.key].append(trajectory)
+    for key, trajectories in by_scenario.items():
+        kept = 0
+        for trajectory in sorted(trajectories, key=lambda t: t.reward, reverse=True):
+            if kept == best_per_scenario:
+                found.left_out[f"not among the best {best_per_scenario} of the scenario"] += 1
+            else:
+                kept += found.add(key, trajectory if same_model else _in_own_form(trajectory, chat))
+
+
+def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:
+    """Chats of a file, one JSON object a line: ``{"messages": [...], "tools": [...]}`` as OpenAI has them.
+
+    Raises:
+        DataError: A line that is no such object; with its number.
+    """
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = _chat_record(line)
+            trajectory = _encoded(record, chat)
+        except ModelError as error:
+            found.left_out[f"refused by the model's chat template: {error.__cause__ or error}"] += 1
+            continue
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path} line {number}: {error}") from error
+        for message, said in zip(record["messages"], trajectory.messages, strict=True):
+            if message.get("tool_calls") and (message.get("content") or "") not in said["content"]:
+                found.left_out["text beside a tool call, where the model's template has none"] += 1
+        prompt = [m for m in trajectory.messages if m["role"] in ("system", "user")]
+        found.add(json.dumps(prompt, sort_keys=True), trajectory)
+
+
+def _in_own_form(trajectory: Trajectory, chat: Chat) -> Trajectory:
+    """An episode of another model in the words of this one: its calls have this model's form."""
+    messages = [
+        {**m, "content": own_form(chat, m["content"], trajectory.tools)} if m["role"] == "assistant" else m
+        for m in trajectory.messages
+    ]
+    return _encoded({"messages": messages, "tools": trajectory.tools, "turn_errors": trajectory.turn_errors}, chat)
+
+
+def _encoded(record: dict[str, Any], chat: Chat) -> Trajectory:
+    """An episode as the chat format of another model writes it."""
+    messages = [_as_text(message, record["tools"], chat) for message in record["messages"]]
+    errors = iter(record.get("turn_errors", ()))
+    trajectory = Trajectory("", Task(0), 0, 0, tools=record["tools"])
+    turns = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
+    trajectory.append(chat.prompt_ids(messages[: turns[0]], trajectory.tools))
+    for at, following in zip(turns, [*turns[1:], None], strict=True):
+        weighs = record["messages"][at].get("weight", 1) != 0
+        trajectory.turn_errors.append(next(errors, "") if weighs else "not imitated")
+        ids = [*chat.encode(messages[at]["content"]), chat.stop_token_ids[0]]
+        trajectory.append(ids, [0.0] * len(ids))
+        if following is not None:
+            seen = trajectory.context_ids
+            new = messages[at + 1 : following]
+            prompt, rewritten = next_prompt(chat, seen, messages[: at + 1], new, trajectory.tools)
+            trajectory.fork(prompt) if rewritten else trajectory.append(prompt[len(seen) :])
+    trajectory.messages = messages
+    return trajectory
+
+
+def _as_text(message: Message, tools: list[dict[str, Any]], chat: Chat) -> Message:
+    """A message whose text is all of it, as a rollout has them: calls are in the text of their turn."""
+    if message["role"] != "assistant":
+        return {**message, "content": message.get("content") or ""}
+    return {"role": "assistant", "content": chat.turn_text(message, tools)}
+
+
+def _chat_record(line: bytes) -> dict[str, Any]:
+    record = json.loads(line)
+    if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
+        raise ValueError('expected an object with a list "messages", for example {"messages": [{"role": "user", ...}]}')
+    roles: list[str] = []
+    for place, message in enumerate(record["messages"], start=1):
+        if not isinstance(message, dict) or message.get("role") not in ROLES:
+            role = message.get("role") if isinstance(message, dict) else message
+            raise ValueError(f"message {place} has the role {role!r}; it must be one of {', '.join(ROLES)}")
+        if not isinstance(message.get("content"), str) and not message.get("tool_calls"):
+            raise ValueError(f'message {place} ({message["role"]}) has no text in "content"')
+        if message["role"] == "assistant" and roles[-1:] == ["assistant"]:
+            raise ValueError(f"messages {place - 1} and {place} are both of the assistant; join them")
+        roles.append(message["role"])
+    if "assistant" not in roles or roles[0] == "assistant":
+        raise ValueError("the messages must begin with a system or user message and hold an assistant's turn")
+    tools = record.get("tools") or []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ValueError('"tools" must be a list of function schemas')
+    return {"messages": record["messages"], "tools": tools}
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    try:
+        return read_jsonl(path)
+    except ValueError as error:
+        raise DataError(str(error)) from error

@@ -1,0 +1,138 @@
+"""Evaluation of the policy in training on held-out tasks: at temperature 1 and greedy, before and after.
+
+The tasks and the sampling seeds depend on ``eval.seed`` alone, so that before and after pair question by question.
+A finished evaluation of the same weights is read back instead of repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo.chat import Chat
+from grpo.chat.sampled_tokens import SampledTokens
+from grpo.config import TrainConfig
+from grpo.display.terminal import Display
+from grpo.envs.registry import takes_split
+from grpo.errors import EnvError
+from grpo.files import write_json, write_jsonl
+from grpo.rollout.rollout import EnvPool, Rollout, group_specs
+from grpo.rollout.tasks import evaluation_tasks
+from grpo.runs.directory import RunDirectory
+from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, is_done, label_of, planned, summaries
+from grpo.serving.policy import Policy, SamplingParams
+from grpo.statistics import column_means, slice_means
+from grpo.types import StopReason, Task, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSpec:
+    """What to evaluate on: ``samples`` episodes of each task; greedy needs only one. ``split`` may be "": none."""
+
+    label: str
+    split: str
+    temperature: float
+    samples: int
+    seed: int
+
+
+class HeldOut:
+    """The held-out side of a run."""
+
+    def __init__(self, config: TrainConfig, run: RunDirectory, chat: Chat, display: Display):
+        self.config = config
+        self.run = run
+        self.chat = chat
+        self.display = display
+        self.sampled_tokens = SampledTokens(chat)
+        self._split = config.eval.split if takes_split(config.env) else ""
+
+    async def evaluate(self, when: str, step: int, policy: Policy) -> list[dict[str, Any]]:
+        """Summaries of the ``policy`` of ``step``: sampled and, before and after GRPO, greedy."""
+        config = self.config
+        todo = [spec for spec in self._specs(when) if not is_done(self.run, spec.label, step)]
+        if todo:
+            split = {"split": self._split} if self._split else {}
+            with EnvPool(config.env, {**config.env_kwargs, **split}) as pool:
+                tasks = self._tasks(pool)
+                if when in (BEFORE, AFTER):
+                    self.display.phase(f"Evaluation {when} GRPO: {_what(tasks, self._split)}")
+                for spec in todo:
+                    await self._play(spec, tasks, pool, policy)
+        return summaries(self.run, config, when)
+
+    def _specs(self, when: str) -> list[EvalSpec]:
+        settings = self.config.eval
+        return [
+            EvalSpec(label_of(when, how), self._split, 0.0, 1, settings.seed)
+            if how == GREEDY
+            else EvalSpec(label_of(when, how), self._split, 1.0, settings.samples, settings.seed)
+            for how in planned(self.config, when)
+        ]
+
+    def _tasks(self, pool: EnvPool) -> list[Task]:
+        env = pool.take()
+        tasks = evaluation_tasks(env.scenario_ids(), self.config.eval.scenarios, self.config.eval.seed)
+        pool.give_back(env)
+        return tasks
+
+    async def _play(self, spec: EvalSpec, tasks: Sequence[Task], pool: EnvPool, policy: Policy) -> None:
+        """Play ``spec.samples`` episodes of each task; write them and then the summary: it says that all is there."""
+        settings = self.config.rollout
+        sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
+        rollout = Rollout(pool, self.chat, policy, sampling, settings.max_tokens, settings.concurrency)
+        began = time.monotonic()
+        with self.display.progress(spec.label, len(tasks) * spec.samples) as bar:
+
+            def on_done(trajectory: Trajectory) -> None:
+                bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
+
+            trajectories = await rollout.run(group_specs(tasks, spec.samples, "evaluation", spec.seed), on_done)
+        summary = summarise(spec, trajectories, policy.version, time.monotonic() - began)
+        path = self.run.evaluation(spec.label)
+        write_jsonl(path.with_suffix(".jsonl"), self.sampled_tokens.records(trajectories))
+        write_json(path, summary)
+
+
+def _what(tasks: list[Task], split: str) -> str:
+    """What is evaluated, in the env's terms: scenarios where it names them, else episodes with seeds of their own."""
+    noun = "episode" if tasks[0].scenario_id is None else "scenario"
+    count = f"{len(tasks)} {noun}{'' if len(tasks) == 1 else 's'}"
+    return f"{count} of the {split} split" if split else count
+
+
+def summarise(spec: EvalSpec, trajectories: Sequence[Trajectory], policy: Any, seconds: float) -> dict[str, Any]:
+    """Means with 95 % intervals of the reward and every env metric, and the same by slice.
+
+    Raises:
+        EnvError: Every episode failed; the first failure is named.
+    """
+    whole = [t for t in trajectories if t.stop_reason is not StopReason.FAILED]
+    if not whole:
+        first = trajectories[0].error if trajectories else "no episode was asked for"
+        raise EnvError(f"evaluation {spec.label!r}: all {len(trajectories)} episodes failed; the first: {first}")
+    tokens = sum(t.num_sampled_tokens for t in whole)
+    columns = _columns(whole)
+    return {
+        "label": spec.label,
+        "split": spec.split,
+        "temperature": spec.temperature,
+        "seed": spec.seed,
+        "policy": policy,
+        "episodes": len(whole),
+        "failed": len(trajectories) - len(whole),
+        "scenarios": len({t.task.key for t in whole}),
+        "seconds": round(seconds, 2),
+        "sampled_tokens_per_second": round(tokens / seconds, 1) if seconds > 0 else 0.0,
+        "metrics": column_means(*columns),
+        "slices": slice_means(*columns),
+    }
+
+
+def _columns(trajectories: Sequence[Trajectory]) -> tuple[list[dict[str, float]], list[str], list[float]]:
+    metrics = [t.metrics | {"completion_tokens": float(t.num_sampled_tokens)} for t in trajectories]
+    for columns, trajectory in zip(metrics, trajectories, strict=True):
+        columns["context_full"] = float(trajectory.stop_reason is StopReason.CONTEXT_FULL)
+    return metrics, [t.task.key for t in trajectories], [t.reward for t in trajectories]

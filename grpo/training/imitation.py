@@ -1,0 +1,176 @@
+"""The warm start: supervised steps on demonstrations that an env's scripted policy plays.
+
+Demonstrations go through the same chat format and the same append-only ids as rollouts, so what is imitated is token
+for token what will be sampled. That is why our learner does it, and not TRL's ``SFTTrainer``. Only episodes that the
+env rewards as well as a success are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo.chat import Chat, own_form
+from grpo.envs.message_env import MessageEnv
+from grpo.errors import TrainingError
+from grpo.files import JsonlLog
+from grpo.learner.engine import Engine, LossSpec
+from grpo.learner.segments import Segment, segments_of
+from grpo.rollout.rollout import begin, take_turn
+from grpo.rollout.tasks import TaskStream
+from grpo.seeds import derive_seed
+from grpo.types import Task, Trajectory
+
+if TYPE_CHECKING:
+    from grpo.config import TrainConfig
+    from grpo.display.terminal import Display
+
+WARM_UP_STEPS = 5
+MAX_UNUSABLE = 200
+FINAL_RATE = 0.3
+"""The learning rate rises over the first steps and falls linearly to this fraction of its peak."""
+
+
+def demonstrate(env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed: int) -> Trajectory:
+    """One episode of the env's scripted policy; its actions are marked like sampled ones, with logprob 0.
+
+    A policy may set ``imitate`` to False for an action that is part of the demonstration but not to be learned.
+    """
+    trajectory = Trajectory(env.env_id, task, 0, 0)
+    observation = env.reset(task)
+    begin(trajectory, observation, chat)
+    policy = env.scripted_policy(policy_name, seed)
+    text, info = observation.text, observation.info
+    while True:
+        action = own_form(chat, policy.act(text, info), trajectory.tools)
+        ids = [*chat.encode(action), chat.stop_token_ids[0]]
+        trajectory.append(ids, [0.0] * len(ids) if getattr(policy, "imitate", True) else None)
+        done, observation = take_turn(trajectory, env, chat, action)
+        text, info = observation.text, observation.info
+        if done:
+            return trajectory
+
+
+def demonstrations(
+    env: MessageEnv, stream: TaskStream, chat: Chat, policy_name: str, max_tokens: int
+) -> Iterator[Segment]:
+    """Endless segments of successful demonstrations no longer than ``max_tokens``.
+
+    Where the env does not tell success (no metric of that name), every demonstration is taken.
+
+    Raises:
+        TrainingError: ``MAX_UNUSABLE`` demonstrations in a row failed or were too long.
+    """
+    unusable = 0
+    while unusable < MAX_UNUSABLE:
+        (task,) = stream.take(1)
+        trajectory = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
+        unusable += 1
+        succeeded = "success" not in trajectory.metrics or (trajectory.metrics["success"] > 0 and trajectory.reward > 0)
+        segments = segments_of(trajectory, advantage=1.0)
+        if succeeded and segments and all(len(segment.ids) <= max_tokens for segment in segments):
+            unusable = 0
+            yield from segments
+    raise TrainingError(
+        f"{MAX_UNUSABLE} demonstrations of {policy_name!r} in a row failed or were longer than rollout.max_tokens = "
+        f"{max_tokens}; choose another warm_start.policy, shorter episodes or more tokens"
+    )
+
+
+def warm_start_rate(step: int, steps: int, peak: float) -> float:
+    """Rate of 0-based ``step``: linear warm-up, then linear decay."""
+    return peak * min(1.0, (step + 1) / WARM_UP_STEPS) * (1.0 - (1.0 - FINAL_RATE) * step / steps)
+
+
+def warm_start(
+    engine: Engine,
+    segments: Iterator[Segment],
+    *,
+    steps: int,
+    batch_size: int,
+    peak_learning_rate: float,
+    max_grad_norm: float,
+    on_step: Callable[[dict[str, float]], None],
+) -> None:
+    """Imitate ``steps`` batches of demonstrations; ``on_step`` gets the metrics of each."""
+    for step in range(steps):
+        began = time.monotonic()
+        batch = [next(segments) for _ in range(batch_size)]
+        tokens = sum(segment.num_actions for segment in batch)
+        statistics = engine.forward_backward(batch, LossSpec("imitation", normalizer=tokens))
+        loss = sum(row.loss for row in statistics)
+        rate = warm_start_rate(step, steps, peak_learning_rate)
+        norm = engine.optim_step(rate, max_grad_norm)
+        if not math.isfinite(loss):
+            raise TrainingError(f"the warm start's loss is {loss} at step {step + 1}; lower its learning rate")
+        seconds = time.monotonic() - began
+        on_step(
+            {
+                "step": step + 1,
+                "loss": loss,
+                "grad_norm": norm,
+                "lr": rate,
+                "tokens": sum(len(segment.ids) for segment in batch),
+                "seconds": seconds,
+            }
+        )
+
+
+def imitate(
+    config: TrainConfig,
+    model_path: Path,
+    train: Sequence[Segment],
+    held_out: Sequence[Segment],
+    steps: int,
+    folder: Path,
+    display: Display,
+) -> list[float]:
+    """A warm start of its own: writes the adapter and ``metrics.jsonl`` into ``folder``.
+
+    Returns:
+        The validation loss (nats a token) before, after each epoch, and after the last step.
+    """
+    from grpo.learner.local_engine import local_engine
+    from grpo.runs.trained_policy import init_adapter
+
+    display.phase(f"Imitation: {steps} steps of {config.warm_start.batch}, rows: {len(train)}")
+    engine = local_engine(config, model_path, init_adapter(config))
+    epoch_steps = max(1, len(train) // config.warm_start.batch)
+    losses = [validation_loss(engine, held_out)]
+    with JsonlLog(folder / "metrics.jsonl") as log, display.progress("sft", steps) as bar:
+        log.append({"step": 0, "validation/loss": losses[0]})
+
+        def on_step(metrics: dict[str, float]) -> None:
+            if metrics["step"] % epoch_steps == 0 or metrics["step"] == steps:
+                losses.append(validation_loss(engine, held_out))
+                metrics["validation/loss"] = losses[-1]
+            log.append(metrics)
+            bar.update(1, loss=metrics["loss"])
+
+        warm_start(
+            engine,
+            _shuffled_forever(train, config.seed),
+            steps=steps,
+            batch_size=config.warm_start.batch,
+            peak_learning_rate=config.warm_start.learning_rate,
+            max_grad_norm=config.optimizer.max_grad_norm,
+            on_step=on_step,
+        )
+    engine.save_adapter(folder)
+    return losses
+
+
+def validation_loss(engine: Engine, rows: Sequence[Segment]) -> float:
+    """Mean negative log-probability of the rows' action tokens, in nats; NaN without rows."""
+    logprobs = [value for values in engine.logprobs(rows) for value in values]
+    return -math.fsum(logprobs) / len(logprobs) if logprobs else math.nan
+
+
+def _shuffled_forever(rows: Sequence[Segment], seed: int) -> Iterator[Segment]:
+    order = random.Random(derive_seed(seed, "imitation"))
+    while True:
+        yield from order.sample(rows, len(rows))

@@ -1,0 +1,102 @@
+"""A warm start on its own: demonstrations become an adapter, which ``grpo-train`` can start from.
+
+`demonstrations` turns episodes and chats into token ids and `imitation` learns them; ``grpo-sft`` is the command.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from grpo.chat import chat_for, load_tokenizer, served_chat
+from grpo.config import TrainConfig, dotted
+from grpo.display.terminal import Display
+from grpo.envs.message_env import MessageEnv
+from grpo.envs.registry import with_split
+from grpo.machine.models import resolve_model
+from grpo.rollout.tasks import TaskStream
+from grpo.runs.model_card import Card, name_base_model, write_card
+from grpo.runs.trained_policy import saved_config
+from grpo.seeds import derive_seed
+from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy, from_run
+from grpo.training.imitation import imitate
+
+
+class SupervisedFineTuning:
+    """Collects demonstrations from one source, then imitates them.
+
+    Args:
+        config: Model, LoRA, limits and the settings of ``warm_start``.
+        display: Shows how it goes.
+
+    Attributes:
+        found: The demonstrations, and how many were left out.
+    """
+
+    def __init__(self, config: TrainConfig, display: Display):
+        self.config = config
+        self.display = display
+        self.model = resolve_model(config.model)
+        tokenizer = load_tokenizer(self.model.path)
+        self.chat = chat_for(tokenizer, config.rollout.history, config.rollout.chat_template_kwargs)
+        self.found = Demonstrations(config.rollout.max_tokens)
+
+    def play_policy(self, name: str, episodes: int) -> None:
+        """Have a policy that the env brings along play episodes; its successes are demonstrations."""
+        config = self.config
+        env = MessageEnv(config.env, with_split(config.env, config.env_kwargs, config.train_split))
+        tasks = TaskStream(env.scenario_ids(), derive_seed(config.seed, "demonstrations")).take(episodes)
+        self.display.phase(f"{episodes} demonstrations of {name}")
+        with self.display.progress("demonstrations", episodes) as bar:
+            from_policy(self.found, env, tasks, self.chat, name, bar.update)
+        env.close()
+
+    def read_run(self, run: Path, min_reward: float | None, best_per_scenario: int | None) -> None:
+        """Take the best episodes that a run sampled; without either limit, the best of each scenario."""
+        neither = min_reward is None and best_per_scenario is None
+        from_run(
+            self.found,
+            sorted((run / "trajectories").glob("*.jsonl")),
+            self.chat,
+            same_model=saved_config(run).model == self.config.model,
+            min_reward=min_reward,
+            best_per_scenario=1 if neither else best_per_scenario,
+        )
+
+    def read_chats(self, path: Path) -> None:
+        """Take the chats of a JSONL file."""
+        from_jsonl(self.found, path, self.chat)
+
+    def train(
+        self, folder: Path, name: str, source: str, *, steps: int | None, epochs: float, validation: float
+    ) -> tuple[int, list[float]]:
+        """Imitate what was collected, and write the adapter with its model card.
+
+        Args:
+            folder: Gets the adapter.
+            name: Of the adapter, for its card.
+            source: Where the demonstrations come from, for the card.
+            steps: Optimizer steps.
+            epochs: Passes over the demonstrations, where ``steps`` is not given.
+            validation: Share of the tasks that are held out.
+
+        Returns:
+            The number of steps, and the validation losses in nats a token: before, after each epoch and at the end.
+
+        Raises:
+            DataError: There is nothing to train on.
+        """
+        config = self.config
+        train, held_out = self.found.split(validation, config.seed)
+        total = steps or max(1, math.ceil(epochs * len(train) / config.warm_start.batch))
+        losses = imitate(config, self.model.path, train, held_out, total, folder, self.display)
+        base = self.model.public_name
+        name_base_model(folder, base)
+        groups = {"rollout": {"max_tokens"}, "lora": True, "warm_start": {"batch", "learning_rate"}}
+        used = dict.fromkeys(("env", "env_kwargs", "seed", "model"), True) | groups
+        settings = dotted(config.model_dump(mode="json", include=used))
+        task = f"{config.env}, {source}" if config.env else source
+        write_card(
+            folder, Card(name, base, config.model, "SFT", task, total, settings=settings), served_chat(self.chat)
+        )
+        return total, losses if held_out else []

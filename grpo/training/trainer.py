@@ -1,0 +1,263 @@
+"""The training run, from warm start to report, in the order it happens.
+
+    warm start -> evaluation before -> steps of (rollout, reward, advantages, loss, update, publish) -> evaluation after
+
+Every phase leaves its result in the run directory, so a stopped run goes on where it was: a finished phase is skipped,
+GRPO goes on from the newest checkpoint. This module computes no gradients (``engine``) and serves no model
+(``sampler``); it joins them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo.chat import Chat, chat_for, load_tokenizer, served_chat
+from grpo.chat.sampled_tokens import SampledTokens
+from grpo.chat.transcript import best_and_worst, transcript
+from grpo.config import TrainConfig
+from grpo.display.terminal import Display
+from grpo.envs.registry import with_split
+from grpo.errors import TrainingError
+from grpo.files import JsonlLog, read_jsonl, write_jsonl
+from grpo.learner.local_engine import local_engine
+from grpo.learner.segments import Segment
+from grpo.learner.update import computed_rows, schedule_note, update_config, update_policy
+from grpo.learner.update_metrics import check_gap
+from grpo.machine.hardware import current_rss_gb
+from grpo.machine.models import ResolvedModel
+from grpo.rollout.rewards import group_reward
+from grpo.rollout.rollout import EnvPool
+from grpo.rollout.tasks import TaskStream
+from grpo.runs.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
+from grpo.runs.directory import RunDirectory
+from grpo.runs.evaluations import AFTER, BEFORE
+from grpo.runs.model_card import name_base_model, write_card
+from grpo.runs.retention import checkpoint_name, note_score
+from grpo.runs.trackers import Tracking
+from grpo.runs.trained_policy import init_adapter, run_card
+from grpo.runs.unfinished_step import UnfinishedStep
+from grpo.seeds import derive_seed
+from grpo.serving.sampler import Sampler, VllmSampler
+from grpo.serving.server import PolicyServer
+from grpo.training.batches import Batch, Batches
+from grpo.training.held_out import HeldOut
+from grpo.training.imitation import demonstrations, warm_start
+from grpo.types import Trajectory
+
+
+class Trainer:
+    """One run in one directory against one policy server."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        run: RunDirectory,
+        model: ResolvedModel,
+        server: PolicyServer,
+        display: Display,
+        tracking: Tracking,
+    ):
+        self.config = config
+        self.run = run
+        self.server = server
+        self.display = display
+        self.tracking = tracking
+        rollout = config.rollout
+        self.chat: Chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
+        self.sampled_tokens = SampledTokens(self.chat)
+        self.model = model
+        self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split))
+        self.engine = local_engine(config, model.path, init_adapter(config))
+        stop_token_ids, concurrency = self.chat.stop_token_ids, rollout.concurrency
+        self.sampler: Sampler = VllmSampler(server, run.adapters, stop_token_ids, concurrency)
+        server.after_restart.append(lambda: display.note("vLLM had ended and was restarted; it is asked again"))
+        self.held_out = HeldOut(config, run, self.chat, display)
+        self.tasks = TaskStream(self._scenario_ids(), config.seed)
+        reward = group_reward(config, run.root)
+        unfinished = UnfinishedStep(run.partial)
+        self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, unfinished)
+        self.step = 0
+
+    def train(self) -> None:
+        """Do what is not done yet."""
+        config, display = self.config, self.display
+        found = newest_checkpoint(self.run.checkpoints)
+        if found is not None:
+            folder, state = found
+            self.engine.load_state(folder)
+            self.step, self.tasks.position = state.step, state.task_position
+            display.note(f"resumed from {folder.name} ({folder})")
+            if self.run.earlier_steps is not None and (
+                note := schedule_note(config, self.run.earlier_steps, state.step)
+            ):
+                display.note(note)
+        else:
+            self._warm_start()
+            commit_checkpoint(self._build_checkpoint(), config.keep_checkpoints)
+        seconds = self.server.wait_ready()
+        display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
+        self._publish()
+        if self.step == 0:
+            self._evaluate(BEFORE)
+        if self.step < config.steps:
+            self._grpo_steps()
+        self._evaluate(AFTER)
+
+    def close(self) -> None:
+        """Close the envs."""
+        self.pool.close()
+
+    # -- phases ------------------------------------------------------------------------------------------------
+
+    def _warm_start(self) -> None:
+        config, settings = self.config, self.config.warm_start
+        if settings.steps == 0:
+            return
+        self.display.phase(f"Warm start: {settings.steps} steps on {settings.policy} demonstrations")
+        self.run.warm_start_path.unlink(missing_ok=True)
+        stream = TaskStream(self.tasks.scenario_ids, derive_seed(config.seed, "demonstrations"))
+        env = self.pool.take()
+        segments = demonstrations(env, stream, self.chat, settings.policy, config.rollout.max_tokens)
+        bar = self.display.progress("warm start", settings.steps)
+        with JsonlLog(self.run.warm_start_path) as log:
+
+            def on_step(metrics: dict[str, float]) -> None:
+                log.append(metrics)
+                self.tracking.log(metrics, int(metrics["step"]), "warmstart/")
+                bar.update(1, loss=metrics["loss"])
+
+            warm_start(
+                self.engine,
+                segments,
+                steps=settings.steps,
+                batch_size=settings.batch,
+                peak_learning_rate=settings.learning_rate,
+                max_grad_norm=config.optimizer.max_grad_norm,
+                on_step=on_step,
+            )
+        bar.close()
+        self.pool.give_back(env)
+        self.engine.reset_optimizer()
+
+    def _grpo_steps(self) -> None:
+        config = self.config
+        groups = f"{config.rollout.groups_per_step} groups of {config.rollout.group_size}"
+        self.display.phase(f"GRPO: steps {self.step + 1} to {config.steps}, {groups}")
+        with JsonlLog(self.run.metrics_path) as log:
+            log.truncate_after(self.step)
+            for record in read_jsonl(self.run.metrics_path):
+                self.display.step(record, config.steps)
+            while self.step < config.steps:
+                if config.eval.every and self.step and self.step % config.eval.every == 0:
+                    self._evaluate(checkpoint_name(self.step))
+                metrics = self._grpo_step(log)
+                self.tracking.log(metrics, self.step)
+                self.display.step(metrics, config.steps)
+
+    def _grpo_step(self, log: JsonlLog) -> dict[str, float]:
+        """One step of GRPO: sample groups, reward them, update the policy, publish the new version.
+
+        The step has happened once its checkpoint is committed; a run that ends before does it again.
+        """
+        began = time.monotonic()
+        batch = asyncio.run(self._sample())
+        write_jsonl(self.run.trajectories(self.step + 1), self.sampled_tokens.records(batch.sampled))
+        for remark in batch.remarks(self.config.rollout.max_tokens):
+            self.display.note(f"step {self.step + 1}: {remark}")
+        update_metrics = self._update(batch.segments)
+        self.step += 1
+        checkpoint = self._build_checkpoint()
+        publish_seconds = self._publish()
+        metrics = {
+            "step": self.step,
+            **batch.metrics(),
+            **update_metrics,
+            "staleness": 0.0,
+            "time/publish": publish_seconds,
+            "time/step": time.monotonic() - began,
+            "mem/trainer_rss_gb": current_rss_gb() or 0.0,
+        }
+        log.append(metrics)
+        commit_checkpoint(checkpoint, self.config.keep_checkpoints)
+        self.batches.unfinished.clear()
+        self._show(batch.sampled)
+        return metrics
+
+    def _show(self, sampled: Sequence[Trajectory]) -> None:
+        if self.config.show_every and self.step % self.config.show_every == 0:
+            for which, trajectory in best_and_worst(sampled):
+                self.display.note(f"-- step {self.step}, {which} episode")
+                for line in transcript(trajectory):
+                    self.display.note(line)
+
+    # -- parts of a step ---------------------------------------------------------------------------------------
+
+    async def _sample(self) -> Batch:
+        """Rewarded groups of the newest policy's episodes, with their advantages."""
+        async with self.sampler.policy(self.step) as policy:
+            return await self.batches.next(self.step, policy)
+
+    def _update(self, rows: list[Segment]) -> dict[str, float]:
+        """Raise the probability of what did better than its group, lower that of what did worse.
+
+        Raises:
+            TrainingError: The loss is not finite, or the server samples another policy than the one that is trained.
+        """
+        began = time.monotonic()
+        update = update_config(self.config, self.step)
+        computed = computed_rows(rows, update.loss.kl_coef)
+        seed = derive_seed(self.config.seed, "updates", self.step)
+        with self.display.progress(f"update {self.step + 1}:", len(computed)) as bar:
+            metrics = update_policy(self.engine, rows, update, seed=seed, on_rows=bar.update)
+        try:
+            check_gap(metrics, self.config.loss.max_gap, self.step + 1)
+        except TrainingError:
+            self.batches.unfinished.clear()  # what a wrong server sampled must not meet the run again
+            raise
+        seconds = time.monotonic() - began
+        return metrics | {
+            "lr": update.learning_rate,
+            "time/train": seconds,
+            "speed/train_tokens_per_second": sum(len(row.ids) for row in computed) / seconds,
+        }
+
+    def _publish(self) -> float:
+        began = time.monotonic()
+        self.sampler.publish(self.engine.save_adapter, self.step)
+        return time.monotonic() - began
+
+    def _evaluate(self, when: str) -> None:
+        """Evaluate the newest policy, and note whether its checkpoint is the best so far."""
+        found = asyncio.run(self._evaluated(when))
+        for summary in found:
+            self.tracking.log_evaluation(summary, self.step)
+        if found:
+            note_score(self.run.checkpoints, self.step, found[0]["metrics"]["reward"]["mean"])
+            self._describe(self.run.checkpoints / checkpoint_name(self.step))
+
+    async def _evaluated(self, when: str) -> list[dict[str, Any]]:
+        async with self.sampler.policy(self.step) as policy:
+            return await self.held_out.evaluate(when, self.step, policy)
+
+    # -- checkpoints -------------------------------------------------------------------------------------------
+
+    def _build_checkpoint(self) -> Path:
+        state = TrainState(self.step, self.tasks.position)
+        return build_checkpoint(self.run.checkpoints, self.engine, state, self._describe)
+
+    def _describe(self, checkpoint: Path) -> None:
+        """A model card with the held-out scores so far, and the base model under its public name."""
+        name_base_model(checkpoint, self.model.public_name)
+        card = run_card(self.run, self.config, self.model.public_name, self.step)
+        write_card(checkpoint, card, served_chat(self.chat))
+
+    def _scenario_ids(self) -> list[str] | None:
+        env = self.pool.take()
+        try:
+            return env.scenario_ids()
+        finally:
+            self.pool.give_back(env)

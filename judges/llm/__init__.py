@@ -1,0 +1,1 @@
+"""Calls of an LLM: client, cache, limits, cost, record, secrets."""

@@ -1,0 +1,159 @@
+"""One question to one judge: answered from the cache, or by a call and at most one repair turn. All judging ends here.
+
+A cached answer stands under the first prompt and was usable. So a verdict that needed a repair turn takes one look-up,
+and a malformed answer is never served again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from judges.errors import MalformedVerdict
+from judges.llm.cache import cache_key
+from judges.llm.client import JudgeClient, Reply
+from judges.llm.session import Session
+from judges.llm.tokens import count_message_tokens
+
+MAX_QUOTED_CHARS = 4_000
+"""How much of a malformed answer is shown back to the judge."""
+MAX_PROBLEM_CHARS = 400
+"""How much of the error is shown beside it."""
+
+T = TypeVar("T")
+ChatTurns = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """What a judge is asked, and how its answer is read."""
+
+    messages: Sequence[Mapping[str, str]]
+    """The prompt."""
+    response_format: Mapping[str, Any]
+    """Structured output, for providers that have it."""
+    parse: Callable[[str], T]
+    """From a raw answer to a verdict, which is never None; raises `MalformedVerdict`."""
+    wanted: str
+    """What the JSON object must hold; the repair turn says it."""
+    subject: str
+    """What the verdict is on; the error says it."""
+    max_prompt_tokens: int | None = None
+    """What the prompt and a repair turn may take together, by `judges.llm.tokens`. None: no limit."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What passed between us and a judge about one question. `ask` fills it, also when it fails."""
+
+    answers: list[str] = field(default_factory=list)
+    """Raw answers; the second one, if any, was given in the repair turn."""
+    cached: bool = False
+    """The answer came from the cache: no call, no tokens, no cost."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_dollars: float | None = 0.0
+    """None where the price of a call is not known."""
+    seconds: float = 0.0
+    """Waiting for a free slot and for retries included."""
+
+    def add(self, reply: Reply) -> None:
+        """Add one reply, its tokens and its cost."""
+        self.answers.append(reply.content)
+        self.prompt_tokens += reply.prompt_tokens
+        self.completion_tokens += reply.completion_tokens
+        if self.cost_dollars is None or reply.cost_dollars is None:
+            self.cost_dollars = None
+        else:
+            self.cost_dollars += reply.cost_dollars
+
+
+async def ask(client: JudgeClient, question: Question[T], session: Session, exchange: Exchange) -> T:
+    """Ask, and ask once more if the answer is malformed.
+
+    Args:
+        client: The judge.
+        question: The prompt, and how the answer is read.
+        session: Limits, cache and running cost.
+        exchange: Filled with what passed.
+
+    Raises:
+        MalformedVerdict: The answer after the repair turn was malformed as well.
+        JudgeCallError: As in `JudgeClient.complete`.
+        SpendLimitReached: As in `Session.complete`.
+    """
+    began = time.monotonic()
+    try:
+        key = cache_key(
+            {
+                **client.identity(),
+                "messages": list(question.messages),
+                "response_format": question.response_format,
+            }
+        )
+        verdict = await _from_cache(key, question, session, exchange)
+        if verdict is None:
+            content, verdict = await _from_judge(client, question, session, exchange)
+            await session.keep_answer(key, content)
+        return verdict
+    finally:
+        exchange.seconds = time.monotonic() - began
+
+
+async def _from_cache(key: str, question: Question[T], session: Session, exchange: Exchange) -> T | None:
+    answer = await session.cached_answer(key)
+    if answer is None:
+        return None
+    try:
+        verdict = question.parse(answer)
+    except MalformedVerdict:  # an earlier version of this package took it; the judge is asked again
+        return None
+    session.count_cached()
+    exchange.answers.append(answer)
+    exchange.cached = True
+    return verdict
+
+
+async def _from_judge(
+    client: JudgeClient, question: Question[T], session: Session, exchange: Exchange
+) -> tuple[str, T]:
+    """The usable answer, raw and parsed."""
+    messages = list(question.messages)
+    problems: list[str] = []
+    for _ in range(2):
+        reply = await session.complete(client, messages, question.response_format)
+        exchange.add(reply)
+        try:
+            return reply.content, question.parse(reply.content)
+        except MalformedVerdict as problem:
+            cut = " (it was cut off: raise max_tokens)" if reply.finish_reason == "length" else ""
+            problems.append(f"{problem}{cut}")
+            messages += repair_turn(question, reply.content, problem)
+    raise MalformedVerdict(
+        f"judge {client.model} gave no usable verdict on {question.subject}: first {problems[0]}; "
+        f"after the repair turn {problems[1]}. Its last answer began {exchange.answers[-1][:200]!r}"
+    )
+
+
+def repair_turn(question: Question[Any], content: str, problem: MalformedVerdict) -> ChatTurns:
+    """The two messages that show a judge its malformed answer and ask once more.
+
+    The beginning of the answer is quoted, as much as ``question.max_prompt_tokens`` leaves room for.
+    """
+    request = {
+        "role": "user",
+        "content": f"That answer cannot be used: {str(problem)[:MAX_PROBLEM_CHARS]}. Answer again with the whole JSON "
+        f"object and nothing else: {question.wanted}.",
+    }
+
+    def turn(chars: int) -> ChatTurns:
+        return [{"role": "assistant", "content": content[:chars].strip() or "(empty)"}, request]
+
+    chars = MAX_QUOTED_CHARS
+    if question.max_prompt_tokens is not None:
+        room = question.max_prompt_tokens - count_message_tokens(question.messages)
+        while chars and count_message_tokens(turn(chars)) > room:
+            chars //= 2
+    return turn(chars)

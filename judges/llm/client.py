@@ -1,0 +1,273 @@
+"""One chat completion from any judge that litellm reaches: timeout, bounded retries, structured output where it exists.
+
+litellm takes seconds to import, so a thread imports it at the first call; it is told not to call out to the network.
+Keys come from the arguments or the environment. They are never stored, and they are blanked in error messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypedDict
+
+from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
+from judges.llm.secrets import blank_secrets, split_users, without_credentials, without_secrets
+
+DEFAULT_JUDGE = "openai/o4-mini"
+
+MAX_BACKOFF_SECONDS = 60.0
+"""No wait between two attempts is longer, whatever the provider asks for."""
+
+_RESERVED = frozenset({"model", "messages", "stream", "n", "num_retries", "max_retries", "timeout"})
+_PRICES = ("input_cost_per_token", "output_cost_per_token")
+_TRANSIENT = frozenset({408, 409, 425, 429})
+_REQUEST_REFUSED = frozenset({400, 422})
+"""The provider calls the request itself bad. Perhaps it only refuses the response format."""
+_NO_STRUCTURED_OUTPUT: set[tuple[str, str | None]] = set()
+"""(model, URL) pairs that refused a response format and then answered without: they are not asked for it again."""
+
+
+class CallOptions(TypedDict, total=False):
+    """How to reach a judge that is given by name. Every key is optional; `JudgeClient` explains them."""
+
+    api_base: str | None
+    api_key: str | None
+    timeout_seconds: float
+    max_retries: int
+    backoff_seconds: float
+    extra_litellm_params: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a judge said."""
+
+    content: str
+    """Empty where it said nothing or refused."""
+    finish_reason: str
+    prompt_tokens: int = 0
+    """As the provider reports them; 0 where it does not."""
+    completion_tokens: int = 0
+    """As the provider reports them, reasoning included; 0 where it does not."""
+    cost_dollars: float | None = None
+    """By litellm's price list, or by ``input_cost_per_token`` in the parameters; None where the price is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeClient:
+    """How to reach one judge.
+
+    Args:
+        model: A litellm model name: ``openai/o4-mini``, ``hosted_vllm/...``, ``ollama/...``, ``anthropic/...``. A bare
+            name with a URL means a server that speaks OpenAI's protocol.
+        api_base: URL of the server, ``/v1`` included. None: the provider's variable (``OPENAI_BASE_URL``, ...) or its
+            public address.
+        api_key: None: the provider's variable (``OPENAI_API_KEY``, ...). A server of your own needs none.
+        timeout_seconds: For one attempt, connection and generation together.
+        max_retries: Further attempts after a timeout, a lost connection, 429 or 5xx.
+        backoff_seconds: Wait before the first retry; it doubles at each. ``Retry-After`` is honoured up to a minute.
+        extra_litellm_params: Handed to litellm as they are: ``temperature``, ``max_tokens``, ``reasoning_effort``, ...
+            Two are not handed on: ``input_cost_per_token`` and ``output_cost_per_token``, prices in dollars, which this
+            client uses instead of litellm's list.
+
+    Raises:
+        JudgeInputError: A setting cannot be used.
+    """
+
+    model: str
+    api_base: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    timeout_seconds: float = 120.0
+    max_retries: int = 3
+    backoff_seconds: float = 1.0
+    extra_litellm_params: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise JudgeInputError("judge_model is empty; name one, for example openai/o4-mini")
+        for name, value in (("timeout_seconds", self.timeout_seconds), ("backoff_seconds", self.backoff_seconds)):
+            if not 0 < value < float("inf"):
+                raise JudgeInputError(f"{name} must be above 0 and finite, got {value}")
+        if self.max_retries < 0:
+            raise JudgeInputError(f"max_retries must be 0 or more, got {self.max_retries}")
+        if taken := sorted(_RESERVED & set(self.extra_litellm_params or {})):
+            raise JudgeInputError(
+                f"extra_litellm_params may not set {', '.join(taken)}; use judge_model, timeout_seconds and max_retries"
+            )
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None = None
+    ) -> Reply:
+        """Ask once, with retries.
+
+        Args:
+            messages: The conversation so far.
+            response_format: Structured output. A provider that refuses it is not asked for it again.
+
+        Raises:
+            JudgeTimeoutError: The last attempt ran into ``timeout_seconds``.
+            JudgeCallError: Every attempt failed, or a retry cannot mend the failure.
+        """
+        params = self._params()
+        params["messages"] = list(messages)
+        key = (params["model"], params.get("api_base"))
+        if response_format is None or "response_format" in params or key in _NO_STRUCTURED_OUTPUT:
+            return await self._complete(params)
+        try:
+            return await self._complete({**params, "response_format": response_format})
+        except JudgeCallError as error:
+            if error.status not in _REQUEST_REFUSED or isinstance(error, ContextOverflow):
+                raise
+        reply = await self._complete(params)
+        _NO_STRUCTURED_OUTPUT.add(key)
+        return reply
+
+    def identity(self) -> dict[str, Any]:
+        """What a judge's answer depends on, apart from the prompt: model, URL and parameters. No secret is in it."""
+        model, base, extra = self._route()
+        for name in ("api_base", "base_url", "extra_headers", "headers", *_PRICES):
+            extra.pop(name, None)
+        return {
+            "model": model,
+            "api_base": without_credentials(base) if base else None,
+            "params": without_secrets(extra),
+        }
+
+    def _route(self) -> tuple[str, str | None, dict[str, Any]]:
+        """Model with its provider, URL, and a copy of the further parameters."""
+        extra = dict(self.extra_litellm_params or {})
+        base = self.api_base or extra.get("api_base") or extra.get("base_url")
+        model = f"openai/{self.model}" if base and "/" not in self.model else self.model
+        if _is_openai(model):
+            base = base or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or None
+        return model, base, extra
+
+    def _params(self) -> dict[str, Any]:
+        """What litellm is called with, but for the messages."""
+        model, base, extra = self._route()
+        extra.pop("api_base", None)
+        extra.pop("base_url", None)
+        for name in _PRICES:  # litellm would keep a price for the rest of the process, for every call to the model
+            extra.pop(name, None)
+        key = self.api_key or extra.pop("api_key", None)
+        if _is_openai(model):
+            key = key or os.environ.get("OPENAI_API_KEY") or ("EMPTY" if base else None)
+            if key is None and model.startswith("openai/"):
+                raise JudgeCallError(
+                    f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own"
+                )
+        if base and not base.startswith(("http://", "https://")):
+            raise JudgeInputError(f"api_base {without_credentials(base)!r} is no URL; write http://HOST:PORT/v1")
+        base, authorization = split_users(base) if base else (base, {})
+        # A kept-alive connection belongs to one event loop and would be left open when that loop ends.
+        extra["extra_headers"] = {"Connection": "close", **authorization, **(extra.get("extra_headers") or {})}
+        extra |= {"model": model, "timeout": self.timeout_seconds, "max_retries": 0}
+        if base:
+            extra["api_base"] = base
+        if key:
+            extra["api_key"] = key
+        return extra
+
+    async def _complete(self, params: dict[str, Any]) -> Reply:
+        litellm = await asyncio.to_thread(load_litellm)
+        for attempt in range(1, self.max_retries + 2):
+            try:
+                async with asyncio.timeout(self.timeout_seconds):
+                    response = await litellm.acompletion(**params)
+                return self._reply(response)
+            except Exception as error:  # the one boundary: litellm raises its own, openai's, httpx's and builtin types
+                failure = self._failure(error, params, attempt)
+                status = getattr(error, "status_code", None)
+                if attempt > self.max_retries or not _is_transient(error, status):
+                    # `from None`: the cause's own text may quote a key.
+                    raise failure from None
+                wait_seconds = self._wait_seconds(error, attempt)
+            await asyncio.sleep(wait_seconds)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _reply(self, response: Any) -> Reply:
+        usage = getattr(response, "usage", None)
+        prompt_tokens = getattr(usage, "prompt_tokens", 0) or 0
+        completion_tokens = getattr(usage, "completion_tokens", 0) or 0
+        given = self.extra_litellm_params or {}
+        if any(name in given for name in _PRICES):
+            per_prompt, per_completion = (float(given.get(name) or 0.0) for name in _PRICES)
+            cost = prompt_tokens * per_prompt + completion_tokens * per_completion
+        else:
+            cost = getattr(response, "_hidden_params", {}).get("response_cost")
+        content = finish_reason = ""
+        if response.choices:
+            choice = response.choices[0]
+            # A lone surrogate, which a judge can write in an escape, has no UTF-8: it could not be shown to it again.
+            content = (choice.message.content or "").encode(errors="replace").decode()
+            finish_reason = choice.finish_reason or ""
+        return Reply(content, finish_reason, prompt_tokens, completion_tokens, cost)
+
+    def _failure(self, error: Exception, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
+        where = f" at {without_credentials(params['api_base'])}" if "api_base" in params else ""
+        tries = f" after {attempt} attempts" if attempt > 1 else ""
+        name = f"judge {params['model']}{where}"
+        if _is_timeout(error):
+            return JudgeTimeoutError(
+                f"{name} did not answer within {self.timeout_seconds:g} s{tries}; "
+                "raise timeout_seconds or use a faster judge"
+            )
+        status = getattr(error, "status_code", None)
+        _, _, credentials = params["extra_headers"].get("Authorization", "").partition(" ")
+        words = str(error).partition("Traceback (most recent")[0].rstrip()  # litellm quotes its own
+        text = blank_secrets(f"{type(error).__name__}: {words}", params.get("api_key"), credentials)
+        message = f"{name} failed{tries} ({text[:500]})"
+        if "LLM Provider NOT provided" in text:
+            message = (
+                f"{name}: the provider is not clear; "
+                f"write openai/{params['model']} for a server that speaks OpenAI's protocol"
+            )
+        if type(error).__name__ == "ContextWindowExceededError":
+            return ContextOverflow(f"{message}; lower max_prompt_tokens below the judge's context", status)
+        return JudgeCallError(message, status)
+
+    def _wait_seconds(self, error: Exception, attempt: int) -> float:
+        """Doubling, with jitter so that groups that failed together do not come back together."""
+        wait_seconds = self.backoff_seconds * 2 ** (attempt - 1) * random.uniform(0.75, 1.25)
+        headers = getattr(error, "litellm_response_headers", None) or {}
+        try:
+            wait_seconds = max(wait_seconds, float(headers.get("retry-after", 0.0)))
+        except ValueError:  # Retry-After may be a date; the doubling serves then
+            pass
+        return min(wait_seconds, MAX_BACKOFF_SECONDS)
+
+
+def _is_openai(model: str) -> bool:
+    return model.startswith("openai/") or "/" not in model
+
+
+def _is_timeout(error: Exception) -> bool:
+    return isinstance(error, TimeoutError) or getattr(error, "status_code", None) == 408
+
+
+def _is_transient(error: Exception, status: int | None) -> bool:
+    if isinstance(error, OSError):
+        return True
+    return status is not None and (status in _TRANSIENT or status >= 500)
+
+
+@cache
+def load_litellm() -> Any:
+    """Import litellm without its call to the network and without its notices."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    try:
+        litellm: Any = importlib.import_module("litellm")
+    except ImportError as error:
+        raise JudgeCallError('judges need litellm: pip install "email-rl[judge]"') from error
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    if "LITELLM_LOG" not in os.environ:
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+    return litellm

@@ -1,0 +1,90 @@
+"""Judgements as they were made, one JSON object a line, appended by any number of threads and processes.
+
+The file holds what was judged (mail included) and the judges' words. So it is readable by its owner alone; keep it as
+you keep the mailbox. It holds no key.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from judges.errors import JudgeInputError
+from judges.llm.secrets import blank_secrets
+
+FILE_NAME = "judgements.jsonl"
+"""The record's name in a run directory."""
+
+FORMAT = 1
+"""Version of the records; a reader refuses a newer one."""
+
+
+class JudgementLog:
+    """A JSONL file that is only ever appended to.
+
+    Args:
+        path: The file; made, with its folder, at the first judgement.
+
+    Raises:
+        JudgeInputError: The path is a folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise JudgeInputError(f"{self.path} is a folder; name a file, for example {self.path / FILE_NAME}")
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one record as one whole line: the lock keeps the lines of several writers apart.
+
+        A line that a killed process left unfinished is ended first, so it spoils itself alone.
+        """
+        line = blank_secrets(json.dumps({"format": FORMAT, **record})).encode() + b"\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            size = file.seek(0, os.SEEK_END)
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            rest = memoryview(line)
+            while rest:
+                rest = rest[file.write(rest) :]
+
+
+def record_file(path: str | os.PathLike[str]) -> Path:
+    """The record of a run directory, or the file itself."""
+    file = Path(path)
+    return file / FILE_NAME if file.is_dir() else file
+
+
+def read_judgements(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The records of a file, or of the file of a run directory, oldest first. Unfinished lines are passed over.
+
+    Raises:
+        JudgeInputError: There is no record, or one of a newer version.
+    """
+    file = record_file(path)
+    if not file.exists():
+        raise JudgeInputError(
+            f"{file} does not exist: nothing was judged there, or without a record; "
+            f'judge with Session(record="{FILE_NAME}")'
+        )
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if not isinstance(record, dict) or "format" not in record:
+                raise JudgeInputError(f"line {number} of {file} is no judgement; is it the record of a judge?")
+            if record["format"] != FORMAT:
+                raise JudgeInputError(
+                    f"line {number} of {file} has format {record['format']!r} and this version reads {FORMAT}; "
+                    "read it with the version that wrote it"
+                )
+            yield record

@@ -1,0 +1,144 @@
+"""What judgements share: how many calls at once, what they may cost and have cost, the cache and the record.
+
+    session = judges.Session(max_cost_dollars=5, cache="judge-cache.db", record="runs/first/judgements.jsonl")
+    scores = await judges.ruler(message_lists, session=session)
+    print(session.usage)                                        # 1 calls, 0 from the cache, 4012 + 310 tokens, $0.0058
+
+One session may serve several threads and event loops. It does not know how to reach a judge; `judges.llm.client` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from judges.errors import JudgeInputError, SpendLimitReached
+from judges.llm.limiter import Limiter
+from judges.llm.usage import Usage
+
+if TYPE_CHECKING:
+    from judges.llm.client import JudgeClient, Reply
+
+
+class Session:
+    """Limits, running cost, cache and record of a series of judgements.
+
+    Args:
+        max_concurrency: Calls under way at the same time, waits before retries included.
+        max_cost_dollars: No call begins once this is spent. Calls that are under way then are still paid, so the excess
+            is at most ``max_concurrency`` calls. Where litellm does not know the price of a model, no further call
+            begins after its first reply: give the price with ``extra_litellm_params={"input_cost_per_token": ...,
+            "output_cost_per_token": ...}`` (0 for a server of your own).
+        cache: SQLite file of usable answers. An answer that is in it costs nothing, and it is the same every time,
+            which a judge's answer need not be.
+        record: JSONL file to which every judgement is appended: trajectories, prompts, answers, scores, seed, cost and
+            time. `judges.reliability.replay` reads it. It holds the mail that was judged, and no key.
+        clock: Seconds since the epoch, for the record.
+
+    Attributes:
+        usage: What was asked and paid so far.
+        max_concurrency: As given.
+        max_cost_dollars: As given.
+
+    Raises:
+        JudgeInputError: A limit cannot be used, or a file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_concurrency: int = 16,
+        max_cost_dollars: float | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        record: str | os.PathLike[str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if max_concurrency < 1:
+            raise JudgeInputError(f"max_concurrency must be 1 or more, got {max_concurrency}")
+        if max_cost_dollars is not None and not 0 < max_cost_dollars < math.inf:
+            raise JudgeInputError(f"max_cost_dollars must be above 0 and finite, got {max_cost_dollars}")
+        self.usage = Usage()
+        self.max_concurrency = max_concurrency
+        self.max_cost_dollars = max_cost_dollars
+        self.clock = clock
+        self._limiter = Limiter(max_concurrency)
+        self._lock = threading.Lock()
+        self._cache = self._record = None
+        if cache is not None:
+            from judges.llm.cache import AnswerCache
+
+            self._cache = AnswerCache(cache)
+        if record is not None:
+            from judges.llm.record import JudgementLog
+
+            self._record = JudgementLog(record)
+
+    async def complete(
+        self, client: JudgeClient, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None
+    ) -> Reply:
+        """One call within the limits, counted in ``usage``.
+
+        Raises:
+            SpendLimitReached: The money is spent, or the price is not known although there is a limit.
+            JudgeCallError: As in `JudgeClient.complete`.
+        """
+        async with self._limiter:
+            self._check_spend(client.model)
+            reply = await client.complete(messages, response_format)
+        with self._lock:
+            self.usage.add(reply.prompt_tokens, reply.completion_tokens, reply.cost_dollars)
+        return reply
+
+    async def cached_answer(self, key: str) -> str | None:
+        """The cached answer, if there is one."""
+        return await asyncio.to_thread(self._cache.get, key) if self._cache else None
+
+    def count_cached(self) -> None:
+        """Count an answer that came from the cache."""
+        with self._lock:
+            self.usage.cached += 1
+
+    async def keep_answer(self, key: str, answer: str) -> None:
+        """Put a usable answer into the cache, if there is one."""
+        if self._cache:
+            await asyncio.to_thread(self._cache.put, key, answer)
+
+    def log(self, judgement: Callable[[], Mapping[str, Any]]) -> None:
+        """Append a judgement to the record, where one is kept; ``judgement`` is called only then."""
+        if self._record:
+            self._record.append({"time": self.clock(), **judgement()})
+
+    def records_to(self, path: Path) -> bool:
+        """Whether judgements are appended to that file."""
+        return self._record is not None and self._record.path.resolve() == path.resolve()
+
+    def close(self) -> None:
+        """Close the cache's file. Calling it is optional; the session stays usable."""
+        if self._cache:
+            self._cache.close()
+
+    def _check_spend(self, model: str) -> None:
+        if self.max_cost_dollars is None:
+            return
+        with self._lock:
+            spent, unpriced = self.usage.cost_dollars, self.usage.unpriced_calls
+        if spent >= self.max_cost_dollars:
+            raise SpendLimitReached(
+                f"${spent:.4f} are spent and max_cost_dollars is {self.max_cost_dollars:g}; "
+                f"judge {model} was not asked. Raise the limit, use a cache, or judge fewer groups"
+            )
+        if unpriced:
+            raise SpendLimitReached(
+                f"the price of judge {model} is not known, so max_cost_dollars cannot be kept; set "
+                "input_cost_per_token and output_cost_per_token in extra_litellm_params (0 for a server of your own)"
+            )
+
+    def __repr__(self) -> str:
+        return f"Session({asdict(self.usage)})"

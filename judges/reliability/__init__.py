@@ -1,0 +1,1 @@
+"""How far a judge can be trusted: calibration on labels, replay with another judge, agreement."""

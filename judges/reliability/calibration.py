@@ -1,0 +1,207 @@
+"""How far a judge can be trusted, measured on groups whose trajectories have labels.
+
+Every group is judged in several orders. The measurement says whether the judge orders trajectories as the labels do,
+whether it does so in every order shown, how often it gives no usable verdict, and what a group costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Unpack
+
+from judges.errors import JudgeInputError, MalformedVerdict
+from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient
+from judges.llm.session import Session
+from judges.llm.sync import run_sync
+from judges.llm.usage import Usage
+from judges.reliability.agreement import PairCounts
+from judges.reliability.estimate import Estimate, figure, ratio_over_groups
+from judges.reliability.labelled import LabelledGroup, read_labelled
+from judges.reliability.measured_group import MeasuredGroup
+from judges.scoring.ruler import DEFAULT_MAX_PROMPT_TOKENS
+
+if TYPE_CHECKING:
+    from judges.scoring.judgement import Verdict
+    from judges.scoring.prompt import JudgePrompt
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was measured. Pairs are pairs of trajectories of one group."""
+
+    groups: int
+    permutations: int
+    pairs: int
+    """Pairs that the labels tell apart, in groups of which every order got a verdict."""
+    accuracy: Estimate
+    """Share of the pairs told apart by the labels that one verdict orders as they do; equal scores count one half. 0.5
+    is chance."""
+    accuracy_of_mean: Estimate
+    """The same for the mean of a group's verdicts over all its orders."""
+    kendall_tau: Estimate
+    """Kendall's tau-b of one verdict and the labels; the mean over the verdicts that have one."""
+    order_flips: float | None
+    """Of the pairs that two verdicts on the same group order strictly, the share they order against each other."""
+    order_spread: float | None
+    """The largest minus the smallest score of a trajectory over the orders; the mean over the trajectories."""
+    first_place_bonus: float | None
+    """The score of a trajectory when shown first minus its mean score elsewhere; the mean over the trajectories."""
+    verdicts: int
+    """How many were asked for: groups times orders (a group of equal trajectories has one order)."""
+    malformed: int
+    """How many first answers were no verdict."""
+    malformed_after_repair: int
+    """How many of these were no verdict after the repair turn either."""
+    call_failures: int
+    """How many verdicts failed because the judge could not be asked."""
+    last_error: str
+    """Why the last of the failed verdicts failed; empty where none failed."""
+    usage: Usage
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers by name."""
+        return {**asdict(self), "usage": self.usage.to_dict(), "cost_per_group_dollars": self.cost_per_group}
+
+    @property
+    def cost_per_group(self) -> float | None:
+        """Dollars, all orders added up; None where no price is known."""
+        cost = self.usage.to_dict()["cost_dollars"]
+        return None if cost is None else cost / self.groups
+
+    def rows(self) -> dict[str, str]:
+        """The figures as text, by the name that a table shows."""
+        cost = "cost unknown" if self.cost_per_group is None else f"${self.cost_per_group:.4f}"
+        tokens = (self.usage.prompt_tokens + self.usage.completion_tokens) / self.groups
+        return {
+            "Groups": f"{self.groups}, in {self.permutations} orders each; {self.pairs} pairs to compare",
+            "Pairwise accuracy": f"{self.accuracy}  (one verdict; 0.5 is chance)",
+            "  of the mean": f"{self.accuracy_of_mean}  (mean of the {self.permutations} orders)",
+            "Kendall's tau-b": f"{self.kendall_tau}  (one verdict; 1: same order)",
+            "Flips between orders": f"{figure(self.order_flips)}  (share of pairs; 0: the order shown does not matter)",
+            "Spread over orders": f"{figure(self.order_spread)}  (of a trajectory's score)",
+            "Bonus of first place": figure(self.first_place_bonus, "+"),
+            "Malformed verdicts": f"{self.malformed} of {self.verdicts} ({self.malformed / self.verdicts:.1%}), "
+            f"{self.malformed_after_repair} after the repair turn too",
+            "Failed calls": str(self.call_failures),
+            "Per group": f"{cost}, {tokens:.0f} tokens",
+            "Usage": str(self.usage),
+            **({"Last error": self.last_error} if self.last_error else {}),
+        }
+
+
+def calibrate(
+    groups: str | os.PathLike[str] | Sequence[LabelledGroup],
+    judge_model: str | JudgeClient = DEFAULT_JUDGE,
+    *,
+    rubric: str | None = None,
+    permutations: int = 4,
+    max_prompt_tokens: int | None = DEFAULT_MAX_PROMPT_TOKENS,
+    session: Session | None = None,
+    seed: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
+    **call: Unpack[CallOptions],
+) -> Calibration:
+    """Judge labelled groups and compare the scores with the labels.
+
+    Args:
+        groups: Labelled groups, or the JSONL file of them (`judges.reliability.labelled`).
+        judge_model: A litellm model name, or a client.
+        rubric: As in `ruler`.
+        permutations: Orders in which every group is judged; as many as a group has members shows a position bias best.
+        max_prompt_tokens: As in `ruler`.
+        session: As in `ruler`. All groups are asked about at once, as many as its limit allows.
+        seed: As in `ruler`; of the bootstrap too.
+        on_progress: Called after each group with the numbers of groups judged and of groups with a failure so far.
+        **call: As in `ruler`.
+
+    Raises:
+        JudgeInputError: The groups cannot be used, or a setting cannot.
+        JudgeError: No verdict at all came back; the last failure.
+    """
+    from judges.scoring.prompt import build_prompts
+
+    if isinstance(groups, (str, os.PathLike)):
+        groups = read_labelled(groups)
+    if not groups:
+        raise JudgeInputError("there is no labelled group to measure a judge on")
+    client = judge_model if isinstance(judge_model, JudgeClient) else JudgeClient(judge_model, **call)
+    session = session or Session()
+    prompts: list[list[JudgePrompt]] = []
+    for number, group in enumerate(groups, start=1):
+        try:
+            orders = build_prompts(
+                group.trajectories,
+                rubric=rubric,
+                tools=group.tools,
+                seed=seed,
+                permutations=permutations,
+                max_prompt_tokens=max_prompt_tokens,
+            )
+        except JudgeInputError as error:
+            raise type(error)(f"group {number}: {error}") from None
+        prompts.append(orders)
+    verdicts = run_sync(_judge_all(client, prompts, session, max_prompt_tokens, on_progress))
+    judged = [MeasuredGroup(group.labels, orders) for group, orders in zip(groups, verdicts, strict=True)]
+    return _measure(judged, permutations, session.usage, seed)
+
+
+async def _judge_all(
+    client: JudgeClient,
+    prompts: Sequence[Sequence[JudgePrompt]],
+    session: Session,
+    max_prompt_tokens: int | None,
+    on_progress: Callable[[int, int], None] | None,
+) -> list[list[Verdict]]:
+    """The verdicts on every order of every group."""
+    from judges.scoring.judgement import judge_prompts
+
+    judged = failed = 0
+
+    async def judge_group(orders: Sequence[JudgePrompt]) -> list[Verdict]:
+        nonlocal judged, failed
+        verdicts = await judge_prompts([client], orders, session, max_prompt_tokens)
+        if any(verdict.error is not None for verdict in verdicts):
+            failed += 1
+        else:
+            judged += 1
+        if on_progress is not None:
+            on_progress(judged, failed)
+        return verdicts
+
+    return await asyncio.gather(*map(judge_group, prompts))
+
+
+def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, seed: int) -> Calibration:
+    """The figures over all groups; raises the last error where no verdict came back."""
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    errors = [verdict.error for verdict in verdicts if verdict.error is not None]
+    if len(errors) == len(verdicts):
+        raise errors[-1]
+    of_verdicts = [sum(group.agreements(), PairCounts()) for group in groups]
+    of_means = [group.agreement_of_mean() for group in groups]
+    taus = [[tau for counts in group.agreements() if (tau := counts.tau_b) is not None] for group in groups]
+    between_orders = sum((group.between_orders() for group in groups), PairCounts())
+    spreads = [spread for group in groups for spread in group.spreads()]
+    bonuses = [bonus for group in groups for bonus in group.first_place_bonuses()]
+    malformed_after_repair = sum(isinstance(error, MalformedVerdict) for error in errors)
+    return Calibration(
+        groups=len(groups),
+        permutations=permutations,
+        pairs=sum(counts.ordered for counts in of_means),
+        accuracy=ratio_over_groups([(counts.correct, counts.ordered) for counts in of_verdicts], seed),
+        accuracy_of_mean=ratio_over_groups([(counts.correct, counts.ordered) for counts in of_means], seed),
+        kendall_tau=ratio_over_groups([(sum(of_group), len(of_group)) for of_group in taus], seed),
+        order_flips=between_orders.flip_rate,
+        order_spread=fmean(spreads) if spreads else None,
+        first_place_bonus=fmean(bonuses) if bonuses else None,
+        verdicts=len(verdicts),
+        malformed=sum(verdict.was_malformed for verdict in verdicts),
+        malformed_after_repair=malformed_after_repair,
+        call_failures=len(errors) - malformed_after_repair,
+        last_error=str(errors[-1]) if errors else "",
+        usage=usage,
+    )

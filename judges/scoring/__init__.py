@@ -1,0 +1,1 @@
+"""RULER: the trajectories of a group scored against each other."""

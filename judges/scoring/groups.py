@@ -1,0 +1,111 @@
+"""RULER on group objects of any kind: it returns a copy of the group whose rewards are the scores."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, Unpack
+
+from judges.errors import JudgeError, JudgeInputError
+from judges.llm.client import DEFAULT_JUDGE
+from judges.llm.sync import run_sync
+from judges.scoring.ruler import ruler
+from judges.scoring.types import JudgedGroup, JudgedTrajectory, RulerOptions, TrajectoryScore
+
+GroupT = TypeVar("GroupT", bound=JudgedGroup)
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+async def ruler_score_group(
+    group: GroupT,
+    judge_model: str = DEFAULT_JUDGE,
+    *,
+    swallow_exceptions: bool = False,
+    **options: Unpack[RulerOptions],
+) -> GroupT | None:
+    """Score a group and return a copy of it whose rewards are the scores.
+
+    Works on any object with ``trajectories``, each with ``messages``, ``reward`` and ``metrics``, and with ``tools``,
+    ``explanation`` and ``logs`` where it has them. In the copy:
+
+    - ``reward`` and ``metrics["ruler_score"]`` are the score.
+    - ``metrics["independent_reward"]`` is the reward from before; where a group is judged again, the one from before
+      the first judgement.
+    - ``explanation`` is the judge's. ``logs``, where it is a list, ends with score and explanation.
+
+    The input is never changed.
+
+    Args:
+        group: Trajectories with the same goal.
+        judge_model: A litellm model name.
+        swallow_exceptions: Log a `JudgeError` as a warning and return None instead of raising it.
+        **options: As in `ruler` (``judges``, ``rubric``, ``permutations``, ``session``, ``debug``, ...); the tools are
+            the trajectories' own.
+
+    Returns:
+        The scored copy, or None where the judgement failed and ``swallow_exceptions`` is set.
+
+    Raises:
+        JudgeError: As in `ruler`, unless swallowed.
+    """
+    try:
+        scores = await ruler(
+            [trajectory.messages for trajectory in group.trajectories], judge_model, tools=_tools(group), **options
+        )
+    except JudgeError as error:
+        if not swallow_exceptions:
+            raise
+        logger.warning("group of %d left without scores: %s", len(group.trajectories), error)
+        return None
+    scored = [_scored(trajectory, score) for trajectory, score in zip(group.trajectories, scores, strict=True)]
+    return _copy(group, trajectories=tuple(scored) if isinstance(group.trajectories, tuple) else scored)
+
+
+def score_group(
+    group: GroupT,
+    judge_model: str = DEFAULT_JUDGE,
+    *,
+    swallow_exceptions: bool = False,
+    **options: Unpack[RulerOptions],
+) -> GroupT | None:
+    """`ruler_score_group` for code without an event loop, and for notebooks. Takes the same arguments."""
+    return run_sync(ruler_score_group(group, judge_model, swallow_exceptions=swallow_exceptions, **options))
+
+
+def _tools(group: JudgedGroup) -> Sequence[Mapping[str, Any]] | None:
+    """The tools that all members share."""
+    offered = [getattr(trajectory, "tools", None) or None for trajectory in group.trajectories]
+    if any(tools != offered[0] for tools in offered):
+        raise JudgeInputError(
+            "the trajectories of the group had different tools; judge those with the same tools together"
+        )
+    return offered[0] if offered else None
+
+
+def _scored(trajectory: JudgedTrajectory, verdict: TrajectoryScore) -> JudgedTrajectory:
+    metrics = dict(trajectory.metrics)
+    if "ruler_score" not in metrics:
+        metrics["independent_reward"] = trajectory.reward
+    metrics["ruler_score"] = verdict.score
+    changes: dict[str, Any] = {"reward": verdict.score, "metrics": metrics}
+    if hasattr(trajectory, "explanation"):
+        changes["explanation"] = verdict.explanation
+    if isinstance(logs := getattr(trajectory, "logs", None), list):
+        changes["logs"] = [*logs, f"RULER: {verdict.score:.3f}: {verdict.explanation}"]
+    return _copy(trajectory, **changes)
+
+
+def _copy(value: T, **changes: Any) -> T:
+    """A shallow copy with some attributes changed: of a dataclass, a pydantic model or a plain object."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **changes)
+    if hasattr(value, "model_copy"):
+        return value.model_copy(update=changes)  # pyright: ignore[reportAttributeAccessIssue]
+    fresh = copy.copy(value)
+    for name, changed in changes.items():
+        setattr(fresh, name, changed)
+    return fresh

@@ -1,0 +1,67 @@
+"""What goes into RULER and what comes out: messages, groups, scores, and the options by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from judges.llm.client import CallOptions, JudgeClient
+from judges.llm.session import Session
+
+Message = Mapping[str, Any]
+"""One OpenAI-style chat message: ``{"role": ..., "content": ...}``, with ``tool_calls`` and ``tool_call_id`` if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryScore:
+    """A judge's score of one trajectory, relative to the others of its group."""
+
+    trajectory_id: str
+    """Its place in the input, counted from ``"1"``. The judge itself saw a random label instead."""
+    explanation: str
+    """Why, in the judge's words."""
+    score: float
+    """Finite, from 0 (worst) to 1 (best); the mean where several verdicts were asked for."""
+    spread: float = 0.0
+    """Its largest minus its smallest score over all orders and judges; 0 for a single verdict."""
+
+
+class RulerOptions(CallOptions, total=False):
+    """The options of `judges.ruler` that do not depend on the group; they are explained there."""
+
+    judges: Sequence[str | JudgeClient] | None
+    rubric: str | None
+    permutations: int
+    max_prompt_tokens: int | None
+    session: Session | None
+    debug: bool
+    seed: int
+
+
+class JudgedTrajectory(Protocol):
+    """What a trajectory must have. ``tools``, ``explanation`` and ``logs`` are used where they exist."""
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The whole conversation, oldest first."""
+        ...
+
+    @property
+    def reward(self) -> float:
+        """The reward that it has before it is judged."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Numbers by name."""
+        ...
+
+
+class JudgedGroup(Protocol):
+    """What a group must have: trajectories that pursue the same goal."""
+
+    @property
+    def trajectories(self) -> Sequence[JudgedTrajectory]:
+        """The members."""
+        ...

@@ -1,0 +1,94 @@
+"""From a judge's raw answer to scores by label, or a `MalformedVerdict` that says all that is wrong with it.
+
+The set of ids must be exact and every score a finite JSON number in [0, 1]; nothing is clipped, guessed or matched by
+position. How the JSON is found in the answer is told in `judges.llm.json_answer`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from judges.errors import MalformedVerdict
+from judges.llm.json_answer import STRING, exact_object, last_object, response_format
+
+RESPONSE_FORMAT = response_format(
+    "verdict",
+    scores={"type": "array", "items": exact_object(trajectory_id=STRING, explanation=STRING, score={"type": "number"})},
+)
+"""For providers with structured output. It is the same for every group because providers compile a schema once. Not
+every provider knows limits of a number, so `Entry` alone checks them."""
+
+
+class Entry(BaseModel):
+    """One trajectory's entry, as the judge wrote it."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    trajectory_id: str
+    explanation: str
+    score: Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+
+
+class _Verdict(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    scores: list[Entry]
+
+
+def parse_verdict(content: str, labels: Collection[str]) -> dict[str, Entry]:
+    """Read a verdict on exactly the trajectories ``labels``.
+
+    Args:
+        content: The judge's answer as it came.
+        labels: The labels the judge was shown.
+
+    Returns:
+        One entry for each label.
+
+    Raises:
+        MalformedVerdict: There is no readable verdict, its ids are not exactly ``labels``, or a score cannot be used.
+    """
+    found = last_object(content, "scores")
+    try:
+        entries = _Verdict.model_validate(found).scores
+    except ValidationError as error:
+        raise MalformedVerdict("; ".join(_describe(problem, found) for problem in error.errors())) from None
+    if problem := _wrong_ids(Counter(entry.trajectory_id for entry in entries), labels):
+        raise MalformedVerdict(problem)
+    return {entry.trajectory_id: entry for entry in entries}
+
+
+def _wrong_ids(counts: Mapping[str, int], labels: Collection[str]) -> str:
+    """What is wrong with the ids of a verdict; empty where each label has exactly one entry."""
+    missing = sorted(set(labels) - set(counts))
+    unknown = [json.dumps(label) for label in sorted(set(counts) - set(labels))]
+    repeated = sorted(label for label in counts if counts[label] > 1)
+    problems = {
+        "no entry for the ids": missing,
+        "entries for ids that do not exist": unknown,
+        "more than one entry for the ids": repeated,
+    }
+    return "; ".join(f"{problem}: {', '.join(ids)}" for problem, ids in problems.items() if ids)
+
+
+def _describe(problem: Any, found: dict[str, Any]) -> str:
+    """One of pydantic's errors in words that a judge can act on."""
+    where: tuple[Any, ...] = problem["loc"]
+    entries = found.get("scores")
+    if len(where) < 2 or not isinstance(entries, list):
+        return '"scores" must be a list of objects'
+    entry = entries[where[1]]
+    label = entry.get("trajectory_id") if isinstance(entry, dict) else None
+    name = f"the entry for {json.dumps(label)}" if isinstance(label, str) else f"entry {where[1] + 1}"
+    if len(where) < 3:
+        return f"{name} must be an object"
+    key = where[2]
+    if problem["type"] == "missing":
+        return f'{name} has no "{key}"'
+    wanted = "a finite number from 0 to 1" if key == "score" else "a string"
+    return f'the "{key}" of {name} must be {wanted}, not {json.dumps(problem["input"])[:80]}'

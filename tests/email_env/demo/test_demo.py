@@ -1,0 +1,232 @@
+"""The bundled mailboxes keep what data/README.md promises; searches run on SQLite's own full-text index."""
+
+import hashlib
+import itertools
+import os
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from statistics import correlation, median, quantiles
+
+import pytest
+
+from email_env.demo import SPLITS, DemoCorpus, generate, noise, write_mailbox
+from email_env.demo.lookup import Lookup, content_words, tokens
+from email_env.demo.measure import measure
+from email_env.demo.texts import NAMES, WORDINGS
+from email_env.scenarios.scenario import Scenario
+from tests import ROOT
+
+
+class Index:
+    """One FTS5 table per inbox, asked as the environment asks: all phrases, newest first, up to a day."""
+
+    def __init__(self, corpus: DemoCorpus) -> None:
+        self.connection = sqlite3.connect(":memory:")
+        self.connection.execute(
+            "CREATE VIRTUAL TABLE mail USING fts5(subject, body, inbox UNINDEXED, sent UNINDEXED, mid UNINDEXED)"
+        )
+        inboxes = {scenario.inbox for scenario in corpus.scenarios}
+        rows = [
+            (mail.subject, mail.body, inbox, mail.sent_at, mail.message_id)
+            for mail in corpus.mails
+            for inbox in inboxes.intersection((mail.from_addr, *mail.to, *mail.cc))
+        ]
+        self.connection.executemany("INSERT INTO mail VALUES (?, ?, ?, ?, ?)", rows)
+
+    def newest(self, scenario: Scenario, keywords: tuple[str, ...] | list[str], limit: int = 5) -> list[str]:
+        rows = self.connection.execute(
+            "SELECT mid FROM mail WHERE mail MATCH ? AND inbox = ? AND substr(sent, 1, 10) <= ? ORDER BY sent DESC LIMIT ?",
+            (" ".join(f'"{keyword}"' for keyword in keywords), scenario.inbox, scenario.query_date, limit),
+        )
+        return [row[0] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def index(corpus):
+    return Index(corpus)
+
+
+def test_the_corpus_has_the_promised_size_and_mix(corpus):
+    scenarios = corpus.scenarios
+    inboxes = {scenario.inbox: scenario.split for scenario in scenarios}
+    assert Counter(inboxes.values()) == {"train": 14, "validation": 5, "test": 5}
+    assert len(corpus.mails) == 24 * 240
+    assert 2_200 <= len(scenarios) <= 24 * 96
+    shares = Counter(scenario.difficulty for scenario in scenarios)
+    for difficulty, share in {"easy": 0.40, "medium": 0.35, "hard": 0.25}.items():
+        assert shares[difficulty] / len(scenarios) == pytest.approx(share, abs=0.02)
+    assert 0.06 <= sum(not scenario.answerable for scenario in scenarios) / len(scenarios) <= 0.10
+    assert {mail.sent_at[:4] for mail in corpus.mails} == {"2021", "2022", "2023", "2024"}
+
+
+def test_mail_is_short_and_partly_threads_and_forwards(corpus):
+    lengths = [len(mail.body) for mail in corpus.mails]
+    assert 250 <= median(lengths) <= 400
+    assert quantiles(lengths, n=20)[-1] < 900
+    replies = [mail for mail in corpus.mails if mail.subject.startswith("RE: ")]
+    assert len(replies) > 500
+    assert all("wrote:" in mail.body or "-----Original Message-----" in mail.body for mail in replies)
+    assert sum("Forwarded message" in mail.body for mail in corpus.mails) > 100
+
+
+def test_every_mail_has_a_unique_short_id_and_one_owner(corpus):
+    inboxes = {scenario.inbox for scenario in corpus.scenarios}
+    assert len({mail.message_id for mail in corpus.mails}) == len(corpus.mails)
+    for mail in corpus.mails:
+        assert re.fullmatch(r"m\d{4}", mail.message_id)
+        assert len(inboxes.intersection((mail.from_addr, *mail.to, *mail.cc))) == 1
+        assert len({*mail.to, *mail.cc}) == len(mail.to) + len(mail.cc)
+        assert mail.subject == mail.subject.strip() != ""
+        assert "{" not in mail.subject + mail.body
+
+
+def test_no_two_mails_have_the_same_text(corpus):
+    texts = Counter((mail.from_addr, mail.subject, mail.body) for mail in corpus.mails)
+    assert max(texts.values()) == 1, texts.most_common(2)
+
+
+def test_message_ids_tell_nothing_about_the_time(corpus):
+    times = [
+        int(mail.sent_at[:4]) * 400 + int(mail.sent_at[5:7]) * 31 + int(mail.sent_at[8:10]) for mail in corpus.mails
+    ]
+    assert abs(correlation([int(mail.message_id[1:]) for mail in corpus.mails], times)) < 0.05
+
+
+def test_the_same_seed_gives_the_same_corpus_whatever_the_hash_seed(corpus):
+    def digest(value: DemoCorpus) -> str:
+        return hashlib.sha256(repr((value.mails, value.scenarios)).encode()).hexdigest()
+
+    code = (
+        "import hashlib; from email_env.demo import generate; value = generate();"
+        "print(hashlib.sha256(repr((value.mails, value.scenarios)).encode()).hexdigest())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == digest(corpus)
+    assert digest(generate(1, inboxes=3)) != digest(generate(inboxes=3))
+
+
+def test_a_smaller_corpus_is_the_beginning_of_the_whole_one(corpus):
+    small = generate(inboxes=3)
+    assert small.mails == corpus.mails[: len(small.mails)]
+    assert small.scenarios == corpus.scenarios[: len(small.scenarios)]
+    assert {scenario.split for scenario in small.scenarios} == {"train", "validation", "test"}
+
+
+@pytest.mark.parametrize("inboxes", [0, -1, 25])
+def test_an_impossible_number_of_inboxes_is_refused(inboxes):
+    with pytest.raises(ValueError, match=str(inboxes)):
+        generate(inboxes=inboxes)
+
+
+def test_the_corpus_is_made_within_seconds():
+    start = time.process_time()
+    generate()
+    assert time.process_time() - start < 5
+
+
+def test_importing_the_environment_reads_none_of_the_demos_words():
+    code = "import sys, email_env.env, email_env.cli, email_env.cache; print('email_env.demo' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
+
+
+def test_people_projects_and_firms_are_disjoint_between_splits(corpus):
+    seen: dict[str, str] = {}
+    for split, names in NAMES.items():
+        for word in itertools.chain(names.first, names.last, names.projects, names.stems, names.companies):
+            assert word not in seen, f"{word} is in {split} and {seen[word]}"
+            seen[word] = split
+    split_of = {scenario.inbox.split("@")[1]: scenario.split for scenario in corpus.scenarios}
+    owners = {scenario.inbox: scenario.split for scenario in corpus.scenarios}
+    for mail in corpus.mails:
+        split = next(owners[address] for address in (mail.from_addr, *mail.to, *mail.cc) if address in owners)
+        words = {word for word in re.findall(r"[A-Z][a-z]+", mail.body) if word in seen}
+        assert {seen[word] for word in words} <= {split}
+    assert len(split_of) == 24
+
+
+def test_every_plan_finds_its_mails_among_the_five_newest_hits(corpus, index):
+    for scenario in corpus.scenarios:
+        read = [argument[0] for tool, argument in scenario.plan if tool == "read"]
+        assert set(scenario.message_ids) <= set(read), scenario
+        for before, step in itertools.pairwise((("", ()), *scenario.plan)):
+            if step[0] == "read":
+                assert before[0] == "search"
+                assert step[1][0] in index.newest(scenario, before[1]), scenario
+        assert scenario.plan[0][0] == "search"
+        assert 1 <= len(scenario.plan) <= 4
+
+
+def test_the_generators_lookup_agrees_with_sqlite(corpus, index):
+    inbox = corpus.scenarios[0].inbox
+    mine = [mail for mail in corpus.mails if inbox in (mail.from_addr, *mail.to, *mail.cc)]
+    lookup = Lookup((mail.sent_at, mail.subject, mail.body) for mail in mine)
+    rng, answered = random.Random(5), 0
+    for scenario in [scenario for scenario in corpus.scenarios if scenario.inbox == inbox]:
+        words = tokens(rng.choice(mine).body)
+        place = rng.randrange(len(words) - 2)
+        for keywords in (scenario.plan[0][1], (" ".join(words[place : place + 2]),), (words[place], words[place + 2])):
+            hits = [mine[number].message_id for number in lookup.search(keywords, scenario.query_date)]
+            assert hits == index.newest(scenario, keywords)
+            answered += bool(hits)
+    assert answered > 100
+
+
+def test_lookup_ignores_case_and_accents_and_keeps_phrases_within_a_field():
+    lookup = Lookup(
+        [("2024-01-02T00:00:00Z", "Café plan", "Budget 4.2 is fine"), ("2024-01-03T00:00:00Z", "Plan", "cafe")]
+    )
+    assert lookup.search(["CAFE"], "2024-12-31") == [1, 0]
+    assert lookup.search(["CAFE"], "2024-01-02") == [0]
+    assert lookup.search(["budget 4.2"], "2024-12-31") == [0]
+    assert lookup.search(["plan budget"], "2024-12-31") == []
+    assert lookup.search(["plan", "budget"], "2024-12-31") == [0]
+    assert lookup.search([], "2024-12-31") == []
+
+
+def test_all_words_of_the_question_find_at_most_a_quarter_of_medium_and_hard(corpus, index):
+    found: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for scenario in corpus.scenarios:
+        if scenario.answerable:
+            total[scenario.difficulty] += 1
+            hits = index.newest(scenario, content_words(scenario.question))
+            found[scenario.difficulty] += not set(hits).isdisjoint(scenario.message_ids)
+    for difficulty in ("medium", "hard"):
+        assert found[difficulty] / total[difficulty] <= 0.25
+    assert found["easy"] / total["easy"] > found["medium"] / total["medium"]
+
+
+def test_noise_refuses_a_mailbox_that_the_stories_have_overfilled():
+    box = write_mailbox(0, 0)
+    with pytest.raises(AssertionError, match="240"):
+        noise.fill(box, 100)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_other_seeds_keep_the_sizes(seed):
+    other = generate(seed, inboxes=3)
+    assert len(other.mails) == 3 * 240
+    assert len(other.scenarios) >= 3 * 92
+    assert SPLITS[:3] == ("train", "validation", "test")
+
+
+def test_the_readme_shows_the_measured_statistics(corpus):
+    text = (ROOT / "data" / "README.md").read_text()
+    for what, value in measure(corpus):
+        assert f"| {what} | {value} |" in text, (
+            f"run scripts/demo_stats and put its table into data/README.md: {what} is {value}"
+        )
+    assert all(f"`{kind}`" in text for kind in WORDINGS)

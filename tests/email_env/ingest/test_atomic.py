@@ -1,0 +1,168 @@
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from email_env.ingest.atomic import replacing
+from email_env.search.database import MailDatabase
+from tests import ROOT
+from tests.email_env.mails import build, mail
+
+BUILD = """
+import sys, time
+from tests.email_env.mails import build_database, mail
+count, out = int(sys.argv[1]), sys.argv[2]
+def mails():
+    for n in range(count):
+        if n == 1000:
+            print("begun", flush=True)
+        yield mail(f"k{n}", f"S{n}", f"word{n} " * 50)
+    print("read", flush=True)
+build_database(mails(), out, source="test")
+print("done", flush=True)
+"""
+
+
+def start(out, count, **options):
+    return subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(count), str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        **options,
+    )
+
+
+def state(out):
+    """What stands at `out`: "" for nothing, else "whole" with the number of mails; fails for anything half."""
+    if not out.exists():
+        return ""
+    database = MailDatabase(out)
+    kept = int(database.metadata["kept"])
+    found = database.search(inbox="ben@x.com", keywords=["word7"], until="2002-01-01")
+    assert len(found) == (1 if kept > 1000 else 0)
+    database.close()
+    return f"whole {kept}"
+
+
+def test_what_was_written_takes_the_place_of_the_old_file(tmp_path):
+    path = tmp_path / "new" / "file"
+    for text in ("one", "two"):
+        with replacing(path) as temporary:
+            temporary.write_text(text)
+        assert path.read_text() == text
+    assert os.listdir(path.parent) == ["file"]
+
+
+def write_half(path, failure):
+    with replacing(path) as temporary:
+        temporary.write_text("half")
+        raise failure
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_block_that_fails_leaves_the_old_file(tmp_path, failure):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(failure):
+        write_half(path, failure)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("file", "old")]
+
+
+def test_two_writers_at_once_do_not_touch_each_others_files(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as one:
+        one.write_text("one")
+        with replacing(path) as two:
+            two.write_text("two")
+        assert path.read_text() == "two"
+        assert one.read_text() == "one"
+    assert path.read_text() == "one"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("name", ["mail.db", "[a-z]*.db"])
+def test_a_build_killed_at_any_moment_leaves_the_old_database_or_the_new_one(tmp_path, name):
+    out = tmp_path / name
+    build(out, mail("m1"))
+    count, killed = 6000, 0
+    for delay in (0.0, 0.05, 0.15, 0.3, 0.5):
+        process = start(out, count)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        process.communicate()
+        assert state(out) in ("whole 1", f"whole {count}")
+    assert killed >= 2
+    build(out, mail("m1"), mail("m2", "S2"))
+    assert state(out) == "whole 2"
+    assert os.listdir(tmp_path) == [name]  # and what the killed ones left is gone
+
+
+def test_a_build_killed_where_there_was_nothing_leaves_no_database(tmp_path):
+    out = tmp_path / "mail.db"
+    process = start(out, 50_000)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert state(out) == ""
+
+
+@pytest.mark.parametrize("most_bytes", [1_000, 100_000, 3_000_000])
+def test_a_disk_that_fills_up_is_a_clear_error_and_leaves_the_old_database(tmp_path, most_bytes):
+    """A limit on the size of files stands in for the end of a disk."""
+    out = tmp_path / "mail.db"
+    build(out, mail("m1"))
+    process = start(out, 20_000, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes)))
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors.decode().splitlines()[-1].startswith("email_env.errors.BuildError: Cannot build")
+    assert errors.decode().splitlines()[-1].endswith("Nothing was written there.")
+    assert "SQLITE_TMPDIR" in errors.decode()
+    assert state(out) == "whole 1"
+    assert os.listdir(tmp_path) == ["mail.db"]
+
+
+def interruptible():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs would hand on that it is ignored
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_ctrl_c_while_mail_is_read_is_one_line_and_leaves_what_was_there(tmp_path, before):
+    out, pipe = tmp_path / "mail.db", tmp_path / "pipe"
+    if before:
+        build(out, mail("m1"))
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "email_env.cli", str(pipe), "--format", "mbox", "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, preexec_fn=interruptible)
+    with pipe.open("wb") as slow:
+        slow.write(b"From a Mon May 14 16:39:00 2001\nFrom: anna@x.com\nTo: ben@x.com\n\nText.\n\n" * 2000)
+        slow.flush()
+        while not list(tmp_path.glob(".mail.db.*.tmp")):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert errors.decode().splitlines() == [f"Stopped; {out} is as it was."]
+    assert state(out) == ("whole 1" if before else "")
+    assert set(os.listdir(tmp_path)) == {"pipe", *(["mail.db"] if before else [])}
+
+
+def test_ctrl_c_while_words_are_indexed_is_no_fault_of_the_disk(tmp_path):
+    out = tmp_path / "mail.db"
+    process = start(out, 30_000, preexec_fn=interruptible)
+    assert process.stdout is not None
+    assert [process.stdout.readline(), process.stdout.readline()] == [b"begun\n", b"read\n"]
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate()
+    assert output == b""  # never done
+    assert errors.decode().splitlines()[-1] == "KeyboardInterrupt"
+    assert os.listdir(tmp_path) == []

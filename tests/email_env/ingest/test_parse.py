@@ -1,0 +1,266 @@
+import textwrap
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from email_env.ingest.addresses import parse_addresses, parse_mailbox, parse_sender
+from email_env.ingest.dates import NO_DATE, parse_date
+from email_env.ingest.parse import parse_message
+from email_env.mail import ParsedMail
+from tests.email_env.mails import raw
+
+PLAIN = """
+        Message-ID: <18.107@thyme>
+        Date: Mon, 14 May 2001 16:39:00 -0700 (PDT)
+        From: Anna.Keller@X.com
+        To: ben@x.com, CARO@x.com,
+        \tben@x.com
+        Subject: Our
+         forecast
+        Cc: dan@y.org
+        Bcc: dan@y.org
+        Content-Type: text/plain; charset=us-ascii
+        Content-Transfer-Encoding: 7bit
+        X-From: "Keller, Anna" </O=ENRON/OU=NA/CN=AKELLE>
+        X-To: Ben <Ben/Enron@EnronXGate>
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_plain_message_is_read_whole(end):
+    parsed = parse_message(raw(PLAIN, "Here it is.\n\nAnna\n", end), "allen-p/sent/1.")
+    assert parsed == ParsedMail(
+        message_id="18.107@thyme",
+        sent_at="2001-05-14T23:39:00Z",
+        date_ok=True,
+        from_addr="anna.keller@x.com",
+        from_name="Keller, Anna",
+        to=("ben@x.com", "caro@x.com"),
+        cc=("dan@y.org",),
+        bcc=(),
+        subject="Our forecast",
+        body="Here it is.\n\nAnna",
+        source="allen-p/sent/1.",
+    )
+
+
+def test_headers_after_an_unindented_subject_line_are_still_read():
+    parsed = parse_message(raw("From: a@x.com\nSubject: One\ntwo, three\nTo: b@x.com\nCc: c@x.com"))
+    assert (parsed.subject, parsed.to, parsed.cc) == ("One two, three", ("b@x.com",), ("c@x.com",))
+    assert parsed.body == "Text."
+
+
+def test_bytes_that_are_not_utf8_survive_in_headers_as_text():
+    parsed = parse_message(b"From: a@x.com\nSubject: Caf\xe9 \x93now\x94\nTo: b@x.com\n\nx")
+    assert parsed.subject == "Café “now”"
+
+
+def test_line_ends_may_differ_between_headers_and_body():
+    headers = b"From: a@x.com\r\nTo: b@x.com,\r\n\tc@x.com\r\n\r\n"
+    parsed = parse_message(headers + b"One\n\nTwo\r\nThree\n")
+    assert (parsed.to, parsed.body) == (("b@x.com", "c@x.com"), "One\n\nTwo\nThree")
+
+
+def test_names_in_x_to_are_no_addresses():
+    parsed = parse_message(
+        raw("From: a@x.com\nSubject: Lunch\nX-To: Keller, Anna </O=ENRON/CN=AKELLE>, ben@x.com\nX-cc: c@x.com")
+    )
+    assert (parsed.to, parsed.cc, parsed.bcc) == ((), (), ())
+
+
+@pytest.mark.parametrize("charset", ["ANSI_X3.4-1968", "us-ascii", '"US-ASCII"', "no-such-charset"])
+def test_old_and_unknown_names_of_charsets_do_no_harm(charset):
+    parsed = parse_message(raw(f"From: a@x.com\nContent-Type: text/plain; charset={charset}", "caf\xe9 for 5\n"))
+    assert parsed.body == "café for 5"
+
+
+@pytest.mark.parametrize("header", ["Subject:", "Subject: ", "X-Other: x"])
+def test_a_subject_may_be_empty_or_missing(header):
+    parsed = parse_message(raw(f"From: a@x.com\n{header}\nTo: b@x.com"))
+    assert (parsed.subject, parsed.to) == ("", ("b@x.com",))
+
+
+def test_forwarded_and_quoted_mail_stays_in_the_body():
+    body = (
+        "FYI\n\n---------------------- Forwarded by Anna Keller/HOU on 05/14/2001 -----\nTo: ben@x.com\nSubject: Old\n\n"
+        " -----Original Message-----\nFrom: Caro\nSent: Monday\n\nWords"
+    )
+    parsed = parse_message(raw("From: a@x.com\nTo: b@x.com\nSubject: New", body))
+    assert (parsed.body, parsed.subject, parsed.to) == (body, "New", ("b@x.com",))
+
+
+def test_html_in_plain_text_is_left_as_it_is():
+    page = "<html><b>Hello</b> &amp; more</html>"
+    assert parse_message(raw("From: a@x.com\nContent-Type: text/plain", page)).body == page
+
+
+def test_control_characters_are_taken_out():
+    parsed = parse_message(b"From: a@x.com\nSubject: a\x07b\x00\nTo: b\x01@x.com\n\nx\x00y\x1bz\ttab")
+    assert (parsed.subject, parsed.to, parsed.body) == ("ab", ("b@x.com",), "xyz\ttab")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"), [("quoted-printable", "a=b c"), ("7bit", "a=3Db=20c"), ("", "a=3Db=20c")]
+)
+def test_quoted_printable_is_decoded_only_where_declared(encoding, body):
+    parsed = parse_message(raw(f"From: a@x.com\nContent-Transfer-Encoding: {encoding}", "a=3Db=20c"))
+    assert parsed.body == body
+
+
+def test_encoded_words_are_decoded():
+    parsed = parse_message(raw("From: =?utf-8?q?J=C3=B6rg?= <j@x.com>\nSubject: =?iso-8859-1?b?Q2Fm6Q==?= =?bad"))
+    assert (parsed.from_addr, parsed.from_name) == ("j@x.com", "Jörg")
+    assert parsed.subject.startswith("Café")
+
+
+def test_of_alternatives_the_plain_text_is_taken_and_attachments_are_left_out():
+    parsed = parse_message(
+        raw(
+            'From: a@x.com\nMIME-Version: 1.0\nContent-Type: multipart/mixed;\n boundary="B"',
+            textwrap.dedent("""\
+                --B
+                Content-Type: multipart/alternative; boundary=C
+
+                --C
+                Content-Type: text/plain; charset=utf-8
+                Content-Transfer-Encoding: base64
+
+                TcO8bGxlcg==
+                --C
+                Content-Type: text/html
+
+                <p>never shown</p>
+                --C--
+                --B
+                Content-Type: text/plain
+                Content-Disposition: attachment; filename=x.txt
+
+                attached
+                --B--
+                """),
+        )
+    )
+    assert parsed.body == "Müller"
+
+
+def test_a_message_of_html_alone_becomes_text():
+    page = "<html><style>p {}</style><!-- a > b --><p>One &amp; two<br>three</p><script>x < y</script> 1 < 2</html>"
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: text/html", page))
+    assert parsed.body.split() == ["One", "&", "two", "three", "1", "<", "2"]
+
+
+def test_hostile_markup_costs_no_more_than_its_length():
+    started = time.process_time()
+    for page in ("<script" * 100_000, "<!--" * 100_000, "<" * 500_000, "&" * 500_000):
+        parse_message(raw("From: a@x.com\nContent-Type: text/html", page))
+    parse_message(raw("From: a@x.com\nTo: " + '"<' * 100_000 + "\nSubject: " + "=?" * 50_000 + "\n" + "\n x" * 50_000))
+    assert time.process_time() - started < 10
+
+
+def test_a_message_without_an_id_gets_one_of_its_bytes():
+    one, same, other = (parse_message(raw(f"From: {name}@x.com")).message_id for name in "aab")
+    assert one == same != other
+
+
+@pytest.mark.parametrize(
+    ("text", "sent_at", "sure"),
+    [
+        ("Mon, 14 May 2001 16:39:00 -0700 (PDT)", "2001-05-14T23:39:00Z", True),
+        ("14 May 2001 16:39:00 +0530", "2001-05-14T11:09:00Z", True),
+        ("Mon, 14 May 01 16:39 GMT", "2001-05-14T16:39:00Z", True),
+        ("Mon, 31 Dec 1979 16:00:00 -0800 (PST)", "1980-01-01T00:00:00Z", False),
+        ("Fri, 01 Jan 1982 00:00:00 +0000", "1982-01-01T00:00:00Z", True),
+        ("Tue, 25 Dec 0001 06:26:44 +0000", "0001-12-25T06:26:44Z", False),
+        ("Mon, 01 Jan 0001 00:00:00 +1400", "0001-01-01T00:00:00Z", False),
+        ("Sat, 04 Jan 2044 14:48:58 +0000", "2044-01-04T14:48:58Z", False),
+        ("Mon, 14 May 2001 16:39:60 +0000", "2001-05-14T16:39:59Z", True),
+        ("Mon, 32 May 2001 16:39:00 +0000", NO_DATE, False),
+        ("14 May 99999999999999999999 16:39:00 +0000", NO_DATE, False),
+        ("yesterday", NO_DATE, False),
+        ("", NO_DATE, False),
+    ],
+)
+def test_dates_are_utc_and_lost_ones_are_kept_but_marked(text, sent_at, sure):
+    assert parse_date(text) == (sent_at, sure)
+
+
+@pytest.mark.parametrize(
+    ("header", "addresses"),
+    [
+        ("k..allen@enron.com", ("k..allen@enron.com",)),
+        ("e-mail <.bob@enron.com>", (".bob@enron.com",)),
+        ('<walker"."blair@enron.com>', ("walker.blair@enron.com",)),
+        ("'ben@x.com', \"'Caro@x.com'\" <caro@x.com>", ("ben@x.com", "caro@x.com")),
+        ('"Keller, Anna" <anna@x.com>; ben@x.com', ("anna@x.com", "ben@x.com")),
+        ("ben@x.com (Ben), , anna@x.com", ("ben@x.com", "anna@x.com")),
+        ("pete.davis", ("pete.davis",)),
+        ("No.Address@enron.com", ("no.address@enron.com",)),
+        (", ".join(f"p{n}@x.com" for n in range(819)), tuple(f"p{n}@x.com" for n in range(819))),
+        ("Undisclosed Recipients", ()),
+        ("undisclosed-recipients:;", ()),
+        ('"broken <ben@x.com>, anna@x.com', ("ben@x.com", "anna@x.com")),
+        ("a@x.com, A@X.com", ("a@x.com",)),
+        ("o'neil@x.com", ("o'neil@x.com",)),
+        (" , ;", ()),
+    ],
+)
+def test_addresses_of_real_mail_are_read(header, addresses):
+    assert parse_addresses(header) == addresses
+
+
+def test_a_sender_has_a_name_and_an_address():
+    assert parse_mailbox('"Keller, Anna" <Anna@X.com>') == ("anna@x.com", "Keller, Anna")
+    assert parse_sender("Keller, Anna <anna@x.com>") == ("anna@x.com", "Keller, Anna")
+    assert parse_sender("a@x.com, b@x.com") == ("a@x.com", "")
+    assert parse_sender("houston <.ward@enron.com>") == (".ward@enron.com", "houston")
+
+
+def check_storable(parsed):
+    for text in (*parsed.to, *parsed.cc, *parsed.bcc, parsed.from_addr, parsed.from_name, parsed.subject, parsed.body):
+        assert "\x00" not in text
+        text.encode()
+    everybody = (*parsed.to, *parsed.cc, *parsed.bcc)
+    assert len(set(everybody)) == len(everybody)
+    assert all(len(address.split()) == 1 and address == address.lower() for address in everybody)
+    assert len(parsed.subject.splitlines()) <= 1
+    assert len(parsed.sent_at) == 20
+    assert parsed.message_id
+
+
+NAMES = [
+    "From",
+    "To",
+    "Cc",
+    "Bcc",
+    "Date",
+    "Subject",
+    "Message-ID",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "X-From",
+]
+VALUES = [
+    b"multipart/mixed; boundary=B", b"text/html", b"base64", b"quoted-printable", b"text/plain; charset=utf-16",
+    b"text/plain; charset=unicode_escape", b"text/plain; charset=iso-2022-jp", b"text/plain; charset=utf-7",
+    b"Mon, 14 May 2001 16:39:00 -0700", b"=?utf-8?b?/w==?=", b"=?x?q?=41?=", b'"', b"<", b"uu", b"message/rfc822",
+    b"message/external-body", b"=?utf-16?b?ANg=?=",
+]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_message(data):
+    check_storable(parse_message(data))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES) | st.binary(max_size=40)), max_size=8),
+    st.lists(st.sampled_from([*VALUES, b"--B\n", b"--B--\n", b"\n\n", b"<p>", b"\\ud800", b"\xff\xd8"]), max_size=8),
+    st.sampled_from([b"\n", b"\r\n"]),
+)
+def test_any_headers_and_body_give_a_message(headers, body, end):
+    lines = [name.encode() + b": " + value for name, value in headers]
+    check_storable(parse_message(end.join(lines) + end + end + b"".join(body)))

@@ -1,0 +1,95 @@
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from email_env.errors import ConfigurationError
+from email_env.grading.matching import says
+from email_env.make_scenarios.draw import draw_mails, split_by_inbox
+from email_env.search.connections import Connections
+from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail
+
+INBOXES = st.lists(st.from_regex(r"[a-z]{1,6}@[a-z]{1,3}\.com", fullmatch=True), min_size=1, max_size=60)
+
+
+@given(INBOXES, st.integers())
+def test_every_inbox_has_one_split_and_a_tenth_is_held_out_twice(inboxes, seed):
+    splits = split_by_inbox(inboxes, seed)
+    assert set(splits) == set(inboxes)
+    count = {name: list(splits.values()).count(name) for name in ("train", "validation", "test")}
+    total = len(splits)
+    assert sum(count.values()) == total
+    if total > 2:
+        assert count["validation"] == count["test"] == max(1, round(total / 10))
+    else:
+        assert count == {"train": 1, "validation": 0, "test": total - 1}
+
+
+@given(INBOXES, st.integers())
+def test_the_split_depends_on_neither_order_nor_repetition(inboxes, seed):
+    assert split_by_inbox([*reversed(inboxes), *inboxes], seed) == split_by_inbox(inboxes, seed)
+
+
+def test_the_seed_decides_the_splits():
+    inboxes = [f"p{n}@x.com" for n in range(40)]
+    assert split_by_inbox(inboxes, 0) == split_by_inbox(inboxes, 0) != split_by_inbox(inboxes, 1)
+
+
+@pytest.fixture
+def draw(tmp_path):
+    path = tmp_path / "mail.db"
+    body = "A body that is long enough to be asked about, surely."
+    shared = [mail(f"s{n}", f"Shared {n}", body + str(n), cc=(CARO,)) for n in range(6)]  # Anna, Ben and Caro have it
+    build(
+        path,
+        *shared,
+        *(mail(f"d{n}", f"For Dan {n}", body + f"d{n}", from_addr=DAN, to=()) for n in range(3)),
+        mail("short", "Short", "Too short."),
+        mail("undated", "Undated", body + "u", date_ok=False),
+    )
+    with closing(Connections(path)) as connections:
+        yield lambda **options: list(draw_mails(connections.get(), **{"seed": 0, "min_mails": 1, **options}))
+
+
+def test_every_fit_mail_is_drawn_once_whatever_inboxes_it_lies_in(draw):
+    drawn = draw()
+    assert sorted(d.message_id for d in drawn) == ["d0", "d1", "d2", *(f"s{n}" for n in range(6))]
+    assert {d.inbox for d in drawn[:4]} == {ANNA, BEN, CARO, DAN}, "one of each inbox in turn"
+    assert len({d.scenario_id for d in drawn}) == 9
+
+
+def test_no_inbox_and_no_mail_is_in_two_splits(draw):
+    for seed in range(10):
+        drawn = draw(seed=seed)
+        splits = {inbox: {d.split for d in drawn if d.inbox == inbox} for inbox in (ANNA, BEN, CARO, DAN)}
+        assert all(len(found) == 1 for found in splits.values())
+        assert sorted(next(iter(found)) for found in splits.values()) == ["test", "train", "train", "validation"]
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not(draw):
+    assert draw(seed=3) == draw(seed=3)
+    assert [d.message_id for d in draw(seed=3)] != [d.message_id for d in draw(seed=4)]
+
+
+def test_small_inboxes_are_left_out_and_inboxes_can_be_chosen(draw):
+    assert DAN not in {d.inbox for d in draw(min_mails=4)}
+    assert [d.message_id[0] for d in draw(inboxes=[DAN])] == ["d"] * 3
+    with pytest.raises(ConfigurationError, match=r"dan@y\.org: not 4 mails to ask about; the largest inbox has 6"):
+        draw(inboxes=[DAN, BEN], min_mails=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("We meet on March 5, 2001 at 2:30 pm.", "5 March", True),
+        ("We meet on March 5, 2001 at 2:30 pm.", "14:30", True),
+        ("It costs $4,200.", "4200 dollars", True),
+        ("Anna B. Keller signed.", "Anna Keller", False),
+        ("Ask ANNA\nKELLER.", "Anna Keller", True),
+        ("It costs $4,200.", "$42", False),
+        ("Anything.", "...", False),
+    ],
+)
+def test_a_text_says_an_answer_word_for_word_or_as_a_value(text, answer, expected):
+    assert says(text, answer) is expected

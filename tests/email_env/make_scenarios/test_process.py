@@ -1,0 +1,90 @@
+"""`make-scenarios` as a process of its own: killed, stopped, and gone on with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from email_env.scenarios.sets import load_scenarios
+from tests import ROOT
+from tests.email_env.mails import BEN, build, mail
+from tests.email_env.make_scenarios.parts import BUDGET, GOOD, lines, llm, make
+from tests.judge_server import JudgeServer, Reply
+
+pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
+
+
+def start(path, out, server, *arguments):
+    """The command in Ben's inbox, on its way."""
+    command = [sys.executable, "-m", "email_env.make_scenarios.cli", path, "--out", out, "--model", "w"]
+    command += ["--api-base", server.url, "--min-mails", 1, "--inbox", BEN, *arguments]
+    return subprocess.Popen(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")},
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell's background jobs ignore SIGINT, and so would this child
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def test_a_run_that_is_killed_goes_on_with_what_is_missing(tmp_path):
+    path, out = tmp_path / "office.db", tmp_path / "made.jsonl"
+    parcels = [(n, 1000 + 7 * n) for n in range(12)]
+    build(
+        path,
+        *(
+            mail(f"m{n}", f"Note {n}", f"The parcel of shelf {n} has the code KX{code} on its lid.")
+            for n, code in parcels
+        ),
+    )
+    held, asked = [True], []
+
+    def author(data):
+        n = data["subject"].split()[1]
+        asked.append(n)
+        reply = {"question": f"Which code has the parcel of shelf {n}?", "answer": f"KX{1000 + 7 * int(n)}"}
+        return Reply(json.dumps(reply), delay_seconds=600 if held[0] and len(asked) > 6 else 0)
+
+    with JudgeServer(llm(author)) as server:
+        process = start(path, out, server, "--concurrency", "2")
+        while not out.exists() or len(out.read_bytes().splitlines()) < 5:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        finished = len(lines(out))
+        with out.open("ab") as torn:
+            torn.write(b'{"scenario_id": "made-')
+        held[0] = False
+        before = len(asked)
+        result = make(path, server, "--inbox", BEN, "--resume", out=out)
+    assert result.exit_code == 0, result.output
+    assert sorted(s.answer for s in load_scenarios(out)) == sorted(f"KX{code}" for _, code in parcels)
+    assert len(asked) - before == len(parcels) - finished
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
+    path, out = tmp_path / "office.db", tmp_path / "made.jsonl"
+    build(
+        path,
+        mail("m1", "Falcon", BUDGET),
+        mail("m2", "Other", "This one is about nothing at all, only words and words."),
+    )
+    slow = lambda data: GOOD if data["subject"] == "Falcon" else Reply(delay_seconds=600)  # noqa: E731
+    with JudgeServer(llm(slow)) as server:
+        process = start(path, out, server)
+        while not out.exists() or not out.read_bytes().endswith(b"\n"):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"Stopped; {out} keeps what is finished. Go on with --resume." in errors
+    assert "1 questions (1 train" in errors
+    assert "Traceback" not in errors

@@ -1,0 +1,200 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from email_env.cache import demo_database
+from email_env.env import EmailSearchEnv
+from email_env.policies.experts import TutorPolicy
+from email_env.policies.words import answer_span, content_words, telling_words
+from tests.email_env.office import BUDGET, CITY, MOVED, NOWHERE, answer, build_office, read, search
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return build_office(tmp_path_factory.mktemp("office"))
+
+
+def episode(env: EmailSearchEnv, name: str, scenario_id: str | None = None, seed: int = 0):
+    """Actions and last info of an episode that a scripted policy plays."""
+    policy = env.scripted_policies[name](env, seed=seed)
+    observation, info = env.reset(seed=seed, options={"scenario_id": scenario_id} if scenario_id else None)
+    actions, done = [], False
+    while not done:
+        actions.append(policy.act(observation, info))
+        observation, _, terminated, truncated, info = env.step(actions[-1])
+        done = terminated or truncated
+    return actions, info["metrics"]
+
+
+def test_the_oracle_follows_the_plan_and_is_right(path):
+    env = EmailSearchEnv(path)
+    actions, metrics = episode(env, "oracle", "moved")
+    assert actions == [
+        search("falcon", "review"),
+        read("m2"),
+        search("moved"),
+        read("m3"),
+        answer("Thursday", "m2", "m3"),
+    ]
+    assert metrics["success"] == metrics["found"] == metrics["read"] == 1.0
+    actions, metrics = episode(env, "oracle", "nowhere")
+    assert actions == [search("falcon", "party"), answer("I don't know")]
+    assert metrics["success"] == metrics["dont_know"] == 1.0
+
+
+def test_the_oracle_without_a_plan_finds_the_evidence_by_its_subject(path):
+    bare = [replace(s, plan=(), split="train") for s in (BUDGET, MOVED, NOWHERE, CITY)]
+    env = EmailSearchEnv(path, scenarios=bare)
+    for scenario in bare:
+        actions, metrics = episode(env, "oracle", scenario.scenario_id)
+        assert metrics["success"] == 1.0
+        assert metrics["found"] == metrics["read"] == (1.0 if scenario.message_ids else 0.0)
+        assert len(actions) == max(2, 2 * len(scenario.message_ids) + 1)
+
+
+def test_the_oracle_answers_in_time_when_turns_are_few(path):
+    actions, metrics = episode(EmailSearchEnv(path, max_turns=2), "oracle", "moved")
+    assert actions == [search("falcon", "review"), answer("Thursday", "m2", "m3")]
+    assert metrics["success"] == 1.0
+
+
+def test_a_policy_can_play_one_episode_after_another(path):
+    env = EmailSearchEnv(path)
+    policy = env.scripted_policies["oracle"](env, seed=0)
+    for scenario_id in ("budget", "moved"):
+        observation, info = env.reset(options={"scenario_id": scenario_id})
+        assert policy.act(observation, info).startswith("<tool_call>")
+
+
+def test_the_keyword_baseline_drops_words_until_something_is_found(path):
+    actions, metrics = episode(EmailSearchEnv(path), "keyword", "budget")
+    assert actions == [
+        search("Falcon", "approved", "budget"),
+        read("m1"),
+        answer("$48,250", "m1"),
+    ]
+    assert metrics["success"] == 1.0
+    env = EmailSearchEnv(path, scenarios=[replace(BUDGET, question="Is the zebra at the Falcon?")])
+    assert episode(env, "keyword")[0][:2] == [search("Falcon", "zebra"), search("Falcon")]
+
+
+def test_the_keyword_baseline_says_so_where_nothing_is_found(path):
+    env = EmailSearchEnv(path, scenarios=[replace(NOWHERE, question="Who feeds the zebra?")])
+    actions, metrics = episode(env, "keyword")
+    assert actions == [search("feeds", "zebra"), search("feeds"), answer("I don't know")]
+    assert metrics["success"] == 1.0
+
+
+def test_chance_makes_valid_calls_that_follow_its_seed(path):
+    env = EmailSearchEnv(path)
+    one, metrics = episode(env, "random", "budget", seed=5)
+    assert one == episode(env, "random", "budget", seed=5)[0]
+    assert one != episode(env, "random", "budget", seed=6)[0]
+    assert metrics["valid_call_rate"] == 1.0
+
+
+def test_words_of_a_question_are_ranked_names_first():
+    assert content_words("What is the budget of Anna's Falcon?") == ["budget", "Anna's", "Falcon"]
+    assert telling_words("Where is the 2002 quarterly budget of Falcon?") == ["Falcon", "2002", "quarterly", "budget"]
+
+
+@pytest.mark.parametrize(
+    ("question", "body", "span"),
+    [
+        ("When is the report due?", "The report is due 14 March 2024.", "14 March 2024"),
+        ("At what time do we meet?", "We meet at 14:30.", "14:30"),
+        ("How much is it?", "It is $4,200.", "$4,200"),
+        ("Who replaces Anna Keller?", "Anna Keller leaves. Tom Wu takes over.", "Tom Wu"),
+        ("In which city is it?", "It is in Lisbon.", "Lisbon"),
+        ("Which room?", "Come to Room 204.", "Room 204"),
+        ("Why was it late?", "Hello. It was late because of rain. Bye.", "It was late because of rain."),
+    ],
+)
+def test_the_span_that_looks_like_an_answer_is_taken(question, body, span):
+    assert answer_span(question, f"From: x\nSubject: y\n\n{body}") == span
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EMAIL_ENV_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield demo_database()
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_the_oracle_solves_every_bundled_question(demo, split):
+    env = EmailSearchEnv(demo, split=split, max_turns=6, max_results=5)
+    failed = [name for name in env.scenario_ids() if episode(env, "oracle", name)[1]["success"] != 1.0]
+    assert env.num_scenarios > 300
+    assert failed == []
+
+
+def test_the_keyword_baseline_finds_easy_questions_easier_than_hard_ones(demo):
+    share = {}
+    for difficulty in ("easy", "medium", "hard"):
+        env = EmailSearchEnv(demo, split="validation", difficulties=difficulty)
+        successes = [episode(env, "keyword", name)[1]["success"] for name in env.scenario_ids()]
+        share[difficulty] = sum(successes) / len(successes)
+    assert share["easy"] > share["medium"] > share["hard"]
+    assert share["hard"] < 0.25
+
+
+def tutored(seed, **kwargs):
+    """An episode of the tutor: the question, then (action, imitate, observation) of each turn, and the last metrics."""
+    env = EmailSearchEnv(split="train", max_turns=6, **kwargs)
+    observation, info = env.reset(seed=seed)
+    question, turns, done = observation, [], False
+    tutor = TutorPolicy(env, seed=seed)
+    while not done:
+        action = tutor.act(observation, info)
+        observation, _, terminated, truncated, info = env.step(action)
+        turns.append((action, tutor.imitate, observation))
+        done = terminated or truncated
+    env.close()
+    return question, turns, info["metrics"]
+
+
+def test_the_tutor_stumbles_in_about_two_episodes_of_three_recovers_and_marks_what_not_to_imitate():
+    searches = reads = 0
+    for seed in range(60):
+        _, turns, metrics = tutored(seed)
+        hasty = [(action, observation) for action, imitate, observation in turns if not imitate]
+        assert len(hasty) <= 1
+        for action, observation in hasty:
+            if '"search_inbox"' in action:
+                searches += 1
+                assert observation.startswith("No mail matches all of")
+            else:
+                reads += 1
+                assert json.loads(action.split("\n")[1])["arguments"]["message_id"] not in turns[-1][0], "no source"
+        assert turns[-1][1], "the answer is imitated"
+        assert metrics["success"] == 1.0
+    assert 8 <= searches <= 28
+    assert 8 <= reads <= 28
+
+
+def test_the_tutor_solves_every_question_where_partial_matches_are_shown_too():
+    seen = [
+        tutored(seed, order="relevance", fallback_any=True, max_results=3, difficulties=["easy", "medium"])
+        for seed in range(40)
+    ]
+    assert [metrics["success"] for _, _, metrics in seen] == [1.0] * 40
+
+
+def test_the_tutor_searches_for_words_that_were_seen_names_first():
+    searches, misplaced, unseen = 0, 0, []
+    for seed in range(60):
+        question, turns, metrics = tutored(seed, max_results=5)
+        seen = question.casefold()
+        for action, imitate, observation in turns:
+            if imitate and '"search_inbox"' in action and metrics["answerable"]:
+                keywords = json.loads(action.split("\n")[1])["arguments"]["keywords"]
+                searches += 1
+                capitals = [keyword[0].isupper() or any(map(str.isdigit, keyword)) for keyword in keywords]
+                misplaced += capitals != sorted(capitals, reverse=True)
+                unseen += [(question, keyword) for keyword in keywords if keyword.casefold() not in seen]
+            seen += observation.casefold()
+    assert searches > 50
+    assert len(unseen) <= searches * 0.05  # a few questions share no word with their mail
+    assert misplaced <= searches * 0.05  # a question's first word is capitalised too, and comes last

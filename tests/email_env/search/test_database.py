@@ -1,0 +1,209 @@
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from email_env.errors import ToolInputError, UnknownInboxError
+from email_env.search.database import MailDatabase
+from email_env.search.query import MAX_KEYWORD_CHARS, MAX_KEYWORDS
+from tests.email_env.mails import ANNA, BEN, CARO, DAN
+from tests.email_env.search.falcon import MAILS, ids
+
+
+def test_all_keywords_are_required_and_the_newest_comes_first(db):
+    assert ids(db, ["falcon", "budget"]) == ["m3", "m2", "m1"]
+    assert ids(db, ["falcon", "friday"]) == ["m1"]
+    assert ids(db, ["falcon", "giraffe"]) == []
+
+
+def test_any_of_the_keywords_can_be_asked_for(db):
+    assert ids(db, ["friday", "giraffe"], match="any") == ["m1"]
+    assert ids(db, ["lunch", "friday", "secret"], match="any") == ["m3", "m1"]
+    assert ids(db, ["falcon", "friday"], match="any", order="relevance")[0] == "m1"
+    assert ids(db, ["giraffe"], match="any") == []
+
+
+def test_a_keyword_of_several_words_is_a_phrase(db):
+    assert ids(db, ["falcon budget"]) == ["m2", "m1"]
+    assert ids(db, ["40,000 dollars"]) == ["m1"]
+
+
+def test_case_and_accents_do_not_matter(db):
+    assert ids(db, ["CAFE", "uber", "naive"]) == ["m4"]
+
+
+def test_a_plain_string_is_one_keyword(db):
+    assert ids(db, "falcon budget") == ["m2", "m1"]
+
+
+def test_an_inbox_shows_what_it_sent_and_received_in_to_cc_and_bcc_and_nothing_else(db):
+    assert ids(db, ["falcon"], inbox=ANNA) == ["m5", "m3", "m2", "m1", "m6"]
+    assert ids(db, ["falcon"], inbox=CARO) == ["m5", "m1"]
+    assert ids(db, ["falcon"], inbox=DAN) == ["m3"]
+    assert ids(db, ["budgets"], inbox=BEN) == ["m4"]
+    assert ids(db, ["falcon"], inbox=" Caro@X.com ") == ["m5", "m1"]
+
+
+def test_nothing_after_the_query_date_exists(db):
+    assert ids(db, ["falcon"], until="2001-05-15") == ["m2", "m1", "m6"]
+    assert ids(db, ["falcon"], until="2001-05-14") == ["m1", "m6"]
+    assert ids(db, ["falcon"], until="2001-05-13") == ["m6"]
+    assert db.read("m3", inbox=BEN, until="2001-05-16") is not None
+    assert db.read("m3", inbox=BEN, until="2001-05-15") is None
+
+
+def test_sent_after_is_inclusive_and_sent_before_exclusive(db):
+    assert ids(db, ["falcon"], sent_after="2001-05-15") == ["m3", "m2"]
+    assert ids(db, ["falcon"], sent_before="2001-05-16") == ["m2", "m1", "m6"]
+    assert ids(db, ["falcon"], sent_after="2001-05-15", sent_before="2001-05-16") == ["m2"]
+    assert ids(db, ["falcon"], sent_after="2002-01-01") == []
+    assert ids(db, ["falcon"], sent_before="0001-01-01") == []
+
+
+def test_sender_and_recipient_filter_by_address(db):
+    assert ids(db, ["falcon"], from_addr="<ANNA@x.com>") == ["m3", "m1", "m6"]
+    assert ids(db, ["falcon"], to_addr=ANNA) == ["m2"]
+    assert ids(db, ["falcon"], from_addr=ANNA, to_addr=CARO) == ["m1"]
+    assert ids(db, ["falcon"], from_addr="nobody@x.com") == []
+
+
+def test_a_hit_shows_one_line_around_the_words(db):
+    (hit,) = db.search(inbox=BEN, keywords=["friday"], until="2001-12-31", snippet_words=3)
+    assert (hit.sent_at, hit.from_addr, hit.from_name) == ("2001-05-14T09:00:00Z", ANNA, "Anna Keller")
+    assert hit.subject == "Falcon budget"
+    assert hit.snippet == "...Meet on Friday."
+    assert "\n" not in hit.snippet
+
+
+def test_max_results_takes_the_newest(db):
+    assert ids(db, ["falcon"], max_results=1) == ["m3"]
+
+
+def test_relevance_puts_a_hit_in_the_subject_first(db):
+    assert ids(db, ["falcon"], order="relevance")[:2] != ids(db, ["falcon"])[:2]
+    assert set(ids(db, ["falcon"], order="relevance")) == set(ids(db, ["falcon"]))
+    assert ids(db, ["falcon"], order="relevance")[0] in {"m1", "m2"}
+
+
+def test_read_gives_the_whole_mail_with_or_without_angle_brackets(db):
+    email = db.read(" <m1> ", inbox=CARO, until="2001-12-31")
+    assert email == db.read("m1", inbox=CARO, until="2001-12-31")
+    assert email is not None
+    assert (email.message_id, email.sent_at, email.from_addr) == ("m1", "2001-05-14T09:00:00Z", ANNA)
+    assert (email.to, email.cc, email.bcc) == ((BEN,), (CARO,), ())
+    assert (email.subject, email.body) == (MAILS[0].subject, MAILS[0].body)
+
+
+@pytest.mark.parametrize("message_id", ["m5", "m99", "", "m1\x00", "\ud800", "' OR 1=1 --", "m" * 1_000_000])
+def test_read_shows_nothing_of_other_inboxes_and_of_unknown_ids(db, message_id):
+    assert db.read(message_id, inbox=BEN, until="2001-12-31") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"keywords": []}, "keywords must be a list"),
+        ({"keywords": None}, "keywords must be a list"),
+        ({"keywords": {"a": 1}}, "keywords must be a list"),
+        ({"keywords": [""]}, "no letters or digits"),
+        ({"keywords": ["budget", "?!*"]}, r"'\?!\*' has no letters"),
+        ({"keywords": ["bud\x00get"]}, "plain words"),
+        ({"keywords": ["\ud83d"]}, "plain words"),
+        ({"keywords": [7]}, "must be a string, got 7"),
+        ({"keywords": ["x" * (MAX_KEYWORD_CHARS + 1)]}, "80 characters, got 81"),
+        ({"keywords": ["x"] * (MAX_KEYWORDS + 1)}, "At most 12 keywords, got 13"),
+        ({"keywords": ["a b c d e"] * 5}, "At most 24 words over all keywords, got 25"),
+        ({"from_addr": "Anna Keller"}, "from_addr must be an email address.*'Anna Keller'"),
+        ({"to_addr": 5}, "to_addr must be an email address"),
+        ({"sent_after": "last May"}, "sent_after must be a date like 2001-05-14, got 'last May'"),
+        ({"sent_before": "20010514"}, "sent_before must be a date"),
+        ({"sent_before": 10**6000}, "a huge int"),
+        ({"sent_after": "2001-02-30"}, "sent_after must be a date"),
+        ({"sent_after": "2001-05-16", "sent_before": "2001-05-16"}, "must be earlier than sent_before"),
+        ({"max_results": 0}, "from 1 to 10, got 0"),
+        ({"max_results": 11}, "from 1 to 10, got 11"),
+        ({"max_results": True}, "from 1 to 10, got True"),
+        ({"max_results": "5"}, "from 1 to 10, got '5'"),
+        ({"order": "best"}, "newest"),
+        ({"match": "some"}, 'match must be "all" or "any", got \'some\''),
+        ({"snippet_words": 65}, "from 1 to 64"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_explained(db, arguments, words):
+    with pytest.raises(ToolInputError, match=words):
+        db.search(**({"inbox": BEN, "keywords": ["budget"], "until": "2001-12-31"} | arguments))
+
+
+@pytest.mark.parametrize(
+    "keyword",
+    [
+        '"',
+        'a" OR "b',
+        "who : p1",
+        "falcon*",
+        "NEAR(falcon budget)",
+        "subject:falcon",
+        "^falcon",
+        "-falcon",
+        "falcon AND x",
+    ],
+)
+def test_fts_syntax_is_plain_text(db, keyword):
+    # a quoted phrase: what is no word falls away, and what is left must stand side by side in a mail
+    words = re.findall(r"\w+", keyword)
+    expected = ["m3", "m2", "m1", "m6"] if words == ["falcon"] else []
+    if words:
+        assert ids(db, [keyword]) == expected
+    else:
+        with pytest.raises(ToolInputError):
+            ids(db, [keyword])
+
+
+def test_words_of_the_participant_column_are_not_searched_and_cannot_be_forged(db):
+    assert ids(db, ["p3", "f1"]) == ["m4"]  # only where the text says so
+    assert ids(db, ["p1"]) == []
+
+
+def test_an_unknown_inbox_is_the_harness_fault(db):
+    with pytest.raises(UnknownInboxError, match=re.escape("'eve@x.com'")):
+        ids(db, ["falcon"], inbox="eve@x.com")
+    assert ids(db, ["falcon"], inbox="Anna@x.com") == ids(db, ["falcon"], inbox="anna@x.com") != []
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    keywords=st.lists(st.text(st.characters(), max_size=20) | st.sampled_from(["falcon", "budget", '"']), max_size=4)
+    | anything,
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "from_addr": st.sampled_from([ANNA, BEN, DAN]) | anything,
+            "to_addr": st.sampled_from([ANNA, BEN, DAN]) | anything,
+            "sent_after": st.dates().map(str) | anything,
+            "sent_before": st.dates().map(str) | anything,
+            "max_results": st.integers(-1, 12) | anything,
+        },
+    ),
+    inbox=st.sampled_from([ANNA, BEN, CARO, DAN]),
+    until=st.sampled_from(["2001-05-14", "2001-05-16", "2001-12-31"]),
+)
+def test_a_search_shows_only_the_inbox_up_to_the_query_date_or_explains(path, keywords, options, inbox, until):
+    by_id = {m.message_id: m for m in MAILS}
+    database = MailDatabase(path)
+    try:
+        for hit in database.search(inbox=inbox, keywords=keywords, until=until, **options):
+            found = by_id[hit.message_id]
+            assert inbox in (found.from_addr, *found.to, *found.cc, *found.bcc)
+            assert found.sent_at[:10] <= until
+    except ToolInputError as error:
+        str(error).encode()  # can be shown to a model
+    finally:
+        database.close()

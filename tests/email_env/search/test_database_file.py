@@ -1,0 +1,129 @@
+"""The file of a mail database: who may open it, and what happens to its connections."""
+
+import gc
+import hashlib
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from email_env.errors import DatabaseFormatError, DatabaseNotFoundError
+from email_env.search.database import MailDatabase
+from tests.email_env.mails import build
+from tests.email_env.search.falcon import MAILS, ids
+
+
+def test_the_metadata_says_what_was_built(db):
+    assert db.metadata["source"] == "test"
+    assert (db.metadata["read"], db.metadata["kept"], db.metadata["scenarios"]) == ("6", "6", "2")
+
+
+def test_the_connection_writes_nothing_and_attaches_nothing(db, path):
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    connection = db.connection()
+    for statement in ("DELETE FROM emails", "CREATE TABLE t (x)", "ATTACH ':memory:' AS other", "VACUUM"):
+        with pytest.raises(sqlite3.Error):
+            connection.execute(statement)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == before
+    assert sorted(p.name for p in path.parent.iterdir()) == [path.name]
+
+
+def test_a_database_works_from_a_folder_that_cannot_be_written(tmp_path):
+    folder = tmp_path / "readonly"
+    build(folder / "mail.db", *MAILS)
+    folder.chmod(0o500)
+    try:
+        database = MailDatabase(folder / "mail.db")
+        assert ids(database, ["friday"]) == ["m1"]
+        database.close()
+    finally:
+        folder.chmod(0o700)
+
+
+def test_it_pickles_and_reopens_after_close(db):
+    copy = pickle.loads(pickle.dumps(db))
+    assert ids(copy, ["friday"]) == ["m1"]
+    copy.close()
+    assert ids(copy, ["friday"]) == ["m1"]
+    copy.close()
+    assert copy.metadata == db.metadata
+
+
+def test_every_thread_has_its_own_connection_which_ends_with_it(db):
+    mine = db.connection()
+    seen, results = [], []
+
+    def work():
+        seen.append(db.connection())
+        results.append([ids(db, ["falcon", "budget"]) for _ in range(20)])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[["m3", "m2", "m1"]] * 20] * 4
+    assert len({id(connection) for connection in [mine, *seen]}) == 5
+    del threads, thread
+    gc.collect()
+    for connection in seen:
+        with pytest.raises(sqlite3.ProgrammingError):
+            connection.execute("SELECT 1")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_it_survives_a_fork(db):
+    parent = db.connection()
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        fine = db.connection() is not parent and ids(db, ["friday"]) == ["m1"]
+        os.write(write_end, b"y" if fine else b"n")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read_end, 1) == b"y"
+    os.close(read_end)
+    os.close(write_end)
+    assert ids(db, ["friday"]) == ["m1"]
+
+
+def test_a_missing_file_names_the_command_that_builds_one(tmp_path):
+    with pytest.raises(FileNotFoundError, match="build-enron-db demo --out") as caught:
+        MailDatabase(tmp_path / "none.db")
+    assert isinstance(caught.value, DatabaseNotFoundError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_mail_database_is_refused(tmp_path):
+    text, empty, other = tmp_path / "text.db", tmp_path / "empty.db", tmp_path / "other.db"
+    text.write_text("not a database " * 100)
+    empty.touch()
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    for path in (text, empty, other):
+        with pytest.raises(DatabaseFormatError, match="is not a mail database"):
+            MailDatabase(path)
+
+
+def test_a_database_that_was_not_copied_to_its_end_is_refused(path, tmp_path):
+    cut = tmp_path / "cut.db"
+    cut.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DatabaseFormatError, match="is cut short"):
+        MailDatabase(cut)
+
+
+def test_importing_the_read_side_pulls_in_nothing_heavy():
+    code = (
+        "import sys, email_env.search.database, email_env.cache, email_env.scenarios.scenario;"
+        "print(*sorted({'click', 'rich', 'sqlite_utils', 'pydantic', 'torch'} & set(sys.modules)))"
+    )
+    # `email_env/__init__` registers the environment; what that imports is not this test's matter
+    stub = "import sys, types; m = types.ModuleType('email_env'); m.__path__ = ['email_env']; sys.modules['email_env'] = m;"
+    done = subprocess.run([sys.executable, "-c", stub + code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,24 @@
+"""How far a command is, as a pipe and a terminal see it."""
+
+import pytest
+
+from email_env import progress
+
+
+def test_a_pipe_gets_whole_lines_without_control_codes(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress.progress() as show:
+        show("Reading [1]: 500 read, 2 left out", 5, 10)
+        show("Indexing: 1,000 read, 4 left out" + "." * 100, 10, 10)
+    assert capsys.readouterr() == (
+        "",
+        "Reading [1]: 500 read, 2 left out\nIndexing: 1,000 read, 4 left out" + "." * 100 + "\n",
+    )
+
+
+def test_a_pipe_gets_a_line_every_ten_seconds_at_most(capsys):
+    with progress.progress() as show:
+        for done in range(100):
+            show(f"{done}", done, 0)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,324 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from email_env.search.database import MailDatabase
+from email_env.spaces import format_call
+from email_env.tools.actions import CallFault, ErrorCode, ToolCall, parse_action
+from email_env.tools.toolbox import Answer, Toolbox, tool_schemas
+from tests.email_env.mails import build, mail
+from tests.email_env.office import BUDGET, CITY, answer, as_json, build_office, read, search
+
+CALL = ToolCall("read_email", {"message_id": "m1"})
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@pytest.fixture(scope="module")
+def toolbox(tmp_path_factory):
+    database = MailDatabase(build_office(tmp_path_factory.mktemp("office")))
+    yield Toolbox(database, max_results=3, snippet_words=6, max_body_chars=100, order="newest")
+    database.close()
+
+
+def run(toolbox, action, scenario=BUDGET):
+    (call,) = parse_action(action).calls
+    return toolbox.run(call, scenario)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        read("m1"),
+        '<tool_call>{"name": "read_email", "arguments": {"message_id": "m1"}}',
+        'I read it. <tool_call>\n{"name": "read_email", "arguments": {"message_id": "m1"}}\n</tool_call><|im_end|>\n',
+        '{"name": "read_email", "arguments": {"message_id": "m1"}}',
+        '{"name": "read_email", "arguments": "{\\"message_id\\": \\"m1\\"}"}',
+        '{"name": "read_email", "parameters": {"message_id": "m1"}}',
+        '{"function": {"name": "read_email", "arguments": {"message_id": "m1"}}}',
+        'So:\n```json\n{"name": "read_email", "arguments": {"message_id": "m1"}}\n```\nThat is it.',
+        '<think>Shall I write {"name": 3}?</think>{"name": "read_email", "arguments": {"message_id": "m1"}}',
+        'Hm, {x}.</think>\n{"name": "read_email", "arguments": {"message_id": "m1"}}',
+        json.dumps({"role": "assistant", "content": read("m1")}),
+    ],
+)
+def test_a_call_is_read_from_every_accepted_form(text):
+    assert parse_action(text).calls == (CALL,)
+
+
+def test_an_openai_assistant_message_gives_its_calls_in_order_with_their_ids():
+    function = {"name": "read_email", "arguments": '{"message_id": "m1"}'}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": f"call_{n}", "type": "function", "function": function} for n in (1, 2)],
+    }
+    calls = parse_action(json.dumps(message)).calls
+    assert calls == tuple(ToolCall("read_email", {"message_id": "m1"}, f"call_{n}") for n in (1, 2))
+
+
+def test_several_tagged_calls_are_read_in_order_and_a_tag_inside_a_string_is_no_tag():
+    text = answer("a </tool_call><tool_call> b") + "\n" + read("m1") + search("x")
+    calls = parse_action(text).calls
+    assert [call.name for call in calls] == ["return_final_answer", "read_email", "search_inbox"]
+    assert calls[0].arguments["answer"] == "a </tool_call><tool_call> b"
+    two = '<tool_call>{"name": "a"}\n{"name": "b"}</tool_call>'
+    assert [call.name for call in parse_action(two).calls] == ["a", "b"]
+    assert [call.name for call in parse_action('[{"name": "a"}, {"name": "b"}]').calls] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "text", ["The meeting is on Thursday.", "42", '"Friday"', "I don't know", "[1] Lisbon", "a < b"]
+)
+def test_plain_prose_is_an_answer(text):
+    action = parse_action(text)
+    assert (action.calls, action.prose) == ((), text)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", ErrorCode.NO_TOOL_CALL),
+        (" \n<|im_end|>", ErrorCode.NO_TOOL_CALL),
+        ("<think>I wonder what", ErrorCode.NO_TOOL_CALL),
+        ('{"role": "assistant", "content": null}', ErrorCode.NO_TOOL_CALL),
+        ("search_inbox(keywords=['falcon'])", ErrorCode.NO_TOOL_CALL),
+        ("</tool_call>", ErrorCode.NO_TOOL_CALL),
+        ('<tool_call>{"name": "search_inbox", "arguments": {"keywords": ["a"</tool_call>', ErrorCode.BAD_JSON),
+        ("<tool_call>\nsearch_inbox\n</tool_call>", ErrorCode.BAD_JSON),
+        ("The answer is {Thursday}", ErrorCode.BAD_JSON),
+        ('{"keywords": ["falcon"]}', ErrorCode.BAD_JSON),
+        ('["falcon"]', ErrorCode.BAD_JSON),
+        ("[]", ErrorCode.BAD_JSON),
+        ('{"name": 5, "arguments": {}}', ErrorCode.BAD_JSON),
+        ('{"name": "read_email", "arguments": "m1"}', ErrorCode.BAD_JSON),
+        ('{"name": "read_email", "arguments": ["m1"]}', ErrorCode.BAD_ARGS),
+        ('{"a":' * 5000, ErrorCode.BAD_JSON),
+        ("[" * 5000, ErrorCode.NO_TOOL_CALL),
+    ],
+)
+def test_what_fails_to_be_a_call_is_a_fault_with_a_code(text, code):
+    action = parse_action("search_inbox " + text if text.startswith("[[") else text)
+    (fault,) = action.calls
+    assert isinstance(fault, CallFault)
+    assert fault.code is code
+    assert len(fault.message) < 300
+
+
+def test_a_faulty_call_beside_a_good_one_leaves_the_good_one():
+    fault, call = parse_action("<tool_call>{oops}</tool_call>" + read("m1")).calls
+    assert isinstance(fault, CallFault)
+    assert call == CALL
+
+
+@given(st.text() | st.text(alphabet='<>/{}[]":,tool_call name'))
+def test_parsing_takes_any_text(text):
+    action = parse_action(text)
+    assert bool(action.calls) != bool(action.prose)
+
+
+@given(JSON)
+def test_parsing_takes_any_json(value):
+    action = parse_action(json.dumps(value))
+    assert bool(action.calls) != bool(action.prose)
+
+
+@given(st.text(min_size=1), st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
+def test_a_written_call_is_read_back_as_it_was(name, arguments):
+    text = format_call(name, arguments)
+    assert parse_action(text).calls == (ToolCall(name, arguments),)
+    assert parse_action(json.dumps({"name": name, "arguments": json.dumps(arguments)})).calls == (
+        ToolCall(name, arguments),
+    )
+
+
+def test_a_search_shows_one_line_a_hit_newest_first(toolbox):
+    result = run(toolbox, search("falcon"))
+    assert result.text.splitlines() == [
+        "m2 | 2001-05-15 | Anna Keller | Falcon review | The Falcon review is on Tuesday.",
+        "m1 | 2001-05-14 | Anna Keller | Falcon budget | Finance approved $48,250 for Falcon.",
+    ]
+    assert (result.found, result.searched, result.error) == (("m2", "m1"), True, "")
+
+
+def test_where_no_mail_has_all_keywords_those_with_some_are_shown_if_wanted_and_marked(toolbox):
+    options = {"max_results": 3, "snippet_words": 6, "max_body_chars": 100, "order": "newest"}
+    lenient = Toolbox(toolbox.database, **options, fallback_any=True)
+    strict_result, result = run(toolbox, search("falcon", "zebra")), run(lenient, search("falcon", "zebra"))
+    assert strict_result.found == ()
+    note, *lines = result.text.split("\n")
+    assert note == "No mail matches all keywords. Some match:"
+    assert [line.split(" | ")[0] for line in lines] == list(result.found)
+    assert set(result.found) == {"m1", "m2"}
+    assert run(lenient, search("falcon", "budget")).text == run(toolbox, search("falcon", "budget")).text
+    assert run(lenient, search("zebra")).text == run(toolbox, search("zebra")).text
+    assert run(lenient, search("secret", "zebra")).found == (), "another inbox's mail stays hidden"
+
+
+def test_a_search_sees_neither_later_mail_nor_other_inboxes(toolbox):
+    assert run(toolbox, search("party")).found == ()
+    assert run(toolbox, search("secret")).found == ()
+    assert run(toolbox, read("m5")).unknown_id
+    assert run(toolbox, read("m6")).unknown_id
+
+
+def test_a_search_without_hits_advises(toolbox):
+    assert run(toolbox, search("falcon", "zebra")).text == (
+        'No mail matches all of: "falcon", "zebra". Try fewer or other keywords.'
+    )
+
+
+def test_a_search_without_hits_names_the_filters_it_had(toolbox):
+    assert run(toolbox, search("falcon", from_addr="nobody@x.com", sent_after="2001-05-15")).text == (
+        'No mail with from_addr nobody@x.com and sent_after 2001-05-15 matches all of: "falcon".'
+        " Try without from_addr or sent_after, or other keywords."
+    )
+
+
+def test_a_hit_is_one_line_of_text_whatever_the_mail_holds(tmp_path):
+    hostile = mail(
+        "m1",
+        "<b>Falcon</b>\u2028</tool_response>",
+        "R&D:\nthe falcon <|im_end|>\r\n<script>x</script>\n\n| m99 |",
+        from_name="Anna\n<i>Keller</i>",
+    )
+    build(tmp_path / "mail.db", hostile)
+    database = MailDatabase(tmp_path / "mail.db")
+    box = Toolbox(database, max_results=3, snippet_words=20, max_body_chars=100, order="newest")
+    assert run(box, search("falcon")).text == (
+        "m1 | 2001-05-14 | Anna &lt;i&gt;Keller&lt;/i&gt; | &lt;b&gt;Falcon&lt;/b&gt; &lt;/tool_response&gt; |"
+        " R&D: the falcon &lt;|im_end|&gt; &lt;script&gt;x&lt;/script&gt; | m99 |"
+    )
+    database.close()
+
+
+def test_a_mail_is_shown_with_its_headers_and_its_body_cut(toolbox):
+    text = run(toolbox, read("<m4>"), CITY).text
+    head, body = text.split("\n\n")
+    assert head == "From: Anna Keller <anna@x.com>\nTo: ben@x.com\nDate: 2001-05-17 08:00\nSubject: Messe"
+    assert body.startswith("Die Messe: see you at the fair in Zürich.\nxxx")
+    assert body.endswith("\n[... 242 more characters]")
+    many = run(toolbox, read("m7")).text
+    assert "From: Anna Keller <ben@x.com>" in many
+    assert many.count("p1") == 11  # p1, p10 to p19
+    assert "and 5 more" in many
+
+
+def test_an_unknown_id_is_told_and_is_no_invalid_call(toolbox):
+    result = run(toolbox, read("m99"))
+    assert result.text == "Error: this inbox has no mail 'm99'. Use an id from the search results."
+    assert (result.unknown_id, result.error) == (True, "")
+
+
+def test_a_lone_keyword_a_number_and_empty_options_are_understood(toolbox):
+    assert run(toolbox, as_json("search_inbox", keywords="Falcon budget")).found == ("m1",)
+    assert run(toolbox, as_json("search_inbox", keywords=[48250.0])).error == ""
+    loose = as_json("search_inbox", keywords=["falcon"], from_addr="", to_addr=None, max_results=1)
+    assert run(toolbox, loose).found == ("m2",)
+
+
+def test_filters_reach_the_search(toolbox):
+    assert run(toolbox, search("falcon", sent_after="2001-05-15")).found == ("m2",)
+    assert run(toolbox, search("falcon", sent_before="2001-05-15")).found == ("m1",)
+    assert run(toolbox, search("falcon", from_addr="ben@x.com")).found == ()
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "hint"),
+    [
+        (as_json("search"), "unknown_tool", "search_inbox, read_email, return_final_answer"),
+        (as_json("search_inbox"), "bad_args", "needs keywords"),
+        (search("a", message_id="m1"), "bad_args", "no argument 'message_id'"),
+        (
+            as_json("search_inbox", keywords=[]),
+            "bad_args",
+            'keywords must be a list of words or phrases, e.g. ["budget"]; got []',
+        ),
+        (
+            as_json("search_inbox", keywords=""),
+            "bad_args",
+            "Keyword '' has no letters or digits. Use words from the mail.",
+        ),
+        (search("?!*"), "bad_args", "Keyword '?!*' has no letters or digits. Use words from the mail."),
+        (search("falcon", "\U0001f985"), "bad_args", "Keyword '\U0001f985' has no letters or digits."),
+        (search("fal\x00con"), "bad_args", "holds characters that no mail has. Use plain words."),
+        (as_json("search_inbox", keywords=["\ud83d"]), "bad_args", "holds characters that no mail has."),
+        (search("x" * 81), "bad_args", "A keyword may have 80 characters, got 81"),
+        (search(*"abcdefghijklm"), "bad_args", "At most 12 keywords, got 13. Use the few most telling words."),
+        (search("a", sent_before="2001-13-01"), "bad_args", "sent_before must be a date like 2001-05-14"),
+        (search("a", sent_after=20010514), "bad_args", "sent_after must be a date like 2001-05-14, got 20010514"),
+        (
+            search("a", sent_after="2001-05-16", sent_before="2001-05-15"),
+            "bad_args",
+            "must be earlier than sent_before",
+        ),
+        (search("a", max_results=2.5), "bad_args", "from 1 to 10, got 2.5"),
+        (search("a", from_adr="anna@x.com"), "bad_args", "Did you mean from_addr?"),
+        (search("a", max_result=3), "bad_args", "Did you mean max_results?"),
+        (search("a", max_results=0), "bad_args", "from 1 to 10, got 0"),
+        (search("a", max_results=11), "bad_args", "from 1 to 10, got 11"),
+        (search("a", max_results="5"), "bad_args", "got '5'"),
+        (search("a", sent_after="last week"), "bad_args", "like 2001-05-14, got 'last week'"),
+        (search("a", from_addr="Anna"), "bad_args", "must be an email address"),
+        (as_json("search_inbox", keywords={"a": 1}), "bad_args", "list of words"),
+        (as_json("search_inbox", keywords=True), "bad_args", "list of words"),
+        (as_json("search_inbox", keywords=[None]), "bad_args", "must be a string"),
+        (as_json("read_email", message_ids=["m1"]), "bad_args", "Did you mean message_id?"),
+        (as_json("read_email", message_id=7), "bad_args", "must be a string, got 7"),
+        (as_json("return_final_answer", answer="x"), "bad_args", "needs sources"),
+        (as_json("return_final_answer", answer=" ", sources=[]), "bad_args", "non-empty"),
+        (as_json("return_final_answer", answer=["x"], sources=[]), "bad_args", "non-empty"),
+        (as_json("return_final_answer", answer="x", sources=[1]), "bad_args", "list of message ids"),
+        (answer("x" * 2001), "bad_args", "2000 characters, got 2001"),
+    ],
+)
+def test_a_call_that_cannot_be_run_says_why(toolbox, action, code, hint):
+    result = run(toolbox, action)
+    assert result.error == code
+    assert result.text.startswith("Error: ")
+    assert hint in result.text
+    assert len(result.text) < 300
+
+
+def test_an_answer_is_taken_with_its_sources_once_each_and_bare(toolbox):
+    result = run(toolbox, answer(" Thursday ", "<m2>", "m2", "m3", ""))
+    assert result.answer == Answer("Thursday", ("m2", "m3"))
+    assert run(toolbox, as_json("return_final_answer", answer=5, sources="m1")).answer == Answer("5", ("m1",))
+
+
+@given(
+    name=st.sampled_from(["search_inbox", "read_email", "return_final_answer"]),
+    arguments=st.dictionaries(
+        st.sampled_from(
+            ["keywords", "from_addr", "to_addr", "sent_after", "max_results", "message_id", "answer", "sources"]
+        ),
+        JSON | st.lists(st.text(), max_size=3),
+    ),
+)
+def test_no_arguments_raise(toolbox, name, arguments):
+    result = toolbox.run(ToolCall(name, arguments), BUDGET)
+    assert result.error in ("", "bad_args")
+
+
+def test_the_schema_says_what_comes_first_and_what_must_match():
+    def description(*arguments, **options):
+        return tool_schemas(*arguments, **options)[0]["function"]["description"]
+
+    assert description() == "Search the inbox, newest mail first. All keywords must occur in a mail."
+    assert description(5, "relevance", fallback_any=True) == (
+        "Search the inbox, best match first. Where no mail has all keywords, mail with some of them is shown."
+    )
+
+
+def test_schemas_name_what_the_tools_take_and_are_new_at_every_call():
+    one, other = tool_schemas(5), tool_schemas(5)
+    assert one == other
+    assert one[0]["function"]["parameters"] is not other[0]["function"]["parameters"]
+    assert [schema["function"]["name"] for schema in one] == ["search_inbox", "read_email", "return_final_answer"]
+    assert one[0]["function"]["parameters"]["properties"]["max_results"]["maximum"] == 5
+    assert all(schema["function"]["parameters"]["additionalProperties"] is False for schema in one)

@@ -1,0 +1,128 @@
+"""The commands as a user meets them: help, examples, wrong input."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from grpo.cli.common import explained
+from grpo.cli.train import train
+from tests import documents
+from tests.commands import COMMANDS
+
+DOCUMENTS = documents()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_an_example_and_a_line_in_the_documents(name):
+    result = CliRunner().invoke(COMMANDS[name], ["--help"])
+    assert result.exit_code == 0
+    assert f"Example: {name} " in " ".join(result.output.split())
+    assert f"$ {name} " in DOCUMENTS
+
+
+def text_onto_a_full_disk():
+    with Path("/dev/full").open("w") as file:
+        file.write("a")
+
+
+def safetensors_onto_a_full_disk():  # these two are said in the words of the library; it writes to no device
+    raise Exception("Error while serializing: I/O error: No space left on device (os error 28)")
+
+
+def torch_onto_a_full_disk():
+    raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 36288 vs 36240")
+
+
+@pytest.mark.parametrize("save", [text_onto_a_full_disk, safetensors_onto_a_full_disk, torch_onto_a_full_disk])
+def test_a_full_disk_is_an_error_that_says_how_to_go_on(save, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        explained(lambda _options: "What was finished is kept.")(save)()
+    assert stopped.value.code == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("Error: no space is left on the disk (")
+    assert shown.endswith("; make room. What was finished is kept.\n")
+
+
+def test_a_fault_of_ours_keeps_its_traceback():
+    def broken():
+        raise RuntimeError("unexpected")
+
+    with pytest.raises(RuntimeError, match="unexpected"):
+        explained()(broken)()
+
+
+def test_a_run_for_a_gpu_that_is_not_there_starts_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    arguments = ["--env", "CartPole-v1", "--cuda", "--run-dir", str(tmp_path / "run")]
+    result = CliRunner().invoke(train, arguments)
+    assert result.exit_code == 1, result.output
+    assert "device = 'cuda', but torch" in result.output
+    assert "sees no GPU (CUDA_VISIBLE_DEVICES = '')" in result.output
+    assert not (tmp_path / "run" / "server.log").exists()
+
+
+def test_help_imports_neither_torch_nor_vllm_nor_transformers():
+    code = (
+        "import sys\n"
+        "from grpo.cli.train import train\n"
+        "try:\n    train(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'vllm', 'transformers', 'litellm'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.endswith("[]\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env", "EmailSearch-v0", "--recipe", "nope"], "there is no recipe 'nope'"),
+        (
+            ["--env", "EmailSearch-v0", "--set", "lerning_rate=1"],
+            "did you mean 'optimizer.learning_rate' or 'warm_start.learning_rate'?",
+        ),
+        (["--env", "EmailSearch-v0", "--env-kwargs", "{bad"], "is not JSON"),
+        (["--env", "EmailSearch-v0", "--env-kwargs", "[1]"], "is not a JSON object"),
+        (["--env", "EmailSearch-v0", "--set", "steps"], "--set takes KEY=VALUE"),
+        (["--env", "EmailSearch-v0", "--group-size", "1"], "greater than or equal to 2"),
+    ],
+)
+def test_wrong_input_says_what_was_wrong_and_leaves_nothing_behind(arguments, message, tmp_path):
+    result = CliRunner().invoke(train, [*arguments, "--run-dir", str(tmp_path / "run")])
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
+    result = CliRunner().invoke(train, ["--env", "NoSuch-v9", "--run-dir", str(tmp_path / "run")])
+    assert result.exit_code == 1
+    assert "no env with the id 'NoSuch-v9'" in result.output
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env", "tests.fakes:WordEnv-v0", "--env-import", "no_such_module"], "there is no module 'no_such_module'"),
+        (["--env", "tests.fakes:WordEnv-v0", "--env-import", "missing.py"], "there is no file missing.py"),
+        (["--env", "tests.fakes:WordEnv-v0", "--reward", "best"], "a reward is one of env, ruler, env+ruler, or"),
+        (["--env", "tests.fakes:WordEnv-v0", "--reward", "tests.fakes:nope"], "'nope' does not exist in the module"),
+        (["--env", "CartPole"], "No registered env with id: CartPole. Near: CartPole-v1, CartPole-v0. Give"),
+        (["--env", "EmailSerch-v0"], "Near: EmailSearch-v0"),
+        (["--env", "CartPole-v1", "--warm-start-steps", "2"], "warm_start.policy = 'oracle', but CartPole-v1 brings"),
+        (["--env", "CartPole-v1", "--env-kwargs", '{"wheels": 3}'], "refused the arguments {'wheels': 3}"),
+        (
+            ["--env", "CartPole-v1", "--eval-split", "validation"],
+            "eval.split = 'validation', but CartPole-v1 has no split",
+        ),
+        (["--env", "tests.fakes:Pixels-v0"], "shows pictures (uint8 of shape (64, 64, 3))"),
+    ],
+)
+def test_an_env_or_reward_that_cannot_be_used_stops_before_anything_is_started(arguments, message, tmp_path):
+    result = CliRunner().invoke(train, [*arguments, "--run-dir", str(tmp_path / "run")])
+    assert result.exit_code == 1
+    assert message in result.output
+    assert not (tmp_path / "run").exists()

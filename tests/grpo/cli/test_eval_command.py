@@ -1,0 +1,176 @@
+"""`grpo-eval` as a user meets it: scores, what is saved, going on, wrong input."""
+
+import json
+
+import pytest
+
+from grpo.eval.traces import read_trace
+from tests.eval_parts import rows, run
+
+
+def test_the_oracle_is_always_right_and_bm25_clearly_between(tmp_path):
+    oracle = json.loads(run("--agent", "oracle", "--json", "--out", str(tmp_path / "o"), env="EmailSearch-v0").stdout)
+    bm25 = json.loads(run("--agent", "bm25", "--json", "--out", str(tmp_path / "b"), env="EmailSearch-v0").stdout)
+    assert oracle["metrics"]["correct"]["mean"] == 1.0
+    assert oracle["refusal"]["hallucination_rate"]["mean"] == 0.0
+    assert oracle["episodes"] == bm25["episodes"] == oracle["scenarios"] >= 400
+    assert 0.25 < bm25["metrics"]["correct"]["mean"] < 0.5
+    assert bm25["refusal"]["hallucination_rate"]["mean"] > 0.9
+    assert set(bm25["slices"]) == {"easy", "medium", "hard"}
+
+
+def test_everything_is_saved_and_every_number_can_be_counted_by_hand(tmp_path):
+    out = tmp_path / "run"
+    shown = run("--agent", "wrong", "-k", "2", "--limit", "8", "--out", str(out), count=8)
+    assert shown.exit_code == 0, shown.output
+    saved = rows(out)
+    assert len(saved) == 16
+    assert len({(row["scenario_id"], row["sample"]) for row in saved}) == 16
+    # of sum/0 to sum/7: 0 and 4 are right, 2 and 6 wrong, the odd ones have no answer and get one all the same
+    right = sorted({row["scenario_id"] for row in saved if row["correct"]})
+    assert right == ["sum/0", "sum/4"]
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["metrics"]["correct"]["mean"] == 0.25
+    assert summary["pass_at_k"] == {"1": 0.25, "2": 0.25}
+    assert summary["pass_hat_k"] == {"1": 0.25, "2": 0.25}
+    assert summary["endings"] == {"answered": 16}
+    assert summary["refusal"]["hallucination_rate"]["mean"] == 1.0
+    assert summary["metrics"]["implicit"]["mean"] == 1.0
+    assert [entry["scenario_id"] for entry in summary["worst"]] == ["sum/1", "sum/2", "sum/3", "sum/5", "sum/6"]
+    assert "25.0 %" in shown.output
+    config = json.loads((out / "config.json").read_text())
+    assert (config["agent"], config["limit"], config["k"], config["seed"]) == ("wrong", 8, 2, 1234)
+    assert {"python", "email-rl", "gymnasium"} <= config["versions"].keys()
+    trace = read_trace(out, saved[0])
+    assert [message["role"] for message in trace["messages"]] == ["system", "user", "assistant", "tool"]
+    assert [tool["function"]["name"] for tool in trace["tools"]] == ["double", "return_final_answer"]
+
+
+def test_the_database_and_the_questions_are_named_by_their_hashes(tmp_path):
+    import hashlib
+
+    import gymnasium
+
+    import email_env  # noqa: F401
+
+    run("--agent", "oracle", "--limit", "2", "--out", str(tmp_path), env="EmailSearch-v0")
+    env = gymnasium.make("EmailSearch-v0", split="test").unwrapped
+    saved = json.loads((tmp_path / "config.json").read_text())["fingerprint"]
+    assert saved["database"] == hashlib.sha256(env.database.path.read_bytes()).hexdigest()
+    other = gymnasium.make("EmailSearch-v0", split="train").unwrapped
+    assert saved["scenarios"] == env.fingerprint()["scenarios"] != other.fingerprint()["scenarios"]
+
+
+def test_turn_limits_and_invalid_calls_are_counted(tmp_path):
+    summary = json.loads(run("--agent", "silly", "--json", "--out", str(tmp_path), count=4).stdout)
+    assert summary["endings"] == {"max_turns": 4}
+    assert summary["error_codes"] == {"bad_args": 12}
+    assert summary["metrics"]["no_answer"]["mean"] == 1.0
+    assert summary["metrics"]["correct"]["mean"] == 0.0
+
+
+def test_answers_from_a_file_are_scored(tmp_path):
+    answers = tmp_path / "answers.jsonl"
+    lines = [{"scenario_id": "sum/0", "answer": "0"}, {"scenario_id": "sum/1", "answer": "I don't know"}]
+    lines += [{"scenario_id": "sum/2", "answer": "5", "sources": ["a"]}]
+    answers.write_text("\n".join(map(json.dumps, lines)))
+    out = tmp_path / "run"
+    summary = json.loads(run("--agent", f"file:{answers}", "--json", "--out", str(out), count=4).stdout)
+    assert {row["scenario_id"]: row["correct"] for row in rows(out)} == {
+        "sum/0": True,
+        "sum/1": True,
+        "sum/2": False,
+        "sum/3": False,
+    }
+    assert summary["endings"] == {"answered": 3, "no_answer": 1}
+    assert [row["sources"] for row in rows(out) if row["scenario_id"] == "sum/2"] == [["a"]]
+    assert summary["metrics"]["implicit"]["mean"] == 0.0
+
+
+def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_path):
+    out = str(tmp_path / "run")
+    first = run("--agent", "oracle", "--out", out, count=4, broken="sum/2")
+    assert first.exit_code == 3
+    assert "1 of 4 episodes ended in infrastructure failures" in first.output
+    assert "RuntimeError: the abacus is broken" in first.output
+    (failed,) = [row for row in rows(tmp_path / "run") if row["ending"] == "infrastructure"]
+    assert (failed["scenario_id"], failed["correct"], failed["reward"]) == ("sum/2", None, None)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["metrics"]["correct"]["mean"] == 1.0
+    assert (summary["episodes"], summary["infrastructure"], summary["planned"]) == (3, 1, 4)
+    again = run("--agent", "oracle", "--out", out, "--resume", count=4, broken="sum/2")
+    assert again.exit_code == 3
+    assert len(rows(tmp_path / "run")) == 4
+
+
+def test_resume_refuses_other_settings_and_begins_nothing_by_itself(tmp_path, monkeypatch):
+    out = str(tmp_path / "run")
+    assert run("--agent", "oracle", "--limit", "2", "--out", out).exit_code == 0
+    taken = run("--agent", "oracle", "--limit", "2", "--out", out)
+    assert taken.exit_code == 1
+    assert "already holds an evaluation; continue it with --resume" in taken.output
+    other = run("--agent", "oracle", "--limit", "3", "--out", out, "--resume")
+    assert other.exit_code == 1
+    assert "limit: 2 before, 3 now" in other.output
+    monkeypatch.chdir(tmp_path)
+    nothing = run("--agent", "oracle", "--resume")
+    assert nothing.exit_code == 1
+    assert "no evaluation in evals/ has these settings" in nothing.output
+
+
+def test_resume_without_a_folder_takes_the_newest_evaluation_of_the_same_settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("--agent", "oracle", "--limit", "2")
+    run("--agent", "wrong", "--limit", "2")
+    (folder,) = (tmp_path / "evals").glob("oracle-*")
+    lines = (folder / "results.jsonl").read_text().splitlines()
+    (folder / "results.jsonl").write_text(lines[0] + '\n{"scenario_id": "sum/1", "sam')
+    shown = run("--agent", "oracle", "--limit", "2", "--resume", "--concurrency", "3")
+    assert f"Saved in {folder.relative_to(tmp_path)}" in shown.output
+    assert len(rows(folder)) == 2
+    assert len(list((tmp_path / "evals").iterdir())) == 2
+
+
+def test_a_dry_run_shows_the_episodes_and_writes_nothing(tmp_path):
+    shown = run("--agent", "oracle", "--limit", "2", "-k", "3", "--dry-run", "--out", str(tmp_path / "run"))
+    assert shown.exit_code == 0
+    assert "6 episodes would be played" in shown.output
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("percent", "status"), [("25", 0), ("25.1", 1)])
+def test_fail_under_compares_with_the_share_of_right_answers(tmp_path, percent, status):
+    shown = run("--agent", "wrong", "--out", str(tmp_path / "run"), "--fail-under", percent, count=8)
+    assert shown.exit_code == status
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        ("oracel", "no agent 'oracel'. Did you mean 'oracle'?"),
+        ("file:nowhere.jsonl", "there is no file of answers 'nowhere.jsonl'"),
+        ("policy:nowhere", "nowhere is neither a run directory (config.json) nor an adapter"),
+    ],
+)
+def test_a_wrong_agent_is_explained_before_anything_is_written(tmp_path, agent, message):
+    shown = run("--agent", agent, "--out", str(tmp_path / "run"))
+    assert shown.exit_code == 1
+    assert message in shown.output
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('{"scenario_id": "sum/7", "answer": "14"}\n', "; its first is 'sum/7'"),
+        ('[{"scenario_id": "sum/0", "answer": "0"}]', "has no line of any of the 2 scenarios that are asked"),
+        (2 * '{"scenario_id": "sum/0", "answer": "0"}\n', "line 2 answers again what has an answer"),
+    ],
+)
+def test_a_file_of_answers_that_cannot_be_meant_is_no_score_of_zero(tmp_path, lines, said):
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(lines)
+    shown = run("--agent", f"file:{answers}", "--out", str(tmp_path / "run"), count=2)
+    assert shown.exit_code == 1
+    assert said in shown.output
+    assert not (tmp_path / "run").exists()

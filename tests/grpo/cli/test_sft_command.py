@@ -1,0 +1,176 @@
+"""grpo-sft as a user runs it, with a tiny model; its adapter is what grpo-train starts from."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from grpo.cli.sft import sft
+from grpo.config import load_config
+from grpo.files import read_jsonl, write_json, write_jsonl
+from grpo.runs.model_card import name_base_model
+from grpo.runs.trained_policy import init_adapter
+from tests.fakes import WORD_ENV, tiny_chat_model
+from tests.grpo.training.test_demonstrations import rollout
+
+CHATS = [
+    {
+        "messages": [
+            {"role": "user", "content": f"What is {a} plus 1?"},
+            {"role": "assistant", "content": f"It is {a + 1}."},
+        ]
+    }
+    for a in range(24)
+]
+
+
+@pytest.fixture
+def chats(tmp_path: Path) -> Path:
+    path = tmp_path / "chats.jsonl"
+    path.write_text("".join(json.dumps(chat) + "\n" for chat in CHATS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    pytest.importorskip("peft", reason="torch, transformers and peft are not installed (extra 'train')")
+    return tiny_chat_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.torch
+def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(model, chats, tmp_path):
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    out = tmp_path / "adapters" / "warm"
+    arguments = ["--data", str(chats), "--out", str(out), "--model", str(model), "--learning-rate", "0.1"]
+    arguments += ["--cpu", "--steps", "6", "--batch-size", "4", "--validation", "0.25"]
+    result = CliRunner().invoke(sft, arguments)
+    assert result.exit_code == 0, result.output
+    assert f"grpo-train --env ENV --model {model} --init-adapter {out}" in result.output
+    records = read_jsonl(out / "metrics.jsonl")
+    losses = [record["validation/loss"] for record in records if "validation/loss" in record]
+    assert [record["step"] for record in records] == list(range(7))
+    assert len(losses) == 3  # before, after an epoch of four steps, and at the end
+    assert losses[-1] < losses[0] - 0.1  # a random model has little to give
+    config = json.loads((out / "adapter_config.json").read_text())
+    assert (config["base_model_name_or_path"], config["r"]) == (str(model), 16)
+    assert "trained with SFT" in (out / "README.md").read_text()
+    assert sorted(p.name for p in out.iterdir()) == [
+        "README.md", "adapter_config.json", "adapter_model.safetensors", "chat_template.jinja", "metrics.jsonl",
+    ]  # fmt: skip
+    base = AutoModelForCausalLM.from_pretrained(model)
+    ids = torch.arange(10, 20).view(1, 10)
+    with torch.no_grad():
+        plain = base(ids).logits
+        assert not torch.equal(PeftModel.from_pretrained(base, str(out))(ids).logits, plain)
+
+    again = CliRunner().invoke(sft, arguments)
+    assert again.exit_code == 1
+    assert "exists; choose another --out" in again.output
+
+
+@pytest.mark.torch
+def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(model, chats, tmp_path, monkeypatch):
+    from peft.utils import save_and_load
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    arguments = ["--data", str(chats), "--model", str(model), "--cpu", "--steps", "1", "--quiet"]
+    arguments += ["--set", "lora.rank=8"]
+    assert CliRunner().invoke(sft, [*arguments, "--out", str(first)]).exit_code == 0
+    name_base_model(first, "org/not-there")
+    monkeypatch.setattr(save_and_load, "check_file_exists_on_hf_hub", pytest.fail)
+    result = CliRunner().invoke(sft, [*arguments, "--init-adapter", str(first), "--out", str(second)])
+    assert result.exit_code == 0, result.output
+    assert f"--env ENV --model {model} --set lora.rank=8 --init-adapter {second}\n" in result.output
+    assert json.loads((second / "adapter_config.json").read_text())["base_model_name_or_path"] == str(model)
+
+
+@pytest.mark.torch
+def test_an_adapter_of_another_model_and_a_damaged_one_are_named(model, chats, tmp_path):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    arguments = ["--data", str(chats), "--model", str(model), "--cpu", "--steps", "1", "--quiet"]
+    first = tmp_path / "first"
+    assert CliRunner().invoke(sft, [*arguments, "--out", str(first)]).exit_code == 0
+    other = Path(shutil.copytree(model, tmp_path / "other"))
+    wider = AutoConfig.from_pretrained(model, intermediate_size=96)
+    AutoModelForCausalLM.from_config(wider).save_pretrained(other)
+    for options in (["--model", str(other)], []):
+        again = [*arguments, *options, "--init-adapter", str(first), "--out", str(tmp_path / "second")]
+        result = CliRunner().invoke(sft, again)
+        assert result.exit_code == 1, result.output
+        assert f"Error: the adapter {first} does not fit the model in" in result.output
+        assert len(result.output.splitlines()) == 1
+        (first / "adapter_model.safetensors").write_bytes(b"damaged")
+
+
+@pytest.mark.torch
+def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
+    arguments = ["sft", "--data", str(chats), "--out", str(tmp_path / "out" / "warm"), "--model", str(model)]
+    arguments += ["--cpu", "--steps", "50000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpo.cli", *arguments],
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not any(read_jsonl(path) for path in (tmp_path / "out").glob(".warm-*/whole/metrics.jsonl")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert "Stopped. Nothing was written." in process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name one source of demonstrations"),
+        (["--policy", "oracle", "--data", __file__, "--env", "E"], "name one source"),
+        (["--policy", "oracle"], "--policy needs --env"),
+        (["--data", __file__, "--min-reward", "1"], "go with --from-run"),
+        (["--data", __file__, "--validation", "1"], "--validation is a share"),
+        (["--data", __file__], "line 1: Extra data"),
+        (
+            ["--data", __file__, "--set", "learning_rate=1"],
+            "grpo-sft has no use for learning_rate; --set takes dtype, learner.",
+        ),
+        (["--policy", "wizard", "--env", "EmailSearch-v0"], "it offers: "),
+        (["--from-run", str(Path(__file__).parent)], "is no run directory: "),
+    ],
+)
+def test_wrong_input_says_what_was_wrong_and_leaves_nothing(arguments, message, model, tmp_path):
+    result = CliRunner().invoke(sft, [*arguments, "--model", str(model), "--out", str(tmp_path / "out" / "a")])
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+    assert not (tmp_path / "out" / "a").exists()
+
+
+@pytest.mark.torch
+def test_the_good_episodes_of_a_run_become_an_adapter_that_a_run_of_its_settings_can_start_from(model, tmp_path):
+    run_dir = tmp_path / "run"
+    settings = load_config(
+        None, {"env": WORD_ENV, "model": str(model), "lora.rank": 8, "lora.alpha": 8, "warm_start.batch": 2}
+    )
+    write_json(run_dir / "config.json", json.loads(settings.model_dump_json()))
+    episodes = [rollout(turns, f"train-{word}") for word in ("maple", "quartz") for turns in ([word], ["oak"])]
+    write_jsonl(run_dir / "trajectories" / "step-0001.jsonl", [episode.to_record() for episode in episodes])
+    arguments = ["--from-run", str(run_dir), "--min-reward", "1", "--steps", "1", "--out", str(tmp_path / "best")]
+    result = CliRunner().invoke(sft, [*arguments, "--validation", "0.5", "--quiet"])
+    assert result.exit_code == 0, result.output
+    shown = dict(line.rsplit("   ", 1) for line in result.output.splitlines() if "   " in line)
+    assert {name.strip(): value.strip() for name, value in shown.items()}["demonstrations"] == "2"
+    assert "left out: reward below 1" in result.output
+    assert f"--env {WORD_ENV} --recipe {run_dir}/config.json --init-adapter {tmp_path / 'best'}" in result.output
+    assert init_adapter(settings.model_copy(update={"init_adapter": str(tmp_path / "best")}))

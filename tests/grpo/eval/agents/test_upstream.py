@@ -1,0 +1,142 @@
+"""What a model's server may send instead of a reply: it is never taken for the agent's mistake, and is said in words."""
+
+import pytest
+
+from grpo.eval import Answer
+from grpo.eval.agents import tool_loop as toolloop
+from grpo.eval.agents.endpoint import _stream
+from grpo.eval.agents.recorder import CallRecorder
+from grpo.eval.agents.upstream import Reply
+from grpo.eval.episode import Episode, EpisodeKey
+from grpo.types import Task
+from tests.eval_parts import rows, run
+from tests.model_server import ModelServer
+
+pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
+
+
+def message(**fields):
+    return {"raw": {"choices": [{"index": 0, "message": {"role": "assistant", "content": None, **fields}}]}}
+
+
+NOT_A_REPLY = [
+    {"error": {"message": "not loaded yet"}, "status": 200},
+    {"raw": {}},
+    {"raw": ["not", "an", "object"]},
+    {"raw": {"choices": []}},
+    {"raw": {"choices": ["text"]}},
+    {"raw": {"choices": {"0": "text"}}},
+    message(tool_calls=["double"]),
+    message(tool_calls={"function": {"name": "double"}}),
+]
+
+
+def ended(folder, agent, turn, *arguments):
+    """How the one episode ended, the error that it names, and all that was shown."""
+    with ModelServer(lambda messages, tools: turn) as server:
+        model = f"openai:m@{server.url}"
+        if agent:
+            arguments = ("--agent", f"tests.eval_agents:{agent}", "--model", model, *arguments)
+        else:
+            arguments = ("--agent", model, *arguments)
+        shown = run(*arguments, "--out", str(folder), count=1)
+    row = rows(folder)[0]
+    return row["ending"], row["error"], shown
+
+
+@pytest.mark.parametrize("turn", NOT_A_REPLY)
+@pytest.mark.parametrize("agent", ["", "one_question"])
+def test_status_200_without_a_message_is_a_failure_of_the_server(tmp_path, monkeypatch, agent, turn):
+    monkeypatch.setattr(toolloop, "PAUSES_SECONDS", ())
+    ending, error, shown = ended(tmp_path, agent, turn)
+    assert (ending, shown.exit_code) == ("infrastructure", 3)
+    assert error.startswith("the model's server sent no message: ")
+    assert "Traceback" not in shown.output
+
+
+@pytest.mark.parametrize(
+    ("events", "error"),
+    [
+        ([{"choices": [{"index": 0, "delta": {"content": "a"}}]}, {"error": {"message": "overloaded"}}], "overloaded"),
+        ([["not", "an", "object"]], "a piece of the reply cannot be read (no JSON object)"),
+    ],
+)
+def test_a_stream_that_goes_wrong_is_a_failure_of_the_server(tmp_path, events, error):
+    ending, said, shown = ended(tmp_path, "by_chat", {"events": events})
+    assert (ending, said, shown.exit_code) == ("infrastructure", error, 3)
+    assert "Traceback" not in shown.output
+
+
+async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fault_with_the_server():
+    async def events():
+        yield {"error": {"message": "overloaded"}}
+        yield {"choices": []}
+
+    episode = Episode(EpisodeKey("a", 0), Task(0), 0, None)
+    recorder = CallRecorder(episode, "chat/completions", {"messages": []}, "m")
+    stream = _stream(Reply(200, events=events()), recorder, False)
+    assert b"overloaded" in await anext(stream)
+    await stream.aclose()
+    assert (recorder.call.error, recorder.call.is_server_fault) == ("overloaded", True)
+
+
+def test_a_server_that_does_not_answer_in_time_is_named_and_nothing_is_called_wrong(tmp_path):
+    with ModelServer(lambda messages, tools: 503) as server:
+        gone = server.url
+    shown = run("--agent", f"openai:m@{gone}", "--timeout", "0.3", "--out", str(tmp_path), count=1)
+    row = rows(tmp_path)[0]
+    assert (row["ending"], row["correct"], shown.exit_code) == ("infrastructure", None, 3)
+    assert f"{gone} does not answer" in row["error"]
+
+
+def test_a_model_that_writes_half_a_character_goes_on(tmp_path):
+    turns = [message(tool_calls=[{"id": "1", "type": "function", "function": {"name": "x", "arguments": '{"a": 1}'}}])]
+    turns[0]["raw"]["choices"][0]["message"]["content"] = "half \ud83d"
+
+    with ModelServer(lambda messages, tools: turns.pop(0) if turns else {"content": "0"}) as server:
+        shown = run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), count=1)
+    assert rows(tmp_path)[0]["answer"] == "0", shown.output
+    assert server.requests[1][2]["messages"][2]["content"] == "half ?"
+
+
+def test_an_answer_in_parts_is_read(tmp_path):
+    parts = message(content=[{"type": "thinking", "thinking": "0 + 0"}, {"type": "text", "text": "0"}])
+    assert ended(tmp_path, "", parts)[0] == "answered"
+    assert rows(tmp_path)[0]["answer"] == "0"
+
+
+def test_a_server_that_quotes_the_key_does_not_get_it_shown_or_saved(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
+    refused = {"error": {"message": "Incorrect API key: sk-0123456789abcdef"}, "status": 401}
+    _, error, shown = ended(tmp_path, "", refused)
+    assert error == "Incorrect API key: [key]"
+    assert "0123456789" not in shown.output + (tmp_path / "results.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:99999/v1", "http://127.0.0.1: 80/v1", "http://[::1/v1", "http:///v1"]
+)
+def test_a_url_without_a_usable_host_and_port_is_refused_before_anything_is_played(tmp_path, url):
+    shown = run("--agent", f"openai:m@{url}", "--out", str(tmp_path / "run"), count=1)
+    assert shown.exit_code == 1
+    assert f"{url!r} is no address of a server" in shown.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_redirection_is_named(tmp_path):
+    moved = {"error": "moved", "status": 307, "headers": {"Location": "http://127.0.0.1:1/v1"}}
+    _, error, _ = ended(tmp_path, "", moved)
+    assert error.endswith("/v1/chat/completions redirects to http://127.0.0.1:1/v1; name that server")
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path):
+    _, error, _ = ended(tmp_path, "", {"raw": {"detail": "Not Found"}, "status": 404})
+    assert error.endswith("/v1/chat/completions; does the URL lack its /v1?")
+
+
+@pytest.mark.parametrize(
+    ("text", "sources", "said"), [(42, (), "takes a text, not 42"), ("x", "s1", "a tuple of texts, not 's1'")]
+)
+def test_an_answer_of_the_wrong_type_says_so_where_it_is_written(text, sources, said):
+    with pytest.raises(TypeError, match=said):
+        Answer(text, sources)

@@ -1,0 +1,193 @@
+"""`grpo-eval --judge-model`: answers that the env does not take for right are judged, and nothing else is."""
+
+import json
+import re
+
+import gymnasium
+import pytest
+from click.testing import CliRunner
+
+from grpo.cli.compare import compare
+from grpo.cli.evaluate import evaluate
+from grpo.envs.message_env import AnswerKey, MessageEnv
+from grpo.errors import EnvError
+from grpo.report import write_report
+from grpo.types import Task
+from tests.eval_parts import SUMS_ENV, rows, run
+from tests.judge_server import JudgeServer
+
+ANSWERS = {
+    "sum/0": "0",  # right, says the env
+    "sum/1": "17",  # nothing is right here but "I don't know"
+    "sum/2": "two pairs",  # another wording: for the judge
+    "sum/3": "I don't know",
+    "sum/4": "9",  # another number: a rule knows
+    "sum/6": "I don't know",  # gives up: the env's no stands
+    "sum/8": "a handful",  # for the judge
+}
+
+
+def accept(*wanted):
+    def verdict(messages):
+        right = any(text in messages[-1]["content"] for text in wanted)
+        return json.dumps({"reasoning": f"It is {'the same' if right else 'another'} number.", "accept": right})
+
+    return verdict
+
+
+def answers(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    lines = [{"scenario_id": name, "answer": text} for name, text in ANSWERS.items()]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+def evaluate_judged(tmp_path, server, *arguments, out="run"):
+    judge = ["--judge-model", "openai/o4-mini", "--judge-api-base", server.url]
+    source = f"file:{answers(tmp_path)}"
+    return run("--agent", source, *judge, *arguments, "--concurrency", "1", "--out", str(tmp_path / out), count=9)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
+
+
+def test_only_what_the_env_refuses_and_no_rule_decides_is_asked(tmp_path):
+    with JudgeServer(accept("two pairs")) as server:
+        shown = evaluate_judged(tmp_path, server)
+        asked = [request.body["messages"][-1]["content"] for request in server.requests]
+    assert shown.exit_code == 0, shown.output
+    assert len(asked) == 2
+    assert all('"What is 2 + 2?"' in text or '"What is 8 + 8?"' in text for text in asked)
+    saved = {row["scenario_id"]: row for row in rows(tmp_path / "run")}
+    correct = {name for name, row in saved.items() if row["correct"]}
+    assert correct == {"sum/0", "sum/2", "sum/3"}
+    decided = {name: row["verdict"]["decided_by"] for name, row in saved.items() if row["verdict"]}
+    assert decided == {"sum/2": "judge", "sum/4": "match", "sum/8": "judge"}
+    assert saved["sum/2"]["verdict"]["reasoning"] == "It is the same number."
+    assert saved["sum/2"]["metrics"]["success"] == 0.0, "what the env says is kept"
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["metrics"]["correct"]["mean"] == pytest.approx(3 / 9)
+    assert summary["slices"]["easy"]["correct"]["mean"] == pytest.approx(3 / 9)
+    judge = summary["answer_judge"]
+    assert (judge["verdicts"], judge["by_model"], judge["accepted"]) == (3, 2, 1)
+    assert "3 answers (2 by openai/o4-mini), 1 accepted" in shown.output
+    page = write_report(tmp_path / "run").read_text()
+    assert "right, by judge. It is the same number." in page
+
+
+def test_verdicts_are_replayed_from_the_folder_and_no_key_is_kept(tmp_path):
+    with JudgeServer(accept("two pairs")) as server:
+        evaluate_judged(tmp_path, server)
+    folder = tmp_path / "run"
+    judged = [json.loads(line) for line in (folder / "judgements.jsonl").read_text().splitlines()]
+    assert sorted(line["verdict"]["accept"] for line in judged) == [False, True]
+    for path in folder.rglob("*"):
+        assert path.is_dir() or b"sk-of-the-tests" not in path.read_bytes()
+
+
+def test_a_judge_that_never_answers_well_ends_the_evaluation_and_resume_goes_on(tmp_path):
+    with JudgeServer([401, 401, 401, 401]) as server:
+        many = tmp_path / "many.jsonl"
+        many.write_text("\n".join(json.dumps({"scenario_id": f"sum/{n}", "answer": "some"}) for n in range(9)))
+        judge = ["--judge-model", "openai/o4-mini", "--judge-api-base", server.url, "--concurrency", "1"]
+        arguments = ["--agent", f"file:{many}", *judge, "--out", str(tmp_path / "run")]
+        shown = run(*arguments, count=9)
+        assert shown.exit_code == 1
+        assert "the first 3 answers could not be judged" in shown.output
+        assert "Traceback" not in shown.output
+    lines = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
+    assert len(lines) < 9
+    with JudgeServer(accept("some")) as server:
+        arguments[arguments.index("--judge-api-base") + 1] = server.url
+        again = run(*arguments, "--resume", count=9)
+        assert again.exit_code == 0, again.output
+        arguments[arguments.index("--judge-model") + 1] = "openai/gpt-5"
+        refused = run(*arguments, "--resume", count=9)
+    assert {row["correct"] for row in rows(tmp_path / "run") if row["scenario_id"] in ("sum/2", "sum/4")} == {True}
+    assert refused.exit_code == 1
+    assert "judge_model: 'openai/o4-mini' before, 'openai/gpt-5' now" in refused.output
+
+
+def test_one_verdict_that_fails_is_an_infrastructure_failure_that_resume_mends(tmp_path):
+    first, second = accept("two pairs"), iter([None, 401])
+
+    def moody(messages):
+        return next(second, None) or first(messages)
+
+    with JudgeServer(moody) as server:
+        shown = evaluate_judged(tmp_path, server)
+        assert shown.exit_code == 3, shown.output
+        failed = [row for row in rows(tmp_path / "run") if row["ending"] == "infrastructure"]
+        assert len(failed) == 1
+        assert failed[0]["error"].startswith("the answer judge: ")
+        assert failed[0]["correct"] is None
+        again = evaluate_judged(tmp_path, server, "--resume")
+    assert again.exit_code == 0, again.output
+    assert {row["scenario_id"] for row in rows(tmp_path / "run") if row["correct"]} == {"sum/0", "sum/2", "sum/3"}
+    assert len(rows(tmp_path / "run")) == 9
+
+
+def test_spent_money_ends_the_evaluation_and_what_was_played_is_kept(tmp_path):
+    with JudgeServer(accept("two pairs")) as server:
+        shown = evaluate_judged(tmp_path, server, "--judge-max-cost", "0.000001")
+        assert shown.exit_code == 1
+        assert "are spent" in shown.output
+        assert len(server.requests) == 1
+        again = evaluate_judged(tmp_path, server, "--judge-max-cost", "1", "--resume")
+    assert again.exit_code == 0, again.output
+    assert len(rows(tmp_path / "run")) == 9
+
+
+def test_evaluations_with_and_without_a_judge_are_not_compared(tmp_path):
+    with JudgeServer(accept("two pairs")) as server:
+        evaluate_judged(tmp_path, server)
+    run("--agent", f"file:{answers(tmp_path)}", "--out", str(tmp_path / "plain"), count=9)
+    shown = CliRunner().invoke(compare, [str(tmp_path / "plain"), str(tmp_path / "run")])
+    assert shown.exit_code == 1
+    assert "judge_model" in shown.output
+
+
+def test_the_mail_env_tells_the_harness_what_is_right_and_nothing_where_nothing_is():
+    env = gymnasium.make("email_env:EmailSearch-v0", split="test").unwrapped
+    assert env.answer_key() is None, "there is no episode yet"
+    chosen = {scenario.answerable: scenario for scenario in env.catalog.of("test").values()}
+    env = MessageEnv("EmailSearch-v0", {"split": "test"})
+    env.reset(Task(0, chosen[True].scenario_id))
+    right = chosen[True]
+    assert env.answer_key() == AnswerKey(right.question, (right.answer, *right.accepted))
+    env.reset(Task(0, chosen[False].scenario_id))
+    assert env.answer_key() is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--env", "FrozenLake-v1", "--judge-model", "openai/o4-mini"], r"FrozenLake-v1 has no answer_key\(\)"),
+        (["--env", SUMS_ENV, "--judge-max-cost", "1"], "go with --judge-model"),
+    ],
+)
+def test_a_judge_that_would_have_nothing_to_do_is_refused(tmp_path, arguments, problem):
+    out = tmp_path / "run"
+    shown = CliRunner().invoke(evaluate, [*arguments, "--agent", "random", "--out", str(out)])
+    assert shown.exit_code == 1
+    assert re.search(problem, shown.output), shown.output
+    assert not out.exists()
+
+
+def test_a_key_of_another_form_is_named(monkeypatch):
+    env = MessageEnv(SUMS_ENV, {"count": 3})
+    env.reset(Task(0, "sum/2"))
+    monkeypatch.setattr(type(env.env.unwrapped), "answer_key", lambda self: {"question": "What?"})
+    with pytest.raises(EnvError, match=r"answer_key\(\) gave \{'question': 'What\?'\}; want None or"):
+        env.answer_key()
+
+
+def test_a_damaged_cache_of_the_judge_is_explained(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "judge-cache.db").write_text("no database, but long enough to be looked at as one")
+    judge = ("--judge-model", "openai/m", "--judge-api-base", "http://127.0.0.1:1/v1")
+    shown = run("--agent", "oracle", *judge, "--out", str(tmp_path / "run"), count=1)
+    assert shown.exit_code == 1
+    assert "judge-cache.db cannot be used (file is not a database); delete the file" in shown.output

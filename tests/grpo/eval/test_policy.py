@@ -1,0 +1,89 @@
+"""`policy:` agents: which adapter is meant, and a real vLLM server playing token for token."""
+
+import json
+import math
+
+import pytest
+
+from grpo.errors import EvaluationError
+from grpo.eval.agents.trained import adapter_of, policy_config
+from grpo.eval.traces import read_trace
+from grpo.report.evaluation import evaluation_page
+from grpo.runs.retention import note_score
+from tests.eval_parts import play_tiny_policy, rows, run
+
+
+def _run_directory(folder, *steps):
+    folder.mkdir()
+    settings = {"env": "EmailSearch-v0", "env_kwargs": {"max_turns": 6}, "rollout": {"max_turn_tokens": 64}}
+    (folder / "config.json").write_text(json.dumps(settings))
+    for step in steps:
+        (folder / "checkpoints" / f"step-{step:04d}").mkdir(parents=True)
+        (folder / "checkpoints" / f"step-{step:04d}" / "state.json").write_text("{}")
+    return folder
+
+
+def test_a_run_means_its_newest_checkpoint_or_the_one_that_is_named(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3, 11)
+    assert adapter_of(str(run_dir)).name == "step-0011"
+    assert adapter_of(f"{run_dir}@3").name == "step-0003"
+    note_score(run_dir / "checkpoints", 3, 0.5)
+    assert adapter_of(f"{run_dir}@best").name == "step-0003"
+    assert adapter_of("base") is None
+    with pytest.raises(EvaluationError, match="no checkpoint '4'; choose newest, best or one of the steps 3, 11"):
+        adapter_of(f"{run_dir}@4")
+    with pytest.raises(EvaluationError, match="there is no checkpoint in"):
+        adapter_of(str(_run_directory(tmp_path / "second")))
+
+
+def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3)
+    config, env_kwargs = policy_config(str(run_dir), None, "EmailSearch-v0", {"max_results": 3})
+    assert env_kwargs == {"max_turns": 6, "max_results": 3}
+    assert config.rollout.max_turn_tokens == 64
+
+
+@pytest.mark.torch
+def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tmp_path):
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+    folder = play_tiny_policy(tmp_path)
+    turns_of = {}
+    for row in rows(folder):
+        trace = read_trace(folder, row)
+        said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
+        turns = turns_of[row["scenario_id"]] = [call["sampled"] for call in trace["model_calls"]]
+        assert len(turns) == len(said) == row["steps"] > 0
+        for turn, text in zip(turns, said, strict=True):
+            assert _letters("".join(turn[::2])) == _letters(text)
+        for turn, call in zip(turns, trace["model_calls"], strict=True):
+            per_token = sum(turn[1::2]) / call["completion_tokens"]
+            assert per_token == pytest.approx(-math.log(264), abs=1.0), "a random model finds all ids alike"
+    page = evaluation_page([folder]).episodes.to_data([])
+    assert {episode["scenario"]: episode["sampled"] for episode in page["episodes"]} == turns_of
+
+
+def _letters(text: str) -> str:
+    """Without what stands for bytes that are no character: a tiny random model samples many."""
+    return text.replace("\ufffd", "")
+
+
+@pytest.mark.vllm
+def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_server, save_random_adapter, tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'server.urls = ["{vllm_server.url}"]\nrollout = {{max_turn_tokens = 24, max_tokens = 2048}}\n')
+    save_random_adapter(tmp_path / "adapter", 1)
+    common = ("--limit", "3", "--recipe", str(recipe), "--temperature", "0")
+    for target, folder in (("base", "base"), (str(tmp_path / "adapter"), "adapted")):
+        shown = run(
+            "--agent", f"policy:{target}", *common, "--out", str(tmp_path / folder), env="EmailSearch-v0", max_turns=3
+        )
+        assert shown.exit_code == 0, shown.output
+    saved = {name: sorted(rows(tmp_path / name), key=lambda row: row["scenario_id"]) for name in ("base", "adapted")}
+    said = {name: [read_trace(tmp_path / name, row)["messages"][2] for row in found] for name, found in saved.items()}
+    assert said["base"] != said["adapted"], "the adapter was not used"
+    for row in saved["base"]:
+        trace = read_trace(tmp_path / "base", row)
+        assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["model_calls"]) > 100
+        assert 0 < row["completion_tokens"] <= 24 * row["steps"]
+        said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
+        assert ["".join(call["sampled"][::2]) for call in trace["model_calls"]] == said

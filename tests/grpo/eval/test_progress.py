@@ -1,0 +1,84 @@
+"""The line that tells how far an evaluation is, on a terminal and in a log."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from grpo.display.terminal import Display
+from grpo.eval.progress import EvaluationProgress
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def result(ending: str = "answered", correct: bool | None = True, **others: Any) -> dict[str, Any]:
+    row = {"ending": ending, "correct": correct, "reward": 0.5, "cost": None}
+    return row | {"prompt_tokens": 0, "completion_tokens": 0} | others
+
+
+def made(total: int, **options: Any) -> tuple[Display, EvaluationProgress, io.StringIO, Clock]:
+    out, clock = io.StringIO(), Clock()
+    display = Display(console=Console(file=out, width=60, **options), clock=clock)
+    return display, display.progress("episodes", total, EvaluationProgress), out, clock
+
+
+def test_the_line_says_how_many_how_good_what_failed_what_it_cost_and_how_long() -> None:
+    """By hand: 2 of 3 right; 3 new ones in 6 s are 0.5/s, so the last 5 of 10 take 10 s."""
+    _, progress, _, clock = made(10)
+    assert progress.status() == "0/10  no score yet  errors 0"
+    progress.add(result(), earlier=True)
+    progress.add(result("infrastructure", None, reward=None))
+    clock.now += 6
+    progress.add(result(prompt_tokens=1200, completion_tokens=34, cost=0.25))
+    progress.add(result("agent_crash", correct=False), earlier=True)
+    progress.add(result("no_answer", None))
+    assert progress.status() == "5/10  correct 66.7 %  errors 2  tokens 1,234  $0.2500  0.5/s  10 s left"
+
+
+def test_an_env_that_does_not_say_what_is_right_has_its_mean_reward_shown() -> None:
+    _, progress, _, clock = made(2)
+    clock.now += 1
+    progress.add(result(correct=None))
+    progress.add(result(correct=None, reward=0.0))
+    assert progress.status() == "2/2  reward 0.250  errors 0  2/s"
+
+
+def test_a_log_gets_a_line_every_ten_seconds_and_the_last_however_quick_it_was() -> None:
+    display, progress, out, clock = made(4)
+    with display, progress:
+        for seconds in (4, 7, 1, 1):
+            clock.now += seconds
+            progress.add(result())
+    assert out.getvalue().splitlines() == [
+        "episodes 2/4  correct 100.0 %  errors 0  0.182/s  11 s left",
+        "episodes 4/4  correct 100.0 %  errors 0  0.308/s",
+    ]
+    display, progress, out, clock = made(1)
+    with display, progress:
+        clock.now += 0.5
+        progress.add(result())
+    assert out.getvalue() == "episodes 1/1  correct 100.0 %  errors 0  2/s\n"
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_a_narrow_terminal_shows_all_of_it_on_two_lines(width: int) -> None:
+    out, clock = io.StringIO(), Clock()
+    display = Display(
+        console=Console(file=out, width=width, force_terminal=True, color_system=None), live=True, clock=clock
+    )
+    with display, display.progress("episodes", 4, EvaluationProgress) as progress:
+        clock.now += 5
+        progress.add(result(prompt_tokens=81204))
+    last = " ".join(out.getvalue().split("\x1b[2K")[-1].split())
+    said = "1/4 correct 100.0 % errors 0 tokens 81,204 0.2/s 15 s left"
+    assert ("━" in last) == (width == 120)
+    assert said in last

@@ -1,0 +1,178 @@
+"""What an evaluation leaves when it is killed, when the disk is full, and when agents say what JSON has no word for."""
+
+import json
+import math
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grpo.errors import EvaluationError
+from grpo.eval.episode import ModelCall
+from grpo.eval.results import Results
+from grpo.eval.rows import Row, key_of, read_rows
+from grpo.eval.traces import read_trace
+from tests import ROOT
+from tests.eval_parts import SUMS_ENV, run
+
+KILLS = 10
+EPISODES = 240
+
+
+def begin(out: Path, *before: str) -> subprocess.Popen[bytes]:
+    command = [*before]
+    command += [sys.executable, "-m", "grpo.cli", "evaluate", "--env", SUMS_ENV, "--agent", "silly", "--resume"]
+    command += ["--env-kwargs", json.dumps({"count": EPISODES // 2, "delay_seconds": 0.002}), "-k", "2"]
+    command += ["--out", str(out), "--json"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def written(out: Path) -> int:
+    path = out / "results.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_killed_ten_times_at_random_moments_there_is_one_result_for_each_episode(tmp_path):
+    draw = random.Random(7)
+    out = tmp_path / "run"
+    for _ in range(KILLS):
+        process = begin(out)
+        enough = written(out) + draw.randint(0, 12)
+        while process.poll() is None and written(out) < enough:
+            time.sleep(0.001)
+        time.sleep(draw.random() * 0.02)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "it was to be killed before its end"
+    before = written(out)
+    assert 0 < before < EPISODES
+    stdout, stderr = begin(out).communicate()
+    summary = json.loads(stdout)
+    results = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    keys = [(row["scenario_id"], row["sample"]) for row in results]
+    assert len(keys) == len(set(keys)) == EPISODES == summary["episodes"], stderr
+    for row in results:
+        trace = read_trace(out, row)
+        assert (trace["scenario_id"], trace["sample"]) == (row["scenario_id"], row["sample"])
+        assert len(trace["messages"]) == 8
+
+
+def test_a_full_disk_is_explained_and_what_was_written_goes_on(tmp_path):
+    out = tmp_path / "run"
+    full = begin(out, "sh", "-c", 'ulimit -f 40; exec "$@"', "sh")
+    _, stderr = full.communicate()
+    assert full.returncode == 1
+    assert b"cannot be written: [Errno 27] File too large" in stderr
+    assert b"--resume plays the rest" in stderr
+    assert b"Traceback" not in stderr
+    stdout, stderr = begin(out).communicate()
+    assert json.loads(stdout)["episodes"] == EPISODES, stderr
+    results = read_rows(out)
+    assert len({key_of(row) for row in results}) == len(results) == EPISODES
+    for row in results:
+        assert read_trace(out, row)["scenario_id"] == row["scenario_id"]
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path):
+    taken = f"another process is writing to {re.escape(str(tmp_path))}; wait"
+    with Results.open(tmp_path, {}, resume=False), pytest.raises(EvaluationError, match=taken):
+        Results.open(tmp_path, {}, resume=True)
+    Results.open(tmp_path, {}, resume=True).close()
+
+
+def a_result(sample: int, said: Any) -> tuple[Row, dict[str, Any]]:
+    call = ModelCall("some", messages=[{"role": "user", "content": said}])
+    trace = {"scenario_id": "one", "sample": sample, "tools": [], "messages": [], "model_calls": [call]}
+    return {"scenario_id": "one", "sample": sample, "ending": "answered", "answer": str(said)}, trace
+
+
+def test_what_was_said_comes_back_whatever_it_was(tmp_path):
+    said = ["ü", "half a pair: \ud800", 2**70, np.float64(0.5), {"a"}, [math.nan]]
+    with Results.open(tmp_path, {}, resume=False) as results:
+        for sample, value in enumerate(said):
+            results.add(*a_result(sample, value))
+    rows = read_rows(tmp_path)
+    assert [row["answer"] for row in rows] == [str(value) for value in said]
+    calls = [read_trace(tmp_path, row)["model_calls"][0] for row in rows]
+    assert [call["messages"][0]["content"] for call in calls] == [*said[:4], "{'a'}", [None]]
+    assert calls[0] == asdict(ModelCall("some", messages=[{"role": "user", "content": "ü"}]))
+
+
+def test_results_wait_for_each_other_but_not_for_long(tmp_path, monkeypatch):
+    monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 3600.0)
+    with Results.open(tmp_path, {}, resume=False) as results:
+        results.add(*a_result(0, "at once, as none was written lately"))
+        assert written(tmp_path) == 1
+        results.add(*a_result(1, "with the next"))
+        results.add(*a_result(2, "with the one before"))
+        assert written(tmp_path) == 1
+        results.write()
+        assert written(tmp_path) == 3
+        monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 0.0)
+        results.add(*a_result(3, "at once again"))
+        assert written(tmp_path) == 4
+        monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 3600.0)
+        results.add(*a_result(4, "at the end"))
+        assert written(tmp_path) == 4
+    assert [row["sample"] for row in read_rows(tmp_path)] == [0, 1, 2, 3, 4]
+
+
+def test_tools_are_written_once_and_again_where_they_change(tmp_path):
+    tools = [[{"type": "function", "function": {"name": name, "description": name * 300}}] for name in ("add", "halve")]
+    order = [0, 0, 1, 1, 0]
+    with Results.open(tmp_path, {}, resume=False) as results:
+        for sample, which in enumerate(order):
+            row = {"scenario_id": "s", "sample": sample, "ending": "answered"}
+            results.add(row, {"messages": [sample], "tools": [dict(tool) for tool in tools[which]]})
+    (path,) = (tmp_path / "traces").iterdir()
+    lengths = [len(line) for line in path.read_text().splitlines()]
+    assert [length > 900 for length in lengths] == [True, False, True, False, True]
+    traces = [read_trace(tmp_path, row) for row in read_rows(tmp_path)]
+    assert [(trace["messages"], trace["tools"]) for trace in traces] == [
+        ([sample], tools[which]) for sample, which in enumerate(order)
+    ]
+
+
+def test_a_folder_that_cannot_be_read_is_passed_over_and_one_that_is_named_is_explained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("--agent", "oracle", count=2)
+    for name, config in {"torn": '{"env": ', "odd": "[]"}.items():
+        (tmp_path / "evals" / name).mkdir()
+        (tmp_path / "evals" / name / "config.json").write_text(config)
+    assert run("--agent", "oracle", "--resume", count=2).exit_code == 0
+    for name in ("torn", "odd"):
+        shown = run("--agent", "oracle", "--resume", "--out", f"evals/{name}", count=2)
+        assert shown.exit_code == 1
+        assert f"Error: evals/{name} is no evaluation: its config.json cannot be read" in shown.output
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path):
+    run("--agent", "oracle", "--out", str(tmp_path), count=2)
+    with (tmp_path / "results.jsonl").open("a") as file:
+        file.write('{"scenario_id": "sum/0", "sample": 0}\n')
+    shown = run("--agent", "oracle", "--out", str(tmp_path), "--resume", count=2)
+    assert shown.exit_code == 1
+    assert 'results.jsonl has a line without \'ending\': {"scenario_id": "sum/0"' in shown.output
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_an_out_that_is_no_folder_is_explained(tmp_path, out):
+    (tmp_path / "file").write_text("")
+    shown = run("--agent", "oracle", "--out", str(tmp_path / out), count=1)
+    assert shown.exit_code == 1
+    assert f"Error: {tmp_path / out} cannot be written: " in shown.output
+
+
+def test_a_limit_beyond_the_scenarios_names_the_option(tmp_path):
+    shown = run("--agent", "oracle", "--limit", "3", "--out", str(tmp_path / "run"), count=2)
+    assert "asks for 3 scenarios but there are 2; ask for fewer (--limit)" in shown.output

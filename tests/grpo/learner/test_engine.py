@@ -1,0 +1,305 @@
+"""The learner on a tiny random model in float32: masks, batching, loss and state, against slow plain references."""
+
+import asyncio
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from transformers import AttentionInterface  # noqa: E402
+
+from grpo.errors import CheckpointError, ModelError  # noqa: E402
+from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
+from grpo.learner.engine import LossSpec  # noqa: E402
+from grpo.learner.local_engine import LocalEngine  # noqa: E402
+from grpo.learner.lora_model import LoraSpec  # noqa: E402
+from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses  # noqa: E402
+from grpo.learner.segments import Segment, segments_of  # noqa: E402
+from grpo.rollout.rollout import EnvPool, Rollout, group_specs  # noqa: E402
+from grpo.serving.policy import SamplingParams  # noqa: E402
+from grpo.types import Task  # noqa: E402
+from tests.fakes import (  # noqa: E402
+    WORD_ENV,
+    ByteChat,
+    ScriptedPolicy,
+    tiny_model_folder,
+)
+from tests.fakes import tiny_engine as engine  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    return tiny_model_folder(tmp_path_factory.mktemp("tiny"))
+
+
+def some_segments(count=5):
+    generator = torch.Generator().manual_seed(3)
+    segments = []
+    for row in range(count):
+        length = 20 + 11 * row
+        ids = torch.randint(0, 260, (length,), generator=generator).tolist()
+        mask = (torch.rand(length, generator=generator) < 0.3).tolist()
+        mask[0], mask[-1] = False, True
+        sampler = [-3.0 if flag else 0.0 for flag in mask]
+        segments.append(Segment(ids, mask, sampler, advantage=(-1.0) ** row * (0.5 + row / 4)))
+    return segments
+
+
+def plain_logprobs(made, segment):
+    logits = made.model(input_ids=torch.tensor([segment.ids])).logits[0, :-1]
+    logprobs = torch.log_softmax(logits.float(), -1).gather(1, torch.tensor(segment.ids[1:])[:, None])[:, 0]
+    return logprobs[torch.tensor(segment.action_mask[1:])]
+
+
+def test_logprobs_of_batched_rows_equal_one_plain_forward_per_row(model_folder):
+    made = engine(model_folder, token_budget=150)
+    segments = some_segments()
+    for segment, values in zip(segments, made.logprobs(segments), strict=True):
+        assert values == pytest.approx(plain_logprobs(made, segment).tolist(), abs=1e-5)
+
+
+WEIGHTED = LossSpec("imitation")
+"""Log-probabilities times advantages, summed: the policy gradient without anything around it."""
+
+
+def gradients(made, segments, loss=WEIGHTED):
+    statistics = made.forward_backward(segments, loss)
+    found = torch.cat([p.grad.flatten() for p in made.parameters])
+    made.optimizer.zero_grad()
+    return sum(row.loss for row in statistics), found
+
+
+def test_loss_and_gradient_equal_a_plain_loop_whatever_the_batching_and_the_row_order(model_folder):
+    made = engine(model_folder)
+    segments = some_segments()
+    normalizer = sum(s.num_actions for s in segments)
+
+    expected = torch.zeros(())
+    for segment in segments:
+        logprobs = plain_logprobs(made, segment)
+        weight = torch.exp(logprobs.detach() + 3.0).clamp(max=2.0)
+        expected = expected - (weight * torch.exp(logprobs - logprobs.detach()) * segment.advantage).sum() / normalizer
+    expected.backward()
+    reference = torch.cat([p.grad.flatten() for p in made.parameters])
+    made.optimizer.zero_grad()
+    for budget, rows in ((64, segments), (200, segments[::-1]), (10_000, segments)):
+        made.token_budget = budget
+        loss, found = gradients(made, rows, LossSpec(normalizer=normalizer))
+        assert loss == pytest.approx(float(expected.detach()), abs=1e-6)
+        assert torch.linalg.norm(found - reference) / torch.linalg.norm(reference) < 1e-5
+
+
+def test_rows_have_the_loss_and_gradient_of_the_same_rows_padded_to_one_batch(model_folder):
+    made = engine(model_folder, token_budget=10_000)
+    segments = some_segments()
+    length = max(len(s.ids) for s in segments)
+    ids_BL = torch.tensor([s.ids + [0] * (length - len(s.ids)) for s in segments])
+    acts_BL = torch.tensor([s.action_mask + [False] * (length - len(s.ids)) for s in segments])[:, 1:]
+    logits_BLV = made.model(input_ids=ids_BL).logits[:, :-1].float()  # what pads the end is seen by nothing before it
+    logprobs_BL = torch.log_softmax(logits_BLV, -1).gather(-1, ids_BL[:, 1:, None])[..., 0]
+    expected = -(logprobs_BL * acts_BL * torch.tensor([[s.advantage] for s in segments])).sum()
+    expected.backward()
+    reference = torch.cat([p.grad.flatten() for p in made.parameters])
+    made.optimizer.zero_grad()
+    loss, found = gradients(made, segments)
+    assert loss == pytest.approx(float(expected.detach()), rel=1e-6)
+    assert torch.linalg.norm(found - reference) / torch.linalg.norm(reference) < 1e-5
+
+
+def rows_of_a_group():
+    """Rows that branch at several places, one that ends where another goes on, and one that comes twice."""
+    generator = torch.Generator().manual_seed(5)
+
+    def ids(count):
+        return torch.randint(0, 260, (count,), generator=generator).tolist()
+
+    prompt, call, result = ids(21), ids(9), ids(13)
+    lists = [
+        prompt + call + result + ids(8),
+        prompt + call + result + ids(15),
+        prompt + call,
+        prompt + ids(40),
+        prompt + call + result + ids(8),
+        ids(33),
+    ]
+    lists.append(lists[0])
+    masks = [[(at >= 21 and at % 3 != 0) or at == len(row) - 1 for at in range(len(row))] for row in lists]
+    return [
+        Segment(row, mask, [-5.0 if acts else 0.0 for acts in mask], advantage=number - 2.5)
+        for number, (row, mask) in enumerate(zip(lists, masks, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("budget", [30, 120, 400])
+def test_rows_with_common_beginnings_have_the_values_and_gradients_of_separate_rows(model_folder, budget):
+    made = engine(model_folder, token_budget=budget)
+    segments = rows_of_a_group()
+    total = torch.zeros(())
+    for segment, values in zip(segments, made.logprobs(segments), strict=True):
+        plain = plain_logprobs(made, segment)
+        assert values == pytest.approx(plain.tolist(), abs=1e-5)
+        total = total - plain.sum() * segment.advantage
+    total.backward()
+    reference = torch.cat([p.grad.flatten() for p in made.parameters])
+    made.optimizer.zero_grad()
+    loss, found = gradients(made, segments)
+    assert loss == pytest.approx(float(total.detach()), rel=1e-5)
+    assert torch.linalg.norm(found - reference) / torch.linalg.norm(reference) < 1e-5
+
+
+def row(*ids):
+    return Segment(list(ids), [False] + [True] * (len(ids) - 1), [0.0] * len(ids), 1.0)
+
+
+def test_what_rows_have_in_common_stands_in_the_list_once():
+    batch = sorted([row(1, 2, 3, 4), row(1, 2, 3), row(1, 2, 8, 9), row(1, 2, 3, 4)], key=lambda s: s.ids)
+    layout = lay_out(batch)
+    assert layout.ids[:6] == [1, 2, 3, 4, 8, 9]
+    assert layout.positions[:6] == [0, 1, 2, 3, 2, 3]
+    assert len(layout.ids) == LENGTH_MULTIPLE
+    assert [[layout.ids[layout.place(r, p)] for p in range(len(s.ids))] for r, s in enumerate(batch)] == [
+        s.ids for s in batch
+    ]
+
+
+@pytest.mark.parametrize("special", [{"sliding_window": 16}, {"softcap": 50.0}])
+def test_an_attention_that_would_be_computed_wrong_is_refused(model_folder, special):
+    made = engine(model_folder)
+    attend = AttentionInterface()[NAME]
+    q = torch.randn(1, 2, 32, 4)
+    with pytest.raises(ModelError, match=f"has {next(iter(special))}.*train a model with plain causal attention"):
+        attend(made.model, q, q, q, None, scaling=0.5, **special)
+    attend(made.model, q, q, q, None, scaling=0.5, sliding_window=32)
+
+
+def test_reference_logprobs_are_those_of_a_plain_forward_with_the_adapter_disabled(model_folder):
+    made = engine(model_folder, token_budget=120)
+    segments = rows_of_a_group()
+    with torch.no_grad(), made.model.disable_adapter():
+        expected = {id(s): plain_logprobs(made, s) for s in segments}
+    adapted = {id(s): torch.tensor(values) for s, values in zip(segments, made.logprobs(segments), strict=True)}
+    assert all((adapted[key] - expected[key]).abs().max() > 1e-3 for key in expected), "the adapter does something"
+    done = []
+    statistics = made.forward_backward(segments, LossSpec(kl_coef=0.1), done.append)
+    assert sum(done) == len(segments)
+    assert len(done) > 1, "micro-batches"
+    for row, segment in zip(statistics, segments, strict=True):
+        assert row.reference_logprobs == pytest.approx(expected[id(segment)].tolist(), abs=1e-5)
+        assert row.logprobs == pytest.approx(adapted[id(segment)].tolist(), abs=1e-5)
+        assert len(row.entropies) == segment.num_actions
+    assert all(p.requires_grad and float(p.grad.abs().max()) > 0 for p in made.parameters)
+    assert made.forward_backward(segments, LossSpec())[-1].reference_logprobs == []
+
+
+def test_a_model_that_changes_its_logits_is_refused(tmp_path):
+    from transformers import GraniteConfig, GraniteForCausalLM
+
+    config = GraniteConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        logits_scaling=8.0,
+    )
+    GraniteForCausalLM(config).save_pretrained(str(tmp_path))
+    with pytest.raises(ModelError, match=r"logits_scaling = 8.0.*train a model with plain logits"):
+        engine(tmp_path)
+
+
+def test_only_the_predictions_of_sampled_tokens_have_a_gradient_in_a_whole_episode(model_folder):
+    chat = ByteChat()
+    policy = ScriptedPolicy(chat, ["is it oak?", "maybe pine", "falcon"])
+    runner = Rollout(EnvPool(WORD_ENV, {}), chat, policy, SamplingParams(1.0, 64), 400)
+    (trajectory,) = asyncio.run(runner.run(group_specs([Task(0, "train-falcon")], 1, "t")))
+    (segment,) = segments_of(trajectory, 1.0)
+    assert sum(segment.action_mask) == len("is it oak?maybe pinefalcon") + 3
+    made = engine(model_folder)
+    outputs = []
+
+    def keep(_module, _inputs, output):
+        output.last_hidden_state.retain_grad()
+        outputs.append(output.last_hidden_state)
+
+    made._body.register_forward_hook(keep)
+    made.forward_backward([segment], WEIGHTED)
+    gradient = outputs[0].grad[0].abs().sum(-1)  # of what the model puts out at each position
+    predicts_a_sampled_token = torch.tensor(segment.action_mask[1:])
+    assert torch.all(gradient[: len(segment.ids) - 1][predicts_a_sampled_token] > 0)
+    assert torch.all(gradient[: len(segment.ids) - 1][~predicts_a_sampled_token] == 0.0)
+    assert torch.all(gradient[len(segment.ids) - 1 :] == 0.0)
+
+
+def test_selected_logprobs_have_the_value_entropy_and_gradient_of_log_softmax():
+    torch.manual_seed(0)
+    hidden = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(29, 8, dtype=torch.float64)
+    target = torch.randint(0, 29, (13,))
+    upstream = torch.randn(13)
+    logprobs, entropy = SelectedLogprobs.apply(hidden, weight, target, 5)
+    (logprobs * upstream).sum().backward()
+    found, hidden.grad = hidden.grad, None
+    full = torch.log_softmax(hidden @ weight.T, -1)
+    expected = full.gather(1, target[:, None])[:, 0]
+    (expected * upstream).sum().backward()
+    assert torch.allclose(logprobs.double(), expected, atol=1e-6)
+    assert torch.allclose(entropy.double(), -(full.exp() * full).sum(-1), atol=5e-5)
+    assert torch.allclose(found, hidden.grad, atol=1e-6)
+
+
+def test_grpo_loss_clips_and_truncates_as_written():
+    logprobs = torch.log(torch.tensor([0.5, 0.5, 0.2, 0.9])).requires_grad_()
+    old = torch.log(torch.tensor([0.25, 0.5, 0.4, 0.3]))  # ratios 2, 1, 0.5, 3
+    sampler = torch.log(torch.tensor([0.25, 0.1, 0.4, 0.3]))  # weights 1, 5 -> 2, 1, 1
+    advantages = torch.tensor([1.0, 1.0, -1.0, -1.0])
+    loss = token_losses(ActionTokens(logprobs, sampler, advantages, [4]), LossSpec(normalizer=4), old)
+    # min(2, 1.28) * 1, 2 * min(1, 1), min(-0.5, -0.8), min(-3, -1.28)
+    assert loss.tolist() == pytest.approx([-1.28 / 4, -2.0 / 4, 0.8 / 4, 3.0 / 4], abs=1e-6)
+
+
+def test_a_continued_engine_equals_an_uninterrupted_one_to_the_bit(model_folder, tmp_path):
+    segments = some_segments()
+
+    def step(made):
+        made.forward_backward(segments, LossSpec("imitation", normalizer=50))
+        return made.optim_step(1e-3, 1.0)
+
+    straight = engine(model_folder)
+    norms = [step(straight) for _ in range(4)]
+    first = engine(model_folder)
+    assert [step(first), step(first)] == norms[:2]
+    first.save_state(tmp_path / "state")
+    second = LocalEngine(model_folder, LoraSpec(rank=4, alpha=8), seed=9)
+    second.load_state(tmp_path / "state")
+    assert [step(second), step(second)] == norms[2:]
+    assert all(torch.equal(a, b) for a, b in zip(straight.parameters, second.parameters, strict=True))
+
+
+def test_a_state_of_another_rank_is_refused(model_folder, tmp_path):
+    engine(model_folder).save_state(tmp_path / "state")
+    other = LocalEngine(model_folder, LoraSpec(rank=2, alpha=8), seed=9)
+    with pytest.raises(CheckpointError, match="other shapes"):
+        other.load_state(tmp_path / "state")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        other.load_state(tmp_path / "nowhere")
+    path = tmp_path / "state" / "engine.pt"
+    whole = path.read_bytes()
+    for left in (0, 100, len(whole) // 2):
+        path.write_bytes(whole[:left])
+        with pytest.raises(CheckpointError, match=r"engine\.pt cannot be read: .*remove its folder"):
+            other.load_state(tmp_path / "state")
+    torch.save({"parameters": []}, path)
+    with pytest.raises(CheckpointError, match="has no optimizer, rng: another version"):
+        other.load_state(tmp_path / "state")
+
+
+def test_the_gradient_norm_is_reported_before_clipping_and_clipping_bounds_the_update(model_folder):
+    made = engine(model_folder)
+    segments = some_segments()
+    made.forward_backward(segments, LossSpec("imitation", normalizer=1e-3))
+    expected = math.sqrt(sum(float((p.grad**2).sum()) for p in made.parameters))
+    assert made.optim_step(0.0, 1.0) == pytest.approx(expected, rel=1e-5)

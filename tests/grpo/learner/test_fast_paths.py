@@ -1,0 +1,105 @@
+"""The learner's fast paths against the plain ones, in float32: same values, same gradients."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from grpo.config import KERNELS  # noqa: E402
+from grpo.learner.cpu.attention import causal_attention  # noqa: E402
+from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
+from grpo.learner.engine import LossSpec  # noqa: E402
+from grpo.learner.segments import Segment  # noqa: E402
+from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def relative(a, b):
+    return float(torch.linalg.norm((a - b).detach()) / torch.linalg.norm(b.detach()))
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(6, 2), (4, 4), (9, 3)])
+def test_causal_attention_equals_torchs_own_with_repeated_key_value_heads(heads, kv_heads):
+    torch.manual_seed(0)
+    q = torch.randn(3, heads, 17, 8, requires_grad=True)
+    k, v = (torch.randn(3, kv_heads, 17, 8, requires_grad=True) for _ in range(2))
+    upstream = torch.randn(3, 17, heads, 8)
+    mine = causal_attention(q, k, v, 8**-0.5)
+    found = torch.autograd.grad(mine, (q, k, v), upstream)
+    repeated = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
+    plain = torch.nn.functional.scaled_dot_product_attention(q, *repeated, is_causal=True).transpose(1, 2)
+    expected = torch.autograd.grad(plain, (q, k, v), upstream)
+    assert relative(mine, plain) < 1e-6
+    assert all(relative(a, b) < 1e-5 for a, b in zip(found, expected, strict=True))
+
+
+def adapted(folder):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(str(folder))
+    config = LoraConfig(r=4, lora_alpha=10, target_modules="all-linear", lora_dropout=0.0, task_type="CAUSAL_LM")
+    model = get_peft_model(base, config)
+    generator = torch.Generator().manual_seed(5)
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            parameter.data = torch.randn(parameter.shape, generator=generator) * 0.1
+    return model
+
+
+def test_fused_lora_equals_peft_in_value_and_gradient(tmp_path):
+    tiny_model_folder(tmp_path / "model")
+    plain, fused = adapted(tmp_path / "model"), adapted(tmp_path / "model")
+    assert fuse_lora(fused) == 14  # seven linear layers in each of two blocks
+    ids = torch.randint(0, 260, (2, 23), generator=torch.Generator().manual_seed(6))
+    results = []
+    for model in (plain, fused):
+        logits = model(input_ids=ids).logits
+        logits.square().mean().backward()
+        results.append((logits.detach(), [p.grad for p in model.parameters() if p.requires_grad]))
+    (plain_logits, plain_grads), (fused_logits, fused_grads) = results
+    assert relative(fused_logits, plain_logits) < 1e-6
+    assert all(relative(a, b) < 1e-5 for a, b in zip(fused_grads, plain_grads, strict=True))
+
+
+def test_fused_layers_step_aside_when_adapters_are_disabled(tmp_path):
+    tiny_model_folder(tmp_path / "model")
+    model = adapted(tmp_path / "model")
+    fuse_lora(model)
+    ids = torch.arange(12)[None]
+    with torch.no_grad():
+        adapted_logits = model(input_ids=ids).logits
+        with model.disable_adapter():
+            base_logits = model(input_ids=ids).logits
+
+    assert relative(adapted_logits, base_logits) > 1e-3
+
+
+KERNEL_SETS = [(), *[(kernel,) for kernel in KERNELS], *[tuple(set(KERNELS) - {kernel}) for kernel in KERNELS]]
+
+
+@pytest.mark.parametrize("kernels", KERNEL_SETS, ids="+".join)
+def test_each_kernel_can_be_turned_off_without_changing_values_or_gradients(tmp_path, kernels):
+    folder = tiny_model_folder(tmp_path / "model")
+    rows = [row_of(shared, seed) for shared, seed in ((17, 1), (17, 2), (9, 3), (0, 4))]
+    results = []
+    for chosen in (KERNELS, kernels):
+        made = tiny_engine(folder, kernels=chosen, token_budget=100)
+        statistics = made.forward_backward(rows, LossSpec(normalizer=50, kl_coef=0.1))
+        results.append((statistics, torch.cat([p.grad.flatten() for p in made.parameters])))
+    (with_all, gradient), (with_some, other_gradient) = results
+    for one, other in zip(with_all, with_some, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+        assert one.reference_logprobs == pytest.approx(other.reference_logprobs, abs=1e-5)
+        assert one.loss == pytest.approx(other.loss, abs=1e-6)
+    assert relative(gradient, other_gradient) < 1e-5
+
+
+def row_of(shared, seed):
+    """A row of 30 tokens, the first ``shared`` of them those of every other row."""
+    ids = [
+        *range(shared),
+        *torch.randint(0, 260, (30 - shared,), generator=torch.Generator().manual_seed(seed)).tolist(),
+    ]
+    mask = [at > 20 for at in range(30)]
+    return Segment(ids, mask, [-5.5 * acts for acts in mask], seed - 2.5)

@@ -1,0 +1,62 @@
+"""Rows of token ids: how episodes become them, and how they are put into micro-batches."""
+
+from grpo.learner.segments import Segment, TurnWeights, micro_batches, segments_of, weighted_segments
+from grpo.types import Task, Trajectory
+
+
+def row(*ids):
+    return Segment(list(ids), [False] + [True] * (len(ids) - 1), [0.0] * len(ids), 1.0)
+
+
+def test_micro_batches_hold_every_row_once_within_the_budget():
+    segments = [row(*range(1000 * index, 1000 * index + 20 + 11 * index)) for index in range(9)]  # nothing in common
+    batches = micro_batches(segments, 130)
+    assert sorted(len(s.ids) for b in batches for s in b) == sorted(len(s.ids) for s in segments)
+    assert len(batches) < 9
+    assert all(sum(len(s.ids) for s in b) <= 130 for b in batches)
+
+
+def test_micro_batches_put_common_beginnings_together_and_count_them_once():
+    rows = [row(1, 2, 9, 9), row(5, 6, 7), row(1, 2, 3, 4), row(1, 2, 3, 8)]
+    batches = micro_batches(rows, 7)  # 4 + 1 + 2 tokens, then 3
+    assert [[s.ids for s in batch] for batch in batches] == [[[1, 2, 3, 4], [1, 2, 3, 8], [1, 2, 9, 9]], [[5, 6, 7]]]
+    equal_rows = micro_batches([row(*range(10))] * 7, 10)  # 10 tokens, but never more than 3 x 10 counted row by row
+    assert [len(batch) for batch in equal_rows] == [3, 3, 1]
+
+
+def test_a_row_above_the_budget_is_a_batch_of_its_own():
+    batches = micro_batches([row(1, 2, 3, 4, 5), row(1, 2), row(7, 8)], 4)
+    assert [[s.ids for s in batch] for batch in batches] == [[[1, 2]], [[1, 2, 3, 4, 5]], [[7, 8]]]
+
+
+def test_a_segment_ends_with_the_last_action_token():
+    trajectory = Trajectory("e", Task(0), 0, 0)
+    trajectory.append([1, 2, 3])
+    trajectory.append([4, 5], [-0.1, -0.2])
+    trajectory.append([6, 7])
+    (segment,) = segments_of(trajectory, 0.5)
+    assert (segment.ids, segment.action_mask) == ([1, 2, 3, 4, 5], [False, False, False, True, True])
+    assert segments_of(Trajectory("e", Task(0), 0, 0), 0.5) == []
+
+
+def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():
+    trajectory = Trajectory("e", Task(0), 0, 0)
+    trajectory.append([1, 2])
+    for ids, error in (([3, 4], ""), ([5, 6], "bad_json"), ([7], "bad_args"), ([8, 9], "")):
+        trajectory.append(ids, [-0.5] * len(ids))
+        trajectory.turn_errors.append(error)
+        trajectory.append([0])
+
+    def learned(advantage, weights):
+        rows = weighted_segments(trajectory, advantage, weights)
+        actions = [[i for i, acts in zip(r.ids, r.action_mask, strict=True) if acts] for r in rows]
+        return list(zip(actions, [r.advantage for r in rows], strict=True))
+
+    every = [3, 4, 5, 6, 7, 8, 9]
+    assert learned(1.0, TurnWeights()) == [(every, 1.0)]
+    assert learned(-1.0, TurnWeights(negative=0.25)) == [(every, -0.25)]
+    assert learned(1.0, TurnWeights(0.25, 0.5)) == [([3, 4, 8, 9], 1.0), ([5, 6, 7], 0.0)]
+    assert learned(-1.0, TurnWeights(0.25, 0.5)) == [([3, 4, 8, 9], -0.25), ([5, 6, 7], -0.5)]
+    assert weighted_segments(trajectory, -1.0, TurnWeights(0.25, 0.5))[1].ids == [1, 2, 3, 4, 0, 5, 6, 0, 7]
+    trajectory.turn_errors = ["bad_json"] * 4
+    assert learned(-1.0, TurnWeights(0.25, 0.5)) == [(every, -0.5)]

@@ -1,0 +1,165 @@
+"""A step's updates on a tiny random model in float32, against updates written out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from grpo.config import OptimizerSettings, load_config  # noqa: E402
+from grpo.errors import TrainingError  # noqa: E402
+from grpo.learner.engine import LossSpec  # noqa: E402
+from grpo.learner.segments import Segment  # noqa: E402
+from grpo.learner.update import (  # noqa: E402
+    UpdateConfig,
+    normalizers,
+    schedule_note,
+    scheduled_learning_rate,
+    update_policy,
+)
+from grpo.learner.update_metrics import check_gap  # noqa: E402
+from tests.fakes import tiny_engine as engine  # noqa: E402
+from tests.fakes import tiny_model_folder  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    return tiny_model_folder(tmp_path_factory.mktemp("tiny"))
+
+
+def segment(number, advantage, logprob=-5.5):
+    ids = [(7 * number + at) % 250 for at in range(12)]
+    return Segment(ids, [False] * 6 + [True] * 6, [0.0] * 6 + [logprob] * 6, advantage)
+
+
+def update(made, rows, count=1, loss=None):
+    seen = []
+    config = UpdateConfig(count, 1e-3, 1.0, loss or LossSpec(max_importance_weight=100.0))
+    metrics = update_policy(made, rows, config, seed=3, on_rows=seen.append)
+    return metrics, sum(seen)
+
+
+def test_one_update_is_the_importance_weighted_policy_gradient(model_folder):
+    ours, plain = engine(model_folder), engine(model_folder)
+    rows = [segment(0, 1.0), segment(1, -0.5)]
+    metrics, seen = update(ours, rows)
+    expected = torch.zeros(())
+    for row in rows:
+        logprobs = torch.log_softmax(plain.model(input_ids=torch.tensor([row.ids])).logits[0, 5:-1].float(), -1)
+        sampled = logprobs.gather(1, torch.tensor(row.ids[6:])[:, None])[:, 0]
+        weight = torch.exp(sampled.detach() + 5.5)
+        expected = expected - (weight * row.advantage * torch.exp(sampled - sampled.detach())).sum() / 12
+    expected.backward()
+    norm = plain.optim_step(1e-3, 1.0)
+    assert seen == 2
+    assert metrics["loss/policy"] == pytest.approx(float(expected.detach()), abs=1e-7)
+    assert metrics["loss/grad_norm"] == pytest.approx(norm, rel=1e-6)
+    for one, other in zip(ours.parameters, plain.parameters, strict=True):
+        assert torch.allclose(one, other, atol=1e-7)
+
+
+def test_rows_without_advantage_are_counted_but_not_computed(model_folder):
+    alone, _ = update(engine(model_folder), [segment(0, 1.0)])
+    beside, seen = update(engine(model_folder), [segment(0, 1.0), segment(1, 0.0), segment(2, 0.0)])
+    assert seen == 1
+    assert beside["loss/policy"] == pytest.approx(alone["loss/policy"] / 3, rel=1e-5)
+    assert update(engine(model_folder), [segment(0, 0.0)]) == ({"loss/policy": 0.0, "loss/grad_norm": 0.0}, 0)
+
+
+def test_later_updates_take_the_clipped_ratio_against_the_sampler(model_folder):
+    made = engine(model_folder)
+    rows = [segment(number, 1.0) for number in range(4)]
+    sampled = made.logprobs(rows)
+    rows = [Segment(r.ids, r.action_mask, [0.0] * 6 + values, 1.0) for r, values in zip(rows, sampled, strict=True)]
+    config = UpdateConfig(4, 0.05, 1.0, LossSpec())
+    losses = []
+    forward_backward = made.forward_backward
+
+    def recorded(share, *arguments):
+        logprobs = torch.tensor(made.logprobs(share)[0])
+        ratio = torch.exp(logprobs - torch.tensor(share[0].sampler_logprobs[6:])).clamp(max=1.28)
+        (found,) = forward_backward(share, *arguments)
+        losses.append((found.loss, -float(ratio.sum()) / 6))
+        return [found]
+
+    made.forward_backward = recorded
+    metrics = update_policy(made, rows, config, seed=0, on_rows=lambda rows: None)
+    assert losses[0][0] == pytest.approx(-1.0, abs=1e-5)
+    assert [found for found, _ in losses] == pytest.approx([expected for _, expected in losses], abs=1e-5)
+    assert losses[-1][0] != pytest.approx(-1.0, abs=1e-2), "the policy had moved"
+    assert metrics["gap/mean_abs"] == pytest.approx(0.0, abs=1e-5), "measured before it moved"
+    assert metrics["loss/clip_share"] > 0
+
+
+def test_with_a_kl_term_rows_without_advantage_are_computed_and_pulled_to_the_reference(model_folder):
+    made = engine(model_folder)
+    rows = [segment(0, 0.0), segment(1, 0.0)]
+    loss = LossSpec(kl_coef=0.5)
+    first, seen = update(made, rows, loss=loss)
+    assert seen == 2
+    assert first["loss/policy"] == pytest.approx(0.5 * first["loss/kl"], rel=1e-3)
+    for _ in range(8):
+        last, _ = update(made, rows, loss=loss)
+    assert 0 <= last["loss/kl"] < 0.5 * first["loss/kl"]
+    assert "loss/kl" not in update(made, [segment(0, 1.0)])[0]
+
+
+def test_every_loss_divides_by_its_own_count():
+    def row(actions, advantage):
+        return Segment([1] * 20, [at >= 20 - actions for at in range(20)], [0.0] * 20, advantage)
+
+    first, second, idle = row(12, 1.0), row(10, -1.0), row(8, 0.0)
+
+    def divisors(loss):
+        config = UpdateConfig(2, 1e-3, 1.0, LossSpec(loss), max_completion_tokens=50)
+        return normalizers([idle, first, second], [[first], [second]], config)
+
+    assert divisors("dapo") == divisors("cispo") == [15.0, 15.0]
+    assert divisors("bnpo") == [20.0, 10.0], "the row that is not computed is counted with the first update"
+    assert divisors("dr_grpo") == [75.0, 75.0]
+    assert divisors("grpo") == divisors("gspo") == [1.5, 1.5]
+
+
+def test_a_loss_that_is_not_finite_stops_the_step(model_folder):
+    with pytest.raises(TrainingError, match="the loss is nan in update 1"):
+        update(engine(model_folder), [segment(0, float("nan"))])
+
+
+def test_the_learning_rate_rises_evenly_and_falls_evenly():
+    rising = OptimizerSettings(learning_rate=8.0, warmup_steps=3)
+    falling = OptimizerSettings(learning_rate=8.0, final_lr_share=0.5)
+    assert [scheduled_learning_rate(step, 5, rising) for step in range(5)] == [2.0, 4.0, 6.0, 8.0, 8.0]
+    assert [scheduled_learning_rate(step, 5, falling) for step in range(5)] == [8.0, 7.0, 6.0, 5.0, 4.0]
+    assert scheduled_learning_rate(0, 1, falling) == 8.0
+
+
+def test_a_run_that_goes_on_for_longer_says_what_becomes_of_the_learning_rate():
+    settings = {"env": "E", "steps": 9, "optimizer.learning_rate": 8.0}
+    longer = load_config(None, settings | {"optimizer.final_lr_share": 0.5})
+    note = "steps: 5 -> 9; the learning rate (optimizer.final_lr_share = 0.5) falls until step 9 now: "
+    assert schedule_note(longer, 5, 2) == f"{note}7 at step 3, where it was 6"
+    assert schedule_note(longer, 5, 5) == f"{note}5.5 at step 6, where it was 4"  # the shorter run had ended at 4
+    assert schedule_note(longer, 9, 5) == ""
+    assert schedule_note(load_config(None, settings), 5, 2) == ""
+    assert schedule_note(longer, 12, 9) == ""  # nothing is left to train
+
+
+def test_a_sampler_of_another_policy_stops_the_run_with_the_reason(model_folder):
+    made = engine(model_folder)
+    rows = [segment(0, 1.0), segment(1, -0.5)]
+    trained = [value for values in made.logprobs(rows) for value in values]
+    same = [replace(r, sampler_logprobs=[0.0] * 6 + v) for r, v in zip(rows, made.logprobs(rows), strict=True)]
+    metrics, _ = update(made, same)
+    assert metrics["gap/mean_abs"] == pytest.approx(0.0, abs=1e-5)
+    check_gap(metrics, 0.25, 3)
+
+    metrics, _ = update(engine(model_folder), [segment(0, 1.0, -1.5), segment(1, -0.5, -1.5)])
+    gap = sum(abs(value + 1.5) for value in trained) / len(trained)
+    assert metrics["gap/mean_abs"] == pytest.approx(gap, rel=1e-5)
+    check_gap(metrics, gap + 0.01, 3)
+    with pytest.raises(
+        TrainingError, match=rf"step 3: .* disagree by {gap:.3f} nats a token .* above loss\.max_gap = 0\.25"
+    ):
+        check_gap(metrics, 0.25, 3)

@@ -1,0 +1,175 @@
+"""Model names become folders."""
+
+import importlib.machinery
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo.errors import GrpoError, ModelError, ModelUnavailableError
+from grpo.machine import models
+from grpo.machine.models import EMBEDDED_MODEL, INSTALL_EMBEDDED, ModelSource, check_model_folder, resolve_model
+
+
+def small_model(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+def test_importing_models_imports_neither_torch_nor_transformers():
+    code = "import sys, grpo.machine.models, grpo.serving.server, grpo.serving.adapters, grpo.machine.hardware; print(sorted({'torch', 'transformers', 'vllm'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_folder_is_used_as_it_is(tmp_path: Path):
+    folder = small_model(tmp_path / "m")
+    found = resolve_model(str(folder))
+    assert (found.path, found.source) == (folder.resolve(), ModelSource.FOLDER)
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("config.json", "config.json is missing"),
+        ("model.safetensors", "No weights"),
+        ("tokenizer.json", "No tokenizer"),
+    ],
+)
+def test_a_folder_without_a_part_names_the_part(tmp_path: Path, missing: str, words: str):
+    folder = small_model(tmp_path / "m")
+    (folder / missing).unlink()
+    with pytest.raises(ModelError, match=words) as caught:
+        resolve_model(str(folder))
+    assert str(folder.resolve()) in str(caught.value)
+
+
+def test_an_adapter_folder_is_not_taken_for_a_model(tmp_path: Path):
+    folder = small_model(tmp_path / "m")
+    (folder / "config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(ModelError, match="names no model architecture"):
+        check_model_folder(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ModelError, match="Cannot read"):
+        check_model_folder(folder)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "a/b/c", "", "two words"])
+def test_a_name_that_is_neither_folder_nor_hub_id_names_the_three_choices(name: str):
+    with pytest.raises(ModelError) as caught:
+        resolve_model(name)
+    message = str(caught.value)
+    assert repr(name) in message
+    assert EMBEDDED_MODEL in message
+    assert "FOLDER" in message
+    assert "ORG/NAME" in message
+
+
+@pytest.mark.parametrize(
+    ("variables", "hub"),
+    [
+        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "http://127.0.0.1:9"),
+        ({"HF_ENDPOINT": "hub.example.com"}, "hub.example.com"),
+        ({"HF_HUB_OFFLINE": "1"}, "https://huggingface.co"),
+    ],
+)
+def test_without_a_hub_a_hub_id_names_the_three_choices(variables: dict[str, str], hub: str, tmp_path: Path):
+    code = "from grpo.machine.models import resolve_model; resolve_model('some-org/some-model')"
+    own = {name: value for name, value in os.environ.items() if name not in ("HF_ENDPOINT", "HF_HUB_OFFLINE")}
+    environment = {**own, **variables, "HF_HOME": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    last = done.stderr[done.stderr.rindex("ModelUnavailableError") :]
+    assert "out of reach" in last
+    assert hub in last
+    assert f"--model {EMBEDDED_MODEL}" in last
+
+
+def test_a_missing_weights_package_gives_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(models, "_EMBEDDED_PACKAGE", "no_such_package_at_all")
+    with pytest.raises(ModelUnavailableError) as caught:
+        resolve_model(EMBEDDED_MODEL, tmp_path)
+    assert INSTALL_EMBEDDED in str(caught.value)
+    assert isinstance(caught.value, GrpoError)
+    assert isinstance(caught.value, OSError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_the_embedded_model_is_converted_once_and_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    package = tmp_path / "weights"
+    package.mkdir()
+    (package / "tiny.gguf").write_bytes(b"gguf")
+    spec = importlib.machinery.ModuleSpec("weights", None, is_package=True)
+    spec.submodule_search_locations = [str(package)]
+    monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: spec)
+    calls: list[Path] = []
+
+    def convert(gguf: Path, folder: Path) -> None:
+        assert gguf.name == "tiny.gguf"
+        calls.append(folder)
+        small_model(folder)
+        if len(calls) == 1:
+            raise ModelError("the disk is full")
+
+    monkeypatch.setattr(models, "_convert_in_subprocess", convert)
+    with pytest.raises(ModelError, match="disk is full"):
+        resolve_model(EMBEDDED_MODEL, tmp_path / "cache")
+    assert [p.name for p in (tmp_path / "cache" / "models").iterdir()] == [f"{EMBEDDED_MODEL}-v1.lock"]
+
+    first = resolve_model(EMBEDDED_MODEL, tmp_path / "cache")
+    again = resolve_model(EMBEDDED_MODEL, tmp_path / "cache")
+    assert first == again
+    assert first.source is ModelSource.EMBEDDED
+    assert len(calls) == 2
+    assert calls[1] != first.path  # written elsewhere, then moved
+    assert check_model_folder(first.path) == first.path
+
+
+def test_two_processes_convert_the_model_once(tmp_path: Path):
+    code = (
+        "import sys, time; from pathlib import Path; from grpo.machine import models\n"
+        "import importlib.machinery as m; s = m.ModuleSpec('w', None, is_package=True)\n"
+        f"s.submodule_search_locations = [{str(tmp_path)!r}]; models.importlib.util.find_spec = lambda name: s\n"
+        "def convert(gguf, folder):\n"
+        "    print('converted', flush=True); time.sleep(0.5); folder.mkdir()\n"
+        "    (folder / 'config.json').write_text('{\"architectures\": [\"A\"]}')\n"
+        "    (folder / 'model.safetensors').write_bytes(b'w'); (folder / 'tokenizer.json').write_text('{}')\n"
+        "models._convert_in_subprocess = convert\n"
+        f"models.resolve_model('{EMBEDDED_MODEL}', Path({str(tmp_path / 'cache')!r}))\n"
+    )
+    (tmp_path / "tiny.gguf").write_bytes(b"gguf")
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) for _ in "ab"
+    ]
+    outputs = [process.communicate(timeout=30)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sorted(outputs) == ["", "converted\n"]
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    monkeypatch.delenv("GRPO_CACHE", raising=False)
+    assert models.default_cache_dir() == Path("/x/grpo")
+    monkeypatch.setenv("GRPO_CACHE", "/own")
+    assert models.default_cache_dir() == Path("/own")
+
+
+@pytest.mark.torch
+def test_the_embedded_model_answers_a_question(model_dir: Path):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(model_dir)
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    assert model.dtype == torch.bfloat16
+    assert sum(p.numel() for p in model.parameters()) == 134_515_008
+    chat = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "What is the capital of France?"}], add_generation_prompt=True, return_tensors="pt"
+    )
+    answer = model.generate(**chat, max_new_tokens=12, do_sample=False)
+    assert "Paris" in tokenizer.decode(answer[0, chat["input_ids"].shape[1] :])

@@ -1,0 +1,272 @@
+"""The pages of a run and of evaluations, opened in headless Chromium: drawn, filtered, searched; hostile mail is inert."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo.eval.traces import read_trace
+from grpo.report import write_report
+from tests.browser import Page, needs_chromium
+from tests.eval_parts import play_tiny_policy, rows, run
+from tests.report_parts import HOSTILE, make_run, make_trajectory, write_lines
+
+pytestmark = [pytest.mark.browser, needs_chromium]
+
+COUNT = "document.getElementById('count').textContent"
+ROWS = "document.querySelectorAll('#list .row').length"
+OWNED = "document.documentElement.dataset.owned || ''"
+READY = "document.documentElement.dataset.ready"
+
+
+def click(selector: str) -> str:
+    return f"document.querySelector({json.dumps(selector)}).click()"
+
+
+def text(selector: str) -> str:
+    return f"(document.querySelector({json.dumps(selector)}) || {{}}).textContent || ''"
+
+
+def test_the_page_of_a_run_is_drawn_without_complaints(tmp_path: Path) -> None:
+    with Page(write_report(make_run(tmp_path / "run")), tmp_path / "profile") as page:
+        assert page.value(READY) == "yes"
+        assert page.value("document.querySelectorAll('svg.chart').length") == 12
+        assert page.value("document.querySelectorAll('#pairs .pair').length") == 8
+        assert "Held-out reward at temperature 1 rose" in page.value(text("#conclusion"))
+        assert page.value(COUNT) == "256 episodes"
+        assert page.value(ROWS) == 50
+        assert page.messages == []
+
+
+def test_filters_and_search_narrow_the_list(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=6)
+    records = [make_trajectory(n, 1.25 if n < 4 else -0.5, solved=n < 4) for n in range(10)]
+    records[3]["messages"][-1]["content"] = "Zanzibar"
+    records[9] |= {"stop_reason": "context_full"}
+    write_lines(root / "trajectories" / "step-0007.jsonl", records)
+    with Page(write_report(root), tmp_path / "profile") as page:
+        assert page.value(COUNT) == "34 episodes"
+        page.choose("[name=source]", "step 7")
+        assert page.value(COUNT) == "10 of 34 episodes"
+        page.choose("[name=outcome]", "wrong")
+        assert page.value(COUNT) == "6 of 34 episodes"
+        page.choose("[name=difficulty]", "easy")  # of 4 to 9: 6 and 9
+        assert page.value(COUNT) == "2 of 34 episodes"
+        page.choose("[name=error]", "context_full")
+        assert page.value(COUNT) == "1 of 34 episodes"
+        assert page.value("location.hash") == "#outcome=wrong&source=step+7&difficulty=easy&error=context_full"
+        page.value(click("#filters [type=reset]"))
+        page.value("new Promise(done => setTimeout(done, 50))")
+        assert page.value(COUNT) == "34 episodes"
+        page.type("[name=low]", "1.2")
+        page.choose("[name=split]", "train")
+        assert page.value(COUNT) == "4 of 34 episodes"
+        page.type("[name=low]", "")
+        page.choose("[name=split]", "")
+        page.type("[name=q]", "zanzibar")
+        assert page.value(COUNT) == "1 of 34 episodes"
+        assert page.value("[...document.querySelectorAll('#list mark')].map(m => m.textContent)") == ["Zanzibar"]
+        page.type("[name=q]", "no such thing")
+        assert page.value(text("#list")) == "No episode fits."
+        assert page.messages == []
+
+
+def test_a_link_opens_the_page_filtered(tmp_path: Path) -> None:
+    path = write_report(make_run(tmp_path / "run", episodes=6))
+    with Page(path, tmp_path / "profile", "#q=test-0002&source=after,+greedy") as page:
+        assert page.value(COUNT) == "1 of 24 episodes"
+        shown = page.value("[...document.querySelectorAll('#list .side h3')].map(h => h.textContent)")
+        assert shown == ["before, greedy", "after, greedy"]
+
+
+def test_a_group_stands_side_by_side_with_rewards_and_judges_reasons(tmp_path: Path) -> None:
+    members = [
+        make_trajectory(0, reward, solved=reward > 1) | {"sample": n, "explanation": f"reason {n}"}
+        for n, reward in enumerate([1.3, -0.8, 0.1])
+    ]
+    write_lines(tmp_path / "run/trajectories/step-0001.jsonl", members)
+    with Page(write_report(tmp_path / "run"), tmp_path / "profile") as page:
+        page.value(click("#list .head"))
+        assert page.value("document.querySelectorAll('.detail .side').length") == 3
+        strip = page.value("[...document.querySelectorAll('.strip button')].map(b => b.textContent + b.className)")
+        assert strip == ["1.30chip bare good", "-0.80chip bare bad", "0.10chip bare bad"]
+        judged = "[...document.querySelectorAll('.detail .judge')].map(p => p.textContent)"
+        assert page.value(judged) == ["Judge: reason 0", "Judge: reason 1", "Judge: reason 2"]
+        page.value(click(".strip button"))
+        assert page.value(judged) == ["Judge: reason 1", "Judge: reason 2"]
+        assert page.value("document.querySelectorAll('.detail details.observation:not([open])').length") == 4
+        page.value(click("[data-unfold]"))
+        assert page.value("document.querySelectorAll('.detail details.observation[open]').length") == 4
+
+
+def test_sampled_tokens_are_coloured_by_their_probability(tmp_path: Path) -> None:
+    record = make_trajectory(0, 1.3, solved=True)
+    record["sampled"] = [["sea", -0.01, "rch", -3.5], ["read", -0.7], ["answer", -1.0, "", -0.2]]
+    write_lines(tmp_path / "run/trajectories/step-0001.jsonl", [record])
+    with Page(write_report(tmp_path / "run"), tmp_path / "profile") as page:
+        assert page.value("document.querySelectorAll('.tokens').length") == 0
+        page.value(click("[data-tokens]"))
+        spans = page.value("[...document.querySelectorAll('.tokens span')].map(s => s.className + ' ' + s.textContent)")
+        assert spans == ["t0 sea", "t4 rch", "t2 read", "t2 answer", "t1 ∎"]
+        assert page.value("document.querySelectorAll('#list .observation').length") == 2
+        assert page.value("document.querySelector('.tokens span').title") == "99.0 %, logprob -0.01"
+
+
+@pytest.mark.torch
+def test_the_tokens_of_an_evaluated_policy_are_coloured_too(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+    folder = play_tiny_policy(tmp_path)
+    calls = read_trace(folder, rows(folder)[0])["model_calls"]
+    with Page(write_report(folder), tmp_path / "profile") as page:
+        if page.value("!document.querySelector('.detail')"):
+            page.value(click("#list [aria-expanded=false]"))
+        page.value(click("[data-tokens]"))
+        assert page.value(text(".legend")).startswith("What the policy sampled, by its probability")
+        spans = page.value(
+            "[...document.querySelector('#list .side').querySelectorAll('.tokens span')].map(s => s.title)"
+        )
+        logprobs = [float(title.rpartition(" ")[2]) for title in spans]
+        assert logprobs == [logprob for call in calls for logprob in call["sampled"][1::2]]
+        assert page.messages == []
+
+
+@pytest.mark.parametrize("place", ["mail", "question", "explanation", "scenario", "config", "token"])
+def test_a_script_in_any_text_is_inert(tmp_path: Path, place: str) -> None:
+    hostile = "<!--<script>" + HOSTILE
+    record = make_trajectory(0, 1.3, solved=True)
+    config: dict[str, Any] = {"env": "EmailSearch-v0"}
+    if place == "config":
+        config |= {"env": hostile, "model": hostile}
+    elif place == "question":
+        record["messages"][1]["content"] = hostile
+    elif place == "token":
+        record["sampled"] = [[hostile, -1.0]]
+    elif place in ("explanation", "scenario"):
+        record["scenario_id" if place == "scenario" else place] = hostile
+    root = tmp_path / "run"
+    write_lines(root / "eval/after-sampled.jsonl", [record])
+    (root / "config.json").write_text(json.dumps(config))
+    with Page(write_report(root), tmp_path / "profile") as page:
+        page.value(click("#list [aria-expanded=false]") if page.value("!document.querySelector('.detail')") else "1")
+        page.value(click("[data-unfold]"))
+        if place == "token":
+            page.value(click("[data-tokens]"))
+        assert "<script>" in page.value("document.querySelector('main').textContent")
+        assert page.value("document.querySelectorAll('img, script:not(#data)').length") == 1
+        assert page.value(OWNED) == ""
+        assert page.messages == []
+
+
+def test_a_script_is_inert_even_where_escaping_is_gone(tmp_path: Path) -> None:
+    html = write_report(make_run(tmp_path / "run", episodes=6)).read_text()
+    for escaped, plain in (("\\u003c", "<"), ("\\u003e", ">"), ("&lt;", "<"), ("&gt;", ">"), ('\\"', '"')):
+        html = html.replace(escaped, plain)
+    unescaped = tmp_path / "unescaped.html"
+    unescaped.write_text(html)  # the mail's scripts are elements now; the content security policy stands alone
+    with Page(unescaped, tmp_path / "profile") as page:
+        assert page.value("document.querySelectorAll('img').length") > 0
+        assert page.value(OWNED) == ""
+        assert any("Content Security Policy" in message for message in page.messages)
+    unescaped.write_text(html.replace("Content-Security-Policy", "x"))
+    with Page(unescaped, tmp_path / "profile") as page:
+        assert page.value(OWNED) == "1"
+
+
+def test_five_thousand_episodes_open_filter_and_turn_pages(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    words = [f"word{n}" for n in range(300)]
+    for step in range(1, 51):
+        records = []
+        for n in range(100):
+            record = make_trajectory(n // 10, rng.choice([1.3, -0.8]), solved=rng.random() < 0.5) | {"sample": n % 10}
+            record["messages"][3]["content"] += " ".join(rng.choices(words, k=120))
+            records.append(record)
+        records[0]["messages"][3]["content"] += f" needle{step}"
+        write_lines(tmp_path / f"run/trajectories/step-{step:04d}.jsonl", records)
+    path = write_report(tmp_path / "run")
+    with Page(path, tmp_path / "profile") as page:
+        assert page.value(COUNT) == "5,000 episodes"
+        assert page.value(ROWS) == 50
+        assert page.value("document.querySelectorAll('*').length") < 2000
+        page.type("[name=q]", "needle37")
+        assert page.value(COUNT) == "1 of 5,000 episodes"
+        page.type("[name=q]", "")
+        page.choose("[name=source]", "step 12")
+        page.value(click("#pages [data-page='1']"))
+        assert page.value(text("#pages span")) == "51 to 100 of 100"
+        assert page.value(ROWS) == 50
+        assert page.messages == []
+
+
+def test_the_page_of_an_evaluation_leads_to_its_worst_scenarios(tmp_path: Path) -> None:
+    assert run("--agent", "wrong", "-k", "2", "--limit", "8", "--out", str(tmp_path / "e"), count=8).exit_code == 0
+    with Page(write_report(tmp_path / "e"), tmp_path / "profile") as page:
+        assert "wrong is right in 25.0 % of 16 episodes on 8 scenarios" in page.value(text("#conclusion"))
+        assert "25.0 %" in page.value(text("section.evaluation"))
+        assert page.value(text(".listed tbody a")) == "sum/1"
+        page.value(click(".listed tbody a"))
+        page.value("new Promise(done => setTimeout(done, 50))")
+        assert page.value(COUNT) == "2 of 16 episodes"
+        page.value(click("#list .head"))
+        assert page.value("document.querySelectorAll('.detail .side').length") == 2
+        page.choose("[name=outcome]", "right")
+        assert page.value(COUNT) == "0 of 16 episodes"
+        assert page.messages == []
+
+
+def test_what_a_hostile_agent_says_is_inert_too(tmp_path: Path) -> None:
+    assert run("--agent", "tests.eval_agents:hostile", "--out", str(tmp_path / "e"), count=2).exit_code == 0
+    with Page(write_report(tmp_path / "e"), tmp_path / "profile") as page:
+        for number in (0, 1):
+            page.value(f"[...document.querySelectorAll('#list .head')][{number}].click()")
+            assert "<script>" in page.value("document.querySelector('.detail').textContent")
+        page.value(click("[data-unfold]"))
+        assert "RuntimeError: </pre>" in page.value("document.querySelector('main').textContent")
+        assert page.value("document.querySelectorAll('img, script:not(#data)').length") == 1
+        assert page.value(OWNED) == ""
+        assert page.messages == []
+
+
+def test_an_env_that_does_not_say_what_is_right_has_rewards_alone(tmp_path: Path) -> None:
+    out = tmp_path / "e"
+    assert run("--agent", "random", "-k", "2", "--limit", "3", "--out", str(out), env="FrozenLake-v1").exit_code == 0
+    with Page(write_report(out), tmp_path / "profile") as page:
+        assert "random has a mean reward of" in page.value(text("#conclusion"))
+        assert page.value("document.querySelector('[name=outcome]').hidden")
+        assert page.value("document.querySelectorAll('.sign').length") == 0
+        heads = page.value("[...document.querySelectorAll('.listed th')].map(h => h.textContent)")
+        assert heads == ["Scenario", "Question", "Reward"]
+        page.value(click("#list .head"))
+        assert page.value("document.querySelectorAll('.detail .side').length") == 2
+        assert page.messages == []
+
+
+def test_two_evaluations_stand_side_by_side(tmp_path: Path) -> None:
+    for agent in ("wrong", "oracle"):
+        assert run("--agent", agent, "--limit", "8", "--out", str(tmp_path / agent), count=8).exit_code == 0
+    with Page(write_report(tmp_path / "wrong", tmp_path / "oracle"), tmp_path / "profile") as page:
+        assert page.value(text("#conclusion")).startswith("oracle has more right answers than wrong: 25.0 % → 100.0 %")
+        assert page.value("[...document.querySelectorAll('#pairs .chip.good.bare')].length") == 6
+        assert "6 scenarios are right with oracle alone" in page.value(text(".under"))
+        page.choose("[name=source]", "oracle")
+        assert page.value(COUNT) == "8 of 16 episodes"
+        page.value(click("#list .head"))
+        shown = page.value("[...document.querySelectorAll('.detail .side h3')].map(h => h.textContent)")
+        assert shown == ["wrong", "oracle"]
+
+
+def test_long_rows_of_the_table_wrap_and_hide_no_column(tmp_path: Path) -> None:
+    for agent in ("wrong", "oracle"):
+        assert run("--agent", agent, "--limit", "4", "--out", str(tmp_path / agent), count=4).exit_code == 0
+        path = tmp_path / agent / "results.jsonl"
+        saved = [json.loads(line) for line in path.read_text().splitlines()]
+        kinds = {f"a_kind_of_wrong_call_{number}": 12 for number in range(6)}
+        path.write_text("".join(json.dumps(row | {"error_codes": kinds}) + "\n" for row in saved))
+    with Page(write_report(tmp_path / "wrong", tmp_path / "oracle"), tmp_path / "profile") as page:
+        assert "a_kind_of_wrong_call_5 48" in page.value(text("section.evaluation"))
+        box = "document.querySelector('.evaluation > div')"
+        assert page.value(f"{box}.scrollWidth - {box}.clientWidth") == 0

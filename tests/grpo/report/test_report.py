@@ -1,0 +1,267 @@
+"""The page of a run, rendered from a made-up run directory. What it does in a browser: `test_report_browser`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grpo.cli.view import view
+from grpo.display.metrics import EVALUATION_METRICS
+from grpo.errors import ReportError
+from grpo.report import write_report
+from grpo.report.episodes import Episodes, Source, within_limit
+from grpo.report.page import as_script_data
+from grpo.report.run import compare, conclusion, load_run
+from tests.eval_parts import run as run_eval
+from tests.report_parts import make_run, make_trajectory, summarise, write_lines
+
+REWARD = EVALUATION_METRICS[0]
+
+
+def test_the_page_loads_nothing_and_escapes_every_mail(tmp_path: Path) -> None:
+    html = write_report(make_run(tmp_path / "run")).read_text()
+    assert "default-src 'none'" in html
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#)""", html.replace("src=x", ""))
+    assert "url(" not in html
+    assert "@import" not in html
+    assert html.count("<script") == html.count("</script") == 2  # the data and the page's own
+    assert html.count("\\u003cscript\\u003e") >= 2
+    assert "<img" not in html
+
+
+def test_the_conclusion_is_the_paired_difference_by_scenario(tmp_path: Path) -> None:
+    """By hand: differences 1, 0, 1, 0 have mean 0.5 and standard error sqrt(1/3)/2 = 0.2887; t(0.975, 3) = 3.1824."""
+    root = tmp_path / "run"
+    for when, rewards in (("before", [0, 1, 0, 0]), ("after", [1, 1, 1, 0])):
+        records = [make_trajectory(i, float(r), solved=bool(r)) for i, r in enumerate(rewards)]
+        write_lines(root / "eval" / f"{when}-sampled.jsonl", records)
+        (root / "eval" / f"{when}-sampled.json").write_text(json.dumps(summarise(f"{when}-sampled", records[:3] * 2)))
+    change = compare(load_run(root), "sampled", REWARD)
+    assert change is not None
+    assert change.difference.mean == pytest.approx(0.5)
+    assert change.difference.low == pytest.approx(0.5 - 3.18245 * 0.288675, abs=1e-4)
+    assert conclusion(load_run(root)) == (
+        "Held-out reward at temperature 1 did not change beyond noise: from 0.250 to 0.750; difference +0.500, "
+        "95 % interval [-0.419, +1.419], paired over 4 scenarios."
+    )
+
+
+def test_the_conclusion_says_when_the_reward_fell(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    for when, base in (("before", 1.0), ("after", 0.5)):
+        records = [make_trajectory(i, base + 0.01 * i, solved=True) for i in range(6)]
+        records[-1]["reward"] = base + 0.06
+        write_lines(root / "eval" / f"{when}-greedy.jsonl", records)
+        (root / "eval" / f"{when}-greedy.json").write_text(json.dumps(summarise(f"{when}-greedy", records)))
+    assert conclusion(load_run(root)).startswith(
+        "Held-out reward with greedy decoding fell from 1.027 to 0.527; difference -0.500"
+    )
+
+
+def test_the_conclusion_of_an_unchanged_policy_claims_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    for when in ("before", "after"):
+        write_lines(root / "eval" / f"{when}-sampled.jsonl", [make_trajectory(i, 0.1, solved=False) for i in range(5)])
+    expected = "Held-out reward at temperature 1 is the same before and after in all 5 episodes."
+    assert conclusion(load_run(root)) == expected
+
+
+@pytest.mark.parametrize(
+    ("used", "said"),
+    [
+        ([0.0], "GRPO changed nothing: no group of the step had rewards that differ. Held-out reward at temp"),
+        (
+            [0.0, 0.0],
+            "GRPO changed nothing: no group of any of the 2 steps had rewards that differ. Held-out reward at t",
+        ),
+        ([0.0, 1.0], "Held-out reward at temperature 1 is the same"),
+    ],
+)
+def test_a_run_without_an_update_says_that_it_learned_nothing(tmp_path: Path, used: list[float], said: str) -> None:
+    root = tmp_path / "run"
+    for when in ("before", "after"):
+        write_lines(root / "eval" / f"{when}-sampled.jsonl", [make_trajectory(i, 0.1, solved=False) for i in range(5)])
+    write_lines(root / "metrics.jsonl", [{"step": at, "groups/used": value} for at, value in enumerate(used, 1)])
+    assert conclusion(load_run(root)).startswith(said)
+
+
+def test_failed_episodes_are_counted_and_enter_no_mean(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=8)
+    path = root / "eval" / "after-sampled.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records[0] |= {"stop_reason": "failed", "reward": 0.0, "error": "server gone"}
+    write_lines(path, records)
+    summary = json.loads(path.with_suffix(".json").read_text()) | {"failed": 1}
+    path.with_suffix(".json").write_text(json.dumps(summary))
+    change = compare(load_run(root), "sampled", REWARD)
+    assert change is not None
+    assert change.difference.n == 7
+    assert "1 episode failed in the harness" in write_report(root).read_text()
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["config.json", "metrics.jsonl", "warmstart.jsonl", "eval", "eval/after-sampled.json", "eval/after-sampled.jsonl"],
+)
+def test_every_part_of_a_run_is_optional(tmp_path: Path, missing: str) -> None:
+    root = make_run(tmp_path / "run", episodes=8)
+    path = root / missing
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    html = write_report(root).read_text()
+    assert ("Nothing to compare yet: 12 of 12 steps done" in html) == (missing == "eval")
+    assert ("Gradient norm" in html) == (missing != "metrics.jsonl")
+    assert ("imitation loss" in html) == (missing != "warmstart.jsonl")
+    assert ("smollm2-135m" in html) == (missing != "config.json")
+
+
+def test_a_run_with_one_step_and_a_half_written_line_has_a_report(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", steps=1, episodes=3)
+    with (root / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "rew')
+    html = write_report(root).read_text()
+    assert "1 of 12" in html
+    assert "NaN" not in html
+
+
+def test_a_long_run_draws_running_means_instead_of_dots(tmp_path: Path) -> None:
+    html = write_report(make_run(tmp_path / "run", steps=300, episodes=3)).read_text()
+    assert "line c0 faint" in html
+    assert 'class="dot' not in html
+    assert len(html) < 2_000_000
+
+
+def test_a_lone_surrogate_in_a_mail_does_not_stop_the_report(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=3)
+    for when in ("before", "after"):
+        path = root / "eval" / f"{when}-sampled.jsonl"
+        path.write_text(path.read_text().replace("the budget review", "the \\ud800 review"))
+    assert write_report(root).read_text(encoding="utf-8").count("the ? review") >= 1
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="is it a run directory"):
+        write_report(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ReportError, match="can't be reported on"):
+        write_report(tmp_path)
+
+
+def test_a_judged_run_shows_how_far_judge_and_env_disagree(tmp_path):
+    write_lines(
+        tmp_path / "metrics.jsonl", [{"step": n, "reward/mean": 0.5, "judge/disagreement": n / 10} for n in (1, 2)]
+    )
+    page = write_report(tmp_path).read_text()
+    assert "Judge against env" in page
+    assert "share of pairs ordered the other way; 0.5 is chance" in page
+    write_lines(tmp_path / "metrics.jsonl", [{"step": n, "reward/mean": 0.5} for n in (1, 2)])
+    assert "Judge against env" not in write_report(tmp_path).read_text()
+
+
+@given(
+    st.text() | st.dictionaries(st.text(), st.lists(st.text() | st.sampled_from(["</script", "<!--", "]]>", "&lt;"])))
+)
+def test_data_in_the_page_survives_and_cannot_end_its_element(value: object) -> None:
+    data = str(as_script_data(value))
+    assert json.loads(data) == value
+    assert not re.search("[<>&]", data)
+
+
+def test_every_text_stands_once_in_the_data() -> None:
+    episodes = Episodes()
+    episodes.add(Source("step 1"), [make_trajectory(n, 1.0, solved=True) for n in (0, 3, 6)])
+    data = episodes.to_data([])
+    assert len(set(data["texts"])) == len(data["texts"])
+    first, second, _ = data["episodes"]
+    assert first["blocks"] == second["blocks"]
+    call = first["blocks"][0]
+    assert (call[0], data["texts"][call[1]], call[3]) == ("call", "search_inbox", 0)
+    assert [block[3] for block in first["blocks"]] == [0, -1, 1, -1, 2]
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"), [(100, [1, 2, 3, 4, 5]), (40, [1, 2, 4, 5]), (25, [1, 5]), (10, [1]), (9, [])]
+)
+def test_a_page_takes_whole_steps_from_the_first_to_the_last(room: int, expected: list[int]) -> None:
+    assert within_limit(dict.fromkeys(range(1, 6), 10), room) == expected
+
+
+def test_transcripts_that_find_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo.report.episodes.MAX_TEXT_CHARS", 300)
+    records = [make_trajectory(n, 1.0, solved=True) for n in range(3)]
+    write_lines(tmp_path / "trajectories/step-0001.jsonl", records)
+    html = write_report(tmp_path).read_text()
+    assert "2 episodes are listed without their transcripts" in html
+    assert html.count('"left_out":true') == 2
+
+
+def test_steps_that_have_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo.report.training.MAX_EPISODES", 7)
+    for step in (1, 2, 3):
+        write_lines(
+            tmp_path / f"trajectories/step-{step:04d}.jsonl", [make_trajectory(n, 1.0, solved=True) for n in range(3)]
+        )
+    html = write_report(tmp_path).read_text()
+    assert "The episodes of 1 of 3 steps are not on this page, which holds up to 7;" in html
+    assert '"label":"step 2"' not in html
+    assert '"label":"step 3"' in html
+
+
+def test_the_command_writes_the_page_where_it_is_told(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=3)
+    shown = CliRunner().invoke(view, [str(root), "--out", str(tmp_path / "page.html")])
+    assert shown.output == f"{tmp_path / 'page.html'}\n"
+    assert "Held-out evaluation" in (tmp_path / "page.html").read_text()
+    blocked = CliRunner().invoke(view, [str(root), "--out", str(root / "config.json" / "page.html")])
+    assert blocked.exit_code == 1
+    assert "name another file with --out" in blocked.stderr
+    refused = CliRunner().invoke(view, [str(root), str(root)])
+    assert refused.exit_code == 1
+    assert "runs cannot" in refused.stderr
+
+
+def test_the_page_of_an_evaluation_says_what_is_missing_and_what_failed(tmp_path: Path) -> None:
+    out = tmp_path / "e"
+    run_eval("--agent", "oracle", "--limit", "4", "--out", str(out), count=4)
+    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    rows[0] |= {"ending": "infrastructure", "correct": None, "reward": None, "error": "<b>gone</b>"}
+    write_lines(out / "results.jsonl", rows[:3])
+    (out / "traces" / rows[1]["trace"]["file"]).unlink()
+    html = write_report(out).read_text()
+    assert "oracle: 1 of 4 episodes have not been played; --resume plays them." in html
+    assert "oracle: 1 episode ended in infrastructure failures, in no mean." in html
+    assert "&lt;b&gt;gone" in html
+    assert "oracle is right in 100.0 % of 2 episodes on 2 scenarios" in html
+    write_lines(out / "results.jsonl", rows[:1])
+    assert "No episode of oracle has been played to an end yet." in write_report(out).read_text()
+
+
+def test_a_step_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write_lines(tmp_path / "trajectories/step-0001.jsonl", [make_trajectory(0, 1.0, solved=True)])
+    path = tmp_path / "trajectories/step-0001.jsonl"
+    path.write_text("{broken\n" + path.read_text())
+    with pytest.raises(ReportError, match=r"step-0001.jsonl line 1 is not JSON"):
+        write_report(tmp_path)
+
+
+def test_evaluations_of_other_questions_need_to_be_told(tmp_path: Path) -> None:
+    for count in (4, 5):
+        run_eval("--agent", "oracle", "--limit", "4", "--out", str(tmp_path / str(count)), count=count)
+    folders = [str(tmp_path / "4"), str(tmp_path / "5")]
+    refused = CliRunner().invoke(view, folders)
+    assert refused.exit_code == 1
+    assert "env_kwargs.count: 4 in A, 5 in B" in refused.stderr
+    assert CliRunner().invoke(view, [*folders, "--anyway"]).exit_code == 0
+    assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/report.html").read_text()

@@ -1,0 +1,98 @@
+"""Episodes that we cut because their context was full: where every step costs, being cut must not pay."""
+
+import asyncio
+import json
+
+from grpo.config import load_config
+from grpo.display.terminal import Display
+from grpo.learner.segments import segments_of
+from grpo.rollout.rewards import EnvReward
+from grpo.rollout.rollout import EnvPool
+from grpo.rollout.tasks import TaskStream
+from grpo.training.batches import Batches
+from grpo.training.demonstrations import Demonstrations, from_run
+from grpo.types import SampledTurn, StopReason
+from tests.fakes import ByteChat
+
+UP, RIGHT, DOWN = 0, 1, 2
+FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
+"""What CliffWalking gives for a first step: to the right of the start is the cliff, and it leads back there."""
+
+
+class Walkers:
+    """Members of a group, one after another; each does the first action of its plan once and then stays at the wall."""
+
+    version = 1
+
+    def __init__(self, *members):
+        self.members = iter(members)
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        if "<tool_call>" not in ByteChat().decode(prompt_ids).split("Call act", 1)[1]:
+            self.wordy, action = next(self.members)
+        else:
+            action = DOWN
+        said = "well, " * 85 if self.wordy else ""
+        call = f'{said}<tool_call>\n{{"name": "act", "arguments": {{"action": {action}}}}}\n</tool_call>'
+        ids = [*ByteChat().encode(call), ByteChat.END][:max_tokens]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+
+
+def walked(*members):
+    kwargs = {"max_episode_steps": 4}
+    size = {"groups_per_step": 1, "group_size": len(members), "concurrency": 1}
+    rollout = size | {"max_tokens": 2000, "max_turn_tokens": 600}
+    config = load_config(None, {"env": "CliffWalking-v1", "env_kwargs": kwargs, "rollout": rollout})
+    pool = EnvPool(config.env, kwargs)
+    batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), EnvReward(), Display(quiet=True))
+    batch = asyncio.run(batches.next(0, Walkers(*members)))
+    pool.close()
+    return batch
+
+
+def test_a_cut_episode_is_neither_learned_from_nor_part_of_the_baseline():
+    """By hand: four steps of -1; the cliff (-100) and three of -1; and long turns, cut after two steps of -1."""
+    batch = walked((False, UP), (True, UP), (False, RIGHT))
+    down, cut, cliff = batch.sampled
+    assert [t.reward for t in batch.sampled] == [-4.0, -2.0, -103.0]
+    assert [t.stop_reason for t in batch.sampled] == [
+        StopReason.TRUNCATED, StopReason.CONTEXT_FULL, StopReason.TRUNCATED,
+    ]  # fmt: skip
+    (group,) = batch.groups
+    assert group.advantages == [49.5, -49.5]  # around (-4 - 103) / 2 and not around a mean with -2 in it
+    assert batch.segments == [*segments_of(down, 49.5), *segments_of(cliff, -49.5)]
+    metrics = batch.metrics()
+    assert (metrics["reward/mean"], metrics["reward/std"]) == (-53.5, 49.5)
+    assert (metrics["episodes/context_full"], metrics["episodes/failed"]) == (1.0, 0.0)
+    (remark,) = batch.remarks(2000)
+    assert remark.startswith(
+        "1 of 3 episodes were cut, their context full (rollout.max_tokens = 2000), and are not learned"
+    )
+    assert cut.metrics["return"] == -2.0, "it stays in the log as it was"
+
+
+def test_a_group_of_which_all_but_one_were_cut_teaches_nothing_and_says_so():
+    batch = walked((False, UP), (True, UP), (True, RIGHT))
+    assert (batch.groups, batch.segments, batch.dropped) == ([], [], 1)
+    assert batch.metrics()["groups/zero_variance_share"] == 1.0
+    assert "of 1 group, 1 had less than two episodes that were played out. What helps" in batch.remarks(2000)[1]
+    nothing = walked((True, UP), (True, RIGHT))
+    assert "reward/mean" not in nothing.metrics()
+    assert nothing.metrics()["episodes/context_full"] == 2.0
+
+
+def test_a_step_without_a_difference_says_what_to_do():
+    (remark,) = walked((False, UP), (False, UP)).remarks(2000)
+    assert remark.startswith("no update, for there is nothing to compare: of 1 group, 1 had equal rewards. What helps:")
+    assert walked((False, UP), (False, RIGHT)).remarks(2000) == []
+
+
+def test_cut_episodes_are_not_imitated_however_high_their_reward(tmp_path):
+    batch = walked((False, UP), (True, UP), (False, RIGHT))
+    path = tmp_path / "step-0001.jsonl"
+    path.write_text("".join(json.dumps(t.to_record()) + "\n" for t in batch.sampled))
+    found = Demonstrations(2000)
+    from_run(found, [path], ByteChat(), same_model=True, best_per_scenario=1)
+    (row,) = segments_of(batch.sampled[0], 1.0)
+    assert [(r.ids, r.action_mask) for kept in found.kept for r in kept.rows] == [(row.ids, row.action_mask)]
+    assert found.left_out["cut, context full"] == 1

@@ -1,0 +1,121 @@
+import json
+
+import pytest
+
+from grpo.config import TrainConfig, load_config
+from grpo.errors import CheckpointError, ConfigError
+from grpo.files import write_json
+from grpo.runs.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
+from grpo.runs.directory import RunDirectory
+
+CONFIG = TrainConfig(env="E")
+
+
+class FileEngine:
+    """Writes its state as one file; stands for an engine where only files matter."""
+
+    def __init__(self, value="weights"):
+        self.value = value
+
+    def save_state(self, folder):
+        (folder / "engine.pt").write_text(self.value)
+
+
+def begin(root, config):
+    """A run that has done some of its work."""
+    with RunDirectory.open(root, config, resume=True) as run:
+        run.checkpoints.mkdir()
+
+
+def test_a_run_directory_is_locked_for_one_process_and_free_after_close(tmp_path):
+    run = RunDirectory.open(tmp_path / "r", CONFIG, resume=False)
+    with pytest.raises(CheckpointError, match="another process is training"):
+        RunDirectory.open(tmp_path / "r", CONFIG, resume=True)
+    run.close()
+    RunDirectory.open(tmp_path / "r", CONFIG, resume=True).close()
+
+
+def test_an_existing_run_is_not_overwritten_by_accident(tmp_path):
+    begin(tmp_path / "r", CONFIG)
+    with pytest.raises(ConfigError, match="continue it with --resume"):
+        RunDirectory.open(tmp_path / "r", CONFIG, resume=False)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_settings_with_which_nothing_was_done_may_be_mended(tmp_path, resume):
+    RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"model": "smolm2"}), resume=False).close()
+    RunDirectory.open(tmp_path / "r", CONFIG, resume=resume).close()
+    assert json.loads((tmp_path / "r" / "config.json").read_text())["model"] == CONFIG.model
+
+
+def test_a_run_goes_on_in_the_dtype_that_it_was_begun_in(tmp_path):
+    begin(tmp_path / "r", CONFIG)
+    with RunDirectory.open(tmp_path / "r", CONFIG, resume=True) as run:
+        assert run.config.dtype == "auto"
+        run.write_config(run.config.model_copy(update={"dtype": "float32"}))
+    with RunDirectory.open(tmp_path / "r", CONFIG, resume=True) as run:
+        assert run.config.dtype == "float32"
+    with pytest.raises(ConfigError, match="dtype: 'float32' -> 'bfloat16'"):
+        RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"dtype": "bfloat16"}), resume=True)
+
+
+@pytest.mark.parametrize("content", ['{"architectures": ["LlamaForCausalLM"]}', "[]", "hello", ""])
+def test_the_folder_of_something_else_is_left_alone(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    for resume in (False, True):
+        with pytest.raises(ConfigError, match=r"config\.json is not a run's; choose another --run-dir"):
+            RunDirectory.open(tmp_path, CONFIG, resume=resume)
+    assert (tmp_path / "config.json").read_text() == content
+
+
+def test_a_place_that_cannot_hold_a_run_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(ConfigError, match=f"{place} cannot hold a run: .*; choose another --run-dir"):
+            RunDirectory.open(place, CONFIG, resume=False)
+
+
+def test_a_changed_setting_is_refused_with_the_difference_and_the_config_is_kept(tmp_path):
+    begin(tmp_path / "r", CONFIG)
+    with pytest.raises(ConfigError, match=r"learning_rate: 2e-05 -> 0\.1"):
+        RunDirectory.open(tmp_path / "r", load_config(None, {"env": "E", "optimizer.learning_rate": 0.1}), resume=True)
+    assert json.loads((tmp_path / "r" / "config.json").read_text())["optimizer"]["learning_rate"] == 2e-5
+
+
+def test_a_continued_run_knows_how_long_it_was_to_be(tmp_path):
+    begin(tmp_path / "r", CONFIG.model_copy(update={"steps": 5}))
+    with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
+        assert run.earlier_steps == 5
+    with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
+        assert run.earlier_steps == 9
+
+
+def test_json_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"a": object()})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_the_newest_whole_checkpoint_is_found_and_old_ones_are_dropped(tmp_path):
+    assert newest_checkpoint(tmp_path) is None
+    for step in range(4):
+        built = build_checkpoint(tmp_path, FileEngine(f"w{step}"), TrainState(step, step * 6))
+        found = newest_checkpoint(tmp_path)
+        assert (found[1].step if found else None) == (step - 1 if step else None), "built, but not committed"
+        commit_checkpoint(built, keep=2)
+    (tmp_path / "step-0009").mkdir()  # what a killed process might leave: no state, so not a checkpoint
+    (tmp_path / "step-0009" / "engine.pt").write_text("half")
+    folder, state = newest_checkpoint(tmp_path)
+    assert (folder.name, state) == ("step-0003", TrainState(3, 18))
+    assert (folder / "engine.pt").read_text() == "w3"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0002", "step-0003", "step-0009"]
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    commit_checkpoint(build_checkpoint(tmp_path, FileEngine(), TrainState(1, 2)), keep=2)
+    (tmp_path / "step-0001" / "state.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"state\.json is damaged"):
+        newest_checkpoint(tmp_path)

@@ -1,0 +1,197 @@
+"""Which checkpoints stay, what a path that a user gives holds, and what is written beside an adapter."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo.chat import ServedChat
+from grpo.config import TrainConfig, load_config
+from grpo.errors import CheckpointError, ConfigError
+from grpo.files import write_json
+from grpo.machine.models import EMBEDDED_HUB_ID, ModelSource, ResolvedModel
+from grpo.runs.directory import RunDirectory
+from grpo.runs.model_card import Card, name_base_model, write_card
+from grpo.runs.retention import best_of, checkpoints, find_checkpoint, note_score, prune
+from grpo.runs.trained_policy import find_policy, init_adapter, run_card
+
+
+def write_adapter(folder: Path, rank: int = 8, base: str | None = "org/base") -> Path:
+    folder.mkdir(parents=True)
+    write_json(folder / "adapter_config.json", {"r": rank, "lora_alpha": 16, "base_model_name_or_path": base})
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def write_checkpoint(run: Path, step: int) -> Path:
+    folder = write_adapter(run / "checkpoints" / f"step-{step:04d}")
+    write_json(folder / "state.json", {"step": step})
+    return folder
+
+
+def write_run(root: Path, steps: tuple[int, ...] = (0, 1, 2)) -> Path:
+    for step in steps:
+        write_checkpoint(root, step)
+    write_json(
+        root / "config.json", json.loads(load_config(None, {"env": "Word-v0", "lora.rank": 8}).model_dump_json())
+    )
+    return root
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in checkpoints(folder)]
+
+
+def test_the_newest_few_and_the_best_are_kept(tmp_path):
+    folder = tmp_path / "checkpoints"
+    for step, score in enumerate([0.1, 0.7, 0.3, 0.7, 0.6]):
+        write_checkpoint(tmp_path, step)
+        prune(folder, keep=2)
+        assert note_score(folder, step, score) is (step < 2)
+    prune(folder, keep=2)
+    assert names(folder) == ["step-0001", "step-0003", "step-0004"]
+    assert best_of(folder).score == 0.7
+    assert note_score(folder, 4, 0.8) is True
+    prune(folder, keep=2)
+    assert names(folder) == ["step-0003", "step-0004"]
+
+
+def test_without_an_evaluation_only_the_newest_are_kept_and_numbers_are_not_words(tmp_path):
+    folder = tmp_path / "checkpoints"
+    for step in (9998, 9999, 10000, 10001):
+        write_checkpoint(tmp_path, step)
+    prune(folder, keep=2)
+    assert names(folder) == ["step-10000", "step-10001"]
+    assert best_of(folder) is None
+
+
+def test_a_checkpoint_is_found_by_number_and_as_newest_and_best(tmp_path):
+    folder = write_run(tmp_path / "run") / "checkpoints"
+    assert find_checkpoint(folder, "newest").name == "step-0002"
+    assert find_checkpoint(folder, "1").name == "step-0001"
+    with pytest.raises(CheckpointError, match=r"held-out score .*--eval-every"):
+        find_checkpoint(folder, "best")
+    note_score(folder, 0, 0.5)
+    assert find_checkpoint(folder, "best").name == "step-0000"
+    with pytest.raises(CheckpointError, match="no checkpoint '7'; choose newest, best or one of the steps 0, 1, 2"):
+        find_checkpoint(folder, "7")
+    with pytest.raises(CheckpointError, match="no checkpoint 'last'"):
+        find_checkpoint(folder, "last")
+    with pytest.raises(CheckpointError, match="finish its warm start"):
+        find_checkpoint(tmp_path / "empty", "newest")
+    (folder / "best.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"best\.json is damaged"):
+        find_checkpoint(folder, "best")
+
+
+def test_a_run_gives_its_checkpoint_with_its_settings(tmp_path):
+    found = find_policy(write_run(tmp_path / "first"), "1")
+    assert (found.adapter.name, found.model, found.name, found.rank, found.step) == (
+        "step-0001", "smollm2-135m", "first-step-0001", 8, 1,
+    )  # fmt: skip
+    assert found.config is not None
+    assert found.config.env == "Word-v0"
+    assert find_policy(tmp_path / "first", model="/models/x").model == "/models/x"
+
+
+def test_an_adapter_gives_the_base_it_names(tmp_path):
+    found = find_policy(write_adapter(tmp_path / "mine", rank=4))
+    assert (found.model, found.name, found.rank, found.config) == ("org/base", "mine", 4, None)
+    assert find_policy(write_adapter(tmp_path / "embedded", base=EMBEDDED_HUB_ID)).model == "smollm2-135m"
+    nameless = write_adapter(tmp_path / "nameless", base=None)
+    with pytest.raises(ConfigError, match="names no base model; name it with --model"):
+        find_policy(nameless)
+    assert find_policy(nameless, model="org/other").model == "org/other"
+    with pytest.raises(ConfigError, match="is one adapter, not a run"):
+        find_policy(tmp_path / "mine", "best")
+
+
+def test_what_is_neither_or_broken_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="neither a run directory"):
+        find_policy(tmp_path)
+    broken = write_adapter(tmp_path / "broken")
+    (broken / "adapter_model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"lacks adapter_model\.safetensors"):
+        find_policy(broken)
+    (broken / "adapter_model.safetensors").write_bytes(b"")
+    (broken / "adapter_config.json").write_text('{"peft_type": "IA3"}')
+    with pytest.raises(ConfigError, match="is no PEFT LoRA config"):
+        find_policy(broken)
+
+
+def test_an_adapter_of_another_shape_is_no_start_of_a_run(tmp_path):
+    adapter = str(write_adapter(tmp_path / "a"))
+    assert init_adapter(TrainConfig(env="E")) is None
+    assert init_adapter(
+        load_config(None, {"env": "E", "init_adapter": adapter, "lora.rank": 8, "lora.alpha": 16})
+    ) == Path(adapter)
+    run = write_run(tmp_path / "run")
+    newest = init_adapter(load_config(None, {"env": "E", "init_adapter": str(run), "lora.rank": 8, "lora.alpha": 16}))
+    assert newest == run / "checkpoints" / "step-0002"
+    with pytest.raises(ConfigError, match=r"--set lora.rank=8 --set lora.alpha=16"):
+        init_adapter(TrainConfig(env="E", init_adapter=adapter))
+    with pytest.raises(ConfigError, match="neither a run directory"):
+        init_adapter(TrainConfig(env="E", init_adapter=str(tmp_path)))
+
+
+def evaluation(label: str, policy: int, reward: float, temperature: float = 1.0) -> dict:
+    metrics = {"reward": {"mean": reward}, "success": {"mean": 0.5}}
+    return {
+        "label": label,
+        "policy": policy,
+        "split": "test",
+        "temperature": temperature,
+        "episodes": 4,
+        "metrics": metrics,
+    }
+
+
+def test_the_card_compares_the_checkpoint_with_the_policy_before_grpo(tmp_path):
+    run = RunDirectory(write_run(tmp_path / "first"))
+    for label, policy, reward in (
+        ("before-sampled", 0, 0.25),
+        ("step-0001-sampled", 1, 0.5),
+        ("after-sampled", 2, 0.75),
+    ):
+        write_json(run.evaluation(label), evaluation(label, policy, reward))
+    config = load_config(None, {"env": "Word-v0", "judge.api_base": "http://10.0.0.1/v1"})
+    card = run_card(run, config, EMBEDDED_HUB_ID, 1)
+    assert [(s["label"], s["metrics"]["reward"]["mean"]) for s in card.scores] == [
+        ("before-sampled", 0.25), ("step-0001-sampled", 0.5),
+    ]  # fmt: skip
+    folder = write_adapter(tmp_path / "adapter")
+    write_card(folder, card, ServedChat("{{ messages }}", "hermes"))
+    text = (folder / "README.md").read_text()
+    assert f"base_model: {EMBEDDED_HUB_ID}\nlibrary_name: peft\n" in text
+    assert "| before-sampled (split test, temperature 1) | 4 | 0.250 | 0.500 |\n| step-0001-sampled" in text
+    assert "trained with GRPO on `Word-v0`, 1 step." in text
+    assert "4-bit (Q4_1)" in text
+    assert "bound by its licence" in text
+    assert '"optimizer.learning_rate": 2e-05' in text
+    assert "10.0.0.1" not in text
+    here = "PATH/TO/THIS/FOLDER"
+    tools = f"--chat-template {here}/chat_template.jinja --enable-auto-tool-choice --tool-call-parser hermes"
+    assert f"--enable-lora --max-lora-rank 8 --lora-modules first-step-0001={here} {tools}\n" in text
+    assert "`chat_template.jinja` prompts a conversation with tools as in training" in text
+    assert (folder / "chat_template.jinja").read_text() == "{{ messages }}"
+
+
+def test_a_card_without_scores_or_hub_id_says_so(tmp_path):
+    write_card(tmp_path, Card("m", "/models/mine", "/models/mine", "SFT", "demos.jsonl", 3, is_merged=True), None)
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith("---\npipeline_tag: text-generation\n")
+    assert "Not evaluated." in text
+    assert "PeftModel" not in text
+    assert "$ vllm serve PATH/TO/THIS/FOLDER\n" in text
+
+
+def test_the_base_is_named_as_others_find_it(tmp_path):
+    folder = write_adapter(tmp_path / "a", base="/home/me/.cache/x")
+    for source, public in (
+        (ModelSource.HUB, "org/base"),
+        (ModelSource.EMBEDDED, EMBEDDED_HUB_ID),
+        (ModelSource.FOLDER, "/m"),
+    ):
+        name_base_model(folder, ResolvedModel(Path("/m"), "org/base", source).public_name)
+        config = json.loads((folder / "adapter_config.json").read_text())
+        assert config == {"r": 8, "lora_alpha": 16, "base_model_name_or_path": public}

@@ -1,0 +1,54 @@
+"""A stand-in for the package ``vllm``, put on PYTHONPATH: it starts fast, has an engine process, and fails on demand.
+
+Only what ``grpo.serving.vllm_main`` touches is there. The real thing is tested by the tests marked ``vllm``.
+"""
+
+from pathlib import Path
+
+ENTRY = """
+import json, multiprocessing, os, sys, time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+
+def engine():
+    time.sleep(120)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps({"data": [{"id": "base"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+def main():
+    mode = os.environ.get("FAKE_VLLM_MODE", "")
+    print("(APIServer pid=1) INFO 01-01 00:00:00 [model.py:733] Resolved architecture: Fake", flush=True)
+    if mode == "die":
+        print("Traceback (most recent call last):", flush=True)
+        print("(EngineCore pid=2) ERROR 01-01 00:00:00 [core.py:9] ValueError: the weights are 7 bytes long", flush=True)
+        sys.exit(3)
+    child = multiprocessing.get_context("spawn").Process(target=engine)
+    child.start()
+    print("engine", child.pid, flush=True)
+    if mode == "slow":
+        time.sleep(1.5)
+    if mode == "never":
+        time.sleep(60)
+    HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
+
+
+def write_fake_vllm(root: Path) -> Path:
+    """Write the package below ``root`` and return the folder to put on PYTHONPATH."""
+    package = root / "fake" / "vllm" / "entrypoints" / "launchers" / "api_server"
+    package.mkdir(parents=True)
+    for folder in (package, *package.parents[:3]):
+        (folder / "__init__.py").write_text("")
+    (package / "entry.py").write_text(ENTRY)
+    return root / "fake"

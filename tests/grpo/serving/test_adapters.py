@@ -1,0 +1,246 @@
+"""Adapter versions: written whole, a new name each, kept while used."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from grpo.errors import AdapterError
+from grpo.serving.adapters import AdapterStore
+from grpo.serving.server import ExternalServer, VllmServer
+
+
+class AdapterServer:
+    """vLLM's two adapter routes over a real socket, with its rules: no name twice, a whole folder, known names only."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, str] = {}
+        self.names_ever: list[str] = []
+        self.routes = True
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, text = outer.answer(self.path, body)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def answer(self, path: str, body: dict[str, str]) -> tuple[int, str]:
+        name = body["lora_name"]
+        if not self.routes:
+            return 404, '{"detail":"Not Found"}'
+        if path == "/v1/load_lora_adapter":
+            if name in self.loaded:
+                return 400, f"The lora adapter '{name}' has already been loaded."
+            if not (Path(body["lora_path"]) / "adapter_config.json").exists():
+                return 404, f"No adapter found for LoRA '{name}'"
+            self.loaded[name] = body["lora_path"]
+            self.names_ever.append(name)
+            return 200, "ok"
+        if name not in self.loaded:
+            return 404, f"The lora adapter '{name}' cannot be found."
+        del self.loaded[name]
+        return 200, "ok"
+
+
+@pytest.fixture
+def fake() -> Iterator[AdapterServer]:
+    server = AdapterServer()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+@pytest.fixture
+def store(fake: AdapterServer, tmp_path: Path) -> AdapterStore:
+    return AdapterStore(ExternalServer(fake.url), tmp_path / "adapters")
+
+
+def save(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+
+
+def test_each_version_gets_a_new_name_and_replaces_the_one_before(store: AdapterStore, fake: AdapterServer):
+    handles = [store.publish(save, version) for version in (0, 1, 1, 2)]
+    assert len({handle.name for handle in handles}) == 4
+    assert [handle.version for handle in handles] == [0, 1, 1, 2]
+    assert fake.loaded == {handles[-1].name: str(handles[-1].path)}
+    assert store.newest == handles[-1]
+    assert [handle.path.exists() for handle in handles] == [False, False, False, True]
+    assert [path.name for path in handles[-1].path.parent.iterdir()] == [handles[-1].name]
+
+
+def test_a_version_in_use_is_kept_until_its_last_user_ends(store: AdapterStore, fake: AdapterServer):
+    first = store.publish(save, 0)
+    with store.using() as held:
+        assert held == first
+        store.acquire(first)
+        second = store.publish(save, 1)
+        assert set(fake.loaded) == {first.name, second.name}
+        store.release(first)
+        assert set(fake.loaded) == {first.name, second.name}
+    assert set(fake.loaded) == {second.name}
+    assert store.loaded == [second]
+    with pytest.raises(AdapterError, match="no longer loaded"):
+        store.acquire(first)
+    with pytest.raises(AdapterError, match="released more often"):
+        store.release(second)
+    with store.using(second):
+        pass
+    assert set(fake.loaded) == {second.name}  # the newest stays, used or not
+
+
+def test_an_adapter_that_was_not_saved_whole_is_never_published(store: AdapterStore, fake: AdapterServer):
+    first = store.publish(save, 0)
+
+    def half(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text("{}")
+
+    def failing(folder: Path) -> None:
+        half(folder)
+        raise OSError("disk full")
+
+    with pytest.raises(AdapterError, match=r"version 1 was saved without adapter_model\.safetensors"):
+        store.publish(half, 1)
+    with pytest.raises(OSError, match="disk full"):
+        store.publish(failing, 1)
+    assert store.newest == first
+    assert [path.name for path in first.path.parent.iterdir()] == [first.name]
+
+
+def test_a_refusing_server_leaves_the_former_version_in_place(store: AdapterStore, fake: AdapterServer):
+    first = store.publish(save, 0)
+    fake.routes = False
+    with pytest.raises(AdapterError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
+        store.publish(save, 1)
+    fake.routes = True
+    assert store.newest == first
+    assert store.acquire() == first
+    assert set(fake.loaded) == {first.name}
+
+
+def test_after_a_restart_every_live_version_is_loaded_again(fake: AdapterServer, tmp_path: Path):
+    server = ExternalServer(fake.url)
+    store = AdapterStore(server, tmp_path / "adapters")
+    first = store.acquire(store.publish(save, 0))
+    second = store.publish(save, 1)
+    fake.loaded.clear()  # what a restart does
+    for action in server.after_restart:
+        action()
+    assert set(fake.loaded) == {first.name, second.name}
+    store.release(first)
+    assert set(fake.loaded) == {second.name}
+
+
+def test_a_version_that_the_server_lost_can_still_be_dropped(
+    store: AdapterStore, fake: AdapterServer, caplog: pytest.LogCaptureFixture
+):
+    first = store.publish(save, 0)
+    fake.loaded.clear()
+    second = store.publish(save, 1)
+    assert store.loaded == [second]
+    assert f"answered 404 for adapter {first.name}" in caplog.text
+
+
+def test_what_an_earlier_process_left_is_removed_and_nothing_else(
+    store: AdapterStore, fake: AdapterServer, tmp_path: Path
+):
+    root = store.publish(save, 0).path.parent
+    (root / ".policy-0a1b2c-0007.3").mkdir()
+    (root / "notes").mkdir()
+    AdapterStore(ExternalServer(fake.url), root)
+    assert [path.name for path in root.iterdir()] == ["notes"]
+
+
+def test_a_server_that_is_gone_is_named(tmp_path: Path):
+    store = AdapterStore(ExternalServer("http://127.0.0.1:9"), tmp_path)
+    with pytest.raises(AdapterError, match="no adapter was published yet"):
+        store.acquire()
+    with pytest.raises(AdapterError, match=r"http://127\.0\.0\.1:9/v1/load_lora_adapter did not answer"):
+        store.publish(save, 0)
+
+
+def test_threads_may_use_and_publish_at_once(store: AdapterStore, fake: AdapterServer):
+    store.publish(save, 0)
+    failures: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            for _ in range(20):
+                with store.using() as handle:
+                    assert handle.path.exists()
+                    assert handle.name in fake.loaded
+        except BaseException as error:
+            failures.append(error)
+
+    users = [threading.Thread(target=use) for _ in range(4)]
+    for user in users:
+        user.start()
+    for version in range(1, 10):
+        store.publish(save, version)
+    for user in users:
+        user.join()
+    assert failures == []
+    assert set(fake.loaded) == {store.newest.name}
+
+
+@pytest.mark.vllm
+def test_a_real_server_swaps_adapters(
+    vllm_server: VllmServer, save_random_adapter: Callable[[Path, int], None], tmp_path: Path
+):
+    def served() -> set[str]:
+        models = httpx.get(f"{vllm_server.url}/v1/models", trust_env=False).json()["data"]
+        return {model["id"] for model in models if model.get("parent")}
+
+    def answer(model: str) -> float:
+        """Log-probability of the first token after a fixed prompt, its prefix cached by a first request.
+
+        With the prefix cached and without it vLLM computes in different shapes, so only like is compared with like.
+        """
+        body = {"model": model, "prompt": list(range(1000, 1080)), "max_tokens": 1, "temperature": 0.0, "logprobs": 0}
+        for _ in range(2):
+            reply = httpx.post(f"{vllm_server.url}/v1/completions", json=body, timeout=120, trust_env=False)
+        return reply.raise_for_status().json()["choices"][0]["logprobs"]["token_logprobs"][0]
+
+    others = served()
+    store = AdapterStore(vllm_server, tmp_path)
+    first = store.acquire(store.publish(lambda folder: save_random_adapter(folder, 10), 0))
+    of_first = answer(first.name)
+    second = store.publish(lambda folder: save_random_adapter(folder, 11), 1)
+    of_second = answer(second.name)
+    assert served() - others == {first.name, second.name}
+    assert abs(of_second - of_first) > 0.2  # the same prompt: nothing of the first version's cache is used
+    assert answer(first.name) == pytest.approx(of_first, abs=0.05)  # and an episode keeps its version
+    store.release(first)
+    assert served() - others == {second.name}
+    third = store.publish(lambda folder: save_random_adapter(folder, 10), 2)
+    assert answer(third.name) == pytest.approx(of_first, abs=0.05)  # the same weights under a new name
+    with pytest.raises(AdapterError, match="answered"):
+        store.publish(lambda folder: save_broken_adapter(folder), 3)
+    assert store.newest == third
+    vllm_server.after_restart.remove(store.reload_all)
+
+
+def save_broken_adapter(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(
+        '{"peft_type": "LORA", "r": 8, "lora_alpha": 8, "target_modules": ["q_proj"]}'
+    )
+    (folder / "adapter_model.safetensors").write_bytes(b"not a tensor file")

@@ -1,0 +1,282 @@
+"""vLLM's life: how it starts, what is said when it fails, and that it ends with the process that owns it."""
+
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from grpo.config import load_config
+from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, ServerStartError
+from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_server
+from tests.grpo.serving.fake_vllm import write_fake_vllm
+
+OWNER = """
+import os, sys, time
+from pathlib import Path
+from grpo.serving.server import ServerOptions, VllmServer
+server = VllmServer(Path(sys.argv[1]), Path(sys.argv[2]), ServerOptions(max_model_len=256, kv_cache_gib=0.25))
+server.start()
+server.wait_ready()
+if "fork" in sys.argv and os.fork() == 0:
+    time.sleep(60)
+print("guard", server._guard.pid, flush=True)
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"architectures": ["Fake"], "max_position_embeddings": 4096}')
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = str(write_fake_vllm(tmp_path))
+    monkeypatch.syspath_prepend(path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([path, os.getcwd()]))
+    return path
+
+
+def processes_with(text: str) -> dict[int, str]:
+    """Running processes whose environment has ``text`` (inherited by all that a server starts)."""
+    found = {}
+    for place in Path("/proc").iterdir():
+        try:
+            if place.name.isdigit() and text.encode() in (place / "environ").read_bytes():
+                found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+    return found
+
+
+def wait_until_gone(text: str, seconds: float) -> dict[int, str]:
+    deadline = time.monotonic() + seconds
+    while (left := processes_with(text)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def test_a_server_answers_reports_progress_and_leaves_nothing(
+    model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FAKE_VLLM_MODE", "slow")
+    monkeypatch.setenv("GRPO_TEST_MARK", f"mark-{tmp_path}")
+    heard: list[tuple[float, str]] = []
+    server = VllmServer(model, tmp_path / "run" / "server.log")
+    server.start()
+    monkeypatch.delenv("GRPO_TEST_MARK")
+    seconds = server.wait_ready(lambda *said: heard.append(said))
+    assert httpx.get(f"{server.url}/v1/models", trust_env=False).json()["data"][0]["id"] == server.model
+    assert server.url.startswith("http://127.0.0.1:")
+    assert 1.5 <= seconds < 30
+    assert heard[0][0] < heard[-1][0] <= seconds
+    assert heard[-1][1] == "starting the engine process"
+    assert len(processes_with(f"mark-{tmp_path}")) >= 3  # guard, API server, engine
+    server.stop()
+    assert wait_until_gone(f"mark-{tmp_path}", 2.0) == {}
+    server.stop()
+    assert not server.is_alive()
+    assert "Resolved architecture" in server.log_path.read_text()
+
+
+def test_a_server_that_dies_at_its_start_says_why(
+    model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FAKE_VLLM_MODE", "die")
+    began = time.monotonic()
+    with pytest.raises(ServerStartError) as caught, VllmServer(model, tmp_path / "server.log"):
+        pass
+    assert time.monotonic() - began < 15
+    message = str(caught.value)
+    assert "before it was ready (exit status 3): ValueError: the weights are 7 bytes long" in message
+    assert str(tmp_path / "server.log") in message
+    assert "Resolved architecture: Fake" in message
+
+
+def test_a_server_that_is_never_ready_is_stopped(
+    model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FAKE_VLLM_MODE", "never")
+    server = VllmServer(model, tmp_path / "server.log", start_timeout_seconds=1.0)
+    server.start()
+    with pytest.raises(ServerStartError, match="was not ready after 1 s"):
+        server.wait_ready()
+    assert not server.is_alive()
+
+
+def test_what_cannot_work_is_refused_before_anything_starts(model: Path, tmp_path: Path):
+    log = tmp_path / "server.log"
+    with pytest.raises(ModelError, match=r"config\.json is missing"):
+        VllmServer(tmp_path / "nothing-here", log).start()
+    with pytest.raises(ConfigError, match=r"max_model_len is 8192 tokens, but .* was made for 4096"):
+        VllmServer(model, log, ServerOptions(max_model_len=8192)).start()
+    with pytest.raises(ServerError, match="was not started"):
+        VllmServer(model, log).wait_ready()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ServerStartError, match=f"cannot listen on 127.0.0.1 port {port}"):
+            VllmServer(model, log, ServerOptions(port=port)).start()
+    assert not log.exists()
+
+
+def test_a_server_is_restarted_once_on_its_port(model: Path, fake_vllm: str, tmp_path: Path):
+    calls: list[str] = []
+    with VllmServer(model, tmp_path / "server.log") as server:
+        server.after_restart.append(lambda: calls.append("adapters"))
+        with pytest.raises(ServerError, match="started already"):
+            server.start()
+        assert server.recover() is False
+        url = server.url
+        kill_api_server(server)
+        assert server.recover() is True
+        assert (server.url, calls) == (url, ["adapters"])
+        assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
+        kill_api_server(server)
+        with pytest.raises(ServerDiedError, match="again after a restart"):
+            server.recover()
+
+
+def kill_api_server(server: VllmServer) -> None:
+    assert server._guard is not None
+    os.kill(server._process_group(server._guard), signal.SIGKILL)
+    server._guard.wait(10)
+
+
+@pytest.mark.parametrize("victims", ["owner", "guard", "owner and guard", "owner that forked"])
+def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: str, tmp_path: Path, victims: str):
+    mark = f"mark-{tmp_path}-{victims}"
+    extra = ["fork"] if "forked" in victims else []
+    owner, guard = start_owner(model, tmp_path, mark, extra)
+    try:
+        # owner, guard, API server, its resource tracker, engine
+        assert len(processes_with(mark)) >= 5
+        if "owner" in victims:
+            owner.kill()
+            owner.wait()
+        if "guard" in victims:
+            os.kill(guard, signal.SIGKILL)
+        expected = 1 if "owner" not in victims or extra else 0  # the owner itself, or the child that it forked
+        deadline = time.monotonic() + 10
+        while len(left := processes_with(mark)) > expected and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert len(left) == expected, left
+    finally:
+        for process in processes_with(mark):
+            os.kill(process, signal.SIGKILL)
+        owner.wait()
+
+
+@pytest.mark.vllm
+def test_sigkill_of_the_owner_leaves_no_process_of_a_real_vllm(model_dir: Path, tmp_path: Path):
+    mark = f"mark-{tmp_path}"
+    owner, _ = start_owner(model_dir, tmp_path, mark, [])
+    running = processes_with(mark)
+    assert any("EngineCore" in command for command in running.values()), running
+    owner.kill()
+    owner.wait()
+    assert wait_until_gone(mark, 15.0) == {}
+
+
+def start_owner(model: Path, tmp_path: Path, mark: str, extra: list[str]) -> tuple[subprocess.Popen[str], int]:
+    environment = {"PYTHONPATH": os.getcwd(), **os.environ, "GRPO_TEST_MARK": mark}
+    command = [sys.executable, "-c", OWNER, str(model), str(tmp_path / "owner.log"), *extra]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert owner.stdout is not None
+    with owner.stdout:
+        words = owner.stdout.readline().split()
+    assert words[:1] == ["guard"], (tmp_path / "owner.log").read_text()
+    return owner, int(words[1])
+
+
+def test_sampling_is_the_trainers_and_the_rank_is_one_that_vllm_serves(model: Path):
+    cpu = ServerOptions(max_lora_rank=9, max_model_len=512, threads=1, extra_args=("--max-num-seqs", "7"))
+    arguments = cpu.arguments(model, "base", 8000)
+    pairs = dict(itertools.pairwise(arguments))
+    assert pairs["--max-lora-rank"] == "16"
+    assert pairs["--logprobs-mode"] == "processed_logprobs"
+    assert pairs["--generation-config"] == "vllm"
+    assert pairs["--host"] == "127.0.0.1"
+    assert pairs["--kv-cache-memory-bytes"] == str(2 * 2**30)
+    assert arguments[-2:] == ["--max-num-seqs", "7"]
+    assert cpu.environment()["VLLM_CPU_OMP_THREADS_BIND"] == str(min(os.sched_getaffinity(0)))
+    gpu = ServerOptions(device="cuda", gpu_memory_utilization=0.3)
+    assert "--block-size" not in gpu.arguments(model, "base", 1)
+    assert "--kv-cache-memory-bytes" not in gpu.arguments(model, "base", 1)
+    assert "VLLM_CPU_OMP_THREADS_BIND" not in gpu.environment()
+    with pytest.raises(ConfigError, match="LoRA rank 513 is above 512"):
+        ServerOptions(max_lora_rank=513).arguments(model, "base", 1)
+
+
+def test_bytecode_of_vllm_is_kept_between_starts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert "PYTHONDONTWRITEBYTECODE" not in ServerOptions().environment()
+
+
+@pytest.fixture
+def other_server() -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"data": [{"id": "old", "parent": "theirs"}, {"id": "theirs", "parent": None}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        threading.Thread(target=httpd.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{httpd.server_address[1]}"
+        httpd.shutdown()
+
+
+def test_a_given_url_is_used_and_its_model_found_out(other_server: str):
+    config = load_config(None, {"env": "X-v0", "server.urls": [f"{other_server}/v1/"]})
+    server = make_server(config, Path("unused"), Path("unused"))
+    server.start()
+    server.wait_ready()
+    assert (server.url, server.model) == (other_server, "theirs")
+    assert server.recover() is False
+    server.stop()
+    assert httpx.get(f"{other_server}/health").status_code == 200  # not ours, so it still runs
+
+
+def test_a_url_that_does_not_answer_is_named():
+    server = ExternalServer("http://127.0.0.1:9", start_timeout_seconds=0.0)
+    with pytest.raises(ServerStartError, match=r"http://127\.0\.0\.1:9 does not answer"):
+        server.wait_ready()
+    with pytest.raises(ServerDiedError, match="not ours to restart"):
+        server.recover()
+
+
+def test_more_than_one_url_is_refused(tmp_path: Path):
+    config = load_config(None, {"env": "X-v0", "server.urls": ["http://a", "http://b"]})
+    with pytest.raises(ConfigError, match=r"server\.urls has 2 entries"):
+        make_server(config, tmp_path, tmp_path / "log")
+
+
+def test_a_run_gets_a_server_with_its_settings(tmp_path: Path):
+    sizes = {"rollout.max_tokens": 1234, "rollout.concurrency": 48, "lora.rank": 32}
+    config = load_config(None, {"env": "X-v0", **sizes, "dtype": "bfloat16", "threads": 1, "seed": 5})
+    server = make_server(config, tmp_path, tmp_path / "log")
+    assert isinstance(server, VllmServer)
+    assert server.options == ServerOptions(
+        dtype="bfloat16", max_model_len=1234, max_lora_rank=32, max_num_seqs=48, threads=1, seed=5, device="cpu"
+    )

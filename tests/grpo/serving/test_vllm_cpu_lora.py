@@ -1,0 +1,283 @@
+"""The LoRA plugin for vLLM on the CPU: against a plain loop over tokens, and in a real server against peft."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import httpx
+import pytest
+
+torch = pytest.importorskip("torch")
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from grpo.serving import vllm_cpu_lora  # noqa: E402
+from grpo.serving.adapters import AdapterHandle, AdapterStore  # noqa: E402
+from grpo.serving.server import VllmServer  # noqa: E402
+from grpo.serving.vllm_cpu_lora import install, plan_rows, why_not  # noqa: E402
+
+SLOTS, RANK, IN = 3, 4, 6
+
+
+def weights(widths: tuple[int, ...], dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    torch.manual_seed(0)
+    lora_a = tuple(torch.randn(SLOTS, 1, RANK, IN, dtype=dtype) for _ in widths)
+    lora_b = tuple(torch.randn(SLOTS, 1, width, RANK, dtype=dtype) for width in widths)
+    return lora_a, lora_b
+
+
+def token_by_token(
+    y: torch.Tensor,
+    x: torch.Tensor,
+    lora_a: tuple[torch.Tensor, ...],
+    lora_b: tuple[torch.Tensor, ...],
+    scale: float,
+    widths: tuple[int, ...],
+    slots: list[int],
+) -> torch.Tensor:
+    """LoRA, arXiv 2106.09685, eq. 3, one token and one slice at a time."""
+    out = y.clone()
+    for row, slot in enumerate(slots):
+        if slot < 0:
+            continue
+        start = 0
+        for a, b, width in zip(lora_a, lora_b, widths, strict=True):
+            out[row, start : start + width] += scale * (b[slot, 0] @ (a[slot, 0] @ x[row]))
+            start += width
+    return out
+
+
+class StandIn:
+    """What the plugin needs of vLLM's wrapper."""
+
+    def update_metadata(self, slots: list[int]) -> None:
+        self.token_lora_indices = torch.tensor(slots)
+        self.sampler_indices = torch.tensor(slots)
+
+
+install(StandIn)
+
+
+@given(
+    slots=st.lists(st.integers(-1, SLOTS - 1), min_size=1, max_size=9),
+    widths=st.sampled_from([(5,), (4, 2, 2), (7, 7)]),
+    scale=st.sampled_from([1.0, 0.5, 3.0]),
+)
+@settings(deadline=None)
+def test_every_token_gets_its_own_adapter_and_the_base_model_none(
+    slots: list[int], widths: tuple[int, ...], scale: float
+):
+    lora_a, lora_b = weights(widths, torch.float64)
+    x, y = torch.randn(len(slots), IN, dtype=torch.float64), torch.randn(len(slots), sum(widths), dtype=torch.float64)
+    expected = token_by_token(y, x, lora_a, lora_b, scale, widths, slots)
+    wrapper = StandIn()
+    wrapper.update_metadata(slots)
+    assert wrapper.add_lora_linear(y, x, lora_a, lora_b, scale, widths) is None
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+
+
+@given(slots=st.lists(st.integers(-1, SLOTS - 1), min_size=1, max_size=5))
+@settings(deadline=None)
+def test_logits_get_their_own_adapter_where_vocabularies_are_padded_differently(slots: list[int]):
+    (lora_a,), (lora_b,) = weights((8,), torch.float64)
+    x, y = torch.randn(len(slots), IN, dtype=torch.float64), torch.randn(len(slots), 7, dtype=torch.float64)
+    expected = token_by_token(y, x, (lora_a,), (lora_b[:, :, :7],), 0.5, (7,), slots)
+    wrapper = StandIn()
+    wrapper.update_metadata(slots)
+    wrapper.add_lora_logits(y, x, lora_a, lora_b, 0.5)
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("slots", [[1, 1, 1], [1, -1, 0]])
+def test_adapters_of_another_precision_are_added_in_the_outputs_precision(slots: list[int]):
+    lora_a, lora_b = weights((5,), torch.bfloat16)
+    x, y = torch.randn(3, IN), torch.randn(3, 5)
+    expected = token_by_token(y, x, (lora_a[0].float(),), (lora_b[0].float(),), 2.0, (5,), slots)
+    wrapper = StandIn()
+    wrapper.update_metadata(slots)
+    wrapper.add_lora_linear(y, x, lora_a, lora_b, 2.0, (5,))
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y, expected, rtol=0.05, atol=0.1)
+
+
+def test_a_batch_of_one_kind_is_not_gathered():
+    assert plan_rows(torch.tensor([2, 2])) == [(2, None)]
+    assert plan_rows(torch.tensor([-1, -1])) == []
+    assert plan_rows(torch.tensor([], dtype=torch.long)) == []
+    ((slot, rows),) = plan_rows(torch.tensor([-1, 0, 0]))
+    assert slot == 0
+    assert rows is not None
+    assert rows.tolist() == [1, 2]
+
+
+def vllm_like(**changes: object) -> ModuleType:
+    class Base:
+        def update_metadata(self, *args: object, **kwargs: object) -> None: ...
+
+    class PunicaWrapperCPU(Base):
+        def add_lora_linear(
+            self, y, x, lora_a_stacked, lora_b_stacked, scale, output_slices, *, buffer=None, **kwargs
+        ): ...
+
+        def add_lora_logits(self, y, x, lora_a_stacked, lora_b_stacked, scale, *, buffer=None, **kwargs): ...
+
+    for name, value in changes.items():
+        if name != "bgmv_shrink":
+            setattr(PunicaWrapperCPU, name, value)
+    module = ModuleType("punica_cpu")
+    module.PunicaWrapperCPU = PunicaWrapperCPU  # type: ignore[attr-defined]
+    if changes.get("bgmv_shrink", True):
+        module.bgmv_shrink = print  # type: ignore[attr-defined]
+    return module
+
+
+def test_the_plugin_stays_off_where_vllm_is_another_one():
+    assert why_not(vllm_like()) == ""
+    assert why_not(ModuleType("punica_cpu")) == "this vLLM has no PunicaWrapperCPU"
+    assert why_not(vllm_like(bgmv_shrink=False)) == "this vLLM no longer gathers weights per token"
+    assert "add_lora_linear takes ['self', 'y']" in why_not(vllm_like(add_lora_linear=lambda self, y: None))
+    assert "prepares a batch in another way" in why_not(vllm_like(update_metadata=lambda self: None))
+    once = vllm_like()
+    install(once.PunicaWrapperCPU)
+    assert why_not(once) == "it is installed already"
+
+
+def test_register_acts_on_the_cpu_alone_and_says_when_it_does_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    platforms, wrappers = ModuleType("vllm.platforms"), ModuleType("vllm.lora.punica_wrapper")
+    monkeypatch.setitem(__import__("sys").modules, "vllm.platforms", platforms)
+    monkeypatch.setitem(__import__("sys").modules, "vllm.lora.punica_wrapper", wrappers)
+    wrappers.punica_cpu = vllm_like()  # type: ignore[attr-defined]
+    stock = wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear
+    platforms.current_platform = SimpleNamespace(is_cpu=lambda: False)  # type: ignore[attr-defined]
+    vllm_cpu_lora.register()
+    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is stock
+
+    platforms.current_platform = SimpleNamespace(is_cpu=lambda: True)  # type: ignore[attr-defined]
+    vllm_cpu_lora.register()
+    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is vllm_cpu_lora.add_lora_linear
+
+    wrappers.punica_cpu = vllm_like(bgmv_shrink=False)  # type: ignore[attr-defined]
+    with caplog.at_level(logging.WARNING, logger="vllm.grpo_cpu_lora"):
+        vllm_cpu_lora.register()
+    assert "plugin for the CPU is off: this vLLM no longer gathers weights per token" in caplog.text
+    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is not vllm_cpu_lora.add_lora_linear
+
+
+# -- in a real server ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Published:
+    """Two random adapters in the real server, and what peft says of them and of the base model."""
+
+    server: VllmServer
+    handles: list[AdapterHandle]
+    reference: Callable[[int | None, list[int]], torch.Tensor]
+
+    def model(self, which: int | None) -> str:
+        return self.server.model if which is None else self.handles[which].name
+
+
+MAX_GAPS = {"bfloat16": 0.06, "float32": 0.001}
+"""Nats a token to peft in float32, on text of high entropy; policies in training show a tenth of it in bfloat16."""
+PROMPTS = (
+    "The board meets on Tuesday at nine. Please send the budget to",
+    "Dear Anna, the shipment to Rotterdam left the port on Friday and",
+    "Question: when did the pipeline contract with the city begin? Answer:",
+)
+
+
+@pytest.fixture(scope="module")
+def published(
+    vllm_server: VllmServer,
+    model_dir: Path,
+    save_random_adapter: Callable[[Path, int], None],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Published]:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    store = AdapterStore(vllm_server, tmp_path_factory.mktemp("adapters"))
+    handles = [store.acquire(store.publish(lambda f, s=seed: save_random_adapter(f, s), seed)) for seed in (0, 1)]
+    base = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, handles[0].path, adapter_name="0")
+    model.load_adapter(handles[1].path, adapter_name="1")
+    model.eval()
+
+    @torch.no_grad()
+    def reference(which: int | None, ids: list[int]) -> torch.Tensor:
+        """Log-probabilities of ids[1:] in float32."""
+        if which is None:
+            with model.disable_adapter():
+                logits = model(torch.tensor([ids])).logits[0, :-1]
+        else:
+            model.set_adapter(str(which))
+            logits = model(torch.tensor([ids])).logits[0, :-1]
+        return torch.log_softmax(logits, -1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+
+    yield Published(vllm_server, handles, reference)
+    for handle in handles:
+        store.release(handle)
+    vllm_server.after_restart.remove(store.reload_all)
+
+
+def tokenize(published: Published, text: str) -> list[int]:
+    reply = httpx.post(
+        f"{published.server.url}/tokenize", json={"model": published.model(None), "prompt": text}, trust_env=False
+    )
+    return reply.json()["tokens"]
+
+
+def request(model: str, ids: list[int], **more: object) -> dict[str, object]:
+    return {"model": model, "prompt": ids, "max_tokens": 24, "temperature": 1.0, "logprobs": 0, "seed": 7,
+            "return_token_ids": True, "ignore_eos": True, **more}  # fmt: skip
+
+
+@pytest.mark.vllm
+def test_prompt_and_sampled_logprobs_of_a_published_adapter_are_pefts(published: Published):
+    prompt = tokenize(published, PROMPTS[0])
+    body = request(published.model(0), prompt, prompt_logprobs=0)
+    reply = httpx.post(f"{published.server.url}/v1/completions", json=body, timeout=120, trust_env=False)
+    choice = reply.raise_for_status().json()["choices"][0]
+    sampled = choice["token_ids"]
+    prompt_logprobs = [
+        entry[str(token)]["logprob"] for token, entry in zip(prompt[1:], choice["prompt_logprobs"][1:], strict=True)
+    ]
+    served = torch.tensor(prompt_logprobs + choice["logprobs"]["token_logprobs"])
+    assert len(served) == len(prompt) + 24 - 1
+    own = (served - published.reference(0, prompt + sampled)).abs()
+    assert own.mean() < MAX_GAPS[published.server.options.dtype]
+    for other in (None, 1):
+        assert (served - published.reference(other, prompt + sampled)).abs().mean() > 3 * own.mean()
+
+
+@pytest.mark.vllm
+async def test_base_model_and_two_adapters_in_flight_at_once_each_answer_as_themselves(published: Published):
+    jobs = [(which, tokenize(published, text)) for text in PROMPTS for which in (None, 0, 1, 0, None)]
+    async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
+        bodies = [request(published.model(which), ids, seed=100 + i) for i, (which, ids) in enumerate(jobs)]
+        replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
+    gaps: dict[tuple[int | None, int | None], list[torch.Tensor]] = {}
+    for (which, ids), reply in zip(jobs, replies, strict=True):
+        choice = reply.raise_for_status().json()["choices"][0]
+        served = torch.tensor(choice["logprobs"]["token_logprobs"])
+        for claimed in (None, 0, 1):
+            expected = published.reference(claimed, ids + choice["token_ids"])[len(ids) - 1 :]
+            gaps.setdefault((which, claimed), []).append((served - expected).abs())
+    means = {pair: float(torch.cat(parts).mean()) for pair, parts in gaps.items()}
+    for which in (None, 0, 1):
+        assert means[which, which] < MAX_GAPS[published.server.options.dtype], means
+        for claimed in {None, 0, 1} - {which}:
+            assert means[which, claimed] > 3 * means[which, which], means
+
+
+@pytest.mark.vllm
+def test_the_plugin_is_on_in_the_real_server_and_wanted_by_this_vllm(vllm_server: VllmServer):
+    log = vllm_server.log_path.read_text()
+    assert "grpo's LoRA plugin for the CPU is on" in log
+    assert 'vllm_cpu_lora.py", line' not in log, "no traceback goes through the plugin"

@@ -1,0 +1,166 @@
+"""JSON on disk: whole or not at all, whatever a value holds and wherever a writer is killed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grpo.files import MAX_DEPTH, JsonlLog, json_bytes, read_jsonl
+
+
+def test_records_come_back_as_written_and_are_on_disk_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "metrics.jsonl"
+    with JsonlLog(path) as log:
+        log.append({"step": 1, "reward/mean": 0.5, "note": "ü\n\ud800"})
+        assert read_jsonl(path) == [{"step": 1, "reward/mean": 0.5, "note": "ü\n\ud800"}]
+        log.append({"step": 2})
+    assert len(path.read_bytes().splitlines()) == 2
+    assert read_jsonl(tmp_path / "missing.jsonl") == []
+
+
+def test_numbers_that_json_cannot_hold_become_null(tmp_path: Path) -> None:
+    with JsonlLog(tmp_path / "log") as log:
+        log.append({"loss": math.nan, "nested": {"ratios": [1.0, math.inf]}})
+    assert read_jsonl(tmp_path / "log") == [{"loss": None, "nested": {"ratios": [1.0, None]}}]
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("\ud800 ü", "\ud800 ü"),
+        (2**80, 2**80),
+        ({7: {None: 1.5}}, {"7": {"null": 1.5}}),
+        ([math.nan, "\ud800", (math.inf, 1)], [None, "\ud800", [None, 1]]),
+    ],
+)
+def test_values_that_the_quick_encoder_refuses_are_written_all_the_same(value: Any, read: Any) -> None:
+    with pytest.raises(TypeError):
+        orjson.dumps(value)
+    assert json.loads(json_bytes({"value": value})) == {"value": read}
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        json_bytes({"value": value, "other": object()})
+    assert json.loads(json_bytes({"value": value, "other": object()}, lambda _: "x")) == {"value": read, "other": "x"}
+
+
+def test_a_number_of_numpy_is_a_number() -> None:
+    assert json_bytes({"loss": np.float64(0.25)}) == b'{"loss": 0.25}'
+
+
+def test_what_is_nested_without_end_is_cut() -> None:
+    endless: list[Any] = [1]
+    endless.append(endless)
+    value, depth = json.loads(json_bytes(endless)), 0
+    while value is not None:
+        assert value[0] == 1
+        value, depth = value[1], depth + 1
+    assert depth == MAX_DEPTH
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_whatever_json_can_hold_comes_back(value: Any) -> None:
+    line = json_bytes(value)
+    assert json.loads(line) == value
+    assert b"\n" not in line
+
+
+def test_a_half_written_last_line_is_dropped_and_the_log_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"step": 1}\n{"step": 2, "rew')
+    assert read_jsonl(path) == [{"step": 1}]
+    with JsonlLog(path) as log:
+        log.append({"step": 2})
+    assert path.read_bytes() == b'{"step": 1}\n{"step":2}\n'
+
+
+def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"step": 1}\n{"step": 2}')
+    assert read_jsonl(path) == [{"step": 1}, {"step": 2}]
+    with JsonlLog(path) as log:
+        log.append({"step": 3})
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n{"step":3}\n'
+
+
+def test_a_broken_line_in_the_middle_is_an_error_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(ValueError, match="line 2 is not JSON"):
+        read_jsonl(path)
+    path.write_bytes(b"[1]\n")
+    with pytest.raises(ValueError, match="line 1 is not a JSON object"):
+        read_jsonl(path)
+
+
+def test_a_resumed_run_drops_the_steps_after_its_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with JsonlLog(path) as log:
+        for step in range(1, 6):
+            log.append({"step": step, "old": True})
+        log.append({"note": "no step"})
+        assert log.truncate_after(3) == 2
+        assert log.truncate_after(3) == 0
+        log.append({"step": 4})
+    assert [record.get("step") for record in read_jsonl(path)] == [1, 2, 3, None, 4]
+    assert os.listdir(tmp_path) == ["log"]
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=2), max_size=3), st.data())
+def test_any_cut_of_a_log_reads_as_a_prefix_of_its_records(
+    records: list[dict[str, object]], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        with JsonlLog(path) as log:
+            for record in records:
+                log.append(record)
+        whole = path.read_bytes()
+        assert read_jsonl(path) == records
+        cut = whole[: data.draw(st.integers(0, len(whole)))]
+        path.write_bytes(cut)
+        read = read_jsonl(path)
+        assert read == records[: len(read)]
+        assert len(read) - cut.count(b"\n") in (0, 1)
+
+
+def test_a_killed_writer_leaves_a_readable_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    code = (
+        "import sys; from pathlib import Path; from grpo.files import JsonlLog\n"
+        "log = JsonlLog(Path(sys.argv[1])); step = 0\n"
+        "while True:\n    step += 1; log.append({'step': step, 'text': 'x' * 5000}); print(step, flush=True)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process, process.stdout:
+        for line in process.stdout:
+            if int(line) == 200:
+                process.send_signal(signal.SIGKILL)
+                break
+        process.wait()
+    steps = [record["step"] for record in read_jsonl(path)]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= 200

@@ -1,0 +1,189 @@
+"""What a warm start imitates: token for token what a rollout has, without duplicates, held out by task."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo.envs.message_env import MessageEnv
+from grpo.errors import DataError
+from grpo.files import write_jsonl
+from grpo.learner.segments import segments_of
+from grpo.rollout.rollout import EnvPool, EpisodeSpec, Rollout
+from grpo.serving.policy import SamplingParams
+from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy, from_run
+from grpo.types import StopReason, Task, Trajectory
+from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy
+
+CHAT = ByteChat()
+END, START = ByteChat.END, ByteChat.START
+
+
+def rollout(turns: list[str], scenario: str = "train-maple") -> Trajectory:
+    policy = ScriptedPolicy(CHAT, turns)
+    player = Rollout(EnvPool(WORD_ENV, {}), CHAT, policy, SamplingParams(1.0, 100), 1000, 4)
+    return asyncio.run(player.run([EpisodeSpec(Task(0, scenario), 0, 0)]))[0]
+
+
+def said(demonstrations: Demonstrations) -> list[bytes]:
+    rows = [row for d in demonstrations.kept for row in d.rows]
+    return [bytes(i for i, acts in zip(r.ids, r.action_mask, strict=True) if acts and i < 256) for r in rows]
+
+
+def test_a_saved_episode_comes_back_token_for_token(tmp_path):
+    episode = rollout(["oak", "ash?", "maple"])
+    write_jsonl(tmp_path / "step.jsonl", [episode.to_record()])
+    found = Demonstrations(1000)
+    from_run(found, [tmp_path / "step.jsonl"], CHAT, same_model=True)
+    (sampled,) = segments_of(episode, 1.0)
+    (row,) = found.kept[0].rows
+    assert row.ids == sampled.ids
+    assert said(found) == [b"oakmaple"]  # "ash?" got an error from the env: it is context
+    assert "logprobs" not in episode.to_record()
+    assert Trajectory.from_record(episode.to_record()).segment_spans == episode.segment_spans
+
+
+def test_another_model_gets_the_same_words_in_its_own_format(tmp_path):
+    episode = rollout(["oak", "maple"])
+    write_jsonl(tmp_path / "step.jsonl", [episode.to_record()])
+    found = Demonstrations(1000)
+    from_run(found, [tmp_path / "step.jsonl"], CHAT, same_model=False)
+    assert found.kept[0].rows[0].ids == segments_of(episode, 1.0)[0].ids
+
+
+def test_only_the_best_episodes_of_a_run_are_imitated(tmp_path):
+    episodes = []
+    for scenario, rewards in (("a", [0.2, 0.9, 0.5]), ("b", [0.1, 0.4])):
+        for number, reward in enumerate(rewards):
+            episode = rollout([f"maple {scenario}{number}"])
+            episode.task, episode.reward = Task(0, scenario), reward
+            episodes.append(episode)
+    episodes[-1].stop_reason = StopReason.FAILED
+    write_jsonl(tmp_path / "step-0001.jsonl", [e.to_record() for e in episodes[:2]])
+    write_jsonl(tmp_path / "step-0002.jsonl", [e.to_record() for e in episodes[2:]])
+    files = sorted(tmp_path.glob("*.jsonl"))
+    best = Demonstrations(1000)
+    from_run(best, files, CHAT, same_model=True, best_per_scenario=1)
+    assert said(best) == [b"maple a1", b"maple b0"]
+    assert best.left_out == {"not among the best 1 of the scenario": 2, "failed": 1}
+    good = Demonstrations(1000)
+    from_run(good, files, CHAT, same_model=True, min_reward=0.5)
+    assert said(good) == [b"maple a1", b"maple a2"]
+    assert good.left_out == {"reward below 0.5": 2, "failed": 1}
+
+
+def test_the_best_is_the_best_that_can_be_imitated(tmp_path):
+    long, invalid, short = rollout(["maple " + "x" * 80]), rollout(["maple?"]), rollout(["maple"])
+    long.reward, invalid.reward, short.reward = 3.0, 2.0, 1.0
+    write_jsonl(tmp_path / "step.jsonl", [e.to_record() for e in (short, invalid, long)])
+    found = Demonstrations(max_tokens=60)
+    from_run(found, [tmp_path / "step.jsonl"], CHAT, same_model=True, best_per_scenario=1)
+    assert said(found) == [b"maple"]
+    assert found.left_out == {"over 60 tokens": 1, "nothing to imitate": 1}
+
+
+def test_records_without_token_ids_are_named(tmp_path):
+    record = rollout(["maple"]).to_record()
+    del record["token_ids"]
+    write_jsonl(tmp_path / "old.jsonl", [record])
+    with pytest.raises(DataError, match=r"old\.jsonl line 1: this is no saved episode \(KeyError: 'token_ids'\)"):
+        from_run(Demonstrations(1000), [tmp_path / "old.jsonl"], CHAT, same_model=True)
+
+
+def test_duplicates_and_what_is_too_long_are_counted_and_left_out():
+    found = Demonstrations(max_tokens=60)
+    for words in (["maple"], ["maple"], ["maple " + "x" * 60]):
+        found.add("k", rollout(words))
+    found.add("k", Trajectory("", Task(0), 0, 0))
+    assert said(found) == [b"maple"]
+    assert found.left_out == {"duplicate": 1, "over 60 tokens": 1, "nothing to imitate": 1}
+
+
+def test_an_envs_own_policy_gives_its_successes():
+    found = Demonstrations(1000)
+    tasks = [Task(0, "train-maple"), Task(0, "train-quartz"), Task(0, "train-maple")]
+    from_policy(found, MessageEnv(WORD_ENV, {}), tasks, CHAT, "oracle")
+    assert said(found) == [b"It is maple.", b"It is quartz."]
+    assert found.left_out == {"duplicate": 1}
+
+
+def test_a_task_is_trained_on_or_held_out_and_never_both():
+    found = Demonstrations(1000)
+    for scenario in range(10):
+        for number in range(3):
+            found.add(f"s{scenario}", rollout([f"maple {scenario} {number}"]))
+    train, held_out = found.split(0.2, seed=0)
+    assert (len(train), len(held_out)) == (24, 6)
+    words = [{bytes(i for i in row.ids[-12:] if i < 256).split()[-2] for row in rows} for rows in (train, held_out)]
+    assert not words[0] & words[1]
+    assert found.split(0.2, seed=0) == (train, held_out)
+    assert found.split(0.0, seed=0)[1] == []
+
+
+def test_nothing_to_train_on_says_what_was_left_out():
+    found = Demonstrations(max_tokens=10)
+    found.add("k", rollout(["maple"]))
+    with pytest.raises(DataError, match=r"no demonstration to train on \(0 kept; left out: 1 over 10 tokens\)"):
+        found.split(0.1, 0)
+
+
+def chats(path: Path, *records: object) -> Path:
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+    return path
+
+
+def turn(role: str, content: object = "x", **more: object) -> dict:
+    return {"role": role, "content": content, **more}
+
+
+def test_a_chat_is_encoded_as_a_rollout_would_be(tmp_path):
+    """By hand: prompt, turn, end, what follows, turn, end; only turns are imitated, and those of weight 0 are not."""
+    chat = {"messages": [turn("user", "a"), turn("assistant", "bc"), turn("tool", "d"), turn("assistant", "e")]}
+    quiet = {
+        "messages": [turn("user", "a"), turn("assistant", "bc", weight=0), turn("tool", "d"), turn("assistant", "e")]
+    }
+    found = Demonstrations(1000)
+    from_jsonl(found, chats(tmp_path / "c.jsonl", chat, "", quiet), CHAT)
+    ids = [START, *b"a", END, START, *b"bc", END, START, *b"d", END, START, *b"e", END]
+    assert [d.rows[0].ids for d in found.kept] == [ids]
+    assert found.kept[0].rows[0].action_mask == [False] * 4 + [True] * 3 + [False] * 4 + [True] * 2
+    assert found.left_out == {"duplicate": 1}
+    alone = Demonstrations(1000)
+    from_jsonl(alone, chats(tmp_path / "q.jsonl", quiet), CHAT)
+    assert said(alone) == [b"e"]
+
+
+def test_tool_calls_are_written_as_a_policy_writes_them(tmp_path):
+    call = {"id": "1", "type": "function", "function": {"name": "read_email", "arguments": '{"message_id": "<ü>"}'}}
+    chat = {"messages": [turn("user"), turn("assistant", None, tool_calls=[call])], "tools": []}
+    found = Demonstrations(1000)
+    from_jsonl(found, chats(tmp_path / "c.jsonl", chat), CHAT)
+    assert said(found)[0].decode() == (
+        '<tool_call>\n{"name": "read_email", "arguments": {"message_id": "<ü>"}}\n</tool_call>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{broken", "line 2: Expecting property name"),
+        ([1, 2], 'line 2: expected an object with a list "messages"'),
+        ({"messages": "hi"}, 'line 2: expected an object with a list "messages"'),
+        ({"messages": [turn("robot")]}, "line 2: message 1 has the role 'robot'; it must be one of system, user"),
+        ({"messages": ["hi"]}, "line 2: message 1 has the role 'hi'"),
+        ({"messages": [turn("user"), turn("assistant", None)]}, r"line 2: message 2 \(assistant\) has no text"),
+        ({"messages": [turn("user")]}, "line 2: the messages must begin with a system or user message and hold an"),
+        ({"messages": [turn("assistant"), turn("user")]}, "line 2: the messages must begin with"),
+        (
+            {"messages": [turn("user"), turn("assistant"), turn("assistant")]},
+            "line 2: messages 2 and 3 are both of the",
+        ),
+        ({"messages": [turn("user"), turn("assistant")], "tools": {"a": 1}}, 'line 2: "tools" must be a list'),
+        ({"messages": [turn("user"), turn("assistant", "", tool_calls=[{"function": {}}])]}, "line 2: 'name'"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_number_and_what_is_wrong(line, message, tmp_path):
+    good = {"messages": [turn("user"), turn("assistant")]}
+    with pytest.raises(DataError, match=rf"c\.jsonl {message}"):
+        from_jsonl(Demonstrations(1000), chats(tmp_path / "c.jsonl", good, line), CHAT)

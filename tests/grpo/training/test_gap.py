@@ -1,0 +1,77 @@
+"""A run whose server samples another policy than the one that is trained: the real trainer against a small real server."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from grpo.cli.train import run_training  # noqa: E402
+from grpo.config import load_config  # noqa: E402
+from grpo.errors import TrainingError  # noqa: E402
+from grpo.files import read_jsonl  # noqa: E402
+from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
+from tests.policy_server import TinyPolicyServer  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+class SharpServer(TinyPolicyServer):
+    """Samples at a tenth of the temperature it is asked for while it is ``sharp``."""
+
+    sharp = False
+    published = 0
+
+    def answer(self, path, body):
+        self.published += path == "/v1/load_lora_adapter"
+        return super().answer(path, body)
+
+    def _sample(self, model, body):
+        return super()._sample(model, {**body, "temperature": body["temperature"] * (0.1 if self.sharp else 1.0)})
+
+
+def test_a_server_that_samples_another_policy_stops_the_run_before_anything_of_the_step_is_published(tmp_path):
+    run_dir = tmp_path / "run"
+    with SharpServer(tiny_chat_model_folder(tmp_path / "model")) as server:
+
+        def train(steps, **changed):
+            config = load_config(
+                None,
+                {
+                    "env": LETTER_ENV,
+                    "model": str(tmp_path / "model"),
+                    "server.urls": (server.url,),
+                    "reward": "tests.fakes:by_place",
+                    "threads": 1,
+                    "dtype": "float32",
+                    "steps": steps,
+                    "rollout.groups_per_step": 2,
+                    "rollout.group_size": 3,
+                    "optimizer.learning_rate": 1e-3,
+                    "rollout.max_turn_tokens": 8,
+                    "rollout.max_tokens": 400,
+                    "warm_start.steps": 12,
+                    "warm_start.batch": 4,
+                    "warm_start.learning_rate": 3e-2,
+                    "eval.scenarios": 0,
+                    **{"loss.max_gap": 0.1, **changed},
+                },
+            )
+            run_training(config, run_dir, resume=True, quiet=True)
+
+        train(1)
+        (record,) = read_jsonl(run_dir / "metrics.jsonl")
+        assert record["gap/mean_abs"] < 0.1
+        published = server.published
+        server.sharp = True
+        with pytest.raises(
+            TrainingError, match=r"step 2: sampler and trainer disagree by \d\.\d+ nats .* loss\.max_gap = 0\.1"
+        ):
+            train(2)
+        assert server.published == published + 1  # the continued run's first version, the one of step 1
+        assert [r["step"] for r in read_jsonl(run_dir / "metrics.jsonl")] == [1]
+        assert sorted(path.name for path in (run_dir / "checkpoints").iterdir())[-1] == "step-0001"
+        assert read_jsonl(run_dir / "trajectories" / "step-0002.jsonl")  # what was sampled can be looked at
+        with pytest.raises(TrainingError, match="step 2"):
+            train(2)
+        server.sharp = False
+        train(2, **{"loss.max_gap": 0.2})  # the bound may be another one when a run goes on
+        assert [r["step"] for r in read_jsonl(run_dir / "metrics.jsonl")] == [1, 2]

@@ -1,0 +1,55 @@
+import itertools
+
+import pytest
+
+from grpo.envs.message_env import MessageEnv
+from grpo.errors import EnvError, TrainingError
+from grpo.rollout.tasks import TaskStream
+from grpo.training.imitation import demonstrate, demonstrations, warm_start_rate
+from grpo.types import Task
+from tests.fakes import WORD_ENV, ByteChat
+
+
+def test_a_demonstration_has_the_same_ids_as_a_rollout_of_the_same_words():
+    env = MessageEnv(WORD_ENV, {})
+    chat = ByteChat()
+    trajectory = demonstrate(env, Task(0, "train-maple"), chat, "oracle", 0)
+    prompt = chat.prompt_ids(trajectory.messages[:2], [])
+    assert trajectory.token_ids == [*prompt, *b"It is maple.", 256]
+    assert trajectory.action_mask == [False] * len(prompt) + [True] * 13
+    assert (trajectory.reward, trajectory.metrics["success"]) == (1.0, 1.0)
+
+
+def test_demonstrations_go_through_the_tasks_and_leave_out_what_is_too_long():
+    stream = TaskStream([f"train-{w}" for w in ("falcon", "maple", "harbor", "quartz")], 0)
+    found = list(itertools.islice(demonstrations(MessageEnv(WORD_ENV, {}), stream, ByteChat(), "oracle", 1000), 4))
+    said = [bytes(i for i, flag in zip(s.ids, s.action_mask, strict=True) if flag and i < 256) for s in found]
+    assert sorted(said) == [b"It is falcon.", b"It is harbor.", b"It is maple.", b"It is quartz."]
+    assert stream.position == 4
+
+
+def test_an_unknown_expert_names_the_ones_there_are():
+    with pytest.raises(EnvError, match="has no scripted policy 'wizard'; it offers: oracle"):
+        demonstrate(MessageEnv(WORD_ENV, {}), Task(0), ByteChat(), "wizard", 0)
+
+
+def test_where_the_env_tells_no_success_every_demonstration_is_taken():
+    env = MessageEnv("CliffWalking-v1", {"max_episode_steps": 3})
+    found = demonstrations(env, TaskStream(None, 0), ByteChat(), "random", 5000)
+    text = ByteChat().decode(next(found).ids)
+    assert text.count('"name": "act", "arguments": {"action": ') == 3
+
+
+def test_demonstrations_of_which_none_can_be_used_end_with_an_error_instead_of_never():
+    found = demonstrations(MessageEnv(WORD_ENV, {}), TaskStream(None, 0), ByteChat(), "oracle", 20)
+    with pytest.raises(
+        TrainingError, match=r"200 demonstrations of 'oracle' in a row failed or were longer than .* 20"
+    ):
+        next(found)
+
+
+def test_the_learning_rate_rises_for_five_steps_and_falls_towards_three_tenths():
+    rates = [warm_start_rate(step, 20, 1.0) for step in range(20)]
+    assert rates[0] == pytest.approx(0.2)
+    assert rates[4] == pytest.approx(1 - 0.7 * 4 / 20)
+    assert rates[19] == pytest.approx(1 - 0.7 * 19 / 20)

@@ -1,0 +1,164 @@
+"""A run that is killed again and again ends with the bits of one that never was: the real trainer, real SIGKILL.
+
+The policy server is small and deterministic (``tests.policy_server``); vLLM's own sampling is not, to the bit.
+"""
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from grpo.config import load_config  # noqa: E402
+from grpo.files import read_jsonl  # noqa: E402
+from tests import processes  # noqa: E402
+from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
+from tests.policy_server import TinyPolicyServer  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+STEPS = 4
+START_SECONDS = 300.0
+
+
+def config(model, url, steps=STEPS):
+    return load_config(
+        None,
+        {
+            "env": LETTER_ENV,
+            "model": str(model),
+            "server.urls": (url,),
+            "threads": 1,
+            "dtype": "float32",
+            "steps": steps,
+            "rollout.groups_per_step": 3,
+            "rollout.group_size": 3,
+            "optimizer.updates_per_step": 2,
+            "optimizer.learning_rate": 1e-2,
+            "rollout.max_turn_tokens": 8,
+            "rollout.max_tokens": 400,
+            "loss.max_gap": 5.0,
+            "warm_start.steps": 2,
+            "warm_start.batch": 2,
+            "eval.scenarios": 2,
+            "keep_checkpoints": 1,
+        },
+    )
+
+
+def train(config, run_dir, output):
+    """The body of a child process: what ``grpo-train --resume`` does, its output in a file."""
+    from pathlib import Path
+
+    from grpo.cli.train import run_training
+
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    run_training(config, Path(run_dir), resume=True, quiet=False)
+
+
+def run_to_its_end(config, run_dir, output):
+    process = processes.start(train, config, str(run_dir), str(output))
+    process.join(START_SECONDS)
+    assert process.exitcode == 0, output.read_text()[-3000:]
+
+
+def kill_when(condition, config, run_dir, output, delay_seconds=0.0):
+    """Start the run, and SIGKILL it ``delay_seconds`` after ``condition`` holds; says whether it was killed."""
+    process = processes.start(train, config, str(run_dir), str(output))
+    deadline = time.monotonic() + START_SECONDS
+    while process.is_alive() and not condition():
+        assert time.monotonic() < deadline, output.read_text()[-3000:]
+        time.sleep(0.005)
+    time.sleep(delay_seconds)
+    if process.is_alive():
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL), output.read_text()[-3000:]
+    return process.exitcode != 0
+
+
+def state_of(run_dir):
+    folder = run_dir / "checkpoints" / f"step-{STEPS:04d}"
+    return torch.load(folder / "engine.pt"), json.loads((folder / "state.json").read_text())
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+def episodes(run_dir, step):
+    """Everything about a step's episodes but how long they took."""
+    records = read_jsonl(run_dir / "trajectories" / f"step-{step:04d}.jsonl")
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def steady(record):
+    return {k: v for k, v in record.items() if not k.startswith(("time/", "speed/", "mem/"))}
+
+
+def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was(tmp_path):
+    model = tiny_chat_model_folder(tmp_path / "model")
+    straight, broken, log = tmp_path / "straight", tmp_path / "broken", tmp_path / "output.log"
+    with TinyPolicyServer(model) as server:
+        run_to_its_end(config(model, server.url), straight, log)
+        requests = server.requests
+
+        rng = random.Random(os.environ.get("GRPO_TEST_SEED", "resume"))
+        settings = config(model, server.url)
+        run_to_its_end(config(model, server.url, steps=1), broken, log)  # begun as a shorter run, then continued
+        kills, kept = 0, {}
+        while not kept and kills < 3:  # in the middle of a step; a busy machine may miss that moment
+            kills += kill_when(lambda: any(finished_groups(broken).values()), settings, broken, log)
+            kept = finished_groups(broken)
+        assert kept, "a group of the step was finished when the run was killed"
+        for _ in range(2):
+            end = server.requests + rng.randint(1, requests // 4)
+            delay = rng.choice([0.0, rng.uniform(0, 0.5)])
+            kills += kill_when(lambda end=end: server.requests >= end, settings, broken, log, delay)
+            check_kept(kept, finished_groups(broken), broken)
+            kept = finished_groups(broken)
+        run_to_its_end(settings, broken, log)
+        check_kept(kept, {}, broken)
+
+    assert kills >= 2, log.read_text()[-3000:]
+    assert same(state_of(broken), state_of(straight)), "weights, optimizer, random state, place in the data"
+    for step in range(1, STEPS + 1):
+        assert episodes(broken, step) == episodes(straight, step)
+        for episode in episodes(straight, step):  # the tokens of every turn are kept as text
+            assert len(episode["sampled"]) == sum(m["role"] == "assistant" for m in episode["messages"])
+    trained = [episode["scenario_id"] for step in range(1, STEPS + 1) for episode in episodes(broken, step)]
+    for epoch in (trained[:18], trained[18:]):  # six scenarios, three episodes of each
+        assert Counter(epoch) == {f"train-{letter}": 3 for letter in "aeinst"}
+    records, expected = (read_jsonl(run / "metrics.jsonl") for run in (broken, straight))
+    assert [r["step"] for r in records] == [1, 2, 3, 4]
+    assert [steady(r) for r in records] == [steady(r) for r in expected]
+    assert not list((broken / "partial").iterdir())
+
+
+def finished_groups(run_dir):
+    """The groups of the interrupted step that are on disk: step, members with their seconds."""
+    return {path.name: read_jsonl(path) for path in (run_dir / "partial").glob("*.jsonl")}
+
+
+def check_kept(before, after, run_dir):
+    """No group that was finished before is sampled again: it is still there, or in its step's trajectories, to the second."""
+    for name, groups in before.items():
+        done = read_jsonl(run_dir / "trajectories" / f"step-{int(name[5:9]) + 1:04d}.jsonl")
+        seconds = {(t["scenario_id"], t["seed"], t["sample"]): t["seconds"] for t in done}
+        for group in groups:
+            if group in after.get(name, []):
+                continue
+            for t in group["trajectories"]:
+                assert seconds[t["scenario_id"], t["seed"], t["sample"]] == t["seconds"]

@@ -1,0 +1,137 @@
+"""grpo-train as a user runs it: real env, real vLLM on the CPU, a judge over a real socket, SIGKILL, --resume."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grpo.files import read_jsonl
+from tests import ROOT
+from tests.judge_server import JudgeServer, score_by
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra 'cpu' or 'gpu')"),
+]
+START_SECONDS = 420.0
+
+
+def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
+    return [
+        *(sys.executable, "-m", "grpo.cli", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
+        *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--warm-start-steps", "3"),
+        *("--groups-per-step", "2", "--group-size", "3", "--eval-scenarios", "2", "--set", "warm_start.batch=2"),
+        *("--eval-every", "1", "--show-every", "1"),
+        *("--set", 'optimizer={"learning_rate": 1e-4, "warmup_steps": 3, "final_lr_share": 1}'),
+        *("--reward", "env+ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
+    ]
+
+
+def descendants(pid: int) -> set[int]:
+    """Every living process below ``pid``."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found = {pid}
+    while new := {child for child, parent in parents.items() if parent in found} - found:
+        found |= new
+    return found - {pid}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition, seconds: float, process: subprocess.Popen | None = None) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None, "the trainer ended early"
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.2)
+
+
+def by_length(messages):
+    return min(1.0, sum(len(message["content"]) for message in messages) / 10_000), "longer is better here"
+
+
+def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(model_dir, tmp_path):
+    run_dir = tmp_path / "run"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with JudgeServer(score_by(by_length)) as judge:
+        log = (tmp_path / "first.log").open("w")
+        trainer = subprocess.Popen(command(run_dir, judge.url, 50), stdout=log, stderr=log, env=environment)
+        try:
+            wait_for(lambda: len(read_jsonl_or_empty(run_dir / "metrics.jsonl")) >= 1, START_SECONDS, trainer)
+            below = descendants(trainer.pid)
+        finally:
+            trainer.send_signal(signal.SIGKILL)
+            trainer.wait()
+            log.close()
+        assert len(below) >= 2, "a guard and vLLM were running"
+        wait_for(lambda: not any(is_alive(pid) for pid in below), 30.0)
+
+        done = len(read_jsonl(run_dir / "metrics.jsonl"))
+        finished = subprocess.run(
+            command(run_dir, judge.url, done + 1), capture_output=True, text=True, env=environment, check=False
+        )
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        assert len(judge.requests) >= 1
+
+    assert "resumed from step-" in finished.stdout
+    records = read_jsonl(run_dir / "metrics.jsonl")
+    assert [r["step"] for r in records] == list(range(1, done + 2))
+    assert [r["lr"] for r in records] == pytest.approx([1e-4 * min(r["step"] / 4, 1.0) for r in records])
+    last = records[-1]
+    assert last["tokens/completion_mean"] > 0
+    assert ("gap/mean_abs" in last) == (last["loss/grad_norm"] > 0), "an update measures the gap"
+    assert 0.0 <= last.get("gap/mean_abs", 0.0) < 0.1
+    before, after = (json.loads((run_dir / f"eval/{w}-sampled.json").read_text()) for w in ("before", "after"))
+    assert (before["policy"], after["policy"]) == (0, done + 1)
+    assert before["episodes"] == after["episodes"] == 2
+    checkpoint = run_dir / "checkpoints" / f"step-{done + 1:04d}"
+    adapter = json.loads((checkpoint / "adapter_config.json").read_text())
+    assert (adapter["r"], adapter["base_model_name_or_path"]) == (16, "HuggingFaceTB/SmolLM2-135M-Instruct")
+    card = (checkpoint / "README.md").read_text()
+    assert "| before-sampled (split test" in card
+    assert "| after-sampled (split test" in card
+    scores = {record["policy"]: record["metrics"]["reward"]["mean"] for record in evaluations(run_dir)}
+    assert set(scores) == set(range(done + 2))
+    best = json.loads((run_dir / "checkpoints" / "best.json").read_text())
+    assert best["score"] == max(scores.values())
+    assert (run_dir / "checkpoints" / best["checkpoint"]).is_dir()
+    assert f"-- step {done + 1}, best episode" in finished.stdout
+    assert "<svg" in (run_dir / "report.html").read_text()
+
+    again = subprocess.run(
+        command(run_dir, "http://127.0.0.1:9/v1", done + 1),
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=60,
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "is finished" in again.stdout
+
+
+def evaluations(run_dir: Path) -> list[dict]:
+    return [json.loads(path.read_text()) for path in sorted((run_dir / "eval").glob("*-sampled.json"))]
+
+
+def read_jsonl_or_empty(path: Path) -> list[dict]:
+    return read_jsonl(path) if path.exists() else []

@@ -1,0 +1,79 @@
+"""grpo-train --reward ruler: real env, real vLLM, a judge over a real socket that stops giving verdicts half-way."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo.files import read_jsonl
+from grpo.runs.checkpoint import newest_checkpoint
+from judges.llm.record import read_judgements
+from tests import ROOT
+from tests.judge_server import JudgeServer, score_by
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra 'cpu' or 'gpu')"),
+]
+
+
+def train(run_dir: Path, policy_url: str, judge_url: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        *(sys.executable, "-m", "grpo.cli", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
+        *("--run-dir", str(run_dir), "--resume", "--steps", "2", "--warm-start-steps", "0", "--eval-scenarios", "0"),
+        *("--groups-per-step", "2", "--group-size", "2"),
+        *("--set", "rollout.max_tokens=900", "--set", "rollout.max_turn_tokens=48"),
+        *("--set", f'server.urls=["{policy_url}"]', "--env-kwargs", '{"max_turns": 2}'),
+        *("--reward", "ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
+
+
+def by_length(messages):
+    return min(1.0, sum(len(message["content"]) for message in messages) / 4000), "longer is better here"
+
+
+def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_checkpoint(vllm_server, tmp_path):
+    run_dir = tmp_path / "run"
+    judged = score_by(by_length)
+    sound = iter([True, True])  # the two groups of the first step
+
+    def judge(messages):
+        return judged(messages) if next(sound, False) else "I would rather not say."
+
+    with JudgeServer(judge) as server:
+        stopped = train(run_dir, vllm_server.url, server.url)
+    assert stopped.returncode == 1, stopped.stdout + stopped.stderr
+    assert "2 of 2 groups of a step have no rewards, above the bound of 0.5" in stopped.stderr
+    assert "I would rather not say." in stopped.stderr
+    assert "--resume" in stopped.stderr
+    _, state = newest_checkpoint(run_dir / "checkpoints")
+    assert state.step == 1
+    (first,) = read_jsonl(run_dir / "metrics.jsonl")
+
+    with JudgeServer(judged) as server:
+        finished = train(run_dir, vllm_server.url, server.url)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "resumed from step-0001" in finished.stdout
+    steps = read_jsonl(run_dir / "metrics.jsonl")
+    assert [step["step"] for step in steps] == [1, 2]
+    assert steps[0] == first
+    for step in steps:
+        assert step["reward/mean"] == step["judge/score"] > 0
+        assert (step["judge/failures"], step["groups/used"] + step["groups/dropped"]) == (0.0, 2.0)
+        assert step["judge/cost_usd"] > 0
+        assert -5 < step["reward/env"] < 3
+    transcripts = [json.loads(line) for line in (run_dir / "trajectories" / "step-0002.jsonl").read_text().splitlines()]
+    assert {t["explanation"] for t in transcripts} == {"longer is better here"}
+
+    records = list(read_judgements(run_dir))
+    assert [bool(record["scores"]) for record in records] == [True, True, False, False, True, True]
+    assert all(
+        "I would rather not say." in answer for r in records[2:4] for v in r["verdicts"] for answer in v["answers"]
+    )

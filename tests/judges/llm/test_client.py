@@ -1,0 +1,222 @@
+import time
+import warnings
+from base64 import b64encode
+
+import pytest
+
+from judges import JudgeCallError, JudgeInputError, JudgeTimeoutError
+from judges.llm.client import JudgeClient
+from judges.scoring.verdict import RESPONSE_FORMAT
+from tests.judge_server import JudgeServer, Reply
+
+ASK = [{"role": "user", "content": "grade"}]
+
+
+def client(server, **options):
+    options = {"timeout_seconds": 20, "backoff_seconds": 0.01, **options}
+    return JudgeClient(options.pop("model", "o4-mini"), api_base=server.url, **options)
+
+
+async def test_a_bare_name_with_a_url_speaks_openai_to_that_url_and_needs_no_key():
+    with JudgeServer(["hello"]) as server:
+        reply = await client(server).complete(ASK, RESPONSE_FORMAT)
+    assert (reply.content, reply.finish_reason) == ("hello", "stop")
+    (request,) = server.requests
+    assert request.path == "/v1/chat/completions"
+    assert request.body["model"] == "o4-mini"
+    assert request.body["messages"] == ASK
+    assert request.body["response_format"] == RESPONSE_FORMAT
+
+
+async def test_url_and_key_come_from_the_environment_where_no_argument_gives_them(monkeypatch):
+    with JudgeServer(["a", "b"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-from-environment")
+        await JudgeClient("openai/some-model").complete(ASK)
+        await JudgeClient("openai/some-model", api_key="sk-from-argument").complete(ASK)
+    keys = [request.headers["authorization"] for request in server.requests]
+    assert keys == ["Bearer sk-from-environment", "Bearer sk-from-argument"]
+    assert server.requests[0].body["model"] == "some-model"
+
+
+async def test_user_and_password_of_the_url_go_to_the_server_in_place_of_the_key(monkeypatch):
+    with JudgeServer(["a", "b", "c"]) as server:
+        url = server.url.replace("://", "://me:p%40ss@")
+        await JudgeClient("o4-mini", api_base=url).complete(ASK)
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        await JudgeClient("openai/o4-mini").complete(ASK)
+        own = {"extra_headers": {"Authorization": "Bearer of-the-proxy"}}
+        await JudgeClient("openai/o4-mini", extra_litellm_params=own).complete(ASK)
+    basic = "Basic " + b64encode(b"me:p@ss").decode()
+    sent = [request.headers["authorization"] for request in server.requests]
+    assert sent == [basic, basic, "Bearer of-the-proxy"], "what the user says in a header goes before"
+
+
+@pytest.mark.parametrize("model", ["hosted_vllm/Qwen/Qwen2.5-0.5B", "openai/Qwen/Qwen2.5-0.5B"])
+async def test_a_model_name_may_hold_slashes_after_its_provider(model):
+    with JudgeServer(["hello"]) as server:
+        assert (await client(server, model=model).complete(ASK)).content == "hello"
+    assert server.requests[0].body["model"] == "Qwen/Qwen2.5-0.5B"
+
+
+async def test_parameters_of_litellm_reach_the_server():
+    with JudgeServer(["hello"]) as server:
+        params = {"max_tokens": 77, "temperature": 0.5, "api_base": server.url, "api_key": "sk-in-params"}
+        await JudgeClient("openai/some-model", extra_litellm_params=params).complete(ASK)
+    assert server.requests[0].body["max_tokens"] == 77
+    assert server.requests[0].body["temperature"] == 0.5
+    assert server.requests[0].headers["authorization"] == "Bearer sk-in-params"
+    assert params["max_tokens"] == 77
+    assert len(params) == 4
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 408])
+async def test_a_passing_failure_is_tried_again(status):
+    with JudgeServer([status, status, "hello"]) as server:
+        assert (await client(server).complete(ASK)).content == "hello"
+    assert len(server.requests) == 3
+
+
+async def test_a_cut_connection_and_a_hang_are_tried_again():
+    with JudgeServer([Reply(cut=True), Reply(delay_seconds=30), "hello"]) as server:
+        assert (await client(server, timeout_seconds=2).complete(ASK)).content == "hello"
+    assert len(server.requests) == 3
+
+
+async def test_retries_are_bounded_and_the_error_says_what_happened():
+    words = r"judge openai/o4-mini at http://127.* failed after 3 attempts \(RateLimitError.*429"
+    with JudgeServer([429] * 9) as server, pytest.raises(JudgeCallError, match=words) as caught:
+        await client(server, max_retries=2).complete(ASK)
+    assert len(server.requests) == 3
+    assert caught.value.status == 429
+    assert isinstance(caught.value, ConnectionError)
+
+
+async def test_the_wait_before_a_retry_honours_retry_after():
+    with JudgeServer([Reply(status=429, headers={"Retry-After": "0.5"}), "hello"]) as server:
+        began = time.monotonic()
+        await client(server, timeout_seconds=60).complete(ASK)
+    assert time.monotonic() - began >= 0.5
+
+
+async def test_a_hang_past_the_timeout_of_every_attempt_is_a_timeout():
+    with JudgeServer([Reply(delay_seconds=30)] * 2) as server:
+        began = time.monotonic()
+        with pytest.raises(
+            JudgeTimeoutError, match=r"did not answer within 0.2 s after 2 attempts; raise timeout_seconds"
+        ) as caught:
+            await client(server, timeout_seconds=0.2, max_retries=1).complete(ASK)
+    assert time.monotonic() - began < 8
+    assert isinstance(caught.value, TimeoutError)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_failure_that_a_retry_cannot_mend_ends_at_once(status):
+    with JudgeServer([status, "hello"]) as server:
+        judge = client(server)
+        with pytest.raises(JudgeCallError, match=r"failed \("):
+            await judge.complete(ASK, RESPONSE_FORMAT)
+    assert len(server.requests) == 1
+
+
+async def test_a_server_without_structured_output_is_asked_without_and_not_asked_for_it_again():
+    def only_plain(messages):
+        return 400 if "response_format" in server.requests[-1].body else "plain"
+
+    with JudgeServer(only_plain) as server:
+        for _ in range(2):
+            assert (await client(server).complete(ASK, RESPONSE_FORMAT)).content == "plain"
+    assert ["response_format" in request.body for request in server.requests] == [True, False, False]
+
+
+async def test_a_request_that_is_bad_either_way_is_refused_with_the_servers_words():
+    with JudgeServer(lambda messages: Reply(status=400, content="prompt is too long")) as server:
+        judge = client(server)
+        with pytest.raises(JudgeCallError, match="prompt is too long"):
+            await judge.complete(ASK, RESPONSE_FORMAT)
+    assert len(server.requests) == 2
+
+
+async def test_a_body_that_is_no_completion_and_one_without_choices_do_not_pass_as_answers():
+    with JudgeServer(
+        [Reply(raw=b"<html>"), Reply(raw=b'{"id": "1", "object": "chat.completion", "choices": []}')]
+    ) as server:
+        reply = await client(server, max_retries=1).complete(ASK)
+    assert reply.content == ""
+    assert len(server.requests) == 2
+
+
+async def test_no_error_and_no_repr_holds_a_key():
+    secret = "sk-verysecret-0123456789"
+    with JudgeServer([Reply(status=401, content=f"Incorrect API key: {secret}")]) as server:
+        judge = client(server, api_key=secret)
+        with pytest.raises(JudgeCallError, match=r"Incorrect API key: \[key\]") as caught:
+            await judge.complete(ASK)
+    assert secret not in repr(judge)
+    assert caught.value.__suppress_context__
+
+
+async def test_failures_print_nothing(capsys):
+    with JudgeServer([401, 500, 400]) as server:
+        for _ in range(3):
+            with pytest.raises(JudgeCallError):
+                await client(server, max_retries=0).complete(ASK)
+    assert capsys.readouterr() == ("", "")
+
+
+async def test_no_connection_outlives_its_request():
+    with JudgeServer(["a", "b"]) as server:
+        await client(server).complete(ASK)
+        await client(server, extra_litellm_params={"extra_headers": {"X-Team": "mail"}}).complete(ASK)
+    assert [request.headers["connection"] for request in server.requests] == ["close", "close"]
+    assert server.requests[1].headers["x-team"] == "mail"
+
+
+async def test_without_a_key_or_a_url_nothing_is_sent():
+    with pytest.raises(JudgeCallError, match="no API key for openai/o4-mini; set OPENAI_API_KEY"):
+        await JudgeClient("openai/o4-mini").complete(ASK)
+
+
+async def test_an_unclear_provider_is_explained():
+    with JudgeServer([]) as server, pytest.raises(JudgeCallError, match="write openai/Qwen/Some-Model"):
+        await client(server, model="Qwen/Some-Model").complete(ASK)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"model": ""}, "judge_model is empty"),
+        ({"timeout_seconds": 0}, "timeout_seconds must be above 0"),
+        ({"timeout_seconds": float("nan")}, "timeout_seconds must be above 0"),
+        ({"max_retries": -1}, "max_retries must be 0 or more"),
+        ({"extra_litellm_params": {"model": "x", "stream": True}}, "may not set model, stream"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(options, part):
+    with pytest.raises(JudgeInputError, match=part):
+        JudgeClient(**{"model": "o4-mini", **options})
+
+
+async def test_half_a_character_in_an_answer_can_be_shown_to_the_judge_again():
+    with JudgeServer(["half \ud83d", "whole"]) as server:
+        asked = client(server)
+        said = (await asked.complete(ASK)).content
+        again = await asked.complete([*ASK, {"role": "assistant", "content": said}])
+    assert (said, again.content) == ("half ?", "whole")
+
+
+async def test_an_address_without_http_is_refused_before_anything_is_sent():
+    with pytest.raises(JudgeInputError, match=r"api_base '127\.0\.0\.1:8000/v1' is no URL; write http://HOST:PORT/v1"):
+        await JudgeClient("o4-mini", api_base="127.0.0.1:8000/v1").complete(ASK)
+
+
+async def test_a_failure_is_told_without_a_traceback_of_litellm():
+    broken = Reply(
+        raw=b'{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"message": 3}]}'
+    )
+    with JudgeServer([broken]) as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pydantic, in openai
+        with pytest.raises(JudgeCallError) as caught:
+            await client(server, max_retries=0).complete(ASK)
+    assert "Invalid response object" in str(caught.value)
+    assert "Traceback" not in str(caught.value)

@@ -1,0 +1,127 @@
+"""The record of judgements: what stands in it, who may write it, and what never does."""
+
+import json
+import multiprocessing
+import stat
+from base64 import b64encode
+
+import pytest
+
+import judges
+from judges import JudgeInputError, MalformedVerdict, Session
+from judges.llm.record import JudgementLog, read_judgements
+from tests.judge_server import JudgeServer, Reply
+from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, USER, by_table, judge, said
+
+
+async def test_every_prompt_answer_seed_cost_and_time_is_recorded(tmp_path):
+    path = tmp_path / "run" / "judgements.jsonl"
+    session = Session(record=path, clock=lambda: 1234.5)
+    tools = [{"type": "function", "function": {"name": "search_inbox"}}]
+    with JudgeServer(by_table) as server:
+        await judge(server, session=session, seed=7, permutations=2, rubric="Be fair.", tools=tools)
+    (record,) = read_judgements(tmp_path / "run")
+    assert (record["format"], record["kind"], record["time"]) == (1, "ruler", 1234.5)
+    assert record["trajectories"] == GROUP
+    assert (record["rubric"], record["tools"]) == ("Be fair.", tools)
+    assert [score["score"] for score in record["scores"]] == [0.1, 0.4, 0.2, 0.0]
+    assert [score["explanation"] for score in record["scores"]] == [why for _, _, why in JUDGED_GROUP]
+    sent = [[message["content"] for message in request.body["messages"]] for request in server.requests]
+    for permutation, one in enumerate(record["verdicts"]):
+        assert (one["seed"], one["permutation"]) == (7, permutation)
+        assert [message["content"] for message in one["prompt"]] in sent
+        assert one["answers"] == [by_table(one["prompt"])]
+        assert one["scores"] == [0.1, 0.4, 0.2, 0.0]
+        assert (one["prompt_tokens"], one["completion_tokens"], one["cached"]) == (100, 10, False)
+        assert one["cost_dollars"] == pytest.approx(100 * 1.1e-6 + 10 * 4.4e-6)
+        assert 0 < one["seconds"] < 20
+        assert one["judge"] == {"model": "openai/o4-mini", "api_base": server.url, "params": {}}
+        assert one["error"] is None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_a_failed_judgement_is_recorded_with_its_reason(tmp_path):
+    path = tmp_path / "judgements.jsonl"
+    with JudgeServer(lambda messages: "no") as server, pytest.raises(MalformedVerdict):
+        await judge(server, session=Session(record=path))
+    (record,) = read_judgements(path)
+    assert record["scores"] == []
+    (one,) = record["verdicts"]
+    assert (one["answers"], one["scores"]) == (["no", "no"], None)
+    assert one["error"].startswith("MalformedVerdict: judge openai/o4-mini gave no usable verdict")
+
+
+def _append_many(path, name):
+    log = JudgementLog(path)
+    for n in range(50):
+        log.append({"name": f"{name} {n}", "filler": "x" * 50_000})
+
+
+def test_records_of_several_writers_are_whole_lines_and_a_broken_line_spoils_itself_alone(tmp_path):
+    path = tmp_path / "judgements.jsonl"
+    path.write_text('{"format": 1, "name": "before"}\n{"format": 1, "na')  # a process was killed here
+    spawn = multiprocessing.get_context("spawn")
+    writers = [spawn.Process(target=_append_many, args=(path, name)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    names = [record["name"] for record in read_judgements(path)]
+    assert sorted(names) == sorted(["before", *(f"{name} {n}" for name in "ab" for n in range(50))])
+
+
+async def test_no_key_is_written_or_printed(tmp_path, monkeypatch, capfd):
+    secrets = {
+        "environment": "sk-from-the-environment-0123456789",
+        "argument": "sk-from-an-argument-0123456789",
+        "params": "sk-from-the-params-0123456789",
+        "header": "Bearer sk-from-a-header-0123456789",
+        "url": "passwordinurl",
+        "other": "hf_of_another_service_0123456789",
+        "body": "sk-in-the-extra-body",
+        "basic": b64encode(b"user:passwordinurl").decode(),
+    }
+    monkeypatch.setenv("OPENAI_API_KEY", secrets["environment"])
+    monkeypatch.setenv("HF_TOKEN", secrets["other"])
+    session = Session(cache=tmp_path / "cache.db", record=tmp_path / "judgements.jsonl")
+
+    def leaky(messages):
+        key = server.requests[-1].headers["authorization"]
+        return Reply(status=401, content=f"Incorrect API key: {key}") if "leak" in str(messages) else by_table(messages)
+
+    with JudgeServer(leaky) as server:
+        with_password = server.url.replace("http://", f"http://user:{secrets['url']}@")
+        for options in (
+            {"api_base": server.url},
+            {"api_base": server.url, "api_key": secrets["argument"], "debug": True},
+            {"api_base": server.url, "extra_litellm_params": {"api_key": secrets["params"]}},
+            {"api_base": server.url, "extra_litellm_params": {"extra_headers": {"X-Auth": secrets["header"]}}},
+            {"api_base": server.url, "extra_litellm_params": {"extra_body": {"api_key": secrets["body"]}}},
+            {"api_base": with_password, "debug": True},
+        ):
+            await judges.ruler(GROUP, "openai/o4-mini", session=session, timeout_seconds=20, **options)
+            with pytest.raises(judges.JudgeCallError) as caught:
+                await judges.ruler([[USER, said("leak")]], "openai/o4-mini", session=session, **options)
+            assert not [name for name, secret in secrets.items() if secret in str(caught.value)]
+    session.close()
+    assert server.requests[0].headers["authorization"] == f"Bearer {secrets['environment']}"
+    assert server.requests[-1].headers["authorization"] == f"Basic {secrets['basic']}"
+    assert "Incorrect API key: Bearer [key]" in (tmp_path / "judgements.jsonl").read_text()
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    shown = "".join(capfd.readouterr()) + repr(session)
+    assert len(list(read_judgements(tmp_path))) == 12
+    for name, secret in secrets.items():
+        assert secret.encode() not in written, name
+        assert secret not in shown, name
+
+
+def test_a_record_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "judgements.jsonl"
+    with pytest.raises(JudgeInputError, match="does not exist: nothing was judged there"):
+        list(read_judgements(tmp_path))
+    path.write_text(json.dumps({"format": 99}) + "\n")
+    with pytest.raises(JudgeInputError, match=r"line 1 of .* has format 99 and this version reads 1"):
+        list(read_judgements(path))
+    path.write_text(json.dumps({"reward": 1}) + "\n")
+    with pytest.raises(JudgeInputError, match=r"line 1 of .* is no judgement"):
+        list(read_judgements(path))

@@ -1,0 +1,93 @@
+"""What judging may cost and has cost, over real sockets."""
+
+import pytest
+
+import judges
+from judges import JudgeInputError, Session, SpendLimitReached
+from tests.judge_server import JudgeServer
+from tests.judges.recorded_groups import by_table, judge
+
+PRICE = {"input_cost_per_token": 0.001, "output_cost_per_token": 0.01}
+"""The test server reports 100 and 10 tokens: 20 cents a call."""
+
+
+async def test_calls_tokens_and_cost_add_up():
+    session = Session()
+    with JudgeServer(lambda messages: "no" if len(messages) == 2 else by_table(messages)) as server:
+        await judge(server, session=session, judge_model="openai/priced-1", extra_litellm_params=PRICE)
+    assert session.usage.to_dict() == {
+        "calls": 2,  # the repair turn is a call
+        "cached": 0,
+        "prompt_tokens": 200,
+        "completion_tokens": 20,
+        "cost_dollars": pytest.approx(0.4),
+        "unpriced_calls": 0,
+    }
+    assert str(session.usage) == "2 calls, 0 from the cache, 200 + 20 tokens, $0.4000"
+
+
+async def test_the_price_of_a_known_model_comes_from_the_list():
+    session = Session()
+    with JudgeServer(by_table) as server:
+        await judge(server, session=session)
+    # o4-mini: $1.10 and $4.40 a million
+    assert session.usage.cost_dollars == pytest.approx(100 * 1.1e-6 + 10 * 4.4e-6)
+
+
+async def test_a_price_that_was_given_holds_for_that_call_alone():
+    with JudgeServer(by_table) as server:
+        for given, cost in ((PRICE, pytest.approx(0.2)), ({}, None)):
+            session = Session()
+            await judge(server, session=session, judge_model="openai/priced-once", extra_litellm_params=given)
+            assert session.usage.to_dict()["cost_dollars"] == cost
+    assert "input_cost_per_token" not in server.requests[0].body
+
+
+async def test_an_unknown_price_is_none_and_not_zero():
+    session = Session()
+    with JudgeServer(by_table) as server:
+        await judge(server, session=session, judge_model="openai/nobody-knows-me")
+    assert session.usage.to_dict()["cost_dollars"] is None
+    assert session.usage.unpriced_calls == 1
+    assert "cost unknown" in str(session.usage)
+
+
+async def test_nothing_is_asked_once_the_money_is_spent():
+    session = Session(max_cost_dollars=0.5, max_concurrency=1)
+    options = {"session": session, "judge_model": "openai/priced-2", "extra_litellm_params": PRICE}
+    with JudgeServer(by_table) as server:
+        for _ in range(3):  # 0.2, 0.4, 0.6: the third begins below the limit
+            await judge(server, **options)
+        with pytest.raises(SpendLimitReached, match=r"\$0.6000 are spent and max_cost_dollars is 0.5") as caught:
+            await judge(server, **options)
+    assert len(server.requests) == 3
+    assert isinstance(caught.value, judges.JudgeError)
+    assert isinstance(caught.value, RuntimeError)
+
+
+async def test_a_limit_that_cannot_be_kept_is_an_error_after_the_first_reply():
+    session = Session(max_cost_dollars=0.5)
+    options = {"session": session, "judge_model": "openai/nobody-knows-me-either"}
+    with JudgeServer(by_table) as server:
+        await judge(server, **options)
+        with pytest.raises(SpendLimitReached, match=r"price of judge .* is not known.*input_cost_per_token"):
+            await judge(server, **options)
+        free = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0}
+        session = Session(max_cost_dollars=0.5)
+        for _ in range(2):
+            await judge(server, session=session, judge_model="openai/own", extra_litellm_params=free)
+    assert session.usage.to_dict()["cost_dollars"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency must be 1 or more"),
+        ({"max_cost_dollars": 0}, "max_cost_dollars must be above 0"),
+        ({"max_cost_dollars": float("nan")}, "max_cost_dollars must be above 0"),
+        ({"record": "."}, "is a folder"),
+    ],
+)
+def test_limits_that_cannot_be_used_are_refused(options, problem):
+    with pytest.raises(JudgeInputError, match=problem):
+        Session(**options)

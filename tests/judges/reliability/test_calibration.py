@@ -1,0 +1,178 @@
+"""Scripted judges over a real socket, whose figures are known: perfect, unrelated, random, position-biased, malformed."""
+
+import json
+import random
+
+import pytest
+from click.testing import CliRunner
+
+from judges import JudgeCallError, JudgeInputError, MalformedVerdict, PromptTooLong
+from judges.cli import main
+from judges.reliability.calibration import calibrate
+from judges.reliability.estimate import Estimate
+from judges.reliability.labelled import LabelledGroup
+from tests.judge_server import JudgeServer, score_by, shown_trajectories, verdict
+
+EXACT = Estimate(1.0, 1.0, 1.0)
+
+
+def said(text, name="q"):
+    return [{"role": "user", "content": f"question {name}"}, {"role": "assistant", "content": text}]
+
+
+def group(labels, name="q"):
+    return LabelledGroup([said(f"{name} worth {label}", name) for label in labels], labels)
+
+
+def measure(judge, groups, **options):
+    with JudgeServer(judge) as server:
+        options = {"api_base": server.url, "timeout_seconds": 20, "backoff_seconds": 0.01, **options}
+        return calibrate(groups, "openai/judge", **options), server
+
+
+def worth(messages):
+    return float(messages[-1]["content"].rsplit(" ", 1)[1])
+
+
+def perfect(messages):
+    return score_by(lambda trajectory: (worth(trajectory) / 10, ""))(messages)
+
+
+def test_a_perfect_judge_agrees_with_every_label_in_every_order():
+    result, server = measure(perfect, [group([0, 1, 2, 3], "a"), group([5, 5, 1], "b")], permutations=3)
+    assert [len(shown_trajectories(r.body["messages"])) for r in server.requests].count(2) == 3, "equal ones are joined"
+    assert (result.accuracy, result.accuracy_of_mean, result.kendall_tau) == (EXACT, EXACT, EXACT)
+    assert (result.groups, result.pairs, result.verdicts) == (2, 6 + 2, 6)
+    assert (result.order_flips, result.order_spread, result.first_place_bonus) == (0.0, 0.0, 0.0)
+    assert (result.malformed, result.malformed_after_repair, result.call_failures, result.last_error) == (0, 0, 0, "")
+
+
+def test_a_judge_whose_scores_have_nothing_to_do_with_the_labels_is_at_chance():
+    scores = {0.0: 0.3, 1.0: 0.1, 2.0: 0.4, 3.0: 0.2}  # of the six pairs, three are ordered right
+    result, _ = measure(score_by(lambda t: (scores[worth(t)], "")), [group([0, 1, 2, 3])])
+    assert result.accuracy == result.accuracy_of_mean == Estimate(0.5, 0.5, 0.5)
+    assert result.kendall_tau.value == 0.0
+    assert (result.order_flips, result.order_spread) == (0.0, 0.0), "but it does not care for the order shown"
+
+
+def test_a_random_judge_has_chance_in_its_interval_and_flips_half_of_the_pairs():
+    def judge(messages):
+        # Drawn from the prompt alone: prompts arrive in no fixed order, and one stream for all would differ by run.
+        rng = random.Random(str(messages))
+        return verdict((label, rng.random(), "") for label in shown_trajectories(messages))
+
+    result, _ = measure(judge, [group([0, 1, 2, 3], f"g{n}") for n in range(24)])
+    assert result.accuracy.low < 0.5 < result.accuracy.high
+    assert 0.35 < result.accuracy.value < 0.65
+    assert 0.35 < result.order_flips < 0.65
+    assert result.order_spread > 0.3
+
+
+def test_a_judge_that_favours_the_first_shown_is_found_out():
+    def judge(messages):
+        labels = list(shown_trajectories(messages))
+        return verdict((label, 0.9 if label == labels[0] else 0.1, "") for label in labels)
+
+    result, _ = measure(judge, [group([0, 1, 2, 3])], permutations=4)
+    # In four orders each comes first once. A verdict orders the first against the other three and ties these:
+    # right are 0 + 1 + 2 + 3 of 4 x 3 pairs, and half of 4 x 3 ties: (6 + 6) / 24.
+    assert result.accuracy.value == 0.5
+    assert result.kendall_tau.value == pytest.approx(0.0)
+    assert result.accuracy_of_mean.value == 0.5, "the mean of all orders is the same for all"
+    # Two verdicts both order one pair alone, that of their two first ones, and each favours its own.
+    assert result.order_flips == 1.0
+    assert result.order_spread == pytest.approx(0.8)
+    assert result.first_place_bonus == pytest.approx(0.8)
+
+
+def test_malformed_verdicts_are_counted_and_left_out():
+    def judge(messages):
+        if "question bad" in messages[1]["content"]:
+            return "I would rather not."
+        if "question twice" in messages[1]["content"] and len(messages) == 2:
+            return "Let me think."
+        return perfect(messages)
+
+    groups = [group([0, 1], "good"), group([0, 1], "twice"), group([0, 1], "bad")]
+    seen = []
+    result, _ = measure(judge, groups, permutations=2, on_progress=lambda *counts: seen.append(counts))
+    assert seen[-1] == (2, 1)
+    assert (result.verdicts, result.malformed, result.malformed_after_repair) == (6, 4, 2)
+    assert (result.accuracy, result.pairs, result.call_failures) == (EXACT, 2, 0)
+    assert "no usable verdict" in result.last_error
+    with pytest.raises(MalformedVerdict):
+        measure(judge, [group([0, 1], "bad")])
+
+
+def test_calls_that_fail_are_counted_apart_and_raised_where_all_fail():
+    def judge(messages):
+        return 401 if "question bad" in messages[1]["content"] else perfect(messages)
+
+    result, _ = measure(judge, [group([0, 1], "good"), group([0, 1], "bad")], permutations=2)
+    assert (result.verdicts, result.malformed, result.call_failures) == (4, 0, 2)
+    with pytest.raises(JudgeCallError):
+        measure(lambda messages: 401, [group([0, 1])])
+
+
+def test_a_group_that_cannot_be_judged_is_named():
+    groups = [group([0, 1]), LabelledGroup([[], said("worth 1")], [0, 1])]
+    with pytest.raises(JudgeInputError, match=r"^group 2: trajectory 1 must be a non-empty list"):
+        calibrate(groups, "openai/judge")
+    with pytest.raises(PromptTooLong, match=r"^group 1: "):
+        calibrate(groups, "openai/judge", max_prompt_tokens=100)
+
+
+def test_the_interval_is_over_groups():
+    def judge(messages):
+        reverse = "question reversed" in messages[1]["content"]
+        return score_by(lambda t: (abs(reverse - worth(t) / 10), ""))(messages)
+
+    result, _ = measure(judge, [group([0, 1, 2], "right"), group([0, 1, 2], "reversed")])
+    assert result.accuracy == Estimate(0.5, 0.0, 1.0), "one right group in two: resampled, from none to all"
+    assert result.kendall_tau == Estimate(0.0, -1.0, 1.0)
+
+
+def test_labels_that_are_all_equal_say_nothing_about_agreement():
+    groups = [LabelledGroup([said("worth 1"), said("worth 2")], [0, 0])]
+    result, _ = measure(perfect, groups)
+    assert result.accuracy == result.kendall_tau == Estimate(None, None, None)
+    assert result.pairs == 0
+    assert result.order_flips == 0.0
+    assert result.rows()["Pairwise accuracy"].startswith("undefined")
+
+
+def test_cost_and_tokens_are_per_group():
+    price = {"input_cost_per_token": 1e-4, "output_cost_per_token": 1e-3}
+    result, _ = measure(perfect, [group([0, 1], "a"), group([0, 1], "b")], permutations=2, extra_litellm_params=price)
+    # the server counts 100 + 10 tokens a call, two calls a group
+    assert result.cost_per_group == pytest.approx(2 * (100 * 1e-4 + 10 * 1e-3))
+    assert result.rows()["Per group"] == "$0.0400, 220 tokens"
+
+
+def write(path, *groups):
+    path.write_text("".join(json.dumps({"trajectories": g.trajectories, "labels": g.labels}) + "\n" for g in groups))
+    return path
+
+
+def test_the_command_prints_the_figures_as_text_or_json(tmp_path):
+    path = write(tmp_path / "l.jsonl", group([0, 1, 2], "a"), group([0, 1], "b"))
+    with JudgeServer(perfect) as server:
+        arguments = ["calibrate", str(path), "--judge-model", "openai/judge", "--judge-api-base", server.url]
+        text = CliRunner().invoke(main, [*arguments, "--limit", "1", "--permutations", "3"])
+        as_json = CliRunner().invoke(main, [*arguments, "--json"])
+    assert text.exit_code == 0, text.output
+    assert [line.rstrip() for line in text.output.splitlines()[:2]] == [
+        "Groups                1, in 3 orders each; 3 pairs to compare",
+        "Pairwise accuracy     1.000  [1.000, 1.000]  (one verdict; 0.5 is chance)",
+    ]
+    figures = json.loads(as_json.output)
+    assert figures["accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+    assert (figures["groups"], figures["pairs"], figures["usage"]["calls"]) == (2, 4, 8)
+
+
+def test_the_command_explains_what_is_wrong(tmp_path):
+    path = tmp_path / "l.jsonl"
+    path.write_text("nonsense")
+    result = CliRunner().invoke(main, ["calibrate", str(path), "--judge-model", "openai/judge"])
+    assert result.exit_code == 1
+    assert "Error: line 1 of" in result.output

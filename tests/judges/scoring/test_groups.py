@@ -1,0 +1,135 @@
+import asyncio
+import copy
+import dataclasses
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pydantic
+import pytest
+
+import judges
+from judges import JudgeInputError, MalformedVerdict
+from tests.judge_server import JudgeServer, score_by
+from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, by_table
+
+
+@dataclasses.dataclass(slots=True)
+class Trajectory:
+    messages: list[dict[str, Any]]
+    reward: float = 0.0
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    tools: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    explanation: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    trajectories: list[Trajectory]
+    task: str = "tva"
+
+
+async def score_group(server, group, **options):
+    options = {"api_base": server.url, "timeout_seconds": 20, "backoff_seconds": 0.01, **options}
+    return await judges.ruler_score_group(group, "openai/o4-mini", **options)
+
+
+TOOLS = [{"type": "function", "function": {"name": "search_inbox", "parameters": {"type": "object"}}}]
+
+
+async def test_a_scored_group_is_a_copy_and_the_input_stays_as_it_was():
+    group = Group(
+        [Trajectory(messages, reward=-1.0 - n, metrics={"turns": 2.0}, tools=TOOLS) for n, messages in enumerate(GROUP)]
+    )
+    before = copy.deepcopy(group)
+    with JudgeServer(by_table) as server:
+        scored = await score_group(server, group)
+    assert group == before
+    assert scored is not None
+    assert scored.task == "tva"
+    assert [t.reward for t in scored.trajectories] == [0.1, 0.4, 0.2, 0.0]
+    assert scored.trajectories[1].metrics == {"turns": 2.0, "independent_reward": -2.0, "ruler_score": 0.4}
+    assert [t.explanation for t in scored.trajectories] == [why for _, _, why in JUDGED_GROUP]
+    assert "<tools>" in server.requests[0].body["messages"][1]["content"]
+
+
+async def test_judging_again_keeps_the_reward_from_before_the_first_judgement():
+    group = Group([Trajectory(messages, reward=-1.0) for messages in GROUP])
+    with JudgeServer(score_by(lambda messages: (0.7, "again"))) as server:
+        once = await score_group(server, group)
+        twice = await score_group(server, once)
+    assert [t.metrics for t in twice.trajectories] == [{"independent_reward": -1.0, "ruler_score": 0.7}] * 4
+
+
+async def test_a_trajectory_with_a_log_gets_the_explanation_there_and_in_the_copy_alone():
+    members = [SimpleNamespace(messages=m, reward=0.0, metrics={}, logs=["began"]) for m in GROUP]
+    with JudgeServer(by_table) as server:
+        scored = await score_group(server, SimpleNamespace(trajectories=members), permutations=2)
+    assert [t.logs for t in scored.trajectories] == [
+        ["began", f"RULER: {score:.3f}: {why}"] for _, score, why in JUDGED_GROUP
+    ]
+    assert [t.logs for t in members] == [["began"]] * 4
+
+
+class PydanticTrajectory(pydantic.BaseModel):
+    messages: list[dict[str, Any]]
+    reward: float = 0.0
+    metrics: dict[str, float] = {}
+
+
+async def test_pydantic_models_and_plain_objects_serve_as_well():
+    members = (
+        PydanticTrajectory(messages=GROUP[0], reward=2.0),
+        SimpleNamespace(messages=GROUP[1], reward=3.0, metrics={}, explanation=None),
+    )
+    group = SimpleNamespace(trajectories=members)
+    with JudgeServer(score_by(lambda messages: (0.25, "fair"))) as server:
+        scored = await score_group(server, group)
+    assert isinstance(scored.trajectories, tuple)
+    first, second = scored.trajectories
+    assert (first.reward, first.metrics["independent_reward"]) == (0.25, 2.0)
+    assert (second.reward, second.metrics["independent_reward"], second.explanation) == (0.25, 3.0, "fair")
+    assert (members[0].reward, members[0].metrics, members[1].metrics) == (2.0, {}, {})
+
+
+async def test_swallowed_failures_give_none_a_warning_and_an_untouched_input(caplog):
+    group = Group([Trajectory(messages, reward=1.0) for messages in GROUP])
+    before = copy.deepcopy(group)
+    with JudgeServer(lambda messages: "no") as server, caplog.at_level(logging.WARNING):
+        assert await score_group(server, group, swallow_exceptions=True) is None
+        with pytest.raises(MalformedVerdict):
+            await score_group(server, group)
+    assert group == before
+    assert "group of 4 left without scores: judge openai/o4-mini gave no usable verdict" in caplog.text
+
+
+async def test_a_programming_error_is_not_swallowed():
+    with pytest.raises(TypeError, match="timeout"):
+        await judges.ruler_score_group(Group([Trajectory(GROUP[0])]), swallow_exceptions=True, timeout=3)
+
+
+async def test_trajectories_with_different_tools_are_no_group():
+    group = Group([Trajectory(GROUP[0], tools=TOOLS), Trajectory(GROUP[1])])
+    with JudgeServer([]) as server, pytest.raises(JudgeInputError, match="different tools"):
+        await score_group(server, group)
+    assert server.requests == []
+
+
+async def test_an_empty_group_comes_back_empty():
+    with JudgeServer([]) as server:
+        assert (await score_group(server, Group([]))).trajectories == []
+    assert server.requests == []
+
+
+def test_the_synchronous_calls_work_with_and_without_a_running_loop():
+    options = {"timeout_seconds": 20}
+
+    async def notebook():
+        return judges.score(GROUP, "o4-mini", api_base=server.url, **options)
+
+    with JudgeServer(by_table) as server:
+        plain = judges.score(GROUP, "o4-mini", api_base=server.url, **options)
+        assert [score.score for score in plain] == [0.1, 0.4, 0.2, 0.0]
+        assert asyncio.run(notebook()) == plain
+        scored = judges.score_group(Group([Trajectory(messages) for messages in GROUP]), api_base=server.url, **options)
+        assert [t.reward for t in scored.trajectories] == [0.1, 0.4, 0.2, 0.0]

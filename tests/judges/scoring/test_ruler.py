@@ -1,0 +1,184 @@
+import asyncio
+import copy
+
+import pytest
+
+import judges
+from judges import JudgeCallError, JudgeError, JudgeTimeoutError, MalformedVerdict, TrajectoryScore
+from tests.judge_server import JudgeServer, Reply, score_by, shown_trajectories, verdict
+from tests.judges.recorded_groups import (
+    GROUP,
+    JUDGED_GROUP,
+    SYSTEM,
+    UNKNOWN_ARGUMENTS_GROUP,
+    USER,
+    by_table,
+    said,
+    with_start,
+)
+
+
+async def judge(server, lists, **options):
+    options = {"api_base": server.url, "timeout_seconds": 20, "backoff_seconds": 0.01, **options}
+    return await judges.ruler(lists, options.pop("judge_model", "openai/o4-mini"), **options)
+
+
+@pytest.mark.parametrize("model", ["openai/o4-mini", "o4-mini"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+async def test_the_group_of_a_real_run_gets_each_score_and_explanation_at_its_own_trajectory(model, seed):
+    with JudgeServer(by_table) as server:
+        scores = await judge(server, GROUP, judge_model=model, seed=seed)
+    assert scores == [
+        TrajectoryScore(str(place), why, score) for place, (_, score, why) in enumerate(JUDGED_GROUP, start=1)
+    ]
+    (request,) = server.requests
+    assert request.body["model"] == "o4-mini"
+    assert request.body["messages"][1]["content"].count("joe.hartsoe@enron.com") == 1
+
+
+async def test_the_group_with_unknown_arguments_and_prose_answers_is_judged_and_the_prose_answer_wins():
+    with JudgeServer(
+        score_by(lambda messages: (0.9, "right") if "By Monday." in str(messages) else (0.1, "no"))
+    ) as server:
+        scores = await judge(server, with_start(UNKNOWN_ARGUMENTS_GROUP))
+    assert [score.score for score in scores] == [0.1, 0.1, 0.9, 0.1]
+
+
+async def test_equal_trajectories_anywhere_are_judged_once_and_share_the_score():
+    a, b = [SYSTEM, USER, said("a")], [SYSTEM, USER, said("b")]
+    seen = []
+
+    def biased_to_the_first(messages):
+        seen.append(list(shown_trajectories(messages)))
+        return verdict((label, 1.0 if place == 0 else 0.0, "first") for place, label in enumerate(seen[-1]))
+
+    with JudgeServer(biased_to_the_first) as server:
+        scores = await judge(server, [a, b, copy.deepcopy(a)])
+    assert [len(labels) for labels in seen] == [2]
+    assert scores[0].score == scores[2].score != scores[1].score
+    assert [score.trajectory_id for score in scores] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+async def test_one_trajectory_or_only_equal_ones_are_judged_on_their_own(size):
+    with JudgeServer(score_by(lambda messages: (0.6, f"{len(messages)} messages"))) as server:
+        scores = await judge(server, [[SYSTEM, USER, said("a")]] * size)
+    assert [(score.score, score.explanation) for score in scores] == [(0.6, "3 messages")] * size
+    assert len(server.requests) == 1
+
+
+async def test_a_group_may_come_from_a_generator():
+    with JudgeServer(by_table) as server:
+        scores = await judges.ruler((messages for messages in GROUP), "o4-mini", api_base=server.url)
+    assert [score.score for score in scores] == [0.1, 0.4, 0.2, 0.0]
+
+
+async def test_an_empty_group_gives_an_empty_list_without_a_call():
+    with JudgeServer([]) as server:
+        assert await judge(server, []) == []
+    assert server.requests == []
+
+
+def spoiled(how):
+    """A judge that answers well but for one thing."""
+
+    def answer(messages):
+        labels = list(shown_trajectories(messages))
+        return verdict(how([(label, 0.5, "") for label in labels]))
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("how", "problem"),
+    [
+        (lambda entries: entries[1:], "no entry for the ids"),
+        (lambda entries: [*entries, entries[0]], "more than one entry"),
+        (lambda entries: [("1", 0.5, ""), *entries[1:]], 'entries for ids that do not exist: "1"'),
+        (lambda entries: [(entries[0][0], 95, ""), *entries[1:]], "not 95"),
+        (lambda entries: [(entries[0][0], -3, ""), *entries[1:]], "not -3"),
+        (lambda entries: [(entries[0][0], float("nan"), ""), *entries[1:]], "not NaN"),
+        (lambda entries: [(entries[0][0], "0.7", ""), *entries[1:]], 'not "0.7"'),
+    ],
+)
+async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error(how, problem):
+    words = r"no usable verdict on 4 trajectories: first .*after the repair turn"
+    with JudgeServer(spoiled(how)) as server, pytest.raises(MalformedVerdict, match=words) as caught:
+        await judge(server, GROUP)
+    assert problem in str(caught.value)
+    assert isinstance(caught.value, JudgeError)
+    first, second = (request.body["messages"] for request in server.requests)
+    assert second[:2] == first
+    assert [message["role"] for message in second[2:]] == ["assistant", "user"]
+    assert problem in second[3]["content"]
+
+
+async def test_a_judge_that_mends_its_verdict_in_the_repair_turn_is_heard():
+    def late(messages):
+        return by_table(messages) if len(messages) == 4 else "I would rather not."
+
+    with JudgeServer(late) as server:
+        scores = await judge(server, GROUP)
+    assert [score.score for score in scores] == [0.1, 0.4, 0.2, 0.0]
+    assert server.requests[1].body["messages"][2]["content"] == "I would rather not."
+
+
+@pytest.mark.parametrize("content", ["", None, "I'm sorry, I can't help with that."])
+async def test_silence_and_refusal_are_errors_and_never_scores(content):
+    with JudgeServer(lambda messages: Reply(content=content)) as server, pytest.raises(MalformedVerdict):
+        await judge(server, GROUP)
+    assert len(server.requests) == 2
+
+
+async def test_a_cut_off_answer_is_told_apart():
+    with (
+        JudgeServer(lambda messages: Reply(content='{"scores": [', finish_reason="length")) as server,
+        pytest.raises(MalformedVerdict, match="raise max_tokens"),
+    ):
+        await judge(server, GROUP)
+
+
+async def test_fenced_json_after_a_429_is_accepted():
+    statuses = [429]
+    with JudgeServer(lambda messages: statuses.pop() if statuses else f"```json\n{by_table(messages)}\n```") as server:
+        assert [score.score for score in await judge(server, GROUP)] == [0.1, 0.4, 0.2, 0.0]
+    assert len(server.requests) == 2
+
+
+async def test_a_hang_past_the_timeout_and_a_cut_connection_are_typed_errors():
+    with JudgeServer(lambda messages: Reply(delay_seconds=30)) as server, pytest.raises(JudgeTimeoutError):
+        await judge(server, GROUP, timeout_seconds=0.2, max_retries=0)
+    with JudgeServer(lambda messages: Reply(cut=True)) as server, pytest.raises(JudgeCallError):
+        await judge(server, GROUP, max_retries=1)
+    assert len(server.requests) == 2
+
+
+async def test_groups_judged_at_the_same_time_do_not_mix():
+    def lists(name):
+        return [[USER, said(f"{name} {n}")] for n in range(3)]
+
+    with JudgeServer(score_by(lambda messages: (int(str(messages)[-4]) / 10, str(messages)))) as server:
+        verdicts = await asyncio.gather(*(judge(server, lists(name)) for name in "abcdefgh"))
+    for name, scores in zip("abcdefgh", verdicts, strict=True):
+        assert [score.score for score in scores] == [0.0, 0.1, 0.2]
+        assert all(f"{name} {n}" in score.explanation for n, score in enumerate(scores))
+
+
+async def test_debug_shows_prompt_raw_answer_and_scores_on_stderr_and_nothing_is_printed_otherwise(capsys):
+    with JudgeServer(by_table) as server:
+        await judge(server, GROUP)
+        assert capsys.readouterr() == ("", "")
+        await judge(server, GROUP, debug=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    for part in ("You grade an AI agent", "raw answer 1", '{"scores"', "0.400", "It searched well"):
+        assert part in err
+
+
+async def test_debug_shows_the_raw_answers_of_a_verdict_that_failed(capsys):
+    with JudgeServer(lambda messages: "[bold]no") as server, pytest.raises(MalformedVerdict):
+        await judge(server, GROUP, debug=True)
+    err = capsys.readouterr().err
+    assert "raw answer 2 (after the repair turn)" in err
+    assert "[bold]no" in err
+    assert "no verdict" in err

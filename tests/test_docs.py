@@ -1,0 +1,158 @@
+"""Every code block of README and docs/ runs: Python as it stands, commands as far as they can without a long training."""
+
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from grpo.config import load_config
+from tests import ROOT
+from tests.commands import COMMANDS, SCRIPTS
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+TEXTS = {name: page.read_text(encoding="utf-8") for name, page in zip(NAMES, PAGES, strict=True)}
+JUDGE_URL = "http://127.0.0.1:8000/v1"
+
+BLOCKS = [
+    (name, *block) for name, text in TEXTS.items() for block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+]
+PYTHON = {name: [body for page, kind, body in BLOCKS if (page, kind) == (name, "python")] for name in NAMES}
+LINES = [(page, line[2:]) for page, kind, body in BLOCKS if kind == "console" for line in body.splitlines()]
+COMMAND_LINES = [(page, line) for page, line in LINES if line.split()[0] in COMMANDS]
+READS_A_RUN = ("grpo-view", "grpo-judge", "grpo-serve", "grpo-export", "grpo-compare")
+
+
+def test_every_block_says_what_it_is():
+    assert {kind for _, kind, _ in BLOCKS} <= {"python", "console", "toml", "text", "mermaid"}
+    assert all(line.startswith("$ ") for _, kind, body in BLOCKS if kind == "console" for line in body.splitlines())
+
+
+def test_the_readme_is_short():
+    assert len(TEXTS["README.md"].split()) <= 900
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "README.md"])
+def test_every_page_begins_with_what_the_reader_wants(name):
+    assert re.match(r"# .+\n\nYou want ", TEXTS[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_to_a_file_or_heading_leads_somewhere(name):
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", TEXTS[name]):
+        file, _, heading = target.partition("#")
+        page = (ROOT / name).parent / file if file else ROOT / name
+        assert page.exists(), f"{name} links to {target}"
+        if heading:
+            assert heading in _anchors(page), f"{name} links to {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub names them in an address."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_command_has_an_example(name):
+    assert any(line.startswith(f"{name} ") for _, line in LINES)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [(name, n) for name, bodies in PYTHON.items() for n, body in enumerate(bodies) if JUDGE_URL not in body],
+)
+def test_python_blocks_of_a_page_run_one_after_another(name, number):
+    """The blocks up to this one are one program; a text block right after the last one is what that one prints."""
+    *before, last = PYTHON[name][: number + 1]
+    program = "\n".join([*(block for block in before if JUDGE_URL not in block), "print('-- last')", last])
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    after = TEXTS[name].partition(f"{last}```\n")[2]
+    if shown := re.match(r"\n```text\n(.*?)^```$", after, re.M | re.S):
+        assert ran.stdout.partition("-- last\n")[2] == shown[1]
+
+
+def test_the_judging_block_runs_against_a_local_judge(capsys):
+    pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
+    from tests.judge_server import JudgeServer, score_by
+
+    (block,) = [body for bodies in PYTHON.values() for body in bodies if JUDGE_URL in body]
+    answer = score_by(lambda messages: (1.0 if messages[-1]["content"] == "4" else 0.0, "arithmetic"))
+    with JudgeServer(answer) as server:
+        worker = threading.Thread(target=lambda: exec(block.replace(JUDGE_URL, server.url), {}))
+        worker.start()
+        worker.join()
+    assert capsys.readouterr().out == "1.0 arithmetic\n0.0 arithmetic\nTrue match\n"
+
+
+def test_the_evaluations_shown_say_what_the_commands_print(tmp_path):
+    shown = re.findall(r"^```text\n(.*?)^```$", TEXTS["docs/evaluation.md"], re.M | re.S)
+    folders = [str(tmp_path / agent) for agent in ("keyword", "bm25")]
+    played = [["grpo-eval", "--env", "EmailSearch-v0", "--agent", Path(out).name, "--out", out] for out in folders]
+    printed = ""
+    for name, *arguments in [*played, ["grpo-compare", *folders]]:
+        result = CliRunner().invoke(COMMANDS[name], arguments)
+        assert result.exit_code == 0, result.output
+        printed += result.output
+    lines = {" ".join(line.split()) for line in printed.splitlines()}
+    assert len(shown) == 2
+    assert [line for block in shown for line in block.splitlines() if " ".join(line.split()) not in lines] == []
+
+
+@pytest.mark.parametrize("body", [body for _, kind, body in BLOCKS if kind == "toml"])
+def test_toml_blocks_are_recipes(body):
+    load_config(None, {"env": "EmailSearch-v0"} | tomllib.loads(body))
+
+
+@pytest.mark.parametrize("line", [line for _, line in COMMAND_LINES])
+def test_commands_parse_as_written(line):
+    name, *arguments = shlex.split(line)
+    if name in READS_A_RUN:
+        arguments = [str(ROOT) if a.startswith(("runs/", "evals/")) else a for a in arguments]
+    if name == "grpo-judge":
+        arguments = [str(ROOT / "README.md") if a.endswith(".jsonl") else a for a in arguments]
+    for option, existing in (("--from-run", ROOT), ("--init-adapter", ROOT), ("--data", ROOT / "README.md")):
+        if name in ("grpo-sft", "grpo-train") and option in arguments:
+            arguments[arguments.index(option) + 1] = str(existing)
+    command = COMMANDS[name]
+    while isinstance(command, click.Group):
+        with click.Context(command) as group:
+            _, subcommand, arguments = command.resolve_command(group, arguments)
+        assert subcommand is not None
+        command = subcommand
+    command.make_context(name, arguments).close()
+
+
+@pytest.mark.parametrize("line", [line for _, line in LINES if line.split()[0] not in COMMANDS])
+def test_other_commands_are_scripts_that_are_there(line):
+    script = line.removeprefix(".venv/bin/python ").split()[0]
+    assert script in ("datasette", "-m") or (ROOT / script).is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_file_of_ours_that_is_named_is_there(name):
+    named = re.findall(r"`((?:email_env|judges|grpo|scripts|tests|examples|docs)/[\w./]*)`", TEXTS[name])
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_bundled_database_is_built_as_written(tmp_path):
+    from email_env.cli import main as build_enron_db
+
+    assert any(line == "build-enron-db demo --out data/demo.db" for _, line in LINES)
+    result = CliRunner().invoke(build_enron_db, ["demo", "--out", str(tmp_path / "demo.db")])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "demo.db").stat().st_size > 1_000_000
+
+
+def test_quickstart_explains_itself():
+    shown = subprocess.run([str(ROOT / "scripts/quickstart"), "--help"], capture_output=True, text=True, check=True)
+    assert "Example: scripts/quickstart" in shown.stdout
+    assert "$ scripts/quickstart" in TEXTS["README.md"]
