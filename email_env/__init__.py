@@ -6,7 +6,7 @@ Importing registers the id and does nothing else; `gymnasium.make("email_env:Ema
     tools/               reads an assistant turn, runs its calls, words the results
     search/              the mail database: searches and reads within one inbox, up to one day
     scenarios/           the questions
-    grading/             right or wrong by rule, and the reward
+    reward.py            what an episode is worth; the rule for right answers is `judges.answers`'
     policies/            experts and baselines without a model
     ingest/, cli.py      from mail to a database: `build-enron-db`
     demo/, cache.py      the bundled mailboxes

@@ -27,8 +27,8 @@ import gymnasium
 
 from email_env.cache import demo_database
 from email_env.errors import ConfigurationError, EpisodeError
-from email_env.grading.reward import RewardConfig, Score, reward_config
 from email_env.policies import SCRIPTED_POLICIES
+from email_env.reward import RewardConfig, Score, reward_config
 from email_env.scenarios.catalog import Catalog, check_choice
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase

@@ -1,4 +1,4 @@
-"""Answers with labels for the rule of `email_env` and of `judges`, and the bundled questions."""
+"""Answers with labels for the rule, and the bundled questions."""
 
 import json
 from dataclasses import dataclass

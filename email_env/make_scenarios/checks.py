@@ -1,6 +1,6 @@
 """Is a proposed question fit to be asked? Rules decide what they can; a checker, an LLM, decides the rest.
 
-The rules read answers as the environment does (`email_env.grading.matching`), so it can mark every question that is
+The rules read answers as the environment does (`judges.answers.matching`), so it can mark every question that is
 kept. Any answer that the checker finds in other mail rejects a question, even a different answer: mail that contradicts
 the evidence makes a question with two answers. The checker sees neither the evidence nor the answer, so it can only
 find an answer, not confirm one.
@@ -12,13 +12,13 @@ from contextlib import suppress
 from enum import StrEnum
 
 from email_env.errors import ToolInputError
-from email_env.grading.matching import gives_up, says
 from email_env.make_scenarios.proposal import Proposal, Verdict
 from email_env.policies.words import content_words
 from email_env.scenarios.misfits import sort_out
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import Email, MailDatabase
 from email_env.search.query import MAX_KEYWORD_CHARS
+from judges.answers.matching import gives_up, says
 
 MAX_OTHER_MAILS = 5
 """The checker reads at most so many other mails: first those that say the answer, then the most similar ones."""

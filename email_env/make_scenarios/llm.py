@@ -1,7 +1,7 @@
 """Any LLM that litellm reaches, with timeouts and bounded retries: the only module of this package that knows litellm.
 
-`judges` has an LLM client too, but this package imports nothing of ours, so that it is useful alone; and a client
-without structured output and cache is short.
+`judges` has an LLM client too, with sessions, a cache and structured output. None of it is needed here, and this
+package takes nothing of `judges` but the rule for answers.
 
 litellm takes seconds to import and calls out to the network unless told not to, so it is imported at the first
 question. Keys come from the environment. They are never stored, and error messages show [key] in their place.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from datetime import date, timedelta
 
 from email_env.errors import LlmError
-from email_env.grading.matching import says
 from email_env.make_scenarios import prompts
 from email_env.make_scenarios.checks import (
     Reason,
@@ -22,6 +21,7 @@ from email_env.make_scenarios.proposal import Chat, MalformedError, Proposal, Ve
 from email_env.make_scenarios.record import Made, Record, Rejected
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import Email, MailDatabase
+from judges.answers.matching import says
 
 MAX_DAYS_LATER = 30
 """A question is asked on a day from 1 to this many after its mail."""

@@ -2,7 +2,7 @@
 
 A `Toolbox` runs one call for one scenario and returns what came of it. It shows the scenario's inbox up to the
 scenario's day and nothing else. A call that cannot be run gives a result with an error code and a text for the model,
-never an exception; an exception means that the database itself is at fault. `email_env.grading.reward` decides what a
+never an exception; an exception means that the database itself is at fault. `email_env.reward` decides what a
 result is worth.
 """
 

@@ -54,9 +54,9 @@ def load_function(target: str) -> Callable[..., Any]:
 def _loaded_from(path: Path) -> ModuleType | None:
     """The module that was imported from this file before, under whatever name; a second one would register twice."""
     for module in list(sys.modules.values()):
-        if (file := getattr(module, "__dict__", {}).get("__file__")) and Path(file).name == path.name:
-            if Path(file).resolve() == path:
-                return module
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if file and Path(file).name == path.name and Path(file).resolve() == path:
+            return module
     return None
 
 

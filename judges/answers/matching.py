@@ -7,8 +7,7 @@
 - Undecided: all else, such as another wording. A judge may decide it; without one it earns nothing, since a policy
   would learn to use what a rule lets through.
 
-`email_env` and `judges` import nothing of each other and must mark alike. So this file stands in both, word for word;
-a test compares them.
+`email_env` marks by this rule too: it is all that the environment imports of `judges`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import email_env
 from email_env.env import MAX_ACTION_CHARS, MAX_CALLS_PER_ACTION, EmailSearchEnv, StopReason
 from email_env.errors import EpisodeError
-from email_env.grading.reward import RewardConfig
+from email_env.reward import RewardConfig
 from email_env.search.database import MailDatabase
 from email_env.spaces import TextSpace, ToolCallSpace
 from tests.email_env.mails import question

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from email_env.errors import ConfigurationError
-from email_env.grading.matching import says
 from email_env.make_scenarios.draw import draw_mails, split_by_inbox
 from email_env.search.connections import Connections
+from judges.answers.matching import says
 from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail
 
 INBOXES = st.lists(st.from_regex(r"[a-z]{1,6}@[a-z]{1,3}\.com", fullmatch=True), min_size=1, max_size=60)

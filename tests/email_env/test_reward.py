@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from email_env.errors import ConfigurationError
-from email_env.grading.reward import RewardConfig, Score, reward_config
+from email_env.reward import RewardConfig, Score, reward_config
 from email_env.tools.actions import ErrorCode
 from email_env.tools.toolbox import Answer, ToolResult
 from tests.email_env.office import BUDGET, MOVED, NOWHERE

@@ -150,7 +150,7 @@ class Score:
 
     def settle(self, answer: Answer) -> None:
         """Judges the final answer."""
-        from email_env.grading.matching import Verdict, decide, gives_up  # its patterns take a moment to compile
+        from judges.answers.matching import Verdict, decide, gives_up  # its patterns take a moment to compile
 
         scenario = self.scenario
         self.answer = answer

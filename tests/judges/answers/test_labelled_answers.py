@@ -5,7 +5,7 @@ from itertools import cycle
 
 import pytest
 
-from email_env.grading.matching import Verdict, decide
+from judges.answers.matching import Verdict, decide
 from tests.answers import bundled_scenarios, labelled
 
 CONNECTORS = (

@@ -1,1 +1,0 @@
-"""What an episode is worth: the rule for right answers, and ART-E's reward tiers."""
