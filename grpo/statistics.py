@@ -7,6 +7,9 @@ spread between easy and hard questions from the difference.
 Source: E. Miller, "Adding Error Bars to Evals" (arXiv:2411.00640), section 2.2 (clustered standard errors) and 4.2
 (paired differences); the factor G/(G-1) and the t distribution with G-1 degrees of freedom are the usual
 small-sample corrections (Cameron and Miller, "A Practitioner's Guide to Cluster-Robust Inference", 2015, section VI).
+A share of 0 to 1 has another interval, which is right at its ends too: Clopper and Pearson's (Biometrika 26, 1934), of
+as many observations as the clustered ones are worth (Korn and Graubard, "Confidence Intervals for Proportions with
+Small Expected Number of Positive Counts", Survey Methodology 24, 1998). Fewer than five clusters have no interval.
 The percentile bootstrap and McNemar's exact test stand beside them for comparing two evaluations. Quantiles are
 scipy's, loaded when the first interval is made; not a general statistics package.
 """
@@ -20,6 +23,12 @@ from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
+MIN_CLUSTERS = 5
+"""With fewer clusters an interval would say more of its formula than of the data: there is none."""
+
+NO_SHARES = frozenset({"turns", "steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds"})
+"""Columns that are no shares of 0 to 1, even where every value is 1."""
+
 _DRAWN_AT_ONCE = 2_000_000  # a bootstrap's memory: 16 MB of numbers
 
 
@@ -29,7 +38,7 @@ class Interval:
 
     Attributes:
         mean: Mean of the observations.
-        low: Lower end; minus infinity where one cluster alone says nothing about the spread.
+        low: Lower end; minus infinity where fewer than ``MIN_CLUSTERS`` clusters are too few to say.
         high: Upper end; plus infinity likewise.
         n: Number of observations (not of clusters).
     """
@@ -42,6 +51,11 @@ class Interval:
     def excludes(self, value: float) -> bool:
         """True where ``value`` lies outside the interval."""
         return value < self.low or value > self.high
+
+    @property
+    def is_known(self) -> bool:
+        """False where there were too few clusters to say."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
 
     def to_dict(self) -> dict[str, float | None]:
         """Mean, low and high for JSON; an unbounded end is ``None``."""
@@ -57,8 +71,8 @@ def mean_interval(
     """The mean of ``values`` with a cluster-robust t interval.
 
     The variance of the mean is ``G/(G-1) * sum_g (sum_{i in g} (x_i - mean))^2 / n^2`` over G clusters; where every
-    value is its own cluster this is the familiar ``s^2 / n``. Values that are all equal (a success rate of 0 or 1)
-    give an interval of no width: read it as "no failure seen in n", not as certainty.
+    value is its own cluster this is the familiar ``s^2 / n``. Values that are all equal give an interval of no width;
+    of shares, `share_interval` says more.
 
     Args:
         values: Observations, finite numbers, at least one.
@@ -68,6 +82,75 @@ def mean_interval(
     Raises:
         ValueError: No values, a value that is not finite, labels of another length, or a confidence outside (0, 1).
     """
+    mean, count, variance = _clustered(values, clusters, confidence)
+    if count < MIN_CLUSTERS:
+        return Interval(mean, -math.inf, math.inf, len(values))
+    from scipy.special import stdtrit
+
+    margin = float(stdtrit(count - 1, 0.5 + confidence / 2)) * math.sqrt(variance)
+    return Interval(mean, mean - margin, mean + margin, len(values))
+
+
+def share_interval(
+    values: Sequence[float], clusters: Sequence[Hashable] | None = None, confidence: float = 0.95
+) -> Interval:
+    """The mean of shares with the interval of Clopper and Pearson, of the clustered values' effective number.
+
+    That number is ``mean (1 - mean) / variance of the mean``, times the squared ratio of the t quantiles with n-1 and
+    d degrees of freedom; at least G, the number of clusters, and at most n. It is G where the values are all 0 or all
+    1: samples of one scenario that agree may have had no choice. Korn and Graubard take d = G-1. Here d is at most the
+    number of clusters that hold the rarer value, since only those tell the spread: with 4 right answers of 200 the
+    usual d covered the truth in 91 of 100 simulated cases.
+
+    Args:
+        values: Numbers from 0 to 1, mostly 0 and 1.
+        clusters: As in `mean_interval`.
+        confidence: Coverage of the interval.
+
+    Raises:
+        ValueError: As `mean_interval`, and for a value outside 0 to 1.
+    """
+    mean, count, variance = _clustered(values, clusters, confidence)
+    if outside := next((value for value in values if not 0.0 <= value <= 1.0), None):
+        raise ValueError(f"{outside} is no share: it lies outside 0 to 1")
+    n = len(values)
+    if count < MIN_CLUSTERS:
+        return Interval(mean, -math.inf, math.inf, n)
+    from scipy.special import betaincinv, stdtrit
+
+    tail = 0.5 - confidence / 2
+    effective = float(count)
+    if variance > 0.0:
+        labels = range(n) if clusters is None else clusters
+        telling = len({label for label, value in zip(labels, values, strict=True) if value != round(mean)})
+        worth = float(stdtrit(n - 1, tail) / stdtrit(min(count - 1, telling), tail)) ** 2
+        effective = min(max(mean * (1.0 - mean) / variance * worth, count), n)
+    right = mean * effective
+    low = float(betaincinv(right, effective - right + 1.0, tail)) if mean > 0.0 else 0.0
+    high = float(betaincinv(right + 1.0, effective - right, 1.0 - tail)) if mean < 1.0 else 1.0
+    return Interval(mean, low, high, n)
+
+
+def observed_interval(name: str, values: Sequence[float], clusters: Sequence[Hashable]) -> Interval:
+    """The interval of what was measured in episodes, never beyond what one of them can have.
+
+    Args:
+        name: Of the quantity. Where all values lie between 0 and 1 it is taken for a share, unless in ``NO_SHARES``.
+        values: One number an episode.
+        clusters: Scenario of each episode.
+    """
+    if name not in NO_SHARES and all(0.0 <= value <= 1.0 for value in values):
+        return share_interval(values, clusters)
+    interval = mean_interval(values, clusters)
+    if not interval.is_known:
+        return interval
+    return Interval(interval.mean, max(interval.low, min(values)), min(interval.high, max(values)), interval.n)
+
+
+def _clustered(
+    values: Sequence[float], clusters: Sequence[Hashable] | None, confidence: float
+) -> tuple[float, int, float]:
+    """The mean, the number of clusters, and the variance of the mean (infinite with one cluster)."""
     if not values:
         raise ValueError("cannot take the mean of no values; pass at least one observation")
     for index, value in enumerate(values):
@@ -86,13 +169,9 @@ def mean_interval(
         residuals.setdefault(label, []).append(value - mean)
     count = len(residuals)
     if count == 1:
-        return Interval(mean, -math.inf, math.inf, n)
+        return mean, count, math.inf
     squares = math.fsum(math.fsum(members) ** 2 for members in residuals.values())
-    from scipy.special import stdtrit
-
-    standard_error = math.sqrt(count / (count - 1) * squares) / n
-    margin = float(stdtrit(count - 1, 0.5 + confidence / 2)) * standard_error
-    return Interval(mean, mean - margin, mean + margin, n)
+    return mean, count, count / (count - 1) * squares / n**2
 
 
 def paired_difference(
@@ -141,8 +220,8 @@ def bootstrap_interval(
     """
     mean = mean_interval(values, confidence=confidence).mean
     count = len(values)
-    if count == 1:
-        return Interval(mean, -math.inf, math.inf, 1)
+    if count < MIN_CLUSTERS:
+        return Interval(mean, -math.inf, math.inf, count)
     import numpy as np
 
     generator = np.random.default_rng(seed)
@@ -188,12 +267,13 @@ def column_means(
         clusters: Scenario of each episode.
         rewards: Reward of each episode.
     """
-    means = {"reward": mean_interval(rewards, clusters).to_dict()}
+    means = {"reward": observed_interval("reward", rewards, clusters).to_dict()}
     for name in dict.fromkeys(name for row in metrics for name in row):
         if name == "reward" or name.startswith(SLICE_PREFIX):
             continue
         having = [(row[name], cluster) for row, cluster in zip(metrics, clusters, strict=True) if name in row]
-        means[name] = mean_interval([value for value, _ in having], [cluster for _, cluster in having]).to_dict()
+        values, names = [value for value, _ in having], [cluster for _, cluster in having]
+        means[name] = observed_interval(name, values, names).to_dict()
     return means
 
 

@@ -75,9 +75,9 @@ def _show(result: Comparison, limit: int) -> None:
 
 
 def _cells(metric: ShownMetric, measure: Measure) -> list[str]:
-    d, signed = measure.difference, metric.format_difference
-    ends = f"[{signed(d.low).removesuffix(' pp')}, {signed(d.high).removesuffix(' pp')}]"
-    return [metric.format(measure.a), metric.format(measure.b), f"{signed(d.mean)} {ends}"]
+    d = measure.difference
+    ends = metric.format_ends(d).replace(" pp", "")
+    return [metric.format(measure.a), metric.format(measure.b), f"{metric.format_difference(d.mean)} {ends}"]
 
 
 def _lines(flip: Flip) -> list[str]:

@@ -9,6 +9,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from grpo.statistics import Interval
+
+TOO_FEW = "too few to say"
+"""Stands for an interval of fewer scenarios than `grpo.statistics.MIN_CLUSTERS`."""
+
 Summary = Mapping[str, float | None]
 """``mean``, ``low`` and ``high`` of a metric; an end of the interval that is not known is None."""
 
@@ -43,18 +48,26 @@ class ShownMetric:
             return "-∞" if value < 0 else "+∞"
         return f"{100 * value:+.{self.decimals}f} pp" if self.is_share else f"{value:+.{self.decimals}f}"
 
+    def format_ends(self, difference: Interval) -> str:
+        """``[-0.3 pp, +4.2 pp]``, the ends of a difference's interval."""
+        if not difference.is_known:
+            return f"[{TOO_FEW}]"
+        return f"[{self.format_difference(difference.low)}, {self.format_difference(difference.high)}]"
+
     def ends(self, summary: Summary | None) -> tuple[float, float, float] | None:
-        """Mean, low and high, of a share within 0 and 1; an end that is not known is the mean."""
+        """Mean, low and high; an end that is not known is the mean."""
         if summary is None or (mean := summary["mean"]) is None:
             return None
         low, high = (mean if (end := summary.get(name)) is None else end for name in ("low", "high"))
-        return (mean, max(low, 0.0), min(high, 1.0)) if self.is_share else (mean, low, high)
+        return mean, low, high
 
     def with_interval(self, summary: Summary) -> str:
-        """``43.2 %  [33.0, 53.4]``; without the brackets where the interval is not known."""
+        """``43.2 %  [33.0, 53.4]``; without the brackets where all episodes agree on a number that is no share."""
         ends = self.ends(summary)
-        if ends is None or summary.get("low") is None or summary.get("high") is None:
+        if ends is None or (ends[1] == ends[2] and summary.get("low") is not None):
             return self.format(summary["mean"])
+        if summary.get("low") is None or summary.get("high") is None:
+            return f"{self.format(summary['mean'])}  [{TOO_FEW}]"
         mean, low, high = (self.format(end) for end in ends)
         return f"{mean}  [{low.removesuffix(' %')}, {high.removesuffix(' %')}]"
 
@@ -63,7 +76,7 @@ class ShownMetric:
         if summary is None:
             return "–"
         low, high = summary.get("low"), summary.get("high")
-        if low is None or high is None:
+        if low is None or high is None or low == high:
             return self.format(summary["mean"])
         return f"{self.format(summary['mean'])} ± {self.format((high - low) / 2).removesuffix(' %')}"
 
@@ -74,7 +87,7 @@ CORRECT = ShownMetric("correct", "Correct", 1, True)
 EVALUATION_METRICS = (
     REWARD,
     ShownMetric("success", "Success", 1, True),
-    ShownMetric("found", "Found the mail", 1, True),
+    ShownMetric("found", "Found by search", 1, True),
     ShownMetric("read", "Read the mail", 1, True),
     ShownMetric("valid_call_rate", "Valid tool calls", 1, True),
     ShownMetric("turns", "Turns", 2),

@@ -28,7 +28,7 @@ from grpo.eval.episode import EpisodeKey
 from grpo.eval.results import read_config
 from grpo.eval.rows import FILE_NAME, Row, key_of, read_rows
 from grpo.eval.traces import read_trace
-from grpo.statistics import Interval, bootstrap_interval, mcnemar_p
+from grpo.statistics import MIN_CLUSTERS, Interval, bootstrap_interval, mcnemar_p
 
 SAME = ("env", "env_kwargs", "split", "fingerprint", "judge_model")
 """Settings that must be equal for two evaluations to ask the same questions of the same data."""
@@ -142,6 +142,8 @@ class Comparison:
         """One sentence: who is better, or that the data cannot tell."""
         metric, measure = self.measures[0]
         name = "correct answers" if metric is CORRECT else "reward"
+        if not measure.difference.is_known:
+            return f"Too few scenarios to say which is better: {self.scenarios}; give at least {MIN_CLUSTERS}."
         if not measure.difference.excludes(0.0):
             return f"No difference in {name} beyond noise, over {counted(self.scenarios, 'scenario')}."
         better = "B" if measure.difference.mean > 0 else "A"

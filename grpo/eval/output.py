@@ -32,6 +32,7 @@ _NUMBERS = (
     ShownMetric("prompt_tokens", "Prompt tokens", 0),
     ShownMetric("completion_tokens", "Completion tokens", 0),
 )
+_ONLY_OF_ANSWERS = {"no_answer", "implicit"}
 _ONLY_WITH_A_MODEL = {"model_calls", "prompt_tokens", "completion_tokens"}
 
 Rows = Iterator[tuple[str, str]]
@@ -82,8 +83,9 @@ def table_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _shares(summary: Mapping[str, Any]) -> Rows:
+    asks = "correct" in summary["metrics"]
     for metric in _SHARES:
-        if metric.name in summary["metrics"]:
+        if metric.name in summary["metrics"] and (asks or metric.name not in _ONLY_OF_ANSWERS):
             yield metric.label, metric.with_interval(summary["metrics"][metric.name])
     k = len(summary["pass_at_k"])
     if k > 1:

@@ -20,7 +20,7 @@ from typing import Any
 
 from grpo.eval.ending import Ending
 from grpo.eval.rows import Row
-from grpo.statistics import column_means, mean_interval, slice_means
+from grpo.statistics import column_means, observed_interval, slice_means
 
 WORST = 5
 """How many scenarios are named as the worst."""
@@ -127,7 +127,11 @@ def _metrics(rows: Sequence[Row]) -> Means:
         "seconds": lambda row: row["seconds"],
     }
     correct = {"correct": _interval([float(row["correct"]) for row in judged], judged)} if judged else {}
-    return correct | means | {name: _interval([float(value(row)) for row in rows], rows) for name, value in own.items()}
+    return (
+        correct
+        | means
+        | {name: _interval([float(value(row)) for row in rows], rows, name) for name, value in own.items()}
+    )
 
 
 def _of_samples(rows: Sequence[Row]) -> dict[str, Any]:
@@ -178,8 +182,8 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
-def _interval(values: Sequence[float], rows: Sequence[Row]) -> dict[str, float | None]:
-    return mean_interval(values, _names(rows)).to_dict()
+def _interval(values: Sequence[float], rows: Sequence[Row], name: str = "correct") -> dict[str, float | None]:
+    return observed_interval(name, values, _names(rows)).to_dict()
 
 
 def _names(rows: Sequence[Row]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grpo.display.metrics import CORRECT, REWARD
+from grpo.display.metrics import CORRECT, REWARD, counted
 from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation
 from grpo.eval.ending import Ending
 from grpo.eval.episode import EpisodeKey
@@ -103,13 +103,13 @@ def _verdict(row: Row) -> str:
 
 def _one_said(summary: Mapping[str, Any], name: str) -> str:
     metric = CORRECT if "correct" in summary["metrics"] else REWARD
-    value = metric.ends(summary["metrics"].get(metric.name))
+    value = summary["metrics"].get(metric.name)
     if value is None:
         return f"No episode of {name} has been played to an end yet."
-    mean, low, high = (metric.format(number) for number in value)
+    mean, _, interval = metric.with_interval(value).partition("  ")
     said = f"{name} is right in {mean} of" if metric is CORRECT else f"{name} has a mean reward of {mean} over"
-    where = f"{summary['episodes']} episodes on {summary['scenarios']} scenarios"
-    return f"{said} {where}, 95 % interval [{low}, {high}]."
+    where = f"{counted(summary['episodes'], 'episode')} on {counted(summary['scenarios'], 'scenario')}"
+    return f"{said} {where}{f', 95 % interval {interval}' if interval else ''}."
 
 
 def _both_said(comparison: Comparison, names: Sequence[str]) -> str:
@@ -123,7 +123,7 @@ def _both_said(comparison: Comparison, names: Sequence[str]) -> str:
     d, signed = measure.difference, metric.format_difference
     return (
         f"{said}: {metric.format(measure.a)} → {metric.format(measure.b)}, difference {signed(d.mean)}, "
-        f"95 % interval [{signed(d.low)}, {signed(d.high)}], paired over {comparison.scenarios} scenarios."
+        f"95 % interval {metric.format_ends(d)}, paired over {comparison.scenarios} scenarios."
     )
 
 

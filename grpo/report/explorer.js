@@ -151,7 +151,7 @@
     }
     var episode = episodes[index], chips = make("div", "chips"), coloured = {};
     episode.chips.forEach(function (chip) {
-      var missing = chip[1] === "bad" && ["success", "found", "read"].includes(chip[0]);
+      var missing = chip[1] === "bad" && ["success", "found by search", "read"].includes(chip[0]);
       chips.append(make("span", "chip " + chip[1] + (missing ? " missing" : ""), chip[0]));
     });
     section.append(chips);

@@ -14,7 +14,7 @@ from grpo.errors import ReportError
 from grpo.files import read_jsonl
 from grpo.report.transcripts import Record, difficulty_of, is_whole
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
-from grpo.statistics import Interval, mean_interval, paired_difference
+from grpo.statistics import Interval, observed_interval, paired_difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> 
     clusters = [scenario for scenario, _ in keys]
     return Change(
         metric,
-        mean_interval(list(before.values()), clusters),
-        mean_interval(list(after.values()), clusters),
+        observed_interval(metric.name, list(before.values()), clusters),
+        observed_interval(metric.name, list(after.values()), clusters),
         paired_difference(before, after, cluster_of=lambda key: key[0]),
         len(set(clusters)),
     )
@@ -145,7 +145,7 @@ def conclusion(run: Run) -> str:
     before, after = change.metric.format(change.before.mean), change.metric.format(change.after.mean)
     return (
         f"{idle}Held-out reward {how} {verb} from {before} to {after}; "
-        f"difference {signed(d.mean)}, 95 % interval [{signed(d.low)}, {signed(d.high)}], "
+        f"difference {signed(d.mean)}, 95 % interval {change.metric.format_ends(d)}, "
         f"paired over {change.scenarios} scenario{'' if change.scenarios == 1 else 's'}."
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo.config import dotted
-from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, short_duration, short_number
+from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, Summary, short_duration, short_number
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
@@ -145,13 +145,13 @@ def _add_episodes(run: Run, episodes: Episodes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
-    """A metric, over all episodes or over a slice of them: mean, low and high before and after, and the change."""
+    """A metric, over all episodes or over a slice of them: its mean and interval before and after, and the change."""
 
     metric: ShownMetric
     label: str
     is_slice: bool
-    before: tuple[float, float, float] | None
-    after: tuple[float, float, float] | None
+    before: Summary | None
+    after: Summary | None
     change: Change | None
 
 
@@ -164,7 +164,9 @@ def _evaluation_tables(run: Run) -> list[dict[str, Any]]:
             continue
         rows = [row for row in _rows(run, how, sides) if row.before or row.after]
         ranges = [
-            Range(row.label.split(", ")[-1], row.is_slice, row.before, row.after) for row in rows if row.metric.is_share
+            Range(row.label.split(", ")[-1], row.is_slice, row.metric.ends(row.before), row.metric.ends(row.after))
+            for row in rows
+            if row.metric.is_share
         ]
         tables.append(
             {
@@ -181,18 +183,20 @@ def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[Evalua
     names = {name for side in sides for name in (side or {}).get("slices") or {}}
     slices = sorted(names, key=slice_order)
     for metric in EVALUATION_METRICS:
-        if not metric.is_shown(triple and triple[0] for triple in (_triple(side, metric, None) for side in sides)):
+        if not metric.is_shown(
+            value["mean"] if value else None for value in (_value(side, metric, None) for side in sides)
+        ):
             continue
         for cut in (None, *slices) if metric.name == "success" else (None,):
-            before, after = (_triple(side, metric, cut) for side in sides)
+            before, after = (_value(side, metric, cut) for side in sides)
             label = metric.label if cut is None else f"{metric.label}, {cut}"
             yield EvaluationRow(metric, label, cut is not None, before, after, compare(run, how, metric, cut))
 
 
-def _triple(summary: Record | None, metric: ShownMetric, cut: str | None) -> tuple[float, float, float] | None:
+def _value(summary: Record | None, metric: ShownMetric, cut: str | None) -> Summary | None:
     part = summary or {}
     values = part.get("metrics") if cut is None else (part.get("slices") or {}).get(cut)
-    return metric.ends((values or {}).get(metric.name))
+    return (values or {}).get(metric.name)
 
 
 def _curves(run: Run) -> list[tuple[str, str, Markup]]:

@@ -160,9 +160,9 @@ def chips_of(record: Record) -> list[Chip]:
     """Reward and metrics in short."""
     metrics: Record = record.get("metrics") or {}
     chips = [Chip(f"reward {short_number(record['reward'])}")] if is_rewarded(record) else []
-    for name in ("success", "found", "read"):
+    for name, label in (("success", "success"), ("found", "found by search"), ("read", "read")):
         if name in metrics:
-            chips.append(Chip(name, "good" if metrics[name] else "bad"))
+            chips.append(Chip(label, "good" if metrics[name] else "bad"))
     if metrics.get("dont_know"):
         chips.append(Chip("“I don't know”"))
     if metrics.get("invalid_calls"):

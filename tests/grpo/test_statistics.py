@@ -10,16 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo.statistics import Interval, bootstrap_interval, mcnemar_p, mean_interval, paired_difference
+from grpo.statistics import (
+    Interval,
+    bootstrap_interval,
+    mcnemar_p,
+    mean_interval,
+    observed_interval,
+    paired_difference,
+    share_interval,
+)
 
 
 @pytest.mark.parametrize(
     ("degrees", "expected"),
     [
-        (1, 12.7062),
-        (2, 4.30265),
-        (3, 3.18245),
         (4, 2.77645),
+        (5, 2.57058),
         (9, 2.26216),
         (30, 2.04227),
         (63, 1.99834),
@@ -33,26 +39,29 @@ def test_the_margin_is_the_published_t_quantile_times_the_standard_error(degrees
 
 
 def test_the_interval_of_independent_values_is_the_familiar_one() -> None:
-    """By hand: 1, 2, 3, 4 have mean 2.5, s^2 = 5/3, standard error sqrt(5/12) = 0.645497; t(0.975, 3) = 3.18245."""
-    interval = mean_interval([1, 2, 3, 4])
-    assert interval.mean == 2.5
-    assert interval.low == pytest.approx(2.5 - 3.18245 * 0.645497, abs=1e-5)
-    assert interval.high == pytest.approx(2.5 + 3.18245 * 0.645497, abs=1e-5)
-    assert interval.n == 4
+    """By hand: 1 to 5 have mean 3, s^2 = 5/2, standard error sqrt(1/2) = 0.707107; t(0.975, 4) = 2.77645."""
+    interval = mean_interval([1, 2, 3, 4, 5])
+    assert interval.mean == 3
+    assert interval.low == pytest.approx(3 - 2.77645 * 0.707107, abs=1e-5)
+    assert interval.high == pytest.approx(3 + 2.77645 * 0.707107, abs=1e-5)
+    assert interval.n == 5
 
 
 def test_clusters_that_agree_inside_count_as_one_observation_each() -> None:
-    """By hand: clusters (1, 1), (0, 0), (0, 0): residual sums 4/3, -2/3, -2/3; variance 3/2 * 24/9 / 36 = 1/9."""
-    interval = mean_interval([1, 1, 0, 0, 0, 0], clusters=["a", "a", "b", "b", "c", "c"])
-    assert interval.mean == pytest.approx(1 / 3)
-    assert interval.high - interval.mean == pytest.approx(4.30265 / 3, abs=1e-5)
-    assert interval.n == 6
-    once = mean_interval([1, 0, 0])
+    """By hand: a pair of ones and four of zeros: residual sums 8/5 and four of -2/5; variance 5/4 * 16/5 / 100 = 1/25."""
+    interval = mean_interval([1, 1, 0, 0, 0, 0, 0, 0, 0, 0], clusters=[*"aabbccddee"])
+    assert interval.mean == pytest.approx(1 / 5)
+    assert interval.high - interval.mean == pytest.approx(2.77645 / 5, abs=1e-5)
+    assert interval.n == 10
+    once = mean_interval([1, 0, 0, 0, 0])
     assert (once.low, once.high) == pytest.approx((interval.low, interval.high))
 
 
-def test_a_single_cluster_has_an_unbounded_interval() -> None:
-    assert mean_interval([0.2, 0.4], clusters=["a", "a"]) == Interval(pytest.approx(0.3), -math.inf, math.inf, 2)
+def test_fewer_than_five_clusters_are_too_few_to_say() -> None:
+    for interval in (mean_interval, share_interval):
+        assert interval([0.2, 0.4], clusters=["a", "a"]) == Interval(pytest.approx(0.3), -math.inf, math.inf, 2)
+        assert not interval([0, 0, 1, 1, 0], clusters=[*"abcdd"]).is_known
+        assert interval([0, 0, 1, 1, 0]).is_known
     assert mean_interval([0.5]).to_dict() == {"mean": 0.5, "low": None, "high": None}
 
 
@@ -61,8 +70,8 @@ def test_equal_values_have_no_width() -> None:
 
 
 def test_a_higher_confidence_is_wider_by_the_ratio_of_the_quantiles() -> None:
-    narrow, wide = mean_interval([1, 2, 3, 4], confidence=0.9), mean_interval([1, 2, 3, 4], confidence=0.99)
-    assert (wide.high - 2.5) / (narrow.high - 2.5) == pytest.approx(5.84091 / 2.35336, rel=1e-5)
+    narrow, wide = mean_interval([1, 2, 3, 4, 5], confidence=0.9), mean_interval([1, 2, 3, 4, 5], confidence=0.99)
+    assert (wide.high - 3) / (narrow.high - 3) == pytest.approx(4.60409 / 2.13185, rel=1e-5)
 
 
 def test_unusable_values_are_refused_with_what_was_seen() -> None:
@@ -78,8 +87,8 @@ def test_unusable_values_are_refused_with_what_was_seen() -> None:
 
 def test_a_paired_difference_removes_the_spread_between_questions() -> None:
     """By hand: every question gains exactly 0.1, however different the questions are."""
-    before = {"a": 0.0, "b": 10.0, "c": -5.0}
-    after = {"c": -4.9, "a": 0.1, "b": 10.1}
+    before = {"a": 0.0, "b": 10.0, "c": -5.0, "d": 2.0, "e": 0.5}
+    after = {"c": -4.9, "a": 0.1, "b": 10.1, "e": 0.6, "d": 2.1}
     difference = paired_difference(before, after)
     assert (difference.mean, difference.low, difference.high) == pytest.approx((0.1, 0.1, 0.1))
     assert difference.excludes(0.0)
@@ -87,11 +96,11 @@ def test_a_paired_difference_removes_the_spread_between_questions() -> None:
 
 
 def test_samples_of_one_scenario_form_a_cluster() -> None:
-    before = {("a", 0): 0.0, ("a", 1): 0.0, ("b", 0): 0.0, ("b", 1): 0.0}
-    after = {("a", 0): 1.0, ("a", 1): 1.0, ("b", 0): 0.0, ("b", 1): 0.0}
+    before = {(name, sample): 0.0 for name in "abcde" for sample in (0, 1)}
+    after = before | {("a", 0): 1.0, ("a", 1): 1.0}
     clustered = paired_difference(before, after, cluster_of=lambda key: key[0])
-    assert clustered.high - clustered.mean == pytest.approx(12.7062 * 0.5, rel=1e-5)  # two clusters: s = 0.7071
-    assert clustered.n == 4
+    assert clustered.high - clustered.mean == pytest.approx(2.77645 / 5, rel=1e-5)
+    assert clustered.n == 10
     assert paired_difference(before, after).high < clustered.high
 
 
@@ -114,9 +123,59 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert naive < 800  # what forgetting the clusters would claim as 95 %
 
 
+@pytest.mark.parametrize(
+    ("right", "n", "low", "high"),
+    [(0, 10, 0.0, 0.308497), (10, 10, 0.691503, 1.0), (5, 10, 0.187086, 0.812914), (1, 50, 0.000506, 0.106470)],
+)
+def test_the_interval_of_a_share_is_clopper_and_pearsons(right: int, n: int, low: float, high: float) -> None:
+    """Published tables; at the ends by hand: 1 - 0.025^(1/10) = 0.308497."""
+    interval = share_interval([1.0] * right + [0.0] * (n - right))
+    assert (interval.low, interval.high) == pytest.approx((low, high), abs=2e-6)
+    assert (interval.mean, interval.n) == (right / n, n)
+
+
+def test_samples_that_agree_within_their_scenario_are_worth_one_each() -> None:
+    once, four = [1.0] * 3 + [0.0] * 7, [1.0] * 12 + [0.0] * 28
+    clusters = [scenario for scenario in range(10) for _ in range(4)]
+    assert share_interval(four, clusters).low == pytest.approx(share_interval(once).low, abs=0.01)
+    assert share_interval([0.0] * 40, clusters).high == share_interval([0.0] * 10).high
+    assert share_interval(four).high < share_interval(four, clusters).high
+
+
+@pytest.mark.parametrize("together", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+@pytest.mark.parametrize("scenarios", [10, 50, 200])
+def test_the_interval_of_a_share_covers_the_truth(scenarios: int, share: float, samples: int, together: float) -> None:
+    """Simulated, 1,000 draws: with the chance ``together`` the samples of a scenario are all the same."""
+    rng = random.Random(f"{scenarios} {share} {samples} {together}")
+    clusters = [scenario for scenario in range(scenarios) for _ in range(samples)]
+    covered = 0
+    for _ in range(1000):
+        values: list[float] = []
+        for _ in range(scenarios):
+            first = float(rng.random() < share)
+            same = rng.random() < together
+            values += [first, *(first if same else float(rng.random() < share) for _ in range(samples - 1))]
+        covered += not share_interval(values, clusters).excludes(share)
+    assert covered >= 930
+
+
+def test_no_interval_leaves_what_an_episode_can_have() -> None:
+    rewards = [-1.0, -1.0, -1.0, -1.0, 1.5]
+    clusters = [*"abcde"]
+    assert mean_interval(rewards).low < -1.0
+    observed = observed_interval("reward", rewards, clusters)
+    assert (observed.low, observed.high) == (-1.0, pytest.approx(-0.5 + 2.77645 * 0.5, abs=1e-5))
+    assert observed_interval("success", [0.0] * 5, clusters) == share_interval([0.0] * 5)
+    assert observed_interval("turns", [1.0] * 5, clusters) == Interval(1.0, 1.0, 1.0, 5)
+    with pytest.raises(ValueError, match=r"1\.5 is no share"):
+        share_interval(rewards[-1:] * 5)
+
+
 @settings(deadline=None)
 @given(
-    st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30),
+    st.lists(st.floats(-1e6, 1e6), min_size=5, max_size=30),
     st.floats(-1e3, 1e3),
     st.floats(0.01, 100),
 )
@@ -128,13 +187,13 @@ def test_the_interval_moves_and_stretches_with_its_values(values: list[float], s
     assert moved.high == pytest.approx(scale * plain.high + shift, abs=room)
 
 
-def test_the_bootstrap_of_four_values_has_the_ends_of_its_binomial() -> None:
-    """By hand: four draws of 1, 0, 0, 0 hold Binomial(4, 1/4) ones; P(X = 0) = 0.316, P(X <= 2) = 0.949, P(X <= 3) = 0.996."""
-    interval = bootstrap_interval([1.0, 0.0, 0.0, 0.0], seed=3)
-    assert (interval.mean, interval.low, interval.high, interval.n) == (0.25, 0.0, 0.75, 4)
+def test_the_bootstrap_of_five_values_has_the_ends_of_its_binomial() -> None:
+    """By hand: five draws of 1, 0, 0, 0, 0 hold Binomial(5, 1/5) ones; P(X = 0) = 0.328, P(X <= 2) = 0.942, P(X <= 3) = 0.993."""
+    interval = bootstrap_interval([1.0, 0.0, 0.0, 0.0, 0.0], seed=3)
+    assert (interval.mean, interval.low, interval.high, interval.n) == (0.2, 0.0, 0.6, 5)
 
 
-@pytest.mark.parametrize("values", [[0.0, 1.0, 3.0], [-1.0, 0.5, 0.5, 2.0, 7.0]])
+@pytest.mark.parametrize("values", [[0.0, 1.0, 3.0, 3.0, 4.5], [-1.0, 0.5, 0.5, 2.0, 7.0]])
 def test_the_bootstrap_agrees_with_every_resample_there_is(values: list[float]) -> None:
     means = sorted(sum(drawn) / len(values) for drawn in itertools.product(values, repeat=len(values)))
     interval = bootstrap_interval(values, confidence=0.8, resamples=40_000)
@@ -143,12 +202,12 @@ def test_the_bootstrap_agrees_with_every_resample_there_is(values: list[float]) 
         assert near[0] <= end <= near[1]
 
 
-def test_the_bootstrap_repeats_itself_and_one_cluster_says_nothing() -> None:
+def test_the_bootstrap_repeats_itself_and_four_clusters_say_nothing() -> None:
     rng = random.Random(1)
     values = [rng.gauss(0, 1) for _ in range(50)]
     assert bootstrap_interval(values, seed=7) == bootstrap_interval(values, seed=7)
     assert bootstrap_interval(values, seed=7) != bootstrap_interval(values, seed=8)
-    assert bootstrap_interval([0.5]) == Interval(0.5, -math.inf, math.inf, 1)
+    assert bootstrap_interval([0.5] * 4) == Interval(0.5, -math.inf, math.inf, 4)
     with pytest.raises(ValueError, match="no values"):
         bootstrap_interval([])
 

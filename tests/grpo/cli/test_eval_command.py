@@ -174,3 +174,10 @@ def test_a_file_of_answers_that_cannot_be_meant_is_no_score_of_zero(tmp_path, li
     assert shown.exit_code == 1
     assert said in shown.output
     assert not (tmp_path / "run").exists()
+
+
+def test_an_env_that_asks_no_question_has_no_line_about_answers(tmp_path):
+    shown = run("--agent", "random", "--limit", "3", "--out", str(tmp_path / "out"), env="FrozenLake-v1")
+    assert shown.exit_code == 0, shown.output
+    assert "Reward              0.000  [too few to say]" in shown.output
+    assert "nswer" not in shown.output.split("Ended")[0]

@@ -43,15 +43,17 @@ def test_shares_are_in_percent_and_their_differences_in_percentage_points() -> N
     assert (success.format(None), success.format_difference(-math.inf)) == ("–", "-∞")
 
 
-def test_intervals_stand_in_brackets_or_as_margins_and_shares_stay_within_0_and_1() -> None:
+def test_intervals_stand_in_brackets_or_as_margins() -> None:
     reward, success = EVALUATION_METRICS[:2]
-    share = {"mean": 0.9, "low": 0.75, "high": 1.05}
+    share = {"mean": 0.9, "low": 0.75, "high": 1.0}
     assert success.with_interval(share) == "90.0 %  [75.0, 100.0]"
-    assert success.with_margin(share) == "90.0 % ± 15.0"
+    assert success.with_margin(share) == "90.0 % ± 12.5"
     assert success.ends(share) == (0.9, 0.75, 1.0)
     assert reward.with_interval({"mean": 1234.5, "low": -1.0, "high": 2.0}) == "1,234.500  [-1.000, 2.000]"
     alone = {"mean": 0.5, "low": None, "high": None}
-    assert (reward.with_interval(alone), reward.with_margin(alone)) == ("0.500", "0.500")
+    assert (reward.with_interval(alone), reward.with_margin(alone)) == ("0.500  [too few to say]", "0.500")
+    same = {"mean": -1.0, "low": -1.0, "high": -1.0}
+    assert (reward.with_interval(same), reward.with_margin(same)) == ("-1.000", "-1.000")
     assert reward.ends(alone) == (0.5, 0.5, 0.5)
     nothing = {"mean": None, "low": None, "high": None}
     assert (reward.with_interval(nothing), reward.with_margin(nothing), reward.ends(nothing)) == ("–", "–", None)

@@ -30,20 +30,21 @@ def evaluation(rows: list[Any], **config: Any) -> Evaluation:
 
 
 def test_scenarios_are_paired_and_their_samples_averaged() -> None:
-    """By hand: means of s1, s2, s3 are 1/2, 0, 1 in A and 1, 1, 1 in B; differences 1/2, 1, 0, by majority two gained."""
-    a = evaluation([row("s1", True), row("s1", False, sample=1), row("s2", False), row("s3", True)])
-    b = evaluation([row("s1", True), row("s1", True, sample=1), row("s2", True), row("s3", True), row("s4", True)])
+    """By hand: the differences of s1 to s5 are 1/2, 1, 0, 0, 0, by majority two gained; s6 has no partner."""
+    same = [row(name, True) for name in ("s3", "s4", "s5")]
+    a = evaluation([row("s1", True), row("s1", False, sample=1), row("s2", False), *same])
+    b = evaluation([row("s1", True), row("s1", True, sample=1), row("s2", True), *same, row("s6", True)])
     result = compare(a, b)
     assert result.correct is not None
-    assert (result.correct.a, result.correct.b, result.correct.difference.mean) == (0.5, 1.0, 0.5)
-    assert (result.correct.difference.low, result.correct.difference.high) == (0.0, 1.0)
+    assert (result.correct.a, result.correct.b, result.correct.difference.mean) == (0.7, 1.0, pytest.approx(0.3))
+    assert (result.correct.difference.low, result.correct.difference.high) == (0.0, 0.7)
     assert (result.gained, result.lost, result.p_value) == (2, 0, 0.5)
-    assert (result.scenarios, result.unpaired_a, result.unpaired_b) == (3, [], ["s4"])
+    assert (result.scenarios, result.unpaired_a, result.unpaired_b) == (5, [], ["s6"])
     assert [(flip.key, flip.gained) for flip in result.flips] == [
         (EpisodeKey("s1", 1), True),
         (EpisodeKey("s2", 0), True),
     ]
-    assert result.conclusion == "No difference in correct answers beyond noise, over 3 scenarios."
+    assert result.conclusion == "No difference in correct answers beyond noise, over 5 scenarios."
 
 
 def test_flips_go_from_the_best_to_the_worst() -> None:

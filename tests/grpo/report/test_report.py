@@ -37,19 +37,19 @@ def test_the_page_loads_nothing_and_escapes_every_mail(tmp_path: Path) -> None:
 
 
 def test_the_conclusion_is_the_paired_difference_by_scenario(tmp_path: Path) -> None:
-    """By hand: differences 1, 0, 1, 0 have mean 0.5 and standard error sqrt(1/3)/2 = 0.2887; t(0.975, 3) = 3.1824."""
+    """By hand: differences 1, 0, 1, 0, 0 have mean 0.4, standard error sqrt(0.3 / 5) = 0.244949; t(0.975, 4) = 2.77645."""
     root = tmp_path / "run"
-    for when, rewards in (("before", [0, 1, 0, 0]), ("after", [1, 1, 1, 0])):
+    for when, rewards in (("before", [0, 1, 0, 0, 0]), ("after", [1, 1, 1, 0, 0])):
         records = [make_trajectory(i, float(r), solved=bool(r)) for i, r in enumerate(rewards)]
         write_lines(root / "eval" / f"{when}-sampled.jsonl", records)
         (root / "eval" / f"{when}-sampled.json").write_text(json.dumps(summarise(f"{when}-sampled", records[:3] * 2)))
     change = compare(load_run(root), "sampled", REWARD)
     assert change is not None
-    assert change.difference.mean == pytest.approx(0.5)
-    assert change.difference.low == pytest.approx(0.5 - 3.18245 * 0.288675, abs=1e-4)
+    assert change.difference.mean == pytest.approx(0.4)
+    assert change.difference.low == pytest.approx(0.4 - 2.77645 * 0.244949, abs=1e-4)
     assert conclusion(load_run(root)) == (
-        "Held-out reward at temperature 1 did not change beyond noise: from 0.250 to 0.750; difference +0.500, "
-        "95 % interval [-0.419, +1.419], paired over 4 scenarios."
+        "Held-out reward at temperature 1 did not change beyond noise: from 0.200 to 0.600; difference +0.400, "
+        "95 % interval [-0.280, +1.080], paired over 5 scenarios."
     )
 
 

@@ -64,7 +64,7 @@ def test_chips_say_what_happened() -> None:
     assert [(chip.text, chip.tone) for chip in chips_of(record)] == [
         ("reward -0.800", "plain"),
         ("success", "bad"),
-        ("found", "good"),
+        ("found by search", "good"),
         ("read", "bad"),
         ("1 invalid call", "bad"),
         ("3 turns", "plain"),
