@@ -22,6 +22,12 @@ MAX_QUOTED_CHARS = 4_000
 MAX_PROBLEM_CHARS = 400
 """How much of the error is shown beside it."""
 
+_CUT = {
+    "length": "the answer was cut off at its length (raise max_tokens)",
+    "content_filter": "the answer was cut off by a filter of its provider",
+}
+"""Ends of an answer that is not whole."""
+
 T = TypeVar("T")
 ChatTurns = list[dict[str, str]]
 
@@ -51,7 +57,7 @@ class Exchange:
     answers: list[str] = field(default_factory=list)
     """Raw answers; the second one, if any, was given in the repair turn."""
     cached: bool = False
-    """The answer came from the cache: no call, no tokens, no cost."""
+    """The answer came from the cache, or from an equal question at the same time: no call, no tokens, no cost."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_dollars: float | None = 0.0
@@ -85,51 +91,51 @@ async def ask(client: JudgeClient, question: Question[T], session: Session, exch
         SpendLimitReached: As in `Session.complete`.
     """
     began = time.monotonic()
+    key = cache_key(
+        {**client.identity(), "messages": list(question.messages), "response_format": question.response_format}
+    )
+
+    async def usable_answer() -> str:
+        answer = await session.cached_answer(key)
+        if answer is None or not _is_usable(answer, question):
+            answer = await _from_judge(client, question, session, exchange)
+            await session.keep_answer(key, answer)
+        return answer
+
     try:
-        key = cache_key(
-            {
-                **client.identity(),
-                "messages": list(question.messages),
-                "response_format": question.response_format,
-            }
-        )
-        verdict = await _from_cache(key, question, session, exchange)
-        if verdict is None:
-            content, verdict = await _from_judge(client, question, session, exchange)
-            await session.keep_answer(key, content)
-        return verdict
+        answer = await session.in_flight.once(key, usable_answer)
+        if not exchange.answers:
+            session.count_cached()
+            exchange.answers.append(answer)
+            exchange.cached = True
+        return question.parse(answer)
     finally:
         exchange.seconds = time.monotonic() - began
 
 
-async def _from_cache(key: str, question: Question[T], session: Session, exchange: Exchange) -> T | None:
-    answer = await session.cached_answer(key)
-    if answer is None:
-        return None
+def _is_usable(answer: str, question: Question[Any]) -> bool:
+    """Whether a cached answer is taken: an earlier version of this package may have taken more."""
     try:
-        verdict = question.parse(answer)
-    except MalformedVerdict:  # an earlier version of this package took it; the judge is asked again
-        return None
-    session.count_cached()
-    exchange.answers.append(answer)
-    exchange.cached = True
-    return verdict
+        question.parse(answer)
+    except MalformedVerdict:
+        return False
+    return True
 
 
-async def _from_judge(
-    client: JudgeClient, question: Question[T], session: Session, exchange: Exchange
-) -> tuple[str, T]:
-    """The usable answer, raw and parsed."""
+async def _from_judge(client: JudgeClient, question: Question[Any], session: Session, exchange: Exchange) -> str:
+    """The first usable answer."""
     messages = list(question.messages)
     problems: list[str] = []
     for _ in range(2):
         reply = await session.complete(client, messages, question.response_format)
         exchange.add(reply)
         try:
-            return reply.content, question.parse(reply.content)
+            if reply.finish_reason in _CUT:  # a whole JSON object in it may be a draft
+                raise MalformedVerdict(_CUT[reply.finish_reason])
+            question.parse(reply.content)
+            return reply.content
         except MalformedVerdict as problem:
-            cut = " (it was cut off: raise max_tokens)" if reply.finish_reason == "length" else ""
-            problems.append(f"{problem}{cut}")
+            problems.append(str(problem))
             messages += repair_turn(question, reply.content, problem)
     raise MalformedVerdict(
         f"judge {client.model} gave no usable verdict on {question.subject}: first {problems[0]}; "

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.errors import JudgeInputError
+from judges.llm.encoding import type_name
 
 _WAIT_FOR_WRITER_SECONDS = 30.0
 _SCHEMA = "CREATE TABLE IF NOT EXISTS judge_answers (key TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID"
@@ -27,7 +28,7 @@ _SCHEMA = "CREATE TABLE IF NOT EXISTS judge_answers (key TEXT PRIMARY KEY, conte
 
 def cache_key(request: Mapping[str, Any]) -> str:
     """SHA-256 of all that an answer depends on, independent of the order of keys."""
-    text = json.dumps(request, sort_keys=True, separators=(",", ":"), default=repr)
+    text = json.dumps(request, sort_keys=True, separators=(",", ":"), default=type_name)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

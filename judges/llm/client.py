@@ -1,7 +1,7 @@
 """One chat completion from any judge that litellm reaches: timeout, bounded retries, structured output where it exists.
 
 litellm takes seconds to import, so a thread imports it at the first call; it is told not to call out to the network.
-Keys come from the arguments or the environment. They are never stored, and they are blanked in error messages.
+Keys come from the arguments or the environment. They are never stored, and they are blanked in errors and answers.
 """
 
 from __future__ import annotations
@@ -9,15 +9,24 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import math
 import os
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypedDict
+from urllib.parse import urlsplit
 
 from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
-from judges.llm.secrets import blank_secrets, split_users, without_credentials, without_secrets
+from judges.llm.secrets import (
+    blank_secrets,
+    secrets_in,
+    secrets_of_url,
+    split_users,
+    without_credentials,
+    without_secrets,
+)
 
 DEFAULT_JUDGE = "openai/o4-mini"
 
@@ -59,7 +68,7 @@ class Reply:
     """By litellm's price list, or by ``input_cost_per_token`` in the parameters; None where the price is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JudgeClient:
     """How to reach one judge.
 
@@ -82,24 +91,35 @@ class JudgeClient:
 
     model: str
     api_base: str | None = None
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | None = None
     timeout_seconds: float = 120.0
     max_retries: int = 3
     backoff_seconds: float = 1.0
-    extra_litellm_params: Mapping[str, Any] | None = field(default=None, repr=False)
+    extra_litellm_params: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if not self.model:
-            raise JudgeInputError("judge_model is empty; name one, for example openai/o4-mini")
+        if not isinstance(self.model, str) or not self.model.strip():
+            said = f"{self.model!r:.80}" if self.model else "empty"
+            raise JudgeInputError(f"judge_model is {said}; name one, for example openai/o4-mini")
+        if self.api_base:
+            _check_url(self.api_base)
         for name, value in (("timeout_seconds", self.timeout_seconds), ("backoff_seconds", self.backoff_seconds)):
-            if not 0 < value < float("inf"):
-                raise JudgeInputError(f"{name} must be above 0 and finite, got {value}")
-        if self.max_retries < 0:
-            raise JudgeInputError(f"max_retries must be 0 or more, got {self.max_retries}")
+            if not isinstance(value, (int, float)) or not 0 < value < math.inf:
+                raise JudgeInputError(f"{name} must be above 0 and finite, got {value!r:.80}")
+        if not isinstance(self.max_retries, int) or self.max_retries < 0:
+            raise JudgeInputError(f"max_retries must be 0 or more, got {self.max_retries!r:.80}")
+        if not isinstance(self.extra_litellm_params or {}, Mapping):
+            raise JudgeInputError(
+                f"extra_litellm_params must be a dict, got a {type(self.extra_litellm_params).__name__}"
+            )
         if taken := sorted(_RESERVED & set(self.extra_litellm_params or {})):
             raise JudgeInputError(
                 f"extra_litellm_params may not set {', '.join(taken)}; use judge_model, timeout_seconds and max_retries"
             )
+        self._prices()
+
+    def __repr__(self) -> str:
+        return f"JudgeClient({self.identity()})"
 
     async def complete(
         self, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None = None
@@ -141,7 +161,7 @@ class JudgeClient:
 
     def _route(self) -> tuple[str, str | None, dict[str, Any]]:
         """Model with its provider, URL, and a copy of the further parameters."""
-        extra = dict(self.extra_litellm_params or {})
+        extra: dict[str, Any] = _copied(self.extra_litellm_params or {})
         base = self.api_base or extra.get("api_base") or extra.get("base_url")
         model = f"openai/{self.model}" if base and "/" not in self.model else self.model
         if _is_openai(model):
@@ -162,8 +182,8 @@ class JudgeClient:
                 raise JudgeCallError(
                     f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own"
                 )
-        if base and not base.startswith(("http://", "https://")):
-            raise JudgeInputError(f"api_base {without_credentials(base)!r} is no URL; write http://HOST:PORT/v1")
+        if base:
+            _check_url(base)
         base, authorization = split_users(base) if base else (base, {})
         # A kept-alive connection belongs to one event loop and would be left open when that loop ends.
         extra["extra_headers"] = {"Connection": "close", **authorization, **(extra.get("extra_headers") or {})}
@@ -180,7 +200,7 @@ class JudgeClient:
             try:
                 async with asyncio.timeout(self.timeout_seconds):
                     response = await litellm.acompletion(**params)
-                return self._reply(response)
+                return self._reply(response, params)
             except Exception as error:  # the one boundary: litellm raises its own, openai's, httpx's and builtin types
                 failure = self._failure(error, params, attempt)
                 status = getattr(error, "status_code", None)
@@ -191,23 +211,39 @@ class JudgeClient:
             await asyncio.sleep(wait_seconds)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _reply(self, response: Any) -> Reply:
+    def _reply(self, response: Any, params: Mapping[str, Any]) -> Reply:
         usage = getattr(response, "usage", None)
-        prompt_tokens = getattr(usage, "prompt_tokens", 0) or 0
-        completion_tokens = getattr(usage, "completion_tokens", 0) or 0
-        given = self.extra_litellm_params or {}
-        if any(name in given for name in _PRICES):
-            per_prompt, per_completion = (float(given.get(name) or 0.0) for name in _PRICES)
-            cost = prompt_tokens * per_prompt + completion_tokens * per_completion
+        prompt_tokens = max(getattr(usage, "prompt_tokens", 0) or 0, 0)
+        completion_tokens = max(getattr(usage, "completion_tokens", 0) or 0, 0)
+        prices = self._prices()
+        if prices is not None:
+            cost = prompt_tokens * prices[0] + completion_tokens * prices[1]
         else:
             cost = getattr(response, "_hidden_params", {}).get("response_cost")
+        is_counted = prompt_tokens > 0 or prices == (0.0, 0.0)  # no prompt has no tokens
+        if not is_counted or not isinstance(cost, (int, float)) or not 0 <= cost < math.inf:
+            cost = None
         content = finish_reason = ""
         if response.choices:
             choice = response.choices[0]
             # A lone surrogate, which a judge can write in an escape, has no UTF-8: it could not be shown to it again.
             content = (choice.message.content or "").encode(errors="replace").decode()
+            content = blank_secrets(content, *self._secrets(params))
             finish_reason = choice.finish_reason or ""
         return Reply(content, finish_reason, prompt_tokens, completion_tokens, cost)
+
+    def _prices(self) -> tuple[float, float] | None:
+        """Dollars per token of prompt and completion, where they were given."""
+        given = {name: value for name, value in (self.extra_litellm_params or {}).items() if name in _PRICES}
+        for name, value in given.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise JudgeInputError(f"{name} must be dollars, 0 or more and finite, got {value!r:.80}")
+        return (given.get(_PRICES[0], 0.0), given.get(_PRICES[1], 0.0)) if given else None
+
+    def _secrets(self, params: Mapping[str, Any]) -> list[str]:
+        """What no text of the server may repeat."""
+        base = self._route()[1]
+        return [*secrets_in(params), *(secrets_of_url(base) if base else ())]
 
     def _failure(self, error: Exception, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
         where = f" at {without_credentials(params['api_base'])}" if "api_base" in params else ""
@@ -219,9 +255,8 @@ class JudgeClient:
                 "raise timeout_seconds or use a faster judge"
             )
         status = getattr(error, "status_code", None)
-        _, _, credentials = params["extra_headers"].get("Authorization", "").partition(" ")
         words = str(error).partition("Traceback (most recent")[0].rstrip()  # litellm quotes its own
-        text = blank_secrets(f"{type(error).__name__}: {words}", params.get("api_key"), credentials)
+        text = blank_secrets(f"{type(error).__name__}: {words}", *self._secrets(params))
         message = f"{name} failed{tries} ({text[:500]})"
         if "LLM Provider NOT provided" in text:
             message = (
@@ -241,6 +276,25 @@ class JudgeClient:
         except ValueError:  # Retry-After may be a date; the doubling serves then
             pass
         return min(wait_seconds, MAX_BACKOFF_SECONDS)
+
+
+def _check_url(base: str) -> None:
+    """Raises `JudgeInputError` where no request can be sent to the URL. No secret of it is shown."""
+    try:
+        parts = urlsplit(base)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (ValueError, TypeError, AttributeError):
+        usable = False
+    if not usable:
+        shown = without_credentials(base) if isinstance(base, str) else base
+        raise JudgeInputError(f"api_base {shown!r} is no URL; write http://HOST:PORT/v1")
+
+
+def _copied(value: Any) -> Any:
+    """Dicts and lists anew, at any depth: litellm writes into what it is given."""
+    if isinstance(value, Mapping):
+        return {name: _copied(item) for name, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def _is_openai(model: str) -> bool:

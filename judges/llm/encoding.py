@@ -37,6 +37,11 @@ def encode(value: object, name: str) -> str:
     return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
+def type_name(value: object) -> str:
+    """What stands for a value that is not JSON, such as an HTTP client in the parameters: the same in every run."""
+    return f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
+
+
 def as_plain(value: Any) -> Any:
     """Dicts and lists for mappings and sequences of any kind, keys sorted with ``role`` and ``name`` first."""
     if isinstance(value, str):

@@ -1,20 +1,34 @@
 """The JSON object that a judge is asked for, and how it is found in the raw answer.
 
-Fences, prose around the object and a reasoning block before it are accepted.
+Fences, prose around the object and a reasoning block before it are accepted. What stands in a reasoning block, closed
+or not, is a draft and never the verdict.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
 from judges.errors import MalformedVerdict
 
-_END_OF_REASONING = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+_NAME = "(?:seed:)?(?:think|thinking|thought|reasoning)"
+_BEGIN_OF_REASONING = re.compile(rf"(?:^[ \t]*|(?<=>))(?:<{_NAME}>|\[think\]|◁think▷)", re.IGNORECASE | re.MULTILINE)
+"""At the beginning of a line or after a tag: elsewhere a judge that writes prose may speak of an agent's tag."""
+_END_OF_REASONING = re.compile(rf"</{_NAME}>|\[/think\]|◁/think▷", re.IGNORECASE)
+_BEGIN_OF_OBJECT = re.compile(r'\{\s*"')
+
+MAX_ANSWER_CHARS = 200_000
+"""A longer answer is not read: 64 entries with reasoning take about a tenth of it."""
+MAX_FALSE_STARTS = 100
+"""An answer with more braces that begin no object is not read: each may cost a look at all that follows it."""
 
 STRING = {"type": "string"}
+
+_Objects = list[tuple[int, int, dict[str, Any]]]
+"""Start and end in the text, and the object."""
 
 
 def response_format(name: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,33 +57,46 @@ def last_object(content: str, key: str) -> dict[str, Any]:
     """
     if not content.strip():
         raise MalformedVerdict("the answer is empty")
+    if len(content) > MAX_ANSWER_CHARS:
+        raise MalformedVerdict(f"the answer is longer than {MAX_ANSWER_CHARS} characters")
     objects = _json_objects(content)
-    # A closing tag inside an object is text that the judge quotes.
-    ends_of_reasoning = [
-        match.end()
-        for match in _END_OF_REASONING.finditer(content)
-        if not any(start <= match.start() < end for start, end, _ in objects)
-    ]
-    reasoning_end = max(ends_of_reasoning, default=0)
+
+    def last(tag: re.Pattern[str]) -> int:
+        """The end of the last such tag; one inside an object is text that the judge quotes."""
+        ends = [match.end() for match in tag.finditer(content)]
+        return max((end for end in ends if not _is_inside(end, objects)), default=0)
+
+    reasoning_end = last(_END_OF_REASONING)
+    if last(_BEGIN_OF_REASONING) > reasoning_end:
+        raise MalformedVerdict("the answer ends within its reasoning")
     found = [value for start, _, value in objects if start >= reasoning_end and key in value]
     if not found:
         raise MalformedVerdict(f"there is no complete JSON object with the key {json.dumps(key)} in the answer")
     return found[-1]
 
 
-def _json_objects(text: str) -> list[tuple[int, int, dict[str, Any]]]:
+def _is_inside(place: int, objects: _Objects) -> bool:
+    before = bisect_left(objects, place, key=lambda found: found[0])
+    return before > 0 and place <= objects[before - 1][1]
+
+
+def _json_objects(text: str) -> _Objects:
     """Every outermost JSON object in a text, with its start and end."""
     decoder = json.JSONDecoder()
-    objects: list[tuple[int, int, dict[str, Any]]] = []
-    start = text.find("{")
-    while start >= 0:
+    objects: _Objects = []
+    false_starts = 0
+    begin = _BEGIN_OF_OBJECT.search(text)
+    while begin:
         try:
-            value, end = decoder.raw_decode(text, start)
+            value, end = decoder.raw_decode(text, begin.start())
         except ValueError:
-            end = start + 1
+            end = begin.start() + 1
+            false_starts += 1
+            if false_starts > MAX_FALSE_STARTS:
+                raise MalformedVerdict(f"more than {MAX_FALSE_STARTS} braces in the answer begin no JSON") from None
         except RecursionError:
             raise MalformedVerdict("the JSON of the answer is nested too deeply") from None
         else:
-            objects.append((start, end, value))
-        start = text.find("{", end)
+            objects.append((begin.start(), end, value))
+        begin = _BEGIN_OF_OBJECT.search(text, end)
     return objects

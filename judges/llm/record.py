@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.errors import JudgeInputError
+from judges.llm.encoding import type_name
 from judges.llm.secrets import blank_secrets
 
 FILE_NAME = "judgements.jsonl"
@@ -30,20 +31,23 @@ class JudgementLog:
         path: The file; made, with its folder, at the first judgement.
 
     Raises:
-        JudgeInputError: The path is a folder.
+        JudgeInputError: The path is a folder, or cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if self.path.is_dir():
             raise JudgeInputError(f"{self.path} is a folder; name a file, for example {self.path / FILE_NAME}")
+        there = next(place for place in (self.path, *self.path.absolute().parents) if place.exists())
+        if not os.access(there, os.W_OK) or (there != self.path and not there.is_dir()):
+            raise JudgeInputError(f"the record {self.path} cannot be written ({there}); name a file in another folder")
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one record as one whole line: the lock keeps the lines of several writers apart.
 
         A line that a killed process left unfinished is ended first, so it spoils itself alone.
         """
-        line = blank_secrets(json.dumps({"format": FORMAT, **record})).encode() + b"\n"
+        line = blank_secrets(json.dumps({"format": FORMAT, **record}, default=type_name)).encode() + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "r+b", buffering=0) as file:

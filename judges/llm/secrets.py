@@ -1,13 +1,17 @@
-"""Keys stay out of what is printed, hashed or written: parameters are left out by name, texts blanked by value."""
+"""Keys stay out of what is printed, hashed or written: parameters are left out by name, texts blanked by value.
+
+A text is blanked where it arrives: a server's error and a judge's answer may repeat a key.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 _SECRET_NAME = re.compile(
     r"(^|[_-])(key|token|secret|password|passwd|credentials?|authorization|auth|headers?|cookie)s?$|^(aws|azure|vertex)_",
@@ -26,7 +30,7 @@ def without_secrets(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {
-            name: without_secrets(item)
+            str(name): without_secrets(item)
             for name, item in value.items()
             if isinstance(item, (int, float)) or not _SECRET_NAME.search(str(name))
         }
@@ -35,9 +39,37 @@ def without_secrets(value: Any) -> Any:
     return value
 
 
+def secrets_in(params: Any, is_secret: bool = False) -> Iterator[str]:
+    """The texts in parameters that are secret by name, at any depth; of ``Bearer KEY`` also the key alone."""
+    if isinstance(params, Mapping):
+        for name, item in params.items():
+            yield from secrets_in(item, is_secret or bool(_SECRET_NAME.search(str(name))))
+    elif isinstance(params, (list, tuple)):
+        for item in params:
+            yield from secrets_in(item, is_secret)
+    elif isinstance(params, str) and is_secret:
+        yield params
+        yield params.partition(" ")[2]
+
+
+def secrets_of_url(url: str) -> Iterator[str]:
+    """The password of a URL, encoded and not, and the values of its query."""
+    users = url.partition("://")[2].rpartition("@")[0]
+    for text in (users, users.partition(":")[2]):
+        yield text
+        yield unquote(text)
+    for _, value in parse_qsl(url.partition("?")[2]):
+        yield value
+
+
 def without_credentials(url: str) -> str:
     """A URL without the user, password, query and fragment it may carry."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not readable)"
+    if not parts.netloc:  # without a scheme, a password stands where urlsplit sees a path
+        return parts.path.rpartition("@")[2]
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
@@ -60,8 +92,9 @@ def without_users(text: str) -> str:
 
 
 def blank_secrets(text: str, *secrets: str | None) -> str:
-    """A text with the given secrets, and those of the environment, replaced by ``[key]``."""
+    """A text with the given secrets, and those of the environment, replaced by ``[key]``; also as JSON writes them."""
     values = [*secrets, *(value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name))]
     for value in sorted({v for v in values if v and len(v) >= _SHORTEST_SECRET_CHARS}, key=len, reverse=True):
-        text = text.replace(value, "[key]")
+        for form in dict.fromkeys((value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])):
+            text = text.replace(form, "[key]")
     return text

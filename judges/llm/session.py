@@ -10,7 +10,9 @@ One session may serve several threads and event loops. It does not know how to r
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import operator
 import os
 import threading
 import time
@@ -20,22 +22,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judges.errors import JudgeInputError, SpendLimitReached
+from judges.llm.in_flight import InFlight
 from judges.llm.limiter import Limiter
 from judges.llm.usage import Usage
 
 if TYPE_CHECKING:
     from judges.llm.client import JudgeClient, Reply
 
+logger = logging.getLogger(__name__)
+
 
 class Session:
     """Limits, running cost, cache and record of a series of judgements.
+
+    Equal questions at the same time are asked once. A cache or record that can no longer be written (a full disk) costs
+    no verdict: a warning says so, once.
 
     Args:
         max_concurrency: Calls under way at the same time, waits before retries included.
         max_cost_dollars: No call begins once this is spent. Calls that are under way then are still paid, so the excess
             is at most ``max_concurrency`` calls. Where litellm does not know the price of a model, no further call
             begins after its first reply: give the price with ``extra_litellm_params={"input_cost_per_token": ...,
-            "output_cost_per_token": ...}`` (0 for a server of your own).
+            "output_cost_per_token": ...}`` (0 for a server of your own). So for a server without usage.
         cache: SQLite file of usable answers. An answer that is in it costs nothing, and it is the same every time,
             which a judge's answer need not be.
         record: JSONL file to which every judgement is appended: trajectories, prompts, answers, scores, seed, cost and
@@ -44,6 +52,7 @@ class Session:
 
     Attributes:
         usage: What was asked and paid so far.
+        in_flight: The questions that are being asked.
         max_concurrency: As given.
         max_cost_dollars: As given.
 
@@ -60,16 +69,24 @@ class Session:
         record: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if max_concurrency < 1:
-            raise JudgeInputError(f"max_concurrency must be 1 or more, got {max_concurrency}")
-        if max_cost_dollars is not None and not 0 < max_cost_dollars < math.inf:
-            raise JudgeInputError(f"max_cost_dollars must be above 0 and finite, got {max_cost_dollars}")
+        try:
+            usable = operator.index(max_concurrency) >= 1
+        except TypeError:
+            usable = False
+        if not usable:
+            raise JudgeInputError(f"max_concurrency must be 1 or more, got {max_concurrency!r}")
+        if max_cost_dollars is not None and not (
+            isinstance(max_cost_dollars, (int, float)) and 0 < max_cost_dollars < math.inf
+        ):
+            raise JudgeInputError(f"max_cost_dollars must be above 0 and finite, got {max_cost_dollars!r}")
         self.usage = Usage()
         self.max_concurrency = max_concurrency
         self.max_cost_dollars = max_cost_dollars
         self.clock = clock
         self._limiter = Limiter(max_concurrency)
+        self.in_flight = InFlight()
         self._lock = threading.Lock()
+        self._warned: set[str] = set()
         self._cache = self._record = None
         if cache is not None:
             from judges.llm.cache import AnswerCache
@@ -108,12 +125,18 @@ class Session:
     async def keep_answer(self, key: str, answer: str) -> None:
         """Put a usable answer into the cache, if there is one."""
         if self._cache:
-            await asyncio.to_thread(self._cache.put, key, answer)
+            try:
+                await asyncio.to_thread(self._cache.put, key, answer)
+            except JudgeInputError as error:
+                self._warn_once(f"a verdict is not in the cache: {error}", self._cache.path)
 
     def log(self, judgement: Callable[[], Mapping[str, Any]]) -> None:
         """Append a judgement to the record, where one is kept; ``judgement`` is called only then."""
         if self._record:
-            self._record.append({"time": self.clock(), **judgement()})
+            try:
+                self._record.append({"time": self.clock(), **judgement()})
+            except (OSError, ValueError, TypeError, RecursionError) as error:
+                self._warn_once(f"a judgement is not in the record {self._record.path}: {error}", self._record.path)
 
     def records_to(self, path: Path) -> bool:
         """Whether judgements are appended to that file."""
@@ -131,14 +154,22 @@ class Session:
             spent, unpriced = self.usage.cost_dollars, self.usage.unpriced_calls
         if spent >= self.max_cost_dollars:
             raise SpendLimitReached(
-                f"${spent:.4f} are spent and max_cost_dollars is {self.max_cost_dollars:g}; "
+                f"${spent:.4f} are spent and the limit is ${self.max_cost_dollars:g}; "
                 f"judge {model} was not asked. Raise the limit, use a cache, or judge fewer groups"
             )
         if unpriced:
             raise SpendLimitReached(
-                f"the price of judge {model} is not known, so max_cost_dollars cannot be kept; set "
+                f"what a call of judge {model} costs is not known (litellm has no price for it, or its server reports "
+                f"no usage), so the limit of ${self.max_cost_dollars:g} cannot be kept; leave the limit out, or set "
                 "input_cost_per_token and output_cost_per_token in extra_litellm_params (0 for a server of your own)"
             )
+
+    def _warn_once(self, message: str, path: Path) -> None:
+        with self._lock:
+            is_new = str(path) not in self._warned
+            self._warned.add(str(path))
+        if is_new:
+            logger.warning("%s. Judging goes on; this is said once", message)
 
     def __repr__(self) -> str:
         return f"Session({asdict(self.usage)})"

@@ -13,7 +13,7 @@ class Usage:
     calls: int = 0
     """Calls that a judge answered, repair turns included. Failed attempts are not known to cost and are not counted."""
     cached: int = 0
-    """Answers that came from the cache instead."""
+    """Answers that came from the cache instead, or from an equal question at the same time."""
     prompt_tokens: int = 0
     """As the provider reported them."""
     completion_tokens: int = 0
@@ -21,7 +21,7 @@ class Usage:
     cost_dollars: float = 0.0
     """The sum of the known prices."""
     unpriced_calls: int = 0
-    """Calls whose price is not known to litellm: their tokens are counted, their cost is not in the sum."""
+    """Calls whose cost is not known: litellm has no price, or the server reported no usage. It is not in the sum."""
 
     def add(self, prompt_tokens: int, completion_tokens: int, cost_dollars: float | None) -> None:
         """Count one answered call; a cost of None is an unknown one."""

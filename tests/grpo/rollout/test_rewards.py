@@ -184,4 +184,4 @@ async def test_spent_money_is_a_failure_that_says_so(tmp_path):
         reward = group_reward(load_config(None, settings | {"judge.api_base": server.url}), tmp_path)
         assert await reward.reward(group("Paris", "Rome")) is not None
         assert await reward.reward(group("Paris", "Lyon")) is None
-    assert "max_cost_dollars" in reward.last_error
+    assert "are spent and the limit is" in reward.last_error

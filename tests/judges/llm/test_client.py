@@ -153,6 +153,10 @@ async def test_no_error_and_no_repr_holds_a_key():
         with pytest.raises(JudgeCallError, match=r"Incorrect API key: \[key\]") as caught:
             await judge.complete(ASK)
     assert secret not in repr(judge)
+    hidden = {"extra_headers": {"X-Team": "team-mail-0123"}, "max_tokens": 9}
+    judge = JudgeClient("m", api_base="http://me:pa55word@host:1/v1?key=0123456789", extra_litellm_params=hidden)
+    shown = {"model": "openai/m", "api_base": "http://host:1/v1", "params": {"max_tokens": 9}}
+    assert repr(judge) == f"JudgeClient({shown})"
     assert caught.value.__suppress_context__
 
 
@@ -190,6 +194,10 @@ async def test_an_unclear_provider_is_explained():
         ({"timeout_seconds": float("nan")}, "timeout_seconds must be above 0"),
         ({"max_retries": -1}, "max_retries must be 0 or more"),
         ({"extra_litellm_params": {"model": "x", "stream": True}}, "may not set model, stream"),
+        ({"extra_litellm_params": "temperature=0"}, "must be a dict, got a str"),
+        ({"timeout_seconds": "9"}, "timeout_seconds must be above 0 and finite, got '9'"),
+        ({"max_retries": 2.5}, "max_retries must be 0 or more, got 2.5"),
+        ({"model": 3}, "judge_model is 3"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(options, part):
@@ -205,9 +213,27 @@ async def test_half_a_character_in_an_answer_can_be_shown_to_the_judge_again():
     assert (said, again.content) == ("half ?", "whole")
 
 
-async def test_an_address_without_http_is_refused_before_anything_is_sent():
-    with pytest.raises(JudgeInputError, match=r"api_base '127\.0\.0\.1:8000/v1' is no URL; write http://HOST:PORT/v1"):
-        await JudgeClient("o4-mini", api_base="127.0.0.1:8000/v1").complete(ASK)
+@pytest.mark.parametrize(
+    ("base", "shown"),
+    [
+        ("127.0.0.1:8000/v1", "127.0.0.1:8000/v1"),
+        ("me:pa55word@host:8000/v1", "host:8000/v1"),
+        ("localhost", "localhost"),
+        ("ftp://me:pa55word@host/v1", "ftp://host/v1"),
+        ("http:///v1", "/v1"),
+        ("http://me:pa55word@host:port/v1", "http://host:port/v1"),
+        ("http://[me:pa55word@host/v1", "(not readable)"),
+        (8000, 8000),
+    ],
+)
+async def test_an_address_that_is_no_url_is_refused_at_once_and_shown_without_its_password(base, shown, monkeypatch):
+    with pytest.raises(JudgeInputError) as caught:
+        JudgeClient("o4-mini", api_base=base)
+    assert str(caught.value) == f"api_base {shown!r} is no URL; write http://HOST:PORT/v1"
+    if isinstance(base, str):
+        monkeypatch.setenv("OPENAI_BASE_URL", base)
+        with pytest.raises(JudgeInputError, match="is no URL"):
+            await JudgeClient("openai/o4-mini").complete(ASK)
 
 
 async def test_a_failure_is_told_without_a_traceback_of_litellm():

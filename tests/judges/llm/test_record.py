@@ -10,7 +10,7 @@ import pytest
 import judges
 from judges import JudgeInputError, MalformedVerdict, Session
 from judges.llm.record import JudgementLog, read_judgements
-from tests.judge_server import JudgeServer, Reply
+from tests.judge_server import JudgeServer, Reply, shown_trajectories, verdict
 from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, USER, by_table, judge, said
 
 
@@ -113,6 +113,49 @@ async def test_no_key_is_written_or_printed(tmp_path, monkeypatch, capfd):
     for name, secret in secrets.items():
         assert secret.encode() not in written, name
         assert secret not in shown, name
+
+
+async def test_a_key_that_the_judge_repeats_is_in_no_score_record_cache_or_error(tmp_path, capfd):
+    secrets = ["sk-an-argument-0123456789", 'session="a/b+c=="', "passwordinurl", "query-0123456789", "team-0123456789"]
+    session = Session(cache=tmp_path / "cache.db", record=tmp_path / "judgements.jsonl")
+    headers = {"X-Api-Key": secrets[1], "Cookie-Of-Mine": secrets[4]}
+    options = {"api_key": secrets[0], "extra_litellm_params": {"extra_headers": headers}, "session": session}
+
+    def repeat(messages):
+        said_by_judge = " and ".join(secrets)
+        labels = shown_trajectories(messages)
+        if len(labels) == 1:
+            return f"I was called with {said_by_judge}."
+        return verdict((label, 0.5, said_by_judge) for label in labels)
+
+    with JudgeServer(repeat) as server:
+        url = server.url.replace("http://", "http://user:passwordinurl@") + "?key=query-0123456789"
+        scores = await judges.ruler(GROUP, "openai/o4-mini", api_base=url, debug=True, **options)
+        with pytest.raises(MalformedVerdict) as caught:
+            await judges.ruler([[USER, said("a")]], "openai/o4-mini", api_base=url, debug=True, **options)
+    session.close()
+    assert {score.explanation for score in scores} == {" and ".join(["[key]"] * 5)}
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir()).decode(errors="replace")
+    shown = "".join(capfd.readouterr()) + str(caught.value)
+    for secret in secrets:
+        for form in (secret, json.dumps(secret)[1:-1]):
+            assert form not in written
+            assert form not in shown
+
+
+async def test_a_parameter_that_is_no_json_spoils_neither_cache_nor_record(tmp_path):
+    params = {"metadata": {"client": object(), 7: "a", "x": {1, 2}}}
+    with JudgeServer(by_table) as server:
+        for _ in range(2):
+            session = Session(cache=tmp_path / "cache.db", record=tmp_path / "judgements.jsonl")
+            await judges.ruler(
+                GROUP, "openai/o4-mini", api_base=server.url, extra_litellm_params=params, session=session
+            )
+            session.close()
+    assert len(server.requests) == 1
+    first, second = read_judgements(tmp_path)
+    expected = {"metadata": {"client": "<object>", "7": "a", "x": "<set>"}}
+    assert first["verdicts"][0]["judge"]["params"] == second["verdicts"][0]["judge"]["params"] == expected
 
 
 def test_a_record_of_another_kind_is_refused(tmp_path):

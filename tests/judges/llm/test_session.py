@@ -1,10 +1,13 @@
 """What judging may cost and has cost, over real sockets."""
 
+import json
+import sqlite3
+
 import pytest
 
 import judges
 from judges import JudgeInputError, Session, SpendLimitReached
-from tests.judge_server import JudgeServer
+from tests.judge_server import JudgeServer, Reply
 from tests.judges.recorded_groups import by_table, judge
 
 PRICE = {"input_cost_per_token": 0.001, "output_cost_per_token": 0.01}
@@ -58,7 +61,7 @@ async def test_nothing_is_asked_once_the_money_is_spent():
     with JudgeServer(by_table) as server:
         for _ in range(3):  # 0.2, 0.4, 0.6: the third begins below the limit
             await judge(server, **options)
-        with pytest.raises(SpendLimitReached, match=r"\$0.6000 are spent and max_cost_dollars is 0.5") as caught:
+        with pytest.raises(SpendLimitReached, match=r"\$0.6000 are spent and the limit is \$0.5") as caught:
             await judge(server, **options)
     assert len(server.requests) == 3
     assert isinstance(caught.value, judges.JudgeError)
@@ -70,7 +73,10 @@ async def test_a_limit_that_cannot_be_kept_is_an_error_after_the_first_reply():
     options = {"session": session, "judge_model": "openai/nobody-knows-me-either"}
     with JudgeServer(by_table) as server:
         await judge(server, **options)
-        with pytest.raises(SpendLimitReached, match=r"price of judge .* is not known.*input_cost_per_token"):
+        with pytest.raises(
+            SpendLimitReached,
+            match=r"what a call of judge .* costs is not known.*leave the limit out.*input_cost_per_token",
+        ):
             await judge(server, **options)
         free = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0}
         session = Session(max_cost_dollars=0.5)
@@ -79,13 +85,69 @@ async def test_a_limit_that_cannot_be_kept_is_an_error_after_the_first_reply():
     assert session.usage.to_dict()["cost_dollars"] == 0.0
 
 
+@pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {"prompt_tokens": -9, "completion_tokens": 1}}])
+async def test_a_server_that_reports_no_usage_costs_an_unknown_sum_and_not_nothing(usage):
+    def answer(messages):
+        message = {"role": "assistant", "content": by_table(messages)}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], **usage}
+        return Reply(raw=json.dumps(completion).encode())
+
+    session = Session(max_cost_dollars=0.5)
+    with JudgeServer(answer) as server:
+        await judge(server, session=session)
+        assert session.usage.to_dict()["cost_dollars"] is None
+        with pytest.raises(SpendLimitReached, match="or its server reports no usage"):
+            await judge(server, session=session, seed=1, extra_litellm_params=PRICE)
+        own = Session(max_cost_dollars=0.5)
+        for seed in (0, 1):
+            await judge(server, session=own, seed=seed, extra_litellm_params={"input_cost_per_token": 0})
+    assert own.usage.to_dict()["cost_dollars"] == 0.0
+
+
+@pytest.mark.parametrize("price", [float("nan"), float("inf"), -1e-6, "1e-6", None, True])
+def test_a_price_that_is_no_number_of_dollars_is_refused(price):
+    with pytest.raises(JudgeInputError, match="output_cost_per_token must be dollars, 0 or more and finite, got"):
+        judges.JudgeClient("m", extra_litellm_params={"output_cost_per_token": price})
+
+
+async def test_a_record_on_a_full_disk_costs_no_verdict_and_warns_once(caplog):
+    session = Session(record="/dev/full")
+    with JudgeServer(by_table) as server:
+        for seed in (0, 1):
+            scores = await judge(server, session=session, seed=seed)
+            assert [score.score for score in scores] == [0.1, 0.4, 0.2, 0.0]
+    assert caplog.text.count("a judgement is not in the record /dev/full: [Errno 28] No space left on device") == 1
+
+
+async def test_a_cache_that_cannot_be_written_costs_no_verdict_and_warns_once(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("judges.llm.cache._WAIT_FOR_WRITER_SECONDS", 0.05)
+    session = Session(cache=tmp_path / "cache.db")
+    other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with JudgeServer(by_table) as server:
+        for seed in (0, 1):
+            scores = await judge(server, session=session, seed=seed)
+            assert [score.score for score in scores] == [0.1, 0.4, 0.2, 0.0]
+        other.close()
+        await judge(server, session=session, seed=2)
+        await judge(server, session=session, seed=2)
+    session.close()
+    assert caplog.text.count("a verdict is not in the cache") == 1
+    assert "database is locked" in caplog.text
+    assert (session.usage.calls, session.usage.cached) == (3, 1)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         ({"max_concurrency": 0}, "max_concurrency must be 1 or more"),
         ({"max_cost_dollars": 0}, "max_cost_dollars must be above 0"),
         ({"max_cost_dollars": float("nan")}, "max_cost_dollars must be above 0"),
+        ({"max_cost_dollars": "5"}, "max_cost_dollars must be above 0 and finite, got '5'"),
+        ({"max_concurrency": 2.5}, "max_concurrency must be 1 or more, got 2.5"),
         ({"record": "."}, "is a folder"),
+        ({"record": "README.md/x.jsonl"}, r"README.md/x.jsonl cannot be written \(.*README.md\)"),
     ],
 )
 def test_limits_that_cannot_be_used_are_refused(options, problem):

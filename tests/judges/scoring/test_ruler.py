@@ -130,6 +130,19 @@ async def test_silence_and_refusal_are_errors_and_never_scores(content):
     assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize(("finish_reason", "why"), [("length", "raise max_tokens"), ("content_filter", "by a filter")])
+async def test_a_whole_verdict_in_a_cut_answer_may_be_a_draft_and_is_malformed(finish_reason, why):
+    def draft(messages):
+        if len(messages) == 4:
+            return by_table(messages)
+        first = verdict((label, 0.9, "draft") for label in shown_trajectories(messages))
+        return Reply(content=f"First thought: {first} But the", finish_reason=finish_reason)
+
+    with JudgeServer(draft) as server:
+        assert [score.score for score in await judge(server, GROUP)] == [0.1, 0.4, 0.2, 0.0]
+    assert why in server.requests[1].body["messages"][3]["content"]
+
+
 async def test_a_cut_off_answer_is_told_apart():
     with (
         JudgeServer(lambda messages: Reply(content='{"scores": [', finish_reason="length")) as server,

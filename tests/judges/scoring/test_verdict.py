@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,10 @@ def scores(content):
         f"first thought {verdict([('kqz', 0.9, 'a')])}</think>{GOOD}",
         f"Draft: {verdict([('kqz', 0.9, 'a'), ('bnt', 0.1, 'b')])}\nFinal: {GOOD}",
         json.dumps(json.loads(GOOD), indent=2),
+        f"[THINK]hm[/THINK]{GOOD}",
+        f"The attempt kqz has a <think> without an end.\n{GOOD}",
+        f"{GOOD}\nkqz never closed its <think>.",
+        "{x} " * 1_000 + GOOD,
     ],
 )
 def test_a_verdict_is_found_within_fences_prose_and_after_reasoning(content):
@@ -47,7 +52,15 @@ def test_a_closing_tag_inside_an_explanation_does_not_cut_the_verdict():
         (f"<think>{GOOD}</think> I am done.", 'no complete JSON object with the key "scores"'),
         ('{"scores": "high"}', '"scores" must be a list of objects'),
         ('{"scores": [0.1, 0.2]}', "entry 1 must be an object"),
-        ('{"a":' * 100_000, "nested too deeply"),
+        ('{"a":' * 40_000, "nested too deeply"),
+        (f"<think>\nDraft: {GOOD}\nBut is that", "ends within its reasoning"),
+        (f"Well.\n <THINKING>{GOOD}", "ends within its reasoning"),
+        (f"<think>a</think><think>{GOOD}", "ends within its reasoning"),
+        (f"[THINK]{GOOD}", "ends within its reasoning"),
+        ("{" * 200_001, "longer than 200000 characters"),
+        (GOOD + " " * 200_000, "longer than 200000 characters"),
+        ('{"' * 100_000, "more than 100 braces in the answer begin no JSON"),
+        ("{" * 200_000, 'no complete JSON object with the key "scores"'),
         (verdict([("kqz", 0.1, "a")]), "^no entry for the ids: bnt$"),
         (verdict([("kqz", 0.1, "a"), ("bnt", 0.1, "b"), ("kqz", 0.9, "c")]), "^more than one entry for the ids: kqz$"),
         (
@@ -75,6 +88,23 @@ def test_a_closing_tag_inside_an_explanation_does_not_cut_the_verdict():
 def test_everything_else_is_malformed_and_the_reason_is_exact(content, problem):
     with pytest.raises(MalformedVerdict, match=problem):
         scores(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{" * 200_000,
+        '{"' * 100_000,
+        "\n" * 199_999 + "{",
+        ('</think>{"a":1}' * 15_000)[:200_000],
+        '{"k":' * 900 + "[1" + ",1" * 90_000,
+    ],
+)
+def test_no_answer_holds_up_the_others_for_long(content):
+    began = time.process_time()
+    with pytest.raises(MalformedVerdict):
+        scores(content)
+    assert time.process_time() - began < 4  # under 1 s alone; it was 129 s
 
 
 def test_all_problems_of_the_ids_are_told_at_once():

@@ -1,0 +1,67 @@
+"""Equal questions at the same time, over real sockets, event loops and threads."""
+
+import asyncio
+import copy
+import threading
+
+import pytest
+
+import judges
+from judges import MalformedVerdict, Session
+from tests.judge_server import JudgeServer, Reply
+from tests.judges.recorded_groups import GROUP, by_table, judge
+
+
+def slowly(answer, seconds=0.4):
+    return lambda messages: Reply(content=answer(messages), delay_seconds=seconds)
+
+
+async def test_equal_judgements_at_the_same_time_are_asked_once_and_one_after_another_twice(tmp_path):
+    session = Session(record=tmp_path / "judgements.jsonl")
+    with JudgeServer(slowly(by_table)) as server:
+        scored = await asyncio.gather(*(judge(server, copy.deepcopy(GROUP), session=session) for _ in range(5)))
+        assert len(server.requests) == 1
+        await judge(server, session=session)
+        await asyncio.gather(judge(server, session=session), judge(server, session=session, seed=1))
+    assert len(server.requests) == 4, "without a cache nothing is kept, and another order is another question"
+    assert [[score.score for score in scores] for scores in scored] == [[0.1, 0.4, 0.2, 0.0]] * 5
+    assert (session.usage.calls, session.usage.cached) == (4, 4)
+
+
+async def test_an_error_is_that_of_all_who_wait():
+    session = Session()
+    with JudgeServer(slowly(lambda messages: "no", 0.2)) as server:
+        asked = (judge(server, session=session) for _ in range(3))
+        failures = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(failure) for failure in failures] == [MalformedVerdict] * 3
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(cancelled):
+    session = Session()
+    with JudgeServer(slowly(by_table)) as server:
+        tasks = [asyncio.create_task(judge(server, session=session)) for _ in range(3)]
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        tasks[cancelled].cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(ends.pop(cancelled), asyncio.CancelledError)
+    assert [[score.score for score in scores] for scores in ends] == [[0.1, 0.4, 0.2, 0.0]] * 2
+    assert len(server.requests) == (2 if cancelled == 0 else 1)
+
+
+def test_threads_with_a_loop_each_share_an_answer():
+    session, scored = Session(), []
+    with JudgeServer(slowly(by_table, 1.0)) as server:
+        options = {"api_base": server.url, "session": session, "timeout_seconds": 20}
+        threads = [
+            threading.Thread(target=lambda: scored.append(judges.score(GROUP, "openai/o4-mini", **options)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [[score.score for score in scores] for scores in scored] == [[0.1, 0.4, 0.2, 0.0]] * 4
+    assert len(server.requests) == 1
