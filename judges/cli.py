@@ -43,6 +43,7 @@ class _ErrorsInOneLine(click.Group):
 
 
 @click.group(cls=_ErrorsInOneLine, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
+@click.version_option(package_name="email-rl")
 def main() -> None:
     """How far can a judge be trusted? Compare it with another judge, or with labels."""
 

@@ -73,7 +73,7 @@ def _is_observation(message):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_a_framework_plays_the_five_episodes(example, play, tmp_path):
     with ModelServer(play) as server:
-        command = [PYTHON, "-m", "grpo.cli", "evaluate", "--env", "email_env:EmailSearch-v0", "--limit", str(EPISODES)]
+        command = [PYTHON, "-m", "grpo", "eval", "--env", "email_env:EmailSearch-v0", "--limit", str(EPISODES)]
         command += ["--agent", f"examples.agents.{example.stem}:agent", "--model", f"openai:m@{server.url}"]
         command += ["--out", tmp_path / "run", "--json", "--timeout", "60"]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}

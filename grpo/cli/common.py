@@ -27,6 +27,8 @@ Command = Callable[..., None]
 def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") -> Callable[[Command], Command]:
     """One boundary for every command: our errors are printed without a traceback, signals end the run in order.
 
+    It also gives the command its ``--version``.
+
     Args:
         on_stop: What Ctrl-C, SIGTERM or a full disk leaves and how to go on, in a sentence or two; it gets the
             command's options.
@@ -51,7 +53,7 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                 click.echo(reason.rstrip(), err=True)
                 sys.exit(1)
 
-        return wrapper
+        return click.version_option(package_name="email-rl")(wrapper)
 
     return decorate
 

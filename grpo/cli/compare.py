@@ -92,3 +92,7 @@ def _lines(flip: Flip) -> list[str]:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 3]}..."
+
+
+if __name__ == "__main__":
+    compare()

@@ -88,3 +88,7 @@ def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Resu
     from grpo.doctor.model_checks import ModelDoctor
 
     yield from ModelDoctor(config).examine()
+
+
+if __name__ == "__main__":
+    doctor()

@@ -69,3 +69,7 @@ def evaluate(**options: Any) -> None:
     from grpo.eval.request import EvalRequest, run_evaluation
 
     run_evaluation(EvalRequest(**options))
+
+
+if __name__ == "__main__":
+    evaluate()

@@ -27,3 +27,7 @@ def export(run: Path, out: Path, merge: bool, checkpoint: str, model: str | None
     policy = find_policy(run, checkpoint, model)
     (export_merged if merge else export_adapter)(policy, resolve_model(policy.model), out)
     click.echo(f"{policy.adapter} -> {out}")
+
+
+if __name__ == "__main__":
+    export()

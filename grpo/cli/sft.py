@@ -156,3 +156,7 @@ def _train_arguments(config: TrainConfig, recipe: str | None, options: dict[str,
     for setting in options["settings"]:
         shown += ["--set", setting]
     return shlex.join(shown)
+
+
+if __name__ == "__main__":
+    sft()

@@ -214,3 +214,7 @@ def _train(config: TrainConfig, run: RunDirectory, model: ResolvedModel, display
             trainer.close()
     finally:
         server.stop()
+
+
+if __name__ == "__main__":
+    train()

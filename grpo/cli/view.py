@@ -31,3 +31,7 @@ def view(folder: Path, against: Path | None, out: Path | None, anyway: bool, ope
     click.echo(page)
     if open_it and not webbrowser.open(page.absolute().as_uri()):
         click.echo("no web browser could be started; open the file by hand", err=True)
+
+
+if __name__ == "__main__":
+    view()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from email_env._version import __version__
 from grpo.cli.common import explained
 from grpo.cli.train import train
 from tests import documents
@@ -21,6 +22,34 @@ def test_every_command_has_help_an_example_and_a_line_in_the_documents(name):
     assert result.exit_code == 0
     assert f"Example: {name} " in " ".join(result.output.split())
     assert f"$ {name} " in DOCUMENTS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_tells_its_version(name):
+    result = CliRunner().invoke(COMMANDS[name], ["--version"])
+    assert (result.exit_code, result.output.split()[-1]) == (0, __version__)
+
+
+def test_the_packages_run_as_programs_and_name_their_commands():
+    from email_env.__main__ import main as email_env_program
+    from grpo.__main__ import COMMANDS as SHORT
+    from grpo.__main__ import main as grpo_program
+
+    assert {f"grpo-{name}" for name in SHORT} == {name for name in COMMANDS if name.startswith("grpo-")}
+    for program, names in ((grpo_program, SHORT), (email_env_program, ("build-enron-db", "make-scenarios"))):
+        shown = CliRunner().invoke(program, ["--help"]).output
+        for name in names:
+            assert f"\n  {name} " in shown
+            assert CliRunner().invoke(program, [name, "--help"]).output.startswith("Usage: ")
+    result = CliRunner().invoke(grpo_program, ["trian"])
+    assert result.exit_code == 2
+    assert "No such command 'trian'." in result.output
+
+
+@pytest.mark.parametrize("module", ["grpo", "email_env", "judges", "grpo.cli.evaluate"])
+def test_a_module_that_is_run_shows_its_help(module):
+    shown = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith(f"Usage: python -m {module} [OPTIONS]")
 
 
 def text_onto_a_full_disk():

@@ -26,7 +26,7 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
     save_random_adapter(tmp_path / "mine", 5)
     mark = f"mark-{tmp_path}"
     server = subprocess.Popen(
-        [sys.executable, "-m", "grpo.cli", "serve", str(tmp_path / "mine"), "--model", str(model_dir), "--port", "0"],
+        [sys.executable, "-m", "grpo", "serve", str(tmp_path / "mine"), "--model", str(model_dir), "--port", "0"],
         env={**os.environ, "PYTHONPATH": os.getcwd(), "GRPO_TEST_MARK": mark},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -118,7 +118,7 @@ def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
     arguments = ["sft", "--data", str(chats), "--out", str(tmp_path / "out" / "warm"), "--model", str(model)]
     arguments += ["--cpu", "--steps", "50000"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "grpo.cli", *arguments],
+        [sys.executable, "-m", "grpo", *arguments],
         env={**os.environ, "PYTHONPATH": os.getcwd()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -252,11 +252,11 @@ def test_columns_of_what_a_run_does_not_have_are_left_out() -> None:
 
 
 def test_after_a_ctrl_c_nothing_is_drawn_below_the_message(tmp_path: Path) -> None:
-    arguments = ["evaluate", "--env", "EmailSearch-v0", "--agent", "oracle", "--limit", "120", "-k", "500"]
+    arguments = ["eval", "--env", "EmailSearch-v0", "--agent", "oracle", "--limit", "120", "-k", "500"]
     arguments += ["--out", str(tmp_path / "evaluation")]
     leader, follower = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "grpo.cli", *arguments],
+        [sys.executable, "-m", "grpo", *arguments],
         stdout=follower,
         stderr=follower,
         stdin=follower,

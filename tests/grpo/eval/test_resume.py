@@ -30,7 +30,7 @@ EPISODES = 240
 
 def begin(out: Path, *before: str) -> subprocess.Popen[bytes]:
     command = [*before]
-    command += [sys.executable, "-m", "grpo.cli", "evaluate", "--env", SUMS_ENV, "--agent", "silly", "--resume"]
+    command += [sys.executable, "-m", "grpo", "eval", "--env", SUMS_ENV, "--agent", "silly", "--resume"]
     command += ["--env-kwargs", json.dumps({"count": EPISODES // 2, "delay_seconds": 0.002}), "-k", "2"]
     command += ["--out", str(out), "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -25,7 +25,7 @@ START_SECONDS = 420.0
 
 def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
     return [
-        *(sys.executable, "-m", "grpo.cli", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
+        *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
         *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--warm-start-steps", "3"),
         *("--groups-per-step", "2", "--group-size", "3", "--eval-scenarios", "2", "--set", "warm_start.batch=2"),
         *("--eval-every", "1", "--show-every", "1"),

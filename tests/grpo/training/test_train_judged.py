@@ -24,7 +24,7 @@ pytestmark = [
 
 def train(run_dir: Path, policy_url: str, judge_url: str) -> subprocess.CompletedProcess[str]:
     command = [
-        *(sys.executable, "-m", "grpo.cli", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
+        *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
         *("--run-dir", str(run_dir), "--resume", "--steps", "2", "--warm-start-steps", "0", "--eval-scenarios", "0"),
         *("--groups-per-step", "2", "--group-size", "2"),
         *("--set", "rollout.max_tokens=900", "--set", "rollout.max_turn_tokens=48"),
