@@ -22,6 +22,14 @@ Messages say what was wrong, the value seen and the next step. A malformed actio
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+_OURS = str(Path(__file__).parent)
+_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
 
 class GrpoError(Exception):
     """Base of every error that grpo raises on purpose."""
@@ -85,3 +93,34 @@ class DataError(GrpoError, ValueError):
 
 class ReportError(GrpoError, RuntimeError):
     """A run directory does not hold what a report needs."""
+
+
+def describe(error: BaseException) -> str:
+    """Somebody else's exception in one line: its type, its words, and where in their code it was raised."""
+    if isinstance(error, BaseExceptionGroup) and error.exceptions:
+        return describe(error.exceptions[0])
+    if isinstance(error, GrpoError):
+        return str(error)  # written for people; where in our code it was raised is of no use to them
+    words = " ".join(str(error).split())[:500]
+    place = raised_in(error)
+    return type(error).__name__ + (f": {words}" if words else "") + (f" ({place})" if place else "")
+
+
+def raised_in(error: BaseException) -> str:
+    """``file.py:12``, where an exception left code that is not ours; the user's own rather than an installed package's.
+
+    Empty where it was raised by us or by Gymnasium's wrappers.
+    """
+    for link in _chain(error):
+        frames = [f for f in traceback.extract_tb(link.__traceback__) if not f.filename.startswith((_OURS, "<"))]
+        own = [frame for frame in frames if not frame.filename.startswith(_INSTALLED)]
+        installed = [frame for frame in frames if "/gymnasium/" not in frame.filename]
+        if found := own or installed:
+            return f"{found[-1].filename.rpartition('/')[2]}:{found[-1].lineno}"
+    return ""
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

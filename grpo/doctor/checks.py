@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import shutil
 import sys
@@ -20,7 +21,7 @@ from typing import Any, Literal
 from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
-from grpo.errors import GrpoError, ServerStartError
+from grpo.errors import EnvError, GrpoError, ServerStartError, describe
 from grpo.machine.hardware import detect, hub_reachable
 from grpo.machine.models import EMBEDDED_MODEL, default_cache_dir
 from grpo.serving.vllm import free_port
@@ -81,8 +82,8 @@ def examine(checks: Iterable[Check]) -> Iterator[Result]:
             yield Result(name, "skipped", str(reason))
         except GrpoError as error:  # our errors say what to do in their text
             yield Result(name, "failed", str(error), "as the message says")
-        except Exception as error:  # the one boundary: a check looks at parts that may fail in any way
-            yield Result(name, "failed", f"{type(error).__name__}: {error}", "mend what the message names, then repeat")
+        except (Exception, SystemExit) as error:  # the one boundary: a check looks at parts that may fail in any way
+            yield Result(name, "failed", describe(error), "mend what the message names, then repeat")
 
 
 def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
@@ -167,7 +168,7 @@ def check_disk(run_dir: Path, needed_gib: float) -> str:
 
 
 def check_env(config: TrainConfig) -> str:
-    """The env is made, reset twice alike, and played to the end of one env."""
+    """The env is made, reset twice alike, played to the end of one episode, and bears what a model may write."""
     try:
         env = _env(config)
     except GrpoError as error:
@@ -183,6 +184,7 @@ def check_env(config: TrainConfig) -> str:
                 "draw everything random in reset from the seed: the members of a group must begin equal",
             )
         turns, how = _play(env, config, task)
+        _provoke(env, task)
         scenarios = f"{len(ids)} scenarios" if ids is not None else "tasks by seed"
         return f"{config.env}: {scenarios}; an episode of {how} ended after {turns} turns"
     finally:
@@ -234,17 +236,39 @@ def _env(config: TrainConfig) -> MessageEnv:
 
 def _play(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
     """Play one episode with the env's own policy where it has one, with prose where not; turns and what played."""
-    observation = env.reset(task)
-    try:
+    policy, how = None, "plain words"
+    if config.warm_start.policy in env.scripted_names():
         policy, how = env.scripted_policy(config.warm_start.policy, config.seed), config.warm_start.policy
-    except GrpoError:
-        policy, how = None, "plain words"
+    observation = env.reset(task)
     for turn in range(1, MAX_TURNS):
         action = policy.act(observation.text, observation.info) if policy else "I do not know."
         observation = env.step(action)
         if observation.terminated or observation.truncated:
             return turn, how
     raise Trouble(f"an episode did not end within {MAX_TURNS} turns", "give the env a limit of turns")
+
+
+def _provoke(env: MessageEnv, task: Task) -> None:
+    """Hand the env what models write when they err, each as the first turn of an episode."""
+    tools = env.reset(task).tools
+    name = tools[0]["function"]["name"] if tools else "look"
+    call = {"name": name, "arguments": {"no_such_argument": 1}}
+    openai = {"id": "call_0", "type": "function", "function": {**call, "arguments": "{}"}}
+    turns = {
+        "an empty turn": "",
+        "a call that is no JSON": '<tool_call>{"name": ',
+        "a call of a tool that does not exist": '<tool_call>{"name": "no_such_tool", "arguments": {}}</tool_call>',
+        "a call with a wrong argument": f"<tool_call>{json.dumps(call)}</tool_call>",
+        "a call without its arguments": json.dumps({"name": name}),
+        "a call in OpenAI's form": json.dumps({"role": "assistant", "content": None, "tool_calls": [openai]}),
+    }
+    for what, turn in turns.items():
+        env.reset(task)
+        try:
+            env.step(turn)
+        except EnvError as error:
+            fix = f"answer {what} with a text, an error code and a small penalty: {turn!r}"
+            raise Trouble(f"{what}: {error}", fix) from error
 
 
 def _is_cached(model: str) -> bool:

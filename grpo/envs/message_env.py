@@ -9,14 +9,22 @@ its episode is recorded as failed, and the env is not used again.
 
 from __future__ import annotations
 
-import math
+import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from grpo.envs.contract import Contract
 from grpo.envs.registry import make_env
-from grpo.errors import EnvError
+from grpo.errors import EnvError, describe, raised_in
 from grpo.types import Message, Task
+
+_RETURNED = {
+    "reset": "(observation, info)",
+    "step": "(observation, reward, terminated, truncated, info); in the old Gym's form it has four parts",
+}
+_GOT = re.compile(r"got \d+|non-iterable \w+")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,7 +81,7 @@ class MessageEnv:
         self.broken = False
         self._env_kwargs = env_kwargs
         self._settled = False
-        self._metric_names: set[str] | None = None
+        self._contract = Contract(env_id)
 
     def reset(self, task: Task) -> Observation:
         """Reset to the task's scenario and seed; the same task always gives the same first observation.
@@ -98,7 +106,7 @@ class MessageEnv:
             method = self.env.get_wrapper_attr("scenario_ids")
         except AttributeError:
             return None
-        return list(method())
+        return self._contract.scenario_ids(self._guarded("scenario_ids", method))
 
     def has_answer_key(self) -> bool:
         """Whether the env can tell a harness what is right."""
@@ -142,24 +150,32 @@ class MessageEnv:
         return known[name](self.env.unwrapped, seed=seed)
 
     def close(self) -> None:
-        """Close the env; what a broken one raises is dropped."""
+        """Close the env; what a broken one raises is dropped.
+
+        Raises:
+            EnvError: The env's ``close`` raised.
+        """
+        was_broken = self.broken
         try:
-            self.env.close()
-        except Exception:
-            if not self.broken:
+            self._guarded("close", self.env.close)
+        except EnvError:
+            if not was_broken:
                 raise
 
     def _scripted(self) -> dict[str, Any]:
         try:
-            return dict(self.env.get_wrapper_attr("scripted_policies"))
+            policies = self.env.get_wrapper_attr("scripted_policies")
         except AttributeError:
             if self._settled:
                 return {}
+        else:
+            return self._contract.policies(policies)
         self.reset(self.first_task())  # a plain env is wrapped at its first reset, and brings policies then
         return self._scripted()
 
     def _reset(self, seed: int, options: dict[str, Any] | None) -> Observation:
-        text, info = self.env.reset(seed=seed, options=options)
+        text, given = self.env.reset(seed=seed, options=options)
+        info = self._contract.info("reset", given)
         if "messages" not in info and not self._settled:
             if contract := info.keys() & {"tools", "scenario_id"}:
                 raise EnvError(
@@ -173,7 +189,7 @@ class MessageEnv:
 
     def _step(self, action: str) -> Observation:
         text, reward, terminated, truncated, info = self.env.step(action)
-        return self._observation("step", text, reward, terminated, truncated, info)
+        return self._observation("step", text, reward, terminated, truncated, self._contract.info("step", info))
 
     def _wrap(self) -> None:
         from grpo.envs.plain import DEFAULT_MAX_TURNS, PlainEnv
@@ -183,67 +199,24 @@ class MessageEnv:
         if "ansi" in self.env.metadata.get("render_modes", ()) and "render_mode" not in self._env_kwargs:
             self.env.close()
             self.env = make_env(self.env_id, render_mode="ansi", **self._env_kwargs)
-        self.env = PlainEnv(self.env, asked if asked > 0 else min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS))
+        most = asked if asked > 0 else min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS)
+        self.env = PlainEnv(self.env, most, own)
 
     def _observation(
         self, when: str, text: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
     ) -> Observation:
-        value = float(reward)
-        if not math.isfinite(value):
-            raise EnvError(f"{self.env_id} gave the reward {value} at {when}; a reward must be a finite number")
+        contract = self._contract
+        contract.error(info)
         return Observation(
-            self._messages(when, info),
-            list(info.get("tools", ())) if when == "reset" else [],
-            value,
-            bool(terminated),
-            bool(truncated),
-            self._metrics(when, info),
-            str(text),
+            contract.messages(when, info),
+            contract.tools(info) if when == "reset" else [],
+            contract.reward(when, reward),
+            contract.flag("terminated", terminated),
+            contract.flag("truncated", truncated),
+            contract.metrics(when, info),
+            str(contract.observed(text)),
             info,
         )
-
-    def _messages(self, when: str, info: dict[str, Any]) -> list[Message]:
-        if "messages" not in info:
-            raise EnvError(
-                f"{self.env_id} gives no info['messages'] at {when} (it gives {sorted(info) or 'nothing'}); "
-                "an env that speaks in messages gives them at every reset and step"
-            )
-        messages = list(info["messages"])
-        for message in messages:
-            if not (
-                isinstance(message, dict)
-                and isinstance(message.get("role"), str)
-                and isinstance(message.get("content"), str)
-            ):
-                raise EnvError(
-                    f"{self.env_id} gives the message {message!r} at {when}; a message is a dict with 'role' and "
-                    "'content', both text"
-                )
-        if when == "reset" and not messages:
-            raise EnvError(f"{self.env_id} gives an empty info['messages'] at reset; there is nothing to answer")
-        return messages
-
-    def _metrics(self, when: str, info: dict[str, Any]) -> dict[str, float]:
-        given = info.get("metrics", {})
-        if given.keys() == self._metric_names and {float}.issuperset(map(type, given.values())):
-            return dict(given)  # as it should be; what follows is for the first, and for what is wrong
-        metrics: dict[str, float] = {}
-        for name, value in given.items():
-            try:
-                metrics[str(name)] = float(value)
-            except (TypeError, ValueError) as error:
-                raise EnvError(
-                    f"{self.env_id} gives info['metrics'][{name!r}] = {value!r} at {when}; a metric is a number"
-                ) from error
-        names = set(metrics)
-        if self._metric_names is None:
-            self._metric_names = names
-        if names != self._metric_names:
-            raise EnvError(
-                f"{self.env_id} gives other info['metrics'] at {when} than at its first reset "
-                f"(different: {', '.join(sorted(names ^ self._metric_names))}); the names must be the same throughout"
-            )
-        return metrics
 
     def _guarded(self, when: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One boundary for what an env does wrong: every exception becomes an `EnvError`, and the env is done with."""
@@ -252,6 +225,10 @@ class MessageEnv:
         except EnvError:
             self.broken = True
             raise
-        except Exception as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
             self.broken = True
-            raise EnvError(f"{self.env_id} failed at {when}: {type(error).__name__}: {error}") from error
+            if "unpack" in str(error) and when in _RETURNED and not raised_in(error):
+                seen = _GOT.search(str(error))
+                found = f" ({seen[0]})" if seen else ""
+                raise EnvError(f"{self.env_id}.{when}() does not return {_RETURNED[when]}{found}") from error
+            raise EnvError(f"{self.env_id} failed at {when}: {describe(error)}") from error

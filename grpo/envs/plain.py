@@ -11,7 +11,8 @@ something (CliffWalking, Pendulum). For the same reason an episode that is cut a
 calls pays for the turns it had left.
 
 The limit of turns is ``max_episode_steps``, Gymnasium's own argument. Without it, it is ``DEFAULT_MAX_TURNS`` or the
-env's own limit, whichever is less, because every turn costs tokens.
+env's own limit, whichever is less, because every turn costs tokens. Where that cuts an episode, the prompt and the last
+observation say so.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ import gymnasium
 from gymnasium import spaces
 
 from grpo.chat.tool_calls import Call, parse_turn, shown
+from grpo.envs.contract import Contract
 from grpo.envs.docstrings import read_docs
 from grpo.envs.spaces import check_readable, in_words, schema_of, to_action, to_json, to_text
+from grpo.errors import EnvError
 
 TOOL = "act"
 DEFAULT_MAX_TURNS = 50
@@ -36,8 +39,10 @@ MAX_INVALID_IN_A_ROW = 5
 INVALID_CALL_MARGIN = 0.1
 REHEARSAL_STEPS = 32
 
-_HIGHLIGHT = re.compile(r"\x1b\[[\d;]+m(.+?)\x1b\[0?m", re.DOTALL)
+_HIGHLIGHT = re.compile(r"((?:\x1b\[[\d;]+m)+)(.+?)(?:\x1b\[0?m)+", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_CODE = re.compile(r"(?<!\d)(?:3|4|9|10)([0-7])(?!\d)")  # of the letter or of its ground, dark or bright
+_COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 
 
 class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
@@ -46,6 +51,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
     Args:
         env: An env as ``gymnasium.make`` gives it; with ``render_mode="ansi"`` its pictures are the observations.
         max_turns: Most assistant turns, the wrong ones counted.
+        own_turns: How many the env itself would allow, where it is known.
 
     Raises:
         EnvError: Its actions or observations have no form in text.
@@ -54,10 +60,13 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         invalid_call_reward: What a turn without a valid call is rewarded with.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], max_turns: int = DEFAULT_MAX_TURNS):
+    def __init__(self, env: gymnasium.Env[Any, Any], max_turns: int = DEFAULT_MAX_TURNS, own_turns: int | None = None):
         super().__init__(env)
         self.env_id = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self.max_turns = max_turns
+        self._contract = Contract(self.env_id)
+        self._of_own = f" of the env's {own_turns}" if own_turns and own_turns > max_turns else ""
+        self._names_colours = False
         self._actions = env.action_space
         self._draws = env.render_mode == "ansi"
         if not self._draws:
@@ -72,8 +81,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         """Begin an episode; info has ``messages``, ``tools`` and ``metrics``."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._total, self._turns, self._steps, self._invalid, self._invalid_in_a_row = 0.0, 0, 0, 0, 0
-        text = self._text(observation)
-        self._last_text = text
+        text = self._last_text = self._text(observation)
         messages = [{"role": "system", "content": self._introduction()}, {"role": "user", "content": text}]
         return text, {"messages": messages, "tools": [self._tool()], "metrics": self._metrics(info)}
 
@@ -84,9 +92,12 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         reward, terminated, truncated = 0.0, False, False
         info: dict[str, Any] = {}
         for value in calls:
-            observation, step_reward, terminated, truncated, info = self.env.step(value)
+            observation, step_reward, ended, cut, given = self.env.step(value)
+            terminated = self._contract.flag("terminated", ended)
+            truncated = self._contract.flag("truncated", cut)
+            info = self._contract.info("step", given)
             self._steps += 1
-            reward += float(step_reward)
+            reward += self._contract.reward("step", step_reward)
             self._last_text = self._text(observation)
             if terminated or truncated:
                 break
@@ -97,14 +108,15 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         else:
             self._invalid_in_a_row = 0
         self._total += reward
-        truncated = truncated or (not terminated and self._turns >= self.max_turns)
-        heading = f"reward {reward:.4g}, total {self._total:.4g}"
-        text = f"{heading}{', the episode is over' if terminated or truncated else ''}\n{text}"
+        over = ", the episode is over" if terminated or truncated else ""
+        if not over and self._turns >= self.max_turns:
+            truncated, over = True, f", the episode is cut after {self.max_turns}{self._of_own} turns"
+        text = f"reward {reward:.4g}, total {self._total:.4g}{over}\n{text}"
         return (
             text,
             reward,
-            bool(terminated),
-            bool(truncated),
+            terminated,
+            truncated,
             {
                 "messages": [{"role": "tool", "content": text}],
                 "metrics": self._metrics(info),
@@ -186,16 +198,24 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         return metrics
 
     def _text(self, observation: Any) -> str:
-        if not self._draws:
-            return to_text(self.env.observation_space, observation, self._docs.observations)
-        drawn = str(self.env.render())
-        return _ESCAPE.sub("", _HIGHLIGHT.sub(r"[\1]", drawn)).strip("\n")
+        if self._draws:
+            return _ESCAPE.sub("", _HIGHLIGHT.sub(self._highlighted, str(self.env.render()))).strip("\n")
+        space = self.env.observation_space
+        try:
+            return to_text(space, self._contract.observed(observation), self._docs.observations)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
+            seen = f"gives the observation {shown(repr(observation))}"
+            raise EnvError(f"{self.env_id} {seen}, which is not of its observation_space {space}") from None
+
+    def _highlighted(self, found: re.Match[str]) -> str:
+        """``[S]``; where the env's pictures have several colours, which tell things apart, ``blue[R]``."""
+        return f"{'+'.join(_colours(found[1])) if self._names_colours else ''}[{found[2]}]"
 
     def _introduction(self) -> str:
-        parts = [f"{self.env_id}. {self._docs.summary}".strip()]
+        parts = [" ".join(filter(None, [f"{self.env_id}.", self._docs.summary, self._docs.goal]))]
         if not self._draws and not self._docs.observations and self._docs.observation:
             parts.append(self._docs.observation)
-        parts.append(f"At most {self.max_turns} turns. {self._form()}")
+        parts.append(f"At most {self.max_turns}{self._of_own} turns. {self._form()}")
         return "\n".join(parts)
 
     def _form(self) -> str:
@@ -214,14 +234,17 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         """Random steps with seed 0: what an invalid call is rewarded with, and the info key that tells of success."""
         rewards: list[float] = []
         keys: set[str] = set()
+        colours: set[str] = set()
         self._actions.seed(0)
         self.env.reset(seed=0)
         for _ in range(REHEARSAL_STEPS):
             _, reward, terminated, truncated, info = self.env.step(self._actions.sample())
-            rewards.append(float(reward))
-            keys |= info.keys()
+            rewards.append(self._contract.reward("step", reward))
+            keys |= self._contract.info("step", info).keys()
+            colours.update(_colours(str(self.env.render())) if self._draws else ())
             if terminated or truncated:
                 self.env.reset()
+        self._names_colours = len(colours) > 1
         mean = sum(rewards) / len(rewards)
         key = next((name for name in ("is_success", "success") if name in keys), "")
         return min(0.0, mean) - INVALID_CALL_MARGIN, key
@@ -238,6 +261,11 @@ class RandomPolicy:
     def act(self, observation: str, info: dict[str, Any]) -> str:
         """A call of a random action."""
         return self._env.write_action(self._space.sample())
+
+
+def _colours(text: str) -> list[str]:
+    """The colours that the escape sequences in a text name."""
+    return [_COLOURS[int(digit)] for digit in _CODE.findall(" ".join(_ESCAPE.findall(text)))]
 
 
 def _shortened(value: Any) -> Any:

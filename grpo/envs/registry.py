@@ -7,13 +7,13 @@ entry-point group ``gymnasium.envs`` (Gymnasium itself dropped that group in 1.0
 from __future__ import annotations
 
 import difflib
-import importlib
 import importlib.metadata
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.errors import EnvError
+from grpo.errors import EnvError, describe
 from grpo.machine.user_code import import_user_module
 
 ENTRY_POINT_GROUP = "gymnasium.envs"
@@ -32,23 +32,26 @@ def make_env(env_id: str, **kwargs: Any) -> Any:
         return gymnasium.make(spec, disable_env_checker=True, **kwargs)
     except gymnasium.error.Error as error:
         raise EnvError(f"{env_id} could not be made: {error}") from error
-    except (TypeError, ValueError) as error:
-        reason = str(error).partition(" was raised from the environment creator")[0]  # Gymnasium repeats the arguments
-        raise EnvError(f"{env_id} refused the arguments {kwargs}: {reason}") from error
-    except Exception as error:  # whatever the env's constructor does
-        raise EnvError(f"{env_id} could not be made with {kwargs}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever the env's constructor does
+        reason = re.sub(r" was raised from the environment creator .*?(?= \(\S+:\d+\)$|$)", "", describe(error))
+        if kwargs and isinstance(error, TypeError | ValueError):
+            raise EnvError(f"{env_id} refused the arguments {kwargs}: {reason}") from error
+        raise EnvError(f"{env_id} could not be made{f' with {kwargs}' if kwargs else ''}: {reason}") from error
 
 
 def takes_split(env_id: str) -> bool:
     """Whether the env's constructor has a ``split`` argument, so that held-out scenarios can be asked for by name."""
+    import gymnasium
     from gymnasium.envs.registration import load_env_creator
 
     entry = _find_spec(env_id).entry_point
     try:
         creator = load_env_creator(entry) if isinstance(entry, str) else entry
         return creator is not None and "split" in inspect.signature(creator).parameters
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise EnvError(f"{env_id} is registered with {entry!r}, which cannot be loaded: {error}") from error
+    except gymnasium.error.Error as error:  # of an env whose packages are not installed
+        raise EnvError(f"{env_id} cannot be loaded: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever its module does
+        raise EnvError(f"{env_id} is registered with {entry!r}, which cannot be loaded: {describe(error)}") from error
 
 
 def with_split(env_id: str, env_kwargs: Mapping[str, Any], split: str) -> dict[str, Any]:
@@ -65,7 +68,7 @@ def _find_spec(env_id: str) -> Any:
         import_user_module(module)
     try:
         if not module and name not in gymnasium.registry and name in (installed := _installed()):
-            importlib.import_module(installed[name].partition(":")[0])
+            import_user_module(installed[name].partition(":")[0])
         return gymnasium.spec(name)
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         near = difflib.get_close_matches(name, {**gymnasium.registry, **_installed()}, n=2)

@@ -1,16 +1,18 @@
 """A Gymnasium space in words: an action space as JSON schema, JSON to an action, an observation as text.
 
-Supported are Discrete, Box, MultiDiscrete, MultiBinary, Text, and Tuple and Dict of these. Pictures, and arrays too
-large to read, are refused: a language model is to be told what they show, which is a wrapper's work.
+Actions may be Discrete, Box, MultiDiscrete, MultiBinary, Text, and Tuple and Dict of these; observations of any space,
+Sequence, OneOf and Graph too. Pictures, and arrays too large to read, are refused: a language model is to be told what
+they show, which is a wrapper's work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import iterate
 
 from grpo.chat.tool_calls import shown
 from grpo.errors import EnvError
@@ -18,6 +20,8 @@ from grpo.errors import EnvError
 MAX_ACTION_NUMBERS = 64
 MAX_OBSERVATION_NUMBERS = 512
 """Most numbers of one array."""
+MAX_PATTERN_CHARS = 64
+"""Longest list of a text's characters that stands in a prompt."""
 
 
 def schema_of(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -40,7 +44,8 @@ def schema_of(space: spaces.Space[Any]) -> dict[str, Any]:
         items = np.vectorize(lambda low, high: _range(kind, low, high), otypes=[object])(space.low, space.high)
         return _arrays(items) if space.shape not in ((), (1,)) else items.item()
     if isinstance(space, spaces.Text):
-        return {"type": "string", "minLength": space.min_length, "maxLength": space.max_length}
+        pattern = _pattern(space)
+        return {"type": "string", "minLength": space.min_length, "maxLength": space.max_length} | pattern
     if isinstance(space, spaces.Tuple):
         parts = [schema_of(part) for part in space.spaces]
         return {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
@@ -57,13 +62,19 @@ def in_words(schema: Mapping[str, Any]) -> str:
     """A schema of `schema_of` in a few words: ``integer from 0 to 3``."""
     kind = schema["type"]
     if kind == "object":
-        return "object with " + ", ".join(f"{key} ({in_words(part)})" for key, part in schema["properties"].items())
+        parts = [f"{key} ({in_words(part)})" for key, part in schema["properties"].items()]
+        return f"object with {', '.join(parts)}" if parts else "empty object {}"
     if kind == "array" and "items" in schema:
         return f"list of {schema['minItems']}, each {in_words(schema['items'])}"
     if kind == "array":
-        return "list of " + ", ".join(in_words(part) for part in schema["prefixItems"])
+        return (
+            "list of " + ", ".join(map(in_words, schema["prefixItems"])) if schema["prefixItems"] else "empty list []"
+        )
     if kind == "string":
-        return f"text of at most {schema['maxLength']} characters"
+        low, high = schema["minLength"], schema["maxLength"]
+        length = f"{low}" if low == high else f"{low} to {high}" if low else f"at most {high}"
+        allowed = f", each one of {schema['pattern'][1:-2]}" if "pattern" in schema else ""
+        return f"text of {length} character{'' if high == 1 else 's'}{allowed}"
     low, high = schema.get("minimum"), schema.get("maximum")
     bounds = [f"from {low}"] if low is not None else []
     bounds += [f"{'to' if bounds else 'up to'} {high}"] if high is not None else []
@@ -97,7 +108,8 @@ def to_action(space: spaces.Space[Any], value: Any) -> Any:
         return tuple(to_action(part, item) for part, item in zip(space.spaces, value, strict=True))
     if isinstance(space, spaces.Dict):
         if not isinstance(value, dict) or value.keys() != space.spaces.keys():
-            raise ValueError(f"expected an object with the keys {', '.join(space.spaces)}, got {shown(value)}")
+            wanted = f"object with the keys {', '.join(space.spaces)}" if space.spaces else "empty object {}"
+            raise ValueError(f"expected an {wanted}, got {shown(value)}")
         return {key: to_action(part, value[key]) for key, part in space.spaces.items()}
     raise AssertionError(f"schema_of refuses {space}")
 
@@ -120,13 +132,7 @@ def check_readable(space: spaces.Space[Any], env_id: str) -> None:
     Raises:
         EnvError: A picture, or an array of more than `MAX_OBSERVATION_NUMBERS`.
     """
-    if isinstance(space, spaces.Tuple):
-        parts = list(space.spaces)
-    elif isinstance(space, spaces.Dict):
-        parts = list(space.spaces.values())
-    else:
-        parts = []
-    for part in parts:
+    for part in _parts(space):
         check_readable(part, env_id)
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) >= 2:
         raise EnvError(
@@ -141,18 +147,85 @@ def check_readable(space: spaces.Space[Any], env_id: str) -> None:
 def to_text(space: spaces.Space[Any], observation: Any, names: Mapping[int, str] | None = None) -> str:
     """An observation as compact text; ``names`` are those of a vector's or tuple's entries, where they are known."""
     if isinstance(space, spaces.Dict):
-        return "\n".join(f"{key}: {to_text(part, observation[key])}" for key, part in space.spaces.items())
+        lines = [f"{key}: {to_text(part, observation[key])}" for key, part in space.spaces.items()]
+        return "\n".join(lines) or "(nothing)"
     if isinstance(space, spaces.Tuple):
         parts = [to_text(part, item) for part, item in zip(space.spaces, observation, strict=True)]
-        return _named(parts, names)
+        return _named(parts, names) or "(nothing)"
+    if isinstance(space, spaces.Sequence):
+        items = iterate(space.stacked_feature_space, observation) if space.stack else observation
+        return _listed(space.feature_space, items)
+    if isinstance(space, spaces.OneOf):
+        chosen, item = observation
+        return f"choice {int(chosen)}: {to_text(space.spaces[int(chosen)], item)}"
+    if isinstance(space, spaces.Graph):
+        return _drawn(space, observation)
     if isinstance(observation, np.ndarray) and observation.ndim == 1:
-        return _named([_number(item) for item in observation], names)
+        return _named([_number(item) for item in observation], names) or "(nothing)"
     if isinstance(observation, np.ndarray) and observation.ndim > 1:
         rows = observation.reshape(-1, observation.shape[-1])
         return "\n".join(" ".join(_number(item) for item in row) for row in rows)
     if isinstance(observation, int | float | np.number | np.ndarray):
         return _number(np.asarray(observation).item())
     return str(observation)
+
+
+def _listed(space: spaces.Space[Any], items: Iterable[Any]) -> str:
+    """Items of one space: numbers side by side, all else a line each."""
+    parts = [to_text(space, item) for item in items]
+    if isinstance(space, spaces.Discrete | spaces.Box) and space.shape in ((), (1,)):
+        return ", ".join(parts) or "(none)"
+    return "\n".join(f"{number}: {part}" for number, part in enumerate(parts)) or "(none)"
+
+
+def _drawn(space: spaces.Graph, graph: Any) -> str:
+    """A graph: its nodes, then its edges as ``0 -> 1``, each with what it holds."""
+    nodes = [f"node {number}: {to_text(space.node_space, node)}" for number, node in enumerate(graph.nodes)]
+    links = [] if graph.edge_links is None else graph.edge_links
+    values = [None] * len(links) if graph.edges is None else graph.edges
+    edges = [
+        f"edge {int(a)} -> {int(b)}" + (f": {to_text(space.edge_space, value)}" if space.edge_space else "")
+        for (a, b), value in zip(links, values, strict=True)
+    ]
+    return "\n".join([*nodes, *edges]) or "(no nodes)"
+
+
+def _parts(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+    """What a space is made of."""
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.values())
+    if isinstance(space, spaces.Tuple | spaces.OneOf):
+        return list(space.spaces)
+    if isinstance(space, spaces.Sequence):
+        return [space.feature_space]
+    return (
+        [space.node_space, *([space.edge_space] if space.edge_space else [])] if isinstance(space, spaces.Graph) else []
+    )
+
+
+def _pattern(space: spaces.Text) -> dict[str, str]:
+    """``pattern`` of a text's characters, ``^[0-9A-Za-z]*$``; nothing where they are too many or unknown."""
+    if type(space).contains is not spaces.Text.contains:
+        return {}
+    runs: list[list[int]] = []
+    for code in sorted(map(ord, space.character_set)):
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code])
+    named = "".join(_run(chr(first), chr(last)) for first, last in runs)
+    return {"pattern": f"^[{named}]*$"} if 0 < len(named) <= MAX_PATTERN_CHARS else {}
+
+
+def _run(first: str, last: str) -> str:
+    between = "" if ord(last) - ord(first) < 2 else "-"
+    return _escaped(first) if first == last else f"{_escaped(first)}{between}{_escaped(last)}"
+
+
+def _escaped(character: str) -> str:
+    if character in "\\]^-[":
+        return f"\\{character}"
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def _named(parts: list[str], names: Mapping[int, str] | None) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import traceback
 from enum import StrEnum
 
-from grpo.errors import GrpoError
+from grpo.errors import GrpoError, describe
 from grpo.eval.episode import Episode
 
 _OVERFLOW = re.compile(
@@ -72,17 +71,6 @@ def ending_of(episode: Episode, failure: BaseException | None, timeout_seconds: 
     if failure is not None:
         return Ending.AGENT_CRASH, said
     return Ending.NO_ANSWER, ""
-
-
-def describe(failure: BaseException) -> str:
-    """An exception in one line: its type, its words and where it was raised."""
-    if isinstance(failure, BaseExceptionGroup) and failure.exceptions:
-        return describe(failure.exceptions[0])
-    if isinstance(failure, GrpoError):
-        return str(failure)  # written for people; where in our code it was raised is of no use to them
-    frames = traceback.extract_tb(failure.__traceback__)
-    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
-    return f"{type(failure).__name__}: {' '.join(str(failure).split())[:500]}{place}"
 
 
 def _is_ours(failure: TimeoutError) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from grpo.errors import ConfigError
+from grpo.errors import ConfigError, describe
 
 
 def import_user_module(name: str) -> ModuleType:
@@ -70,4 +70,4 @@ def _import(name: str, folder: Path, *, shown: str) -> ModuleType:
             raise ConfigError(f"there is no module {shown!r} (looked in {folder} and in what is installed)") from error
         raise ConfigError(f"importing {shown} failed: {error}") from error
     except (Exception, SystemExit) as error:  # whatever the user's module does at import
-        raise ConfigError(f"importing {shown} failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"importing {shown} failed: {describe(error)}") from error

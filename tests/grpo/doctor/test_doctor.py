@@ -35,12 +35,21 @@ class Forgetful(WordEnv):
         return text, info
 
 
+class Thin(WordEnv):
+    """Fails at what models write when they err."""
+
+    def step(self, action):
+        if self.turns == 0 and action.startswith("<tool_call>"):
+            action = json.loads(action.removeprefix("<tool_call>").removesuffix("</tool_call>"))["name"]
+        return super().step(action)
+
+
 class Damaged(WordEnv):
     def integrity_problems(self):
         return ["table words: page 3 is gone"]
 
 
-for env_class in (Forgetful, Damaged):
+for env_class in (Forgetful, Thin, Damaged):
     if f"{env_class.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(
             f"{env_class.__name__}-v0", entry_point=f"tests.grpo.doctor.test_doctor:{env_class.__name__}"
@@ -119,6 +128,16 @@ def test_an_env_that_does_not_begin_alike_is_found_out():
         doctor.check_env(config("Forgetful"))
 
 
+def test_an_env_that_fails_at_what_models_write_is_found_out():
+    with pytest.raises(
+        Trouble, match=r"^a call that is no JSON: .* failed at step: JSONDecodeError: .* \(test_doctor"
+    ) as it:
+        doctor.check_env(config("Thin"))
+    assert it.value.fix.startswith(
+        "answer a call that is no JSON with a text, an error code and a small penalty: '<tool"
+    )
+
+
 def test_an_unknown_env_and_a_damaged_one_are_named():
     unknown, damaged = examine(
         [
@@ -164,7 +183,8 @@ def test_a_missing_key_is_named_and_a_key_never_shown(monkeypatch):
 
 def test_a_check_that_breaks_is_a_failure_and_the_next_one_runs():
     first, second = examine([("a", lambda: str(1 / 0)), ("b", lambda: "fine")])
-    assert (first.status, first.found) == ("failed", "ZeroDivisionError: division by zero")
+    assert first.status == "failed"
+    assert first.found.startswith("ZeroDivisionError: division by zero (test_doctor.py:")
     assert (second.status, second.found) == ("ok", "fine")
 
 

@@ -1,5 +1,6 @@
 """Envs of third parties: how they are found, what they may do wrong, and that nothing of it becomes a zero reward."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from grpo.envs.message_env import MessageEnv, check_env
+from grpo.config import TrainConfig
+from grpo.doctor.checks import check_env, examine
+from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import make_env, takes_split
 from grpo.errors import ConfigError, EnvError
 from grpo.rollout.rollout import EnvPool, Rollout, group_specs
@@ -15,6 +18,50 @@ from grpo.serving.policy import SamplingParams
 from grpo.types import StopReason, Task
 from tests import ROOT
 from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy, WordEnv
+
+
+def flat_tool():
+    return {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
+
+
+def as_tool(function):
+    return {"type": "function", "function": function}
+
+
+RESETS = {
+    "no messages": lambda text, info: info.pop("messages"),
+    "no messages at all": lambda text, info: info.clear(),
+    "empty messages": lambda text, info: info.update(messages=[]),
+    "messages as text": lambda text, info: info.update(messages="Hello"),
+    "unknown role": lambda text, info: info["messages"].append({"role": "bot", "content": "Hi."}),
+    "tools as a dict": lambda text, info: info.update(tools={"look": flat_tool()}),
+    "flat tools": lambda text, info: info.update(tools=[flat_tool()]),
+    "tools without parameters": lambda text, info: info.update(tools=[as_tool({"name": "look"})]),
+    "tools without a name": lambda text, info: info.update(tools=[as_tool({**flat_tool(), "name": None})]),
+    "one tool twice": lambda text, info: info.update(tools=[as_tool(flat_tool())] * 2),
+    "tools no JSON": lambda text, info: info.update(tools=[as_tool({**flat_tool(), "strict": {1, 2}})]),
+    "no tools": lambda text, info: info.pop("tools"),
+    "metrics as a list": lambda text, info: info.update(metrics=[1.0]),
+}
+"""What a reset gives otherwise, by the flaw."""
+
+STEPS = {
+    "no messages in step": lambda v: v[4].pop("messages"),
+    "bad message": lambda v: v[4].update(messages=[{"role": "tool", "content": None}]),
+    "an assistant's message": lambda v: v[4].update(messages=[{"role": "assistant", "content": "Mine."}]),
+    "nan reward": lambda v: v.__setitem__(1, float("nan")),
+    "no reward": lambda v: v.__setitem__(1, None),
+    "text reward": lambda v: v.__setitem__(1, "1"),
+    "text terminated": lambda v: v.__setitem__(2, "no"),
+    "truncated is None": lambda v: v.__setitem__(3, None),
+    "text metric": lambda v: v[4]["metrics"].update(turns="many"),
+    "other metrics": lambda v: v[4]["metrics"].pop("turns"),
+    "unknown error code": lambda v: v[4].update(error="oops"),
+    "error is None": lambda v: v[4].update(error=None),
+    "no observation": lambda v: v.__setitem__(0, None),
+    "info is a list": lambda v: v.__setitem__(4, []),
+    "four values": lambda v: v.pop(3),
+}
 
 
 class Flawed(WordEnv):
@@ -28,74 +75,114 @@ class Flawed(WordEnv):
         self.flaw = flaw
         if flaw == "constructor raises":
             raise OSError("no such socket")
+        if flaw == "constructor leaves":
+            raise SystemExit("out of coins")
+
+    def scenario_ids(self):
+        odd = {"ids as text": "abc", "ids as numbers": [1, 2], "an id twice": ["train-maple", "train-maple"]}
+        return odd.get(self.flaw) or super().scenario_ids()
 
     def reset(self, *, seed=None, options=None):
         text, info = super().reset(seed=seed, options=options)
-        if self.flaw == "no messages":
-            del info["messages"]
-        if self.flaw == "no messages at all":
-            info = {}
-        if self.flaw == "empty messages":
-            info["messages"] = []
+        RESETS.get(self.flaw, lambda text, info: None)(text, info)
         if self.flaw == "another beginning":
             info["messages"][1]["content"] += str(np.random.default_rng().integers(2**60))
+        if self.flaw == "the old Gym's reset":
+            return text
         return text, info
 
     def step(self, action):
-        text, reward, terminated, truncated, info = super().step(action)
+        values = list(super().step(action))
+        STEPS.get(self.flaw, lambda values: None)(values)
         if self.flaw == "raises" and "boom" in action:
             raise ZeroDivisionError("division by zero")
-        if self.flaw == "no messages in step":
-            del info["messages"]
-        if self.flaw == "bad message":
-            info["messages"] = [{"role": "tool", "content": None}]
-        if self.flaw == "nan reward":
-            reward = float("nan")
-        if self.flaw == "text metric":
-            info["metrics"]["turns"] = "many"
-        if self.flaw == "other metrics":
-            del info["metrics"]["turns"]
-        if self.flaw == "four values":
-            return text, reward, terminated, info
+        if self.flaw == "drawer":
+            return {}["drawer"]
+        if self.flaw == "leaves":
+            sys.exit("bye")
+        if self.flaw == "fails in a library":
+            np.ones(3).reshape(2)
         if self.flaw == "numpy":
-            info["metrics"] = {"success": np.bool_(True), "turns": np.int32(2), "difficulty_easy": 1}
-            return text, np.float32(0.5), np.bool_(False), np.bool_(True), info
-        return text, reward, terminated, truncated, info
+            info = {**values[4], "metrics": {"success": np.bool_(True), "turns": np.int32(2), "difficulty_easy": 1}}
+            return values[0], np.float32(0.5), np.bool_(False), np.bool_(True), info
+        return tuple(values)
 
     def close(self):
-        if self.flaw == "raises":
+        if self.flaw in ("raises", "close raises"):
             raise RuntimeError("already gone")
 
 
 gymnasium.register("tests/Flawed-v0", entry_point=Flawed)
+gymnasium.register("tests/FlawedLimited-v0", entry_point=Flawed, max_episode_steps=5)
+
+BREACHES = [
+    ("no messages", r"gives info\['scenario_id'\] but no info\['messages'\] at reset"),
+    ("empty messages", r"gives an empty info\['messages'\] at reset"),
+    ("messages as text", r"gives info\['messages'\] = 'Hello' at reset; messages are a list"),
+    ("unknown role", "'role': 'bot'.* at reset; its role is one of system, user, assistant, tool"),
+    ("tools as a dict", r"gives info\['tools'\] = \{'look': .* at reset; tools are a list of OpenAI function schemas"),
+    ("flat tools", "gives the tool {'name': 'look'.* at reset; a tool is {'type': 'function', 'function': {"),
+    ("tools without parameters", "gives the tool 'look' without parameters at reset; .* a tool that takes nothing has"),
+    ("tools without a name", "at reset; a tool's function has a 'name', a text"),
+    ("one tool twice", "gives two tools of the name 'look' at reset"),
+    ("tools no JSON", "gives the tool 'look' at reset; which JSON cannot hold: .*set"),
+    ("no tools", r"gives no info\['tools'\] at reset; .*, \[\] where there are none"),
+    ("metrics as a list", r"gives info\['metrics'\] = \[1.0\] at reset; metrics are a dict of numbers"),
+    ("no messages in step", r"no info\['messages'\] \(but \['error', 'metrics', 'stop_reason'\]\) at step"),
+    ("bad message", "a message is a dict with 'role' and 'content', both text"),
+    ("an assistant's message", "at step; its role is one of tool, user"),
+    ("nan reward", "gives the reward nan at step; a reward must be a finite number"),
+    ("no reward", "gives the reward None at step"),
+    ("text reward", "gives the reward '1' at step"),
+    ("text terminated", "gives terminated = 'no' at step; terminated is True or False"),
+    ("truncated is None", "gives truncated = None at step"),
+    ("text metric", r"info\['metrics'\]\['turns'\] = 'many' at step; a metric is a number"),
+    ("other metrics", r"other info\['metrics'\] at step than at its first reset \(different: turns\)"),
+    ("unknown error code", r"info\['error'\] = 'oops' at step; an error code is one of '', 'bad_json'"),
+    ("error is None", r"info\['error'\] = None at step"),
+    ("no observation", "gives the observation None"),
+    ("info is a list", r"gives the info \[\] at step; info is a dict"),
+    ("four values", r"\.step\(\) does not return \(observation, reward, terminated, truncated, info\).*\(got 4\)"),
+    ("the old Gym's reset", r"\.reset\(\) does not return \(observation, info\)$"),
+    ("ids as text", r"scenario_ids\(\) gives 'abc'; scenario ids are a list of texts"),
+    ("ids as numbers", r"scenario_ids\(\) gives 1; a scenario id is a text"),
+    ("an id twice", r"scenario_ids\(\) gives 'train-maple' twice"),
+    ("drawer", r"failed at step: KeyError: 'drawer' \(test_message_env.py:\d+\)$"),
+    ("leaves", r"failed at step: SystemExit: bye \(test_message_env.py:\d+\)$"),
+    ("fails in a library", r"failed at step: ValueError: cannot reshape .* \(test_message_env.py:\d+\)$"),
+]
 
 
-@pytest.mark.parametrize(
-    ("flaw", "message"),
-    [
-        ("no messages", r"gives info\['scenario_id'\] but no info\['messages'\] at reset"),
-        ("empty messages", r"an empty info\['messages'\] at reset"),
-        (
-            "no messages in step",
-            r"gives no info\['messages'\] at step \(it gives \['error', 'metrics', 'stop_reason'\]\)",
-        ),
-        ("bad message", "a message is a dict with 'role' and 'content', both text"),
-        ("nan reward", "gave the reward nan at step"),
-        ("text metric", r"info\['metrics'\]\['turns'\] = 'many' at step; a metric is a number"),
-        ("other metrics", r"other info\['metrics'\] at step than at its first reset \(different: turns\)"),
-        ("four values", "failed at step: ValueError: not enough values to unpack"),
-    ],
-)
-def test_what_is_against_the_contract_is_named(flaw, message):
-    env = MessageEnv("tests/Flawed-v0", {"flaw": flaw})
+@pytest.mark.parametrize(("flaw", "message"), BREACHES)
+@pytest.mark.parametrize("name", ["Flawed", "FlawedLimited"])
+def test_what_is_against_the_contract_is_named(name, flaw, message):
+    env = MessageEnv(f"tests/{name}-v0", {"flaw": flaw})
 
     def play():
-        env.reset(Task(0))
+        env.reset(env.first_task())
         env.step("maple")
 
-    with pytest.raises(EnvError, match=rf"^tests/Flawed-v0 .*{message}"):
+    with pytest.raises(EnvError, match=rf"^tests/{name}-v0.*{message}") as breach:
         play()
-    assert env.broken
+    assert "unpack" not in str(breach.value)
+    assert env.broken or "ids" in flaw or "id twice" in flaw
+
+
+@pytest.mark.parametrize(("flaw", "message"), BREACHES)
+def test_the_doctor_finds_what_is_against_the_contract(flaw, message):
+    config = TrainConfig(env="tests/Flawed-v0", env_kwargs={"flaw": flaw})
+    (result,) = examine([("env", lambda: check_env(config))])
+    assert result.status == "failed"
+    assert re.search(message.rstrip("$"), result.found), result.found
+    assert result.fix
+
+
+def test_an_env_that_fails_at_close_says_so_in_one_line():
+    env = MessageEnv("tests/Flawed-v0", {"flaw": "close raises"})
+    with pytest.raises(
+        EnvError, match=r"^tests/Flawed-v0 failed at close: RuntimeError: already gone \(test_mess\S+\)$"
+    ):
+        env.close()
 
 
 def test_numpy_scalars_ints_and_bools_become_plain_floats_and_bools():
@@ -128,7 +215,8 @@ async def test_an_env_that_raises_fails_its_episode_and_is_replaced():
     broken, again = await rollout.run(group_specs([Task(0, "train-maple")], 2, "t"))
     for trajectory in (broken, again):
         assert trajectory.stop_reason is StopReason.FAILED
-        assert trajectory.error == "tests/Flawed-v0 failed at step: ZeroDivisionError: division by zero"
+        said = r"tests/Flawed-v0 failed at step: ZeroDivisionError: division by zero \(test_message_env.py:\d+\)"
+        assert re.fullmatch(said, trajectory.error)
     assert Flawed.made == 2, "the env that had raised was not used again"
     good = Rollout(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 1)
     (trajectory,) = await good.run(group_specs([Task(0, "train-maple")], 1, "t"))
@@ -155,7 +243,7 @@ async def test_members_of_an_env_that_ignores_its_seed_stop_the_run():
 
 def test_a_text_env_without_any_of_the_contract_is_wrapped():
     first = MessageEnv("tests/Flawed-v0", {"flaw": "no messages at all"}).reset(Task(0))
-    assert "Call act with action: text of at most 200 characters." in first.messages[0]["content"]
+    assert "Call act with action: text of 1 to 200 characters, each one of [0-9A-Za-z]." in first.messages[0]["content"]
 
 
 def test_an_unknown_env_and_wrong_env_arguments_say_what_to_do():
@@ -165,8 +253,10 @@ def test_an_unknown_env_and_wrong_env_arguments_say_what_to_do():
         make_env(WORD_ENV, colour="blue")
     with pytest.raises(ConfigError, match="there is no module 'no_such_module'"):
         make_env("no_such_module:Env-v0")
-    with pytest.raises(EnvError, match="OSError: no such socket"):
-        check_env("tests/Flawed-v0", {"flaw": "constructor raises"})
+    with pytest.raises(EnvError, match=r"OSError: no such socket \(test_message_env.py:\d+\)$"):
+        make_env("tests/Flawed-v0", flaw="constructor raises")
+    with pytest.raises(EnvError, match=r"SystemExit: out of coins \(test_message_env.py:\d+\)$"):
+        make_env("tests/Flawed-v0", flaw="constructor leaves")
 
 
 class Counted(WordEnv):
@@ -180,6 +270,17 @@ def make_counted(**kwargs):
     return Counted(**kwargs)
 
 
+def __getattr__(name):
+    """What a module of an env does that lacks a package, as Gymnasium's own do, or that ends the process."""
+    if name == "Lander":
+        raise gymnasium.error.DependencyNotInstalled('Box2D is not installed, run `pip install "gymnasium[box2d]"`')
+    if name == "Leaver":
+        sys.exit("no display")
+    raise AttributeError(name)
+
+
+gymnasium.register("tests/NotInstalled-v0", entry_point=f"{__name__}:Lander")
+gymnasium.register("tests/Leaving-v0", entry_point=f"{__name__}:Leaver")
 gymnasium.register("tests/Counted-v0", entry_point=Counted)
 gymnasium.register("tests/Factory-v0", entry_point=make_counted)
 gymnasium.register("tests/Lost-v0", entry_point="no_such_module:Env")
@@ -194,6 +295,12 @@ def test_split_support_is_found_without_making_an_env():
     assert Counted.made == 0
     with pytest.raises(EnvError, match="'no_such_module:Env', which cannot be loaded"):
         takes_split("tests/Lost-v0")
+    with pytest.raises(
+        EnvError, match=r"^tests/NotInstalled-v0 cannot be loaded: Box2D is not installed, .*pip install"
+    ):
+        takes_split("tests/NotInstalled-v0")
+    with pytest.raises(EnvError, match=r"cannot be loaded: SystemExit: no display"):
+        takes_split("tests/Leaving-v0")
 
 
 def test_an_id_is_found_through_a_module_or_a_file_of_the_current_directory(tmp_path, monkeypatch):

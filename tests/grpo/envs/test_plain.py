@@ -49,7 +49,7 @@ def test_frozen_lake_is_shown_as_its_map_and_says_what_its_actions_are():
     system, user = first.messages
     assert system["content"].startswith("FrozenLake-v1. Frozen lake involves crossing a frozen lake from start to goal")
     form = "integer from 0 to 3 (0 = Move left, 1 = Move down, 2 = Move right, 3 = Move up)."
-    assert system["content"].endswith(f"At most 50 turns. Call act with action: {form}")
+    assert system["content"].endswith(f"At most 50 of the env's 100 turns. Call act with action: {form}")
     assert user == {"role": "user", "content": "[S]FFF\nFHFH\nFFFH\nHFFG"}
     (tool,) = first.tools
     assert tool["function"]["parameters"] == {
@@ -257,6 +257,107 @@ def test_the_random_policy_of_a_plain_env_makes_valid_calls_that_depend_on_its_s
 
     assert play(1) == play(1)
     assert len({tuple(play(seed)) for seed in range(5)}) > 1
+
+
+class Ring(Toll):
+    """Goes round for ever; gives what it was made with."""
+
+    observation_space = spaces.Dict({"place": spaces.Discrete(6), "gate": spaces.Text(9)})
+
+    def __init__(self, observation=None, reward=0.0, terminated=False):
+        self.given = observation if observation is not None else {"place": 1, "gate": "open"}
+        self.reward, self.terminated = reward, terminated
+
+    def reset(self, *, seed=None, options=None):
+        return self.given if self.given != "none" else None, {}
+
+    def step(self, action):
+        return self.given, self.reward, self.terminated, False, {}
+
+
+gymnasium.register("tests/Ring-v0", entry_point=Ring, max_episode_steps=500)
+gymnasium.register("tests/EndlessRing-v0", entry_point=Ring)
+
+
+def test_the_colours_of_a_picture_that_has_several_are_named():
+    env = MessageEnv("Taxi-v4", {})
+    assert env.reset(Task(3)).text.splitlines()[1:6] == [
+        "|blue[R]: |yellow[ ]: :G|",
+        "| : | : : |",
+        "| : : : : |",
+        "| | : | : |",
+        "|magenta[Y]| : |B: |",
+    ]
+    for direction in (0, 0, 3, 1, 1):  # round the wall between the passenger and the taxi
+        seen = env.step(call(direction))
+    assert "|blue[R]:yellow[ ]| : :G|" in seen.text
+    assert "|blue+yellow[R]: | : :G|" in env.step(call(3)).text
+    assert "|green[R]: | : :G|" in env.step(call(4)).text
+
+
+def test_the_colours_do_not_depend_on_what_was_played_before():
+    fresh, used = MessageEnv("Taxi-v4", {}), MessageEnv("Taxi-v4", {})
+    used.reset(Task(1))
+    used.step(call(0))
+    assert fresh.reset(Task(3)).messages == used.reset(Task(3)).messages
+
+
+@pytest.mark.parametrize(
+    ("name", "goal"),
+    [
+        (
+            "CartPole-v1",
+            "the goal is to balance the pole by applying forces in the left and right direction on the cart.",
+        ),
+        ("Pendulum-v1", "the goal is to apply torque on the free end to swing it into an upright position"),
+        ("MountainCar-v0", "to strategically accelerate the car to reach the goal state on top of the right hill."),
+        ("Acrobot-v1", "to swing the free end of the linear chain above a given height while starting from"),
+        ("Taxi-v4", "The goal is move the taxi to the passenger's location, pick up the passenger"),
+    ],
+)
+def test_the_prompt_says_what_the_goal_is_and_stays_short(name, goal):
+    prompt = MessageEnv(name, {}).reset(Task(0)).messages[0]["content"]
+    assert goal in prompt
+    assert prompt.count("goal is") <= 1
+    assert len(prompt) < 800
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("tests/Ring-v0", "50 of the env's 500 turns"), ("tests/EndlessRing-v0", "50 turns")]
+)
+def test_an_episode_that_is_cut_before_the_env_ends_it_says_so(name, said):
+    env = MessageEnv(name, {})
+    assert f"At most {said}." in env.reset(Task(0)).messages[0]["content"]
+    last = [env.step("1") for _ in range(50)][-1]
+    assert (last.terminated, last.truncated) == (False, True)
+    assert last.text.startswith(f"reward 0, total 0, the episode is cut after {said}\n")
+    whole = MessageEnv(name, {"max_episode_steps": 500}).reset(Task(0)).messages[0]["content"]
+    assert "At most 500 turns." in whole
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"observation": "none"}, "gives the observation None"),
+        (
+            {"observation": {"place": 1}},
+            "gives the observation .*'place': 1.*, which is not of its observation_space Dict",
+        ),
+        ({"observation": 7}, "gives the observation '7', which is not of"),
+        ({"reward": None}, "gives the reward None at step"),
+        ({"reward": "much"}, "gives the reward 'much' at step"),
+        ({"terminated": "no"}, "gives terminated = 'no' at step; terminated is True or False"),
+    ],
+)
+def test_what_a_plain_env_gives_against_gymnasiums_api_is_named(kwargs, message):
+    env = MessageEnv("tests/Ring-v0", kwargs)
+
+    def play():
+        env.reset(Task(0))
+        env.step("1")
+
+    with pytest.raises(EnvError, match=rf"^tests/Ring-v0 {message}"):
+        play()
 
 
 def test_a_docstring_without_sections_still_gives_its_first_paragraph():

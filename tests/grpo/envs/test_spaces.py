@@ -1,6 +1,8 @@
 """Spaces as JSON schemas, JSON as actions, observations as text."""
 
 import json
+import re
+import string
 
 import numpy as np
 import pytest
@@ -51,18 +53,44 @@ TURN = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, np.inf], np.
             {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 1}, "minItems": 3, "maxItems": 3},
             "list of 3, each integer from 0 to 1",
         ),
-        (spaces.Text(9), {"type": "string", "minLength": 1, "maxLength": 9}, "text of at most 9 characters"),
+        (
+            spaces.Text(9),
+            {"type": "string", "minLength": 1, "maxLength": 9, "pattern": "^[0-9A-Za-z]*$"},
+            "text of 1 to 9 characters, each one of [0-9A-Za-z]",
+        ),
+        (
+            spaces.Text(4, min_length=4, charset="LRUD"),
+            {"type": "string", "minLength": 4, "maxLength": 4, "pattern": "^[DLRU]*$"},
+            "text of 4 characters, each one of [DLRU]",
+        ),
+        (
+            spaces.Text(1, min_length=0, charset="-a]"),
+            {"type": "string", "minLength": 0, "maxLength": 1, "pattern": r"^[\-\]a]*$"},
+            r"text of at most 1 character, each one of [\-\]a]",
+        ),
+        (
+            spaces.Text(99, charset=string.printable),
+            {"type": "string", "minLength": 1, "maxLength": 99, "pattern": r"^[\t-\r -~]*$"},
+            r"text of 1 to 99 characters, each one of [\t-\r -~]",
+        ),
+        (
+            spaces.Text(9, charset="".join(map(chr, range(40, 900, 3)))),
+            {"type": "string", "minLength": 1, "maxLength": 9},
+            "text of 1 to 9 characters",
+        ),
+        (spaces.Dict(), {"type": "object", "properties": {}, "required": []}, "empty object {}"),
+        (spaces.Tuple([]), {"type": "array", "prefixItems": [], "minItems": 0, "maxItems": 0}, "empty list []"),
         (
             spaces.Dict({"go": spaces.Discrete(2), "say": spaces.Text(5)}),
             {
                 "type": "object",
                 "properties": {
                     "go": {"type": "integer", "minimum": 0, "maximum": 1},
-                    "say": {"type": "string", "minLength": 1, "maxLength": 5},
+                    "say": {"type": "string", "minLength": 1, "maxLength": 5, "pattern": "^[0-9A-Za-z]*$"},
                 },
                 "required": ["go", "say"],
             },
-            "object with go (integer from 0 to 1), say (text of at most 5 characters)",
+            "object with go (integer from 0 to 1), say (text of 1 to 5 characters, each one of [0-9A-Za-z])",
         ),
     ],
 )
@@ -115,9 +143,10 @@ def test_json_that_is_an_action(space, value, action):
         (TURN, [0, [1]], "expected numbers in a list of shape"),
         (TURN, 0, "expected numbers in a list of shape"),
         (spaces.MultiDiscrete([2, 5]), [1, 5], r"5 at \[1\] is outside 0 to 4"),
-        (spaces.Text(5), "a longer text", "text of at most 5"),
+        (spaces.Text(5), "a longer text", "text of 1 to 5"),
         (spaces.Tuple([spaces.Discrete(2)]), 1, "a list of 1 values"),
         (spaces.Dict({"go": spaces.Discrete(2)}), {"went": 1}, "an object with the keys go"),
+        (spaces.Dict(), {"went": 1}, "expected an empty object {}"),
     ],
 )
 def test_json_that_is_no_action_says_what_was_expected(space, value, message):
@@ -188,9 +217,66 @@ def test_observations_in_words():
     assert to_text(both, {"pos": 3, "goal": "door"}) == "goal: door\npos: 3"
 
 
+NUMBERS = spaces.Box(-9, 9, (2,))
+ROAD = spaces.GraphInstance(
+    nodes=np.array([[1, 2], [3, 4], [5, 6]], np.float32), edges=np.array([0, 1]), edge_links=np.array([[0, 1], [1, 2]])
+)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "text"),
+    [
+        (spaces.Sequence(spaces.Discrete(9)), (3, 1), "3, 1"),
+        (spaces.Sequence(spaces.Box(0, 1, (1,))), (np.array([0.5]), np.array([0.25])), "0.5, 0.25"),
+        (spaces.Sequence(NUMBERS), (np.array([0.5, 1.0]), np.array([2.0, 3.0])), "0: 0.5, 1\n1: 2, 3"),
+        (spaces.Sequence(NUMBERS, stack=True), np.array([[0.5, 1.0], [2.0, 3.0]]), "0: 0.5, 1\n1: 2, 3"),
+        (spaces.Sequence(NUMBERS), (), "(none)"),
+        (
+            spaces.Sequence(spaces.Dict({"x": spaces.Discrete(9)}), stack=True),
+            {"x": np.array([4, 5])},
+            "0: x: 4\n1: x: 5",
+        ),
+        (spaces.OneOf([spaces.Discrete(3), NUMBERS]), (1, np.array([0.5, 1.0])), "choice 1: 0.5, 1"),
+        (spaces.OneOf([spaces.Discrete(3), NUMBERS]), (np.int64(0), np.int64(2)), "choice 0: 2"),
+        (
+            spaces.Graph(NUMBERS, spaces.Discrete(2)),
+            ROAD,
+            "node 0: 1, 2\nnode 1: 3, 4\nnode 2: 5, 6\nedge 0 -> 1: 0\nedge 1 -> 2: 1",
+        ),
+        (
+            spaces.Graph(NUMBERS, None),
+            spaces.GraphInstance(ROAD.nodes[:1], None, None),
+            "node 0: 1, 2",
+        ),
+        (spaces.Dict(), {}, "(nothing)"),
+        (spaces.Tuple([]), (), "(nothing)"),
+        (spaces.Dict({"bag": spaces.Dict()}), {"bag": {}}, "bag: (nothing)"),
+    ],
+)
+def test_observations_of_odd_spaces_are_no_python(space, observation, text):
+    assert to_text(space, observation) == text
+
+
+@given(st.integers(0, 2**32))
+def test_whatever_a_graph_or_a_sequence_holds_has_a_text(seed):
+    inner = spaces.OneOf([spaces.Tuple([spaces.Discrete(3), spaces.Text(4)]), spaces.MultiBinary(2)])
+    for space in (
+        spaces.Sequence(inner),
+        spaces.Sequence(spaces.Tuple([NUMBERS, spaces.Discrete(2)]), stack=True),
+        spaces.Graph(NUMBERS, NUMBERS),
+        spaces.Graph(spaces.Discrete(5), None),
+        spaces.Dict({"road": spaces.Graph(spaces.Discrete(5), spaces.Discrete(2)), "list": spaces.Sequence(NUMBERS)}),
+    ):
+        space.seed(seed)
+        text = to_text(space, space.sample())
+        assert not re.search(r"array|GraphInstance|dtype|np\.", text)
+
+
 @pytest.mark.parametrize(
     ("space", "message"),
     [
+        (spaces.Sequence(spaces.Box(0, 255, (9, 9, 3), np.uint8)), "shows pictures"),
+        (spaces.Graph(spaces.Box(-1, 1, (600,)), None), "an array of 600 numbers"),
         (spaces.Box(0, 255, (96, 96, 3), np.uint8), r"E-v0 shows pictures \(uint8 of shape \(96, 96, 3\)\)"),
         (spaces.Dict({"image": spaces.Box(0, 255, (8, 8), np.uint8)}), "shows pictures"),
         (spaces.Tuple([spaces.Box(-1, 1, (600,))]), "an array of 600 numbers"),

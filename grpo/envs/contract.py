@@ -1,0 +1,178 @@
+"""What an env has to give, as docs/any-env.md says it: a breach is an `EnvError` that names it and the value seen.
+
+What is given passes through, in plain Python types. Nothing is mended silently: an env that says ``terminated="no"``
+would end every episode at its first step, and nobody would look for the reason there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from grpo.errors import EnvError
+from grpo.types import Message
+
+ROLES = {"reset": ("system", "user", "assistant", "tool"), "step": ("tool", "user")}
+"""Of messages; those of the first prompt may show an example of a conversation."""
+
+ERROR_CODES = ("", "bad_json", "unknown_tool", "bad_args", "no_tool_call")
+
+
+class Contract:
+    """Checks what one env gives; it remembers what must stay the same.
+
+    Args:
+        env_id: Whose name stands in the errors.
+    """
+
+    def __init__(self, env_id: str):
+        self.env_id = env_id
+        self._metric_names: set[str] | None = None
+        self._tools: list[dict[str, Any]] | None = None
+
+    def breach(self, when: str, given: str, wanted: str) -> EnvError:
+        """The error for what was given instead of what is wanted."""
+        return EnvError(f"{self.env_id} gives {given} at {when}; {wanted}")
+
+    def info(self, when: str, given: Any) -> dict[str, Any]:
+        """The dict that an env gives beside its observation."""
+        if not isinstance(given, dict):
+            raise self.breach(when, f"the info {_seen(given)}", "info is a dict")
+        return given
+
+    def observed(self, observation: Any) -> Any:
+        """An observation that says something."""
+        if observation is None:
+            raise EnvError(f"{self.env_id} gives the observation None; an observation is what the policy is shown")
+        return observation
+
+    def reward(self, when: str, given: Any) -> float:
+        """A finite number."""
+        try:
+            value = float("nan") if isinstance(given, str) else float(given)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise self.breach(when, f"the reward {_seen(given)}", "a reward must be a finite number")
+        return value
+
+    def flag(self, name: str, given: Any) -> bool:
+        """``terminated`` or ``truncated``."""
+        if isinstance(given, bool | np.bool_) or (isinstance(given, int | np.integer) and given in (0, 1)):
+            return bool(given)
+        raise self.breach("step", f"{name} = {_seen(given)}", f"{name} is True or False")
+
+    def messages(self, when: str, info: dict[str, Any]) -> list[Message]:
+        """What is to be appended."""
+        if "messages" not in info:
+            raise self.breach(
+                when,
+                f"no info['messages'] (but {sorted(map(str, info)) or 'nothing'})",
+                "an env that speaks in messages gives them at every reset and step",
+            )
+        messages = info["messages"]
+        if not isinstance(messages, list | tuple):
+            raise self.breach(when, f"info['messages'] = {_seen(messages)}", "messages are a list of dicts")
+        for message in messages:
+            if not (isinstance(message, dict) and isinstance(message.get("content"), str) and "role" in message):
+                wanted = "a message is a dict with 'role' and 'content', both text"
+                raise self.breach(when, f"the message {_seen(message)}", wanted)
+            if message["role"] not in ROLES[when]:
+                wanted = f"its role is one of {', '.join(ROLES[when])}"
+                raise self.breach(when, f"the message {_seen(message)}", wanted)
+        if when == "reset" and not messages:
+            raise self.breach(when, "an empty info['messages']", "there is nothing to answer")
+        return list(messages)
+
+    def tools(self, info: dict[str, Any]) -> list[dict[str, Any]]:
+        """OpenAI function schemas; they may be none, but that has to be said."""
+        given = info.get("tools")
+        if not isinstance(given, list | tuple):
+            found = f"info['tools'] = {_seen(given)}" if "tools" in info else "no info['tools']"
+            raise self.breach("reset", found, "tools are a list of OpenAI function schemas, [] where there are none")
+        tools = list(given)
+        if tools != self._tools:
+            names = [self._tool_name(tool) for tool in tools]
+            if twice := next((name for name in names if names.count(name) > 1), ""):
+                raise self.breach("reset", f"two tools of the name {twice!r}", "each has a name of its own")
+            self._tools = tools
+        return tools
+
+    def error(self, info: dict[str, Any]) -> None:
+        """What was wrong with the action."""
+        code = info.get("error", "")
+        if code not in ERROR_CODES:
+            known = ", ".join(map(repr, ERROR_CODES))
+            raise self.breach("step", f"info['error'] = {_seen(code)}", f"an error code is one of {known}")
+
+    def metrics(self, when: str, info: dict[str, Any]) -> dict[str, float]:
+        """Numbers, with the same names at every reset and step."""
+        given = info.get("metrics", {})
+        if not isinstance(given, dict):
+            raise self.breach(when, f"info['metrics'] = {_seen(given)}", "metrics are a dict of numbers")
+        if given.keys() == self._metric_names and {float}.issuperset(map(type, given.values())):
+            return dict(given)  # as it should be; what follows is for the first, and for what is wrong
+        metrics: dict[str, float] = {}
+        for name, value in given.items():
+            try:
+                metrics[str(name)] = float(value)
+            except (TypeError, ValueError):
+                raise self.breach(when, f"info['metrics'][{name!r}] = {_seen(value)}", "a metric is a number") from None
+        names = set(metrics)
+        if self._metric_names is None:
+            self._metric_names = names
+        if names != self._metric_names:
+            raise EnvError(
+                f"{self.env_id} gives other info['metrics'] at {when} than at its first reset "
+                f"(different: {', '.join(sorted(names ^ self._metric_names))}); the names must be the same throughout"
+            )
+        return metrics
+
+    def scenario_ids(self, given: Any) -> list[str]:
+        """Names, each once."""
+        if not isinstance(given, list | tuple):
+            raise EnvError(f"{self.env_id}.scenario_ids() gives {_seen(given)}; scenario ids are a list of texts")
+        if odd := [name for name in given if not isinstance(name, str)]:
+            raise EnvError(f"{self.env_id}.scenario_ids() gives {_seen(odd[0])}; a scenario id is a text")
+        if len(set(given)) < len(given):
+            twice = next(name for name, count in Counter(given).items() if count > 1)
+            raise EnvError(f"{self.env_id}.scenario_ids() gives {twice!r} twice; a scenario has an id of its own")
+        return list(given)
+
+    def policies(self, given: Any) -> dict[str, Any]:
+        """Scripted policies by their names."""
+        if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+            found = f"{self.env_id}.scripted_policies is {_seen(given)}"
+            raise EnvError(f"{found}; it is a dict of names and classes, for example {{'oracle': Oracle}}")
+        return dict(given)
+
+    def _tool_name(self, tool: Any) -> str:
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if not isinstance(function, dict):
+            wanted = (
+                "a tool is {'type': 'function', 'function': {'name': ..., 'description': ..., 'parameters': {...}}}"
+            )
+            raise self.breach("reset", f"the tool {_seen(tool)}", wanted)
+        name, parameters = function.get("name"), function.get("parameters")
+        if not isinstance(name, str) or not name:
+            raise self.breach("reset", f"the tool {_seen(tool)}", "a tool's function has a 'name', a text")
+        if not isinstance(parameters, dict) or not isinstance(parameters.get("properties", {}), dict):
+            found = f"the tool {name!r} with the parameters {_seen(parameters)}" if parameters else f"the tool {name!r}"
+            wanted = "a JSON schema; a tool that takes nothing has {'type': 'object', 'properties': {}}"
+            raise self.breach(
+                "reset", found if parameters else f"{found} without parameters", f"parameters are {wanted}"
+            )
+        try:
+            json.dumps(tool)
+        except (TypeError, ValueError) as error:
+            raise self.breach("reset", f"the tool {name!r}", f"which JSON cannot hold: {error}") from None
+        return name
+
+
+def _seen(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 160 else f"{text[:157]}..."
