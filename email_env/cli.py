@@ -2,7 +2,7 @@
 
     build-enron-db demo --out data/demo.db
     build-enron-db enron_mail_20150507.tar.gz --out data/enron.db
-    build-enron-db ~/Maildir --inbox me@example.com --out data/mine.db
+    build-enron-db takeout.zip ~/Maildir --out data/mine.db
 
 Progress goes to stderr, so `--json` leaves stdout to the report alone.
 """
@@ -22,7 +22,7 @@ from click.core import ParameterSource
 
 from email_env._version import __version__
 from email_env.errors import EmailEnvError
-from email_env.ingest.sources import FORMATS, open_source
+from email_env.ingest.sources import FORMATS, open_sources
 
 if TYPE_CHECKING:
     from email_env.ingest.build import BuildReport
@@ -34,7 +34,7 @@ _NO_INPUT = ("out", "report", "as_json")
 
 
 @click.command(epilog="Example: build-enron-db demo --out data/demo.db")
-@click.argument("source", required=False)
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @click.option(
     "--out", "-o", required=True, type=click.Path(path_type=Path), help="Database to write; an old one is replaced."
 )
@@ -42,7 +42,7 @@ _NO_INPUT = ("out", "report", "as_json")
     "--format",
     "format_",
     type=click.Choice(list(FORMATS)),
-    help="The kind of SOURCE. Without it, the name and the first bytes tell.",
+    help="The kind of every SOURCE. Without it, the name and the first bytes tell.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Read at most this many messages.")
 @click.option(
@@ -78,7 +78,7 @@ _NO_INPUT = ("out", "report", "as_json")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.version_option(__version__)
 def main(
-    source: str | None,
+    sources: tuple[str, ...],
     out: Path,
     format_: str | None,
     limit: int | None,
@@ -91,19 +91,21 @@ def main(
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Build a mail database that EmailSearch-v0 can search.
+    """Build a mail database that EmailSearch-v0 can search, from one SOURCE or several.
 
     \b
-    SOURCE is one of
+    A SOURCE is one of
       (nothing)       the hub data set corbt/enron-emails, streamed (extra `hub`)
       demo            the bundled mailboxes
       *.tar.gz *.tar  an archive with one file per message, such as CMU's
                       enron_mail_20150507.tar.gz: streamed, never unpacked
       https://...     such an archive, a .csv, .jsonl or .mbox from the web
-      FOLDER          a maildir tree, a Maildir with its .Folders, .eml files
+      FOLDER          a Maildir with its .Folders, a tree such as CMU's, .eml
+                      files, mbox files: each file is read for what it is
+      *.zip           an archive of messages or mbox files, as Google Takeout's
+      *.mbox *.eml    an mbox file, a message
       *.csv           a table with the columns file and message
       *.jsonl *.parquet  records in the schema of the hub data set
-      *.mbox          an mbox file
 
     The build leaves out mail without any address, bodies over 5,000 characters, mail to more than 30 people, and copies
     of a mail that everyone on it already has; the summary counts them. It writes nothing if anything goes wrong.
@@ -111,9 +113,9 @@ def main(
     from email_env.ingest.staging import Filters
     from email_env.scenarios.sets import load_scenarios
 
-    files = [Path(file).resolve() for file in (source, out, report) if file is not None]
+    files = [Path(file).resolve() for file in (*sources, out, report) if file is not None]
     if len(set(files)) < len(files):
-        raise click.UsageError("SOURCE, --out and --report must be different files.")
+        raise click.UsageError("Every SOURCE, --out and --report must be different files.")
     filters = Filters(
         max_body_chars=max_body_chars or None,
         max_recipients=max_recipients or None,
@@ -122,7 +124,7 @@ def main(
     )
     try:
         questions = None if scenarios is None else load_scenarios(scenarios, max_evidence)
-        done = _build(open_source(source, format_), out, limit, questions, filters, report)
+        done = _build(open_sources(sources, format_), out, limit, questions, filters, report)
     except EmailEnvError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -151,7 +153,7 @@ def _build(
             step = "Indexing" if done == total else "Reading"
             show(f"{step}: {read:,} read, {skipped:,} left out", done, total)
 
-        return build_database(
+        done = build_database(
             islice(source.mails, limit),
             out,
             scenarios=source.scenarios if questions is None else questions,
@@ -162,6 +164,9 @@ def _build(
             progress=on_read,
             on_skip=on_skip,
         )
+    for note in source.notes:
+        click.echo(f"Note: {note}", err=True)
+    return done
 
 
 def _command(context: click.Context) -> str:
@@ -172,7 +177,7 @@ def _command(context: click.Context) -> str:
         if name in _NO_INPUT or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             continue
         given = context.params[name]
-        for value in given if parameter.multiple else (given,):
+        for value in given if isinstance(given, tuple) else (given,):
             option = parameter.opts[:1] if isinstance(parameter, click.Option) else []
             words += option if isinstance(value, bool) else [*option, str(value)]
     return shlex.join(words)

@@ -1,4 +1,4 @@
-"""Where mail comes from: `open_source` finds out what a source is and opens it.
+"""Where mail comes from: `open_source` finds out what a source is and opens it, `open_sources` opens several as one.
 
 Every source is read as a stream: archives are never unpacked, and downloads are not kept. Each kind of source has its
 own file here. `source` has what they all give, and `stream` the bytes of files and downloads.
@@ -7,21 +7,26 @@ own file here. `source` has what they all give, and `stream` the bytes of files 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import IO
 
 from email_env.errors import SourceError
 from email_env.ingest.sources.archive import tar_mails
+from email_env.ingest.sources.file import file_mails
 from email_env.ingest.sources.folder import folder_source
+from email_env.ingest.sources.joined import joined_source
 from email_env.ingest.sources.mbox import mbox_mails
 from email_env.ingest.sources.records import hub_source, jsonl_mails, parquet_source
-from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Source, counted_source
+from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source
 from email_env.ingest.sources.stream import is_url, stream_source
 from email_env.ingest.sources.table import csv_mails
+from email_env.ingest.sources.zipped import zip_source
 from email_env.scenarios.hub import MAILS
 
-__all__ = ["FORMATS", "MAX_MESSAGE_BYTES", "Source", "open_source"]
+__all__ = ["FORMATS", "MAX_MESSAGE_BYTES", "Source", "open_source", "open_sources"]
 
 _SUFFIXES = {
     ".tar.gz": "tar",
@@ -31,9 +36,12 @@ _SUFFIXES = {
     ".jsonl": "jsonl",
     ".parquet": "parquet",
     ".mbox": "mbox",
+    ".zip": "zip",
+    ".eml": "eml",
 }
-_BEGINNINGS = {b"From ": "mbox", b"PAR1": "parquet", b"\x1f\x8b": "tar"}
-_PACKED = {b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_BEGINNINGS = {b"From ": "mbox", b"PAR1": "parquet", b"\x1f\x8b": "tar", b"PK\x03\x04": "zip"}
+_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
+_PACKED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 def open_source(spec: str | Path | None = None, format: str | None = None) -> Source:
@@ -61,6 +69,13 @@ def open_source(spec: str | Path | None = None, format: str | None = None) -> So
     return FORMATS[kind](location)
 
 
+def open_sources(specs: Sequence[str | Path] = (), format: str | None = None) -> Source:
+    """Opens several sources as one; none for the hub data set of Enron's mail. Arguments and errors: `open_source`."""
+    if len(specs) < 2:
+        return open_source(specs[0] if specs else None, format)
+    return joined_source([open_source(spec, format) for spec in specs])
+
+
 def _detected(location: str) -> str:
     if location == "demo":
         return "demo"
@@ -82,7 +97,7 @@ def _detected(location: str) -> str:
 def _by_first_bytes(path: Path) -> str | None:
     try:
         with path.open("rb") as handle:
-            beginning = handle.read(8)
+            beginning = handle.read(100)
     except OSError as error:
         raise SourceError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     packed = next((kind for start, kind in _PACKED.items() if beginning.startswith(start)), None)
@@ -90,7 +105,8 @@ def _by_first_bytes(path: Path) -> str | None:
         raise SourceError(
             f"{str(path)!r} is packed with {packed}, which is not read. Unpack it and name what comes out."
         )
-    return next((kind for start, kind in _BEGINNINGS.items() if beginning.startswith(start)), None)
+    kind = next((kind for start, kind in _BEGINNINGS.items() if beginning.startswith(start)), None)
+    return kind or ("eml" if _HEADER.match(beginning) else None)
 
 
 def _no_mail(location: str) -> str:
@@ -98,6 +114,10 @@ def _no_mail(location: str) -> str:
         f"No mail at {location!r}. A source is `demo`, a folder of mail, a file ({', '.join(_SUFFIXES)}), the web"
         " address of one, or with --format hub a data set."
     )
+
+
+def _eml_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
+    return file_mails(Path(name).name, os.path.getsize(name), handle)
 
 
 def _demo(_location: str) -> Source:
@@ -113,6 +133,8 @@ FORMATS: dict[str, Callable[[str], Source]] = {
     "tar": lambda location: stream_source(location, tar_mails),
     "folder": folder_source,
     "mbox": lambda location: stream_source(location, mbox_mails),
+    "zip": zip_source,
+    "eml": lambda location: stream_source(location, _eml_mails),
     "csv": lambda location: stream_source(location, csv_mails),
     "jsonl": lambda location: stream_source(location, jsonl_mails),
     "parquet": parquet_source,

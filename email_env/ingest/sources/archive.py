@@ -2,7 +2,7 @@
 
 A hostile archive costs no more than reading its bytes. A message over the size limit is skipped. The headers of an
 entry may take at most `_MAX_HEADER_BYTES`; tarfile alone would read a "long name" of any length into memory. An archive
-that expands more than `MAX_EXPANSION`-fold, not counting the first `_FREE_BYTES`, is refused; mail compresses about
+that expands more than `MAX_EXPANSION`-fold, not counting the first `FREE_BYTES`, is refused; mail compresses about
 fourfold.
 """
 
@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from typing import IO, Any, cast
 
 from email_env.errors import SourceError
-from email_env.ingest.sources.source import Entry, is_too_large, storable
-from email_env.mail import RawMail, Skip, SkipReason
+from email_env.ingest.sources.file import file_mails
+from email_env.ingest.sources.source import Entry, storable
+from email_env.mail import Skip, SkipReason
 
 MAX_EXPANSION = 200
-_FREE_BYTES = 256 * 1024 * 1024
+FREE_BYTES = 256 * 1024 * 1024
 _MAX_HEADER_BYTES = 1024 * 1024
 _BLOCK_BYTES = tarfile.BLOCKSIZE
 _READ_BYTES = 1 << 18
@@ -46,7 +47,7 @@ def tar_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
                 allowed = _MAX_HEADER_BYTES + member.size  # of what is not read here, tarfile skips on its next turn
                 if not member.isdir():
                     tape.allowed = allowed
-                    yield _entry(archive, member)
+                    yield from _entries(archive, member)
             tape.finish()
     except SourceError:
         raise
@@ -57,17 +58,13 @@ def tar_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
         ) from error
 
 
-def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Entry:
+def _entries(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[Entry]:
     label = storable(member.name.partition("maildir/")[2] or member.name)
-    if not member.isreg() or member.issparse():
-        return Skip(label, SkipReason.UNREADABLE)
-    if is_too_large(member.size):
-        return Skip(label, SkipReason.TOO_LARGE)
-    content = archive.extractfile(member)
-    data = content.read() if content else b""
-    if len(data) != member.size:
-        raise tarfile.ReadError(f"{member.name!r} is cut short")
-    return RawMail(label, data)
+    content = archive.extractfile(member) if member.isreg() and not member.issparse() else None
+    if content is None:
+        yield Skip(label, SkipReason.UNREADABLE)
+    else:
+        yield from file_mails(label, member.size, content)
 
 
 class _Tape:
@@ -105,6 +102,6 @@ class _Tape:
         self._position += len(data)
         if data:
             self._last = data[-_BLOCK_BYTES:]
-        if self._position > _FREE_BYTES + MAX_EXPANSION * self._packed.tell():
+        if self._position > FREE_BYTES + MAX_EXPANSION * self._packed.tell():
             raise tarfile.ReadError(f"it expands more than {MAX_EXPANSION}-fold: a decompression bomb")
         return data

@@ -1,36 +1,51 @@
-"""A folder with one file per message: the CMU layout, a Maildir with its `.Folder`s, or saved .eml files.
+"""A folder of mail and all below it, read file by file for what each is.
 
-A folder that has both `cur` and `new` is a Maildir. Mail lies in these two; files in `tmp` are still being delivered,
-and files beside the three belong to the mail server. Everywhere else every file counts as a message. Folders are walked
-in sorted order, and links are not followed. The stdlib's `mailbox.Maildir` is not used: it follows links and has no
-limit on sizes.
+A file may be one message, as in the CMU layout, a Maildir or saved .eml files; an mbox, as in Thunderbird's folders; or
+an archive or table by its name. Files that are no mail are counted as such. A folder that has both `cur` and `new` is a
+Maildir. Mail lies in these two; files in `tmp` are still being delivered, and files beside the three belong to the mail
+server. Folders are walked in sorted order, and links are not followed. The stdlib's `mailbox.Maildir` is not used: it
+follows links and has no limit on sizes.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
+from collections.abc import Generator, Iterator
 
 from email_env.errors import SourceError
-from email_env.ingest.sources.source import Source, counted_source, is_too_large, storable
-from email_env.mail import RawMail, Skip, SkipReason
+from email_env.ingest.sources.archive import tar_mails
+from email_env.ingest.sources.file import Reader, contained, file_mails
+from email_env.ingest.sources.source import MARK, Entry, Source, parsed, storable
+from email_env.ingest.sources.zipped import zip_mails
+from email_env.mail import Skip, SkipReason
+
+_ARCHIVES: dict[str, Reader] = {".tar.gz": tar_mails, ".tgz": tar_mails, ".tar": tar_mails, ".zip": zip_mails}
 
 
 def folder_source(location: str) -> Source:
-    """The mail of a folder and all below it.
+    """The mail of a folder and all below it; progress is counted in files.
 
     Raises:
-        SourceError: a folder cannot be listed, or there is no file in any.
+        SourceError: a folder cannot be listed, or there is no file in any. When read: an archive turns out to be
+            damaged after some of its mail has been read.
     """
-    paths = _message_paths(location)
+    paths = _file_paths(location)
     if not paths:
-        raise SourceError(f"No mail in the folder {location!r}. Name a folder with one file a message.")
-    entries = (_file(path, os.path.relpath(path, location)) for path in paths)
-    return counted_source(location, entries, len(paths))
+        raise SourceError(f"No mail in the folder {location!r}. Name a folder of messages, mbox files or archives.")
+    notes: list[str] = []
+    done = 0
+
+    def entries() -> Generator[Entry, None, None]:
+        nonlocal done
+        for path in paths:
+            done += 1
+            yield from _entries(path, storable(os.path.relpath(path, location)))
+
+    return Source(location, parsed(entries(), notes), notes=notes, total=lambda: len(paths), position=lambda: done)
 
 
-def _message_paths(root: str) -> list[str]:
+def _file_paths(root: str) -> list[str]:
     def failed(error: OSError) -> None:
         raise SourceError(f"Cannot list {error.filename!r}: {error.strerror}.") from error
 
@@ -44,14 +59,19 @@ def _message_paths(root: str) -> list[str]:
     return paths
 
 
-def _file(path: str, label: str) -> RawMail | Skip:
-    label = storable(label)
+def _entries(path: str, label: str) -> Iterator[Entry]:
+    read = next((read for suffix, read in _ARCHIVES.items() if label.lower().endswith(suffix)), None)
+    begun = False
     try:
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):  # a link could lead anywhere, a pipe would never end
-            return Skip(label, SkipReason.UNREADABLE)
-        if is_too_large(found.st_size):
-            return Skip(label, SkipReason.TOO_LARGE)
-        return RawMail(label, Path(path).read_bytes())
-    except OSError:
-        return Skip(label, SkipReason.UNREADABLE)
+            raise OSError("no regular file")
+        with open(path, "rb") as handle:
+            mails = contained(label, read(path, handle), MARK) if read else file_mails(label, found.st_size, handle)
+            for entry in mails:
+                begun = True
+                yield entry
+    except OSError as error:
+        if begun:
+            raise SourceError(f"{path!r} cannot be read to its end: {error}.") from error
+        yield Skip(label, SkipReason.UNREADABLE)

@@ -2,7 +2,9 @@
 
 The file is read as a stream and split by our own code. The stdlib's `mailbox.mbox` needs a file in which it can seek,
 reads messages of any size, and takes every line that begins with "From " for the start of a message. Here such a line
-must also follow a blank one and end like a date. `>From ` in a body becomes `From ` again.
+must look like one: it ends like a date and follows a blank line, or the next line is a header. Where it does not, it
+stays text, and a note says so, because some programs write mbox files of their own. `>From ` in a body becomes `From `
+again.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from collections.abc import Iterator
 from typing import IO
 
 from email_env.errors import SourceError
-from email_env.ingest.sources.source import Entry, is_too_large
+from email_env.ingest.sources.source import Entry, Note, is_too_large
 from email_env.mail import RawMail, Skip, SkipReason
 
-_START = re.compile(rb"From .*\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d.*\b\d{4}\b")
+_FROM = b"From "
+_DATED = re.compile(rb"From .*\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d.*\b\d{4}\b")
+_SENDER = re.compile(rb"From (?:(?:\S*@\S*|-|MAILER-DAEMON)\s*\Z|.*\d\d:\d\d)")
+_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
 _QUOTED_FROM = re.compile(rb">+From ")
 _MAX_LINE_BYTES = 1 << 20
 
@@ -28,8 +33,12 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     """
     lines: list[bytes] = []
     size, number, after_blank, at_line_start = 0, 0, True, True
-    while line := handle.readline(_MAX_LINE_BYTES):
-        if after_blank and _START.match(line):
+    unsure, first_unsure = 0, 0
+    following = handle.readline(_MAX_LINE_BYTES)
+    while line := following:
+        following = handle.readline(_MAX_LINE_BYTES)
+        is_from = at_line_start and line.startswith(_FROM)
+        if is_from and _is_start(line, following, after_blank):
             if number:
                 yield _message(number, lines, size)
             number += 1
@@ -40,7 +49,9 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
                     f"{name!r} is no mbox: it begins with {line[:60]!r}, not with a line 'From ... date'."
                 )
         else:
-            if at_line_start and _QUOTED_FROM.match(line):
+            if is_from:
+                unsure, first_unsure = unsure + 1, first_unsure or number
+            elif at_line_start and _QUOTED_FROM.match(line):
                 line = line[1:]
             size += len(line)
             if not is_too_large(size):
@@ -49,6 +60,25 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
         at_line_start = line.endswith(b"\n")
     if number:
         yield _message(number, lines, size)
+    if unsure:
+        yield Note(
+            f"{name}: lines that begin with 'From ' and do not look like the start of a message are taken for text:"
+            f" {unsure:,}, the first in message {first_unsure:,}. If mail is missing, export the mailbox again."
+        )
+
+
+def begins_mbox(beginning: bytes) -> bool:
+    """Whether a file that begins so is an mbox."""
+    line, _, following = beginning.partition(b"\n")
+    return line.startswith(_FROM) and _is_start(line, following, after_blank=True)
+
+
+def _is_start(line: bytes, following: bytes, after_blank: bool) -> bool:
+    """Whether a line that begins with "From " starts a message."""
+    dated = _DATED.match(line) is not None
+    if _HEADER.match(following):
+        return dated or (after_blank and _SENDER.match(line) is not None)
+    return dated and after_blank
 
 
 def _message(number: int, lines: list[bytes], size: int) -> RawMail | Skip:

@@ -11,8 +11,18 @@ from email_env.scenarios.scenario import Scenario
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 """A message over this size is skipped unread."""
+MARK = "::"
+"""In a label, behind the name of one of several sources, or of an archive or a table in a folder."""
 
-Entry = RawMail | ParsedMail | Skip
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the user should know about a source, though no message is left out."""
+
+    text: str
+
+
+Entry = RawMail | ParsedMail | Skip | Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,7 @@ class Source:
         name: as the database's metadata names it.
         mails: the mail, which can be read once. Close it if it is not read to its end.
         scenarios: questions that come with the mail.
+        notes: what the user should know about what has been read of `mails`.
         total: size of the whole in the unit of `position`; 0 as long as it is not known.
         position: how far `mails` has been read, in bytes or messages.
         checksum: SHA-256 of the source's bytes once `mails` has been read to its end; "" before, and for sources that
@@ -32,6 +43,7 @@ class Source:
     name: str
     mails: Generator[ParsedMail | Skip, None, None]
     scenarios: list[Scenario] = field(default_factory=list[Scenario])
+    notes: list[str] = field(default_factory=list[str])
     total: Callable[[], int] = lambda: 0
     position: Callable[[], int] = lambda: 0
     checksum: Callable[[], str] = lambda: ""
@@ -47,13 +59,19 @@ def counted_source(name: str, entries: Iterable[Entry], total: int, scenarios: I
             read += 1
             yield entry
 
-    return Source(name, parsed(counted()), list(scenarios), lambda: total, lambda: read)
+    notes: list[str] = []
+    return Source(name, parsed(counted(), notes), list(scenarios), notes, lambda: total, lambda: read)
 
 
-def parsed(entries: Iterable[Entry]) -> Generator[ParsedMail | Skip, None, None]:
-    """The entries with every raw mail parsed."""
+def parsed(entries: Iterable[Entry], notes: list[str]) -> Generator[ParsedMail | Skip, None, None]:
+    """The entries with every raw mail parsed; notes go to the list."""
     for entry in entries:
-        yield parse_message(entry.data, entry.source) if isinstance(entry, RawMail) else entry
+        if isinstance(entry, RawMail):
+            yield parse_message(entry.data, entry.source)
+        elif isinstance(entry, Note):
+            notes.append(entry.text)
+        else:
+            yield entry
 
 
 def is_too_large(size_bytes: int) -> bool:

@@ -25,17 +25,23 @@ def is_url(location: str) -> bool:
 def stream_source(location: str, read: Callable[[str, IO[bytes]], Iterator[Entry]]) -> Source:
     """A source that is read from its first byte to its last; `read` makes mail of the bytes."""
     stream = ByteStream(location)
+    notes: list[str] = []
 
     def mails() -> Generator[ParsedMail | Skip, None, None]:
         with io.BufferedReader(stream, _READ_BYTES) as handle:
             if handle.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                 raise SourceError(f"{location!r} is text in UTF-16, not in UTF-8. Save it as UTF-8.")
-            yield from parsed(read(location, handle))
+            yield from parsed(read(location, handle), notes)
             while handle.read(_READ_BYTES):  # what follows the last mail belongs to the checksum
                 pass
 
     return Source(
-        location, mails(), total=lambda: stream.total, position=lambda: stream.position, checksum=stream.checksum
+        location,
+        mails(),
+        notes=notes,
+        total=lambda: stream.total,
+        position=lambda: stream.position,
+        checksum=stream.checksum,
     )
 
 
