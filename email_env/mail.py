@@ -20,7 +20,7 @@ class ParsedMail:
 
     Attributes:
         message_id: without angle brackets.
-        sent_at: UTC, `YYYY-MM-DDTHH:MM:SSZ`.
+        sent_at: in the zone of the mail, `YYYY-MM-DDTHH:MM:SS` with `-07:00`, or with `Z` in UTC.
         date_ok: False where the date is missing, unreadable or implausible; `sent_at` is then the best guess.
         from_addr: lower-case, "" where unknown.
         from_name: display name of the sender, "" where unknown.
@@ -30,6 +30,7 @@ class ParsedMail:
         subject: one line.
         body: text with `\\n` line ends.
         source: label of where the message came from.
+        names: (address, display name) of recipients whose name the mail tells.
     """
 
     message_id: str
@@ -43,6 +44,7 @@ class ParsedMail:
     subject: str
     body: str
     source: str = ""
+    names: tuple[tuple[str, str], ...] = ()
 
 
 class SkipReason(StrEnum):

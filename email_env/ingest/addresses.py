@@ -1,4 +1,4 @@
-"""Addresses out of From, To, Cc and Bcc headers as real mail has them.
+"""Addresses and names out of From, To, Cc and Bcc headers, and out of Enron's X-To and X-cc, as real mail has them.
 
 The stdlib's parser rejects forms that are common in old mail (`k..allen@enron.com`, `e-mail <.bob@enron.com>`,
 `<walker"."blair@enron.com>`). This one accepts whatever can serve as the name of a mailbox, and never raises. It does
@@ -8,25 +8,62 @@ not check whether an address could receive mail.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 _NEEDS_CARE = re.compile(r"[<>\"'():;\s]")
 _ANGLE = re.compile(r"<([^<>]*)>")
 _COMMENT = re.compile(r"\(([^()]*)\)")
 _JUNK = str.maketrans("", "", '<>"(),;\x00')
+_SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{3,}")
 
 
-def parse_addresses(header: str) -> tuple[str, ...]:
-    """The lower-case addresses of a header, each once, in order; display names are left out."""
+def parse_mailboxes(header: str) -> dict[str, str]:
+    """The lower-case addresses of a header in order, each once, with their display names, "" where there is none."""
     if not header:
-        return ()
+        return {}
     if not _NEEDS_CARE.search(plain := header.replace(", ", ",")):
-        return tuple(dict.fromkeys(filter(None, plain.lower().split(","))))
-    found: dict[str, None] = {}
+        return dict.fromkeys(filter(None, plain.lower().split(",")), "")
+    found: dict[str, str] = {}
     for part in _split(header):
-        address = part.lower() if not _NEEDS_CARE.search(part) else parse_mailbox(part)[0]
+        address, name = (part.lower(), "") if not _NEEDS_CARE.search(part) else parse_mailbox(part)
         if address:
-            found[address] = None
-    return tuple(found)
+            found[address] = found.get(address) or name
+    return found
+
+
+def listed_names(x_header: str, addresses: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(address, display name) of those `addresses` whose name an X-To or X-cc header tells.
+
+    Such a header lists names in the order of the addresses: `Kim Ward, Ward, Kim S. </O=ENRON/CN=KWARD>, <kim@x.com>`.
+    A name counts where its address stands beside it, where there is but one of both, or where both lists are equally
+    long and the two share letters.
+    """
+    entries = _entries(x_header)
+    in_step = len(entries) == len(addresses)
+    for place, entry in enumerate(entries):
+        address, name = parse_mailbox(entry)
+        if "@" in address and address in addresses:
+            yield address, name
+        elif in_step and (name := display_name(entry)) and (len(addresses) == 1 or _alike(name, addresses[place])):
+            yield addresses[place], name
+
+
+def _entries(x_header: str) -> list[str]:
+    """The people of an X-To header; `Ward, Kim <...>` is one of them, although a comma separates people too."""
+    entries: list[str] = []
+    for part in _split(x_header):
+        if "<" in part and entries and "<" not in entries[-1] and _SURNAME.fullmatch(entries[-1]):
+            entries[-1] += f", {part}"
+        else:
+            entries.append(part)
+    return entries
+
+
+def _alike(name: str, address: str) -> bool:
+    """Whether the beginning of one of the name's words is in the address, as in `pallen@x.com` of Phillip Allen."""
+    local = address.partition("@")[0]
+    return any(word[:4] in local for word in _WORD.findall(name.lower()))
 
 
 def parse_sender(header: str) -> tuple[str, str]:
@@ -64,7 +101,10 @@ def parse_mailbox(part: str) -> tuple[str, str]:
 def display_name(text: str) -> str:
     """A person's name without quotes, directory paths (`</O=ENRON/...>`) and addresses in angle brackets."""
     name = " ".join(text.partition("<")[0].replace('"', " ").split()).strip("' ")
-    return "" if "@" in name else name
+    person, at, _ = name.partition("@")
+    if at and " " not in person:
+        return ""
+    return person.strip()  # of Stan Horton, Chairman@ENRON the name
 
 
 def _split(header: str) -> list[str]:

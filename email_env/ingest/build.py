@@ -32,7 +32,7 @@ from email_env.versions import BUILDER_VERSION, SCHEMA_VERSION
 
 _PAGE_BYTES = 16384  # a page holds eight pages of the index, or several mails: 6 % of it is waste, of 4096 bytes 16 %
 _CACHE_KIB = 16384
-_INDEXED = "subject, body, who"
+_INDEXED = "subject, body, who, sender_names, recipient_names"
 _FTS_SETTINGS = {
     "hashsize": 64 << 20,  # words wait here to be written in bulk: less costs time, 128 MB is too much memory
     "pgsz": 2000,  # bytes of a page of the index: half of the usual, so that a search skips more; 6 % of its time
@@ -50,14 +50,20 @@ _SCHEMA = f"""
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE emails (
         id INTEGER PRIMARY KEY, message_id TEXT, sent_at TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
-        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, body TEXT, who TEXT, source TEXT
+        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, body TEXT, who TEXT, source TEXT,
+        sender_names TEXT, recipient_names TEXT
     );
     CREATE TABLE addresses (id INTEGER PRIMARY KEY, address TEXT UNIQUE);
-    CREATE TABLE days (day TEXT PRIMARY KEY, first_id INTEGER) WITHOUT ROWID;
+    CREATE TABLE days (day TEXT PRIMARY KEY, first_id INTEGER, end_id INTEGER) WITHOUT ROWID;
     CREATE TABLE common_words (word TEXT PRIMARY KEY, mails INTEGER) WITHOUT ROWID;
     CREATE TABLE scenarios (scenario_id TEXT PRIMARY KEY, split TEXT, inbox TEXT, data TEXT);
     CREATE VIRTUAL TABLE emails_fts USING fts5({_INDEXED}, content="emails", content_rowid="id");
 """
+
+_FILL_DAYS = """
+    INSERT INTO days SELECT day, min(first) OVER (ORDER BY day), max(last) OVER (ORDER BY day DESC) + 1
+    FROM (SELECT substr(sent_at, 1, 10) AS day, min(id) AS first, max(id) AS last FROM emails GROUP BY day)
+"""  # of all mail up to a day the first number, and of all mail from it on the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,7 @@ def _fill(
     )
     _stage(connection, staging, mails, source)
     _index_words(connection)
-    _write_mails(connection, staging.address_ids)
+    _write_mails(connection, staging.people.ids)
     fitting, misfits = sort_out(connection, questions)
     report = _report(connection, staging, source, checksum(), len(fitting), misfits)
     _write_facts(connection, report, fitting, staging.filters, command)
@@ -177,7 +183,7 @@ def _stage(connection: sqlite3.Connection, staging: Staging, mails: Iterable[Par
     """Reads all mail, and numbers what the filters leave."""
     connection.execute("BEGIN")
     staging.run(mails)
-    unknown = [inbox for inbox in staging.filters.inboxes if inbox not in staging.address_ids]
+    unknown = [inbox for inbox in staging.filters.inboxes if inbox not in staging.people.ids]
     if unknown:
         raise BuildError(
             f"No mail of {', '.join(unknown)} is left of {staging.read:,} from {source}. Nothing was written."
@@ -202,9 +208,10 @@ def _index_words(connection: sqlite3.Connection) -> None:
 
 def _write_mails(connection: sqlite3.Connection, address_ids: dict[str, int]) -> None:
     connection.execute("BEGIN")
-    connection.execute(f"INSERT INTO emails (id, {COLUMNS}) SELECT id, {COLUMNS} FROM newest_first")
+    columns = f"id, {COLUMNS}, sender_names, recipient_names"
+    connection.execute(f"INSERT INTO emails ({columns}) SELECT {columns} FROM newest_first")
     connection.execute("CREATE UNIQUE INDEX emails_message_id ON emails (message_id)")
-    connection.execute("INSERT INTO days SELECT substr(sent_at, 1, 10) AS day, min(id) FROM emails GROUP BY day")
+    connection.execute(_FILL_DAYS)
     connection.executemany("INSERT INTO addresses (address, id) VALUES (?, ?)", address_ids.items())
     connection.execute("COMMIT")
 
@@ -232,7 +239,7 @@ def _report(
         read=staging.read,
         kept=kept,
         skipped=skipped,
-        addresses=len(staging.address_ids),
+        addresses=len(staging.people.ids),
         uncertain_dates=uncertain,
         scenarios=scenarios,
         scenario_misfits=misfits,
@@ -272,11 +279,10 @@ def _count_common_words(connection: sqlite3.Connection, kept: int) -> None:
     if kept <= COMMON_MAILS:
         return
     step = -(-kept // _SAMPLED_MAILS)
-    connection.execute("CREATE VIRTUAL TABLE temp.sample USING fts5(subject, body, content='')")
+    names = "subject, body, sender_names, recipient_names"
+    connection.execute(f"CREATE VIRTUAL TABLE temp.sample USING fts5({names}, content='')")
     connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(temp, sample, row)")
-    connection.execute(
-        "INSERT INTO sample (rowid, subject, body) SELECT id, subject, body FROM emails WHERE id % ? = 0", (step,)
-    )
+    connection.execute(f"INSERT INTO sample (rowid, {names}) SELECT id, {names} FROM emails WHERE id % ? = 0", (step,))
     connection.execute(
         "INSERT INTO common_words SELECT term, doc * :step FROM words WHERE doc * :step > :common",
         {"step": step, "common": COMMON_MAILS},

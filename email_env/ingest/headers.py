@@ -26,6 +26,8 @@ class Headers(NamedTuple):
     transfer_encoding: str = ""
     bcc: str = ""
     x_from: str = ""
+    x_to: str = ""
+    x_cc: str = ""
 
 
 _NAMES = (
@@ -39,6 +41,8 @@ _NAMES = (
     "content-transfer-encoding",
     "bcc",
     "x-from",
+    "x-to",
+    "x-cc",
 )
 _ANY = re.compile(  # a header goes on in every line that does not start the next one, indented or not
     rf"^({'|'.join(_NAMES)})[ \t]*:(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)", re.IGNORECASE | re.MULTILINE | re.ASCII
@@ -48,7 +52,7 @@ _LINES = r"([^\n]*+(?:\n[ \t][^\n]*+)*+)\n"
 _USUAL = re.compile(
     rf"Message-ID:{_LINE}Date:{_LINE}From:{_LINES}(?:To:{_LINES})?+Subject:{_LINES}(?:Cc:{_LINES})?+"
     rf"Mime-Version:[^\n]*+\nContent-Type:{_LINE}Content-Transfer-Encoding:{_LINE}(?:Bcc:{_LINES})?+"
-    r"X-From:([^\n]*+)(?:\nX-[A-Za-z]++:[^\n]*+)*+\Z"
+    r"X-From:([^\n]*+)(?:\nX-To:([^\n]*+))?+(?:\nX-cc:([^\n]*+))?+(?:\nX-(?!(?i:to|cc):)[A-Za-z]++:[^\n]*+)*+\Z"
 )
 _START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 

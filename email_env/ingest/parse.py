@@ -7,7 +7,7 @@ from email.header import decode_header
 from functools import lru_cache
 from hashlib import blake2b
 
-from email_env.ingest.addresses import display_name, parse_addresses, parse_sender
+from email_env.ingest.addresses import display_name, listed_names, parse_mailboxes, parse_sender
 from email_env.ingest.body import body_text
 from email_env.ingest.dates import parse_date
 from email_env.ingest.headers import split_message, unfolded
@@ -30,14 +30,16 @@ def parse_message(data: bytes, source: str = "") -> ParsedMail:
         a Message-ID gets one that is made from its bytes.
     """
     headers, body = split_message(data)
-    message_id, date, sender, to, subject, cc, content_type, transfer_encoding, bcc, x_from = headers
+    message_id, date, sender, to, subject, cc, content_type, transfer_encoding, bcc, x_from, x_to, x_cc = headers
     # The folders of a mailbox hold many copies of a mail, so envelopes are cached; very long headers are not.
     envelope = _envelope if len(data) - len(body) <= _CACHED_BYTES else _envelope.__wrapped__
+    fields = envelope(date, sender, to, cc, bcc, subject, x_from, x_to, x_cc)
     return ParsedMail(
         parse_message_id(unfolded(message_id)) or made_up_id(data),
-        *envelope(date, sender, to, cc, bcc, subject, x_from),
+        *fields[:8],
         body_text(unfolded(content_type), unfolded(transfer_encoding), body),
         source,
+        fields[8],
     )
 
 
@@ -54,23 +56,27 @@ def made_up_id(data: bytes) -> str:
 
 @lru_cache(maxsize=4096)
 def _envelope(
-    date: str, sender: str, to: str, cc: str, bcc: str, subject: str, x_from: str
-) -> tuple[str, bool, str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]:
-    """The fields of `ParsedMail` from `sent_at` to `subject`, made from folded headers."""
+    date: str, sender: str, to: str, cc: str, bcc: str, subject: str, x_from: str, x_to: str, x_cc: str
+) -> tuple[str, bool, str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, tuple[tuple[str, str], ...]]:
+    """The fields of `ParsedMail` from `sent_at` to `subject`, and `names`, made from folded headers."""
     from_addr, from_name = parse_sender(_readable(sender))
     all_to, all_cc, all_bcc = (
-        parse_addresses(_readable(to)),
-        parse_addresses(_readable(cc)),
-        parse_addresses(_readable(bcc)),
+        parse_mailboxes(_readable(to)),
+        parse_mailboxes(_readable(cc)),
+        parse_mailboxes(_readable(bcc)),
     )
+    names = [(address, name) for address, name in (*all_to.items(), *all_cc.items(), *all_bcc.items()) if name]
+    names += listed_names(_readable(x_to), tuple(all_to))
+    names += listed_names(_readable(x_cc), tuple(all_cc))
     return (
         *parse_date(unfolded(date)),
         from_addr,
         from_name or display_name(_readable(x_from)),
-        all_to,
+        tuple(all_to),
         tuple([a for a in all_cc if a not in all_to]),
         tuple([a for a in all_bcc if a not in all_to and a not in all_cc]),
         " ".join(_readable(subject).split()),
+        tuple(dict.fromkeys(names)),
     )
 
 

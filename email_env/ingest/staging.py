@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from email_env.ingest.people import People
 from email_env.mail import ParsedMail, Skip, SkipReason
-from email_env.search.query import who
+from email_env.search.query import who, whose
 
 COLUMNS = (
     "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who, source"
@@ -60,7 +61,7 @@ class Staging:
         self.on_skip = on_skip
         self.read = 0
         self.skipped: Counter[SkipReason] = Counter()
-        self.address_ids: dict[str, int] = {}
+        self.people = People()
         self._ids_seen: set[bytes] = set()
         self._lowest_ids: dict[bytes, str] = {}
 
@@ -98,7 +99,8 @@ class Staging:
         """
         copies = self.connection.execute(
             "SELECT rowid, digest, who, message_id, source FROM staged WHERE digest IN"
-            " (SELECT digest FROM staged GROUP BY digest HAVING count(*) > 1) ORDER BY digest, sent_at, message_id"
+            " (SELECT digest FROM staged GROUP BY digest HAVING count(*) > 1)"
+            " ORDER BY digest, datetime(sent_at), message_id"
         )
         surplus: list[tuple[int]] = []
         current, served = b"", set[str]()
@@ -114,13 +116,23 @@ class Staging:
 
     def number(self) -> None:
         """Numbers what is left from the newest to the oldest: the view `newest_first` has the mail with its `id`."""
+        self.connection.create_function("sender_names", 2, self._sender_names, deterministic=True)
+        self.connection.create_function("recipient_names", 1, self._recipient_names, deterministic=True)
         self.connection.execute(
-            "CREATE TEMP TABLE numbered AS SELECT rowid AS place FROM staged ORDER BY sent_at DESC, message_id"
+            "CREATE TEMP TABLE numbered AS"
+            " SELECT rowid AS place FROM staged ORDER BY datetime(sent_at) DESC, message_id"
         )
         self.connection.execute(
             "CREATE TEMP VIEW newest_first AS"
-            " SELECT numbered.rowid AS id, staged.* FROM numbered CROSS JOIN staged ON staged.rowid = place"
+            " SELECT numbered.rowid AS id, staged.*, sender_names(who, from_name) AS sender_names,"
+            " recipient_names(who) AS recipient_names FROM numbered CROSS JOIN staged ON staged.rowid = place"
         )
+
+    def _sender_names(self, tokens: str, from_name: str) -> str:
+        return " ".join([self.people.forms(number, from_name) for number in whose("f", tokens)])
+
+    def _recipient_names(self, tokens: str) -> str:
+        return " ".join([self.people.forms(number) for number in whose("t", tokens)])
 
     def _skip(self, source: str, reason: SkipReason) -> None:
         self.skipped[reason] += 1
@@ -158,8 +170,12 @@ class Staging:
         return mail.message_id > lowest and mail.message_id not in self.evidence
 
     def _row(self, mail: ParsedMail, content: bytes) -> tuple[Any, ...]:
-        sent = [self._id(mail.from_addr)] if mail.from_addr else []
-        received = [self._id(address) for address in dict.fromkeys((*mail.to, *mail.cc, *mail.bcc))]
+        people = self.people
+        sent = [people.number(mail.from_addr)] if mail.from_addr else []
+        received = [people.number(address) for address in dict.fromkeys((*mail.to, *mail.cc, *mail.bcc))]
+        for address, name in ((mail.from_addr, mail.from_name), *mail.names):
+            if address and name:
+                people.note(people.number(address), name)
         tokens = [who("p", person) for person in dict.fromkeys(sent + received)]
         tokens += [who("f", person) for person in sent] + [who("t", person) for person in received]
         return (
@@ -177,6 +193,3 @@ class Staging:
             mail.source,
             content,
         )
-
-    def _id(self, address: str) -> int:
-        return self.address_ids.setdefault(address, len(self.address_ids) + 1)

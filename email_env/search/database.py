@@ -3,7 +3,7 @@
 One SQLite file holds the mail and an FTS5 index. Mails are numbered from the newest to the oldest, so days are ranges
 of numbers and `ORDER BY rowid LIMIT` stops at the newest hits. The index has a column `who` with a token for every
 participant (p12), sender (f12) and recipient (t12) of a mail, so one MATCH intersects words with inbox, sender and
-recipient.
+recipient. Two more columns hold the names of sender and recipients, so a keyword finds a person as it finds a word.
 
 Every thread of every process has a connection of its own; it is read-only and immutable and refuses ATTACH. What a
 caller passes in is bound or quoted and never becomes SQL or FTS syntax. `email_env.ingest.build` writes the file.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,16 @@ from typing import Any
 from email_env.errors import ToolInputError, UnknownInboxError
 from email_env.search import query
 from email_env.search.connections import Connections
+from email_env.search.days import Days
 from email_env.search.metadata import read_metadata
 
 MAX_RANKED_HITS = 5_000
 """Where more mails match, a ranking looks at this many of the newest."""
+MAX_COUNTED = 1_000
+"""`count` stops here."""
 
-_NO_ROW = 1 << 62
 ORDERS = ("newest", "relevance")
-_RELEVANCE = "bm25(4.0, 1.0, 0.0)"  # a hit in the subject says more; who is no text
+_RELEVANCE = "bm25(4.0, 1.0, 0.0, 1.0, 1.0)"  # a hit in the subject says more; who is no text
 _MATCHING = """
     FROM emails_fts WHERE emails_fts MATCH :{match} AND emails_fts.rowid >= :first AND emails_fts.rowid < :end
 """
@@ -40,16 +42,23 @@ _HITS = """
     SELECT e.message_id, e.sent_at, e.from_addr, e.from_name, e.subject, snippet(emails_fts, 1, '', '', '...', :words)
     FROM emails_fts JOIN emails AS e ON e.id = emails_fts.rowid
     WHERE emails_fts MATCH :match AND emails_fts.rowid >= :first AND emails_fts.rowid < :end
+    AND e.sent_at >= :earliest AND e.sent_at < :latest
 """
-_NEWEST = f"{_HITS} ORDER BY emails_fts.rowid LIMIT :limit"
-_RANKED = f"{_HITS} AND rank MATCH '{_RELEVANCE}' {{required}} ORDER BY rank LIMIT :limit"
+_NEWEST = f"{_HITS} ORDER BY emails_fts.rowid LIMIT :limit OFFSET :offset"
+_RANKED = f"{_HITS} AND rank MATCH '{_RELEVANCE}' {{required}} ORDER BY rank LIMIT :limit OFFSET :offset"
 _REQUIRED = f"AND +emails_fts.rowid IN (SELECT rowid {_MATCHING.format(match='required')} ORDER BY rowid LIMIT :ranked)"
 _LAST_RANKED = f"SELECT rowid {_MATCHING.format(match='match')} ORDER BY rowid LIMIT 1 OFFSET :ranked"
+_COUNTED = f"""
+    SELECT count(*) FROM (SELECT 1 {_MATCHING.format(match="match")}
+    AND (emails_fts.rowid >= :sure_first AND emails_fts.rowid < :sure_end OR EXISTS (
+        SELECT 1 FROM emails WHERE id = emails_fts.rowid AND sent_at >= :earliest AND sent_at < :latest
+    )) LIMIT {MAX_COUNTED})
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A line of search results. `sent_at` is UTC; `snippet` is one line of the body around the keywords."""
+    """A line of search results: `sent_at` in the mail's own zone, `snippet` a line of the body around the keywords."""
 
     message_id: str
     sent_at: str
@@ -61,7 +70,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """A whole message. `sent_at` is UTC; `to`, `cc` and `bcc` hold lower-case addresses."""
+    """A whole message: `sent_at` with its own zone, `to`, `cc` and `bcc` as lower-case addresses."""
 
     message_id: str
     sent_at: str
@@ -105,6 +114,7 @@ class MailDatabase:
         sent_after: str | None = None,
         sent_before: str | None = None,
         max_results: int = query.MAX_RESULTS,
+        offset: int = 0,
         match: str = "all",
         order: str = "newest",
         snippet_words: int = 12,
@@ -113,14 +123,15 @@ class MailDatabase:
 
         Args:
             inbox: the address whose mail, sent or received, is searched.
-            keywords: words or phrases that must occur in subject or body, each phrase word for word. Case and accents
-                do not matter.
-            until: ISO date, inclusive; later mail is never shown.
-            from_addr: only mail from this address.
-            to_addr: only mail with this address in To, Cc or Bcc.
+            keywords: words or phrases that must occur in the subject, in the body, or among the names of sender and
+                recipients, each phrase word for word. Case and accents do not matter. None: all mail.
+            until: ISO date, inclusive; later mail is never shown. Days are those of the mail's own zone.
+            from_addr: only mail from this person: a name, an address, or `Name <address>`.
+            to_addr: only mail with this person in To, Cc or Bcc.
             sent_after: ISO date, inclusive.
             sent_before: ISO date, exclusive.
             max_results: 1 to `MAX_RESULTS`.
+            offset: hits to leave out from the top, 0 to `MAX_OFFSET`.
             match: whether "all" keywords must occur or "any" of them.
             order: "newest" or "relevance" (bm25).
             snippet_words: words around the match, 1 to `MAX_SNIPPET_WORDS`.
@@ -132,47 +143,80 @@ class MailDatabase:
             ToolInputError: an argument cannot be used; the text says what to do.
             UnknownInboxError: the database has no mail of `inbox`.
         """
-        inbox_id = self._inbox_id(inbox)
-        phrases = query.affordable(query.phrases(keywords), self._common)
-        limit = query.whole_number(max_results, "max_results", query.MAX_RESULTS)
-        words = query.whole_number(snippet_words, "snippet_words", query.MAX_SNIPPET_WORDS)
+        people = self._people(inbox, from_addr, to_addr)
+        phrases = self._phrases(keywords)
+        limits = {
+            "limit": query.whole_number(max_results, "max_results", query.MAX_RESULTS),
+            "offset": query.whole_number(offset, "offset", query.MAX_OFFSET, least=0),
+            "words": query.whole_number(snippet_words, "snippet_words", query.MAX_SNIPPET_WORDS),
+        }
         if order not in ORDERS:
             raise ToolInputError(f'order must be "newest" or "relevance", got {query.shown(order)}.')
-        first, end = self._rows_between(until, sent_after, sent_before)
-        who = self._people(inbox_id, from_addr, to_addr)
-        if who is None:
+        search = self._bounds(until, sent_after, sent_before) | limits
+        if people is None:
             return []
-        search = {"match": _expression(who, phrases, match), "first": first, "end": end, "limit": limit, "words": words}
-        rows = self._ranked(search, who, phrases, match) if order == "relevance" else None
+        search["match"] = _expression(people, phrases, match)
+        rows = self._ranked(search, people, phrases, match) if order == "relevance" and phrases else None
         if rows is None:
             rows = self.connection().execute(_NEWEST, search).fetchall()
         return [SearchHit(*fields, snippet=" ".join(snippet.split())) for *fields, snippet in rows]
 
-    def _rows_between(self, until: str, sent_after: str | None, sent_before: str | None) -> tuple[int, int]:
-        """The numbers of the mails of these days: from the first, which is the newest, up to the second, exclusive."""
-        first, end = self._first_row(query.iso_day(until, "until"), inclusive=True), _NO_ROW
-        if sent_before is not None:
-            first = max(first, self._first_row(query.iso_day(sent_before, "sent_before"), inclusive=False))
-        if sent_after is not None:
-            after = query.iso_day(sent_after, "sent_after")
-            if sent_before is not None and after >= sent_before.strip():
-                raise ToolInputError(f"sent_after ({after}) must be earlier than sent_before ({sent_before}).")
-            end = self._first_row(after, inclusive=False)
-        return first, end
+    def count(
+        self,
+        *,
+        inbox: str,
+        keywords: Sequence[str],
+        until: str,
+        from_addr: str | None = None,
+        to_addr: str | None = None,
+        sent_after: str | None = None,
+        sent_before: str | None = None,
+    ) -> int:
+        """How many mails have all keywords, at most `MAX_COUNTED`; arguments and errors are those of `search`."""
+        people = self._people(inbox, from_addr, to_addr)
+        phrases = self._phrases(keywords)
+        search = self._bounds(until, sent_after, sent_before)
+        if people is None:
+            return 0
+        search["match"] = _expression(people, phrases, "all")
+        (found,) = self.connection().execute(_COUNTED, search).fetchone()
+        return found
 
-    def _people(self, inbox_id: int, from_addr: str | None, to_addr: str | None) -> list[str] | None:
-        """The tokens of all who must be on the mail; None where the database has no mail of one of them."""
-        who = [query.who("p", inbox_id)]
+    def _bounds(self, until: str, sent_after: str | None, sent_before: str | None) -> dict[str, Any]:
+        """The numbers and times of the mails of these days."""
+        until = query.iso_day(until, "until")
+        before = None if sent_before is None else query.iso_day(sent_before, "sent_before")
+        after = None if sent_after is None else query.iso_day(sent_after, "sent_after")
+        if before is not None and after is not None and after >= before:
+            raise ToolInputError(f"sent_after ({after}) must be earlier than sent_before ({before}).")
+        return asdict(self._days.span(until, after, before))
+
+    def _phrases(self, keywords: Sequence[str]) -> list[query.Phrase]:
+        """The keywords, the rarest first; one that is an address also finds the mail of whom it belongs to."""
+        found = query.affordable(query.phrases(keywords), self._common)
+        for at, phrase in enumerate(found):
+            address_id = self._address_id(phrase.address) if phrase.address else None
+            if address_id is not None:
+                found[at] = replace(phrase, quoted=f"({phrase.quoted} OR {query.who('p', address_id)})")
+        return found
+
+    def _people(self, inbox: str, from_addr: str | None, to_addr: str | None) -> list[str] | None:
+        """What the index must have for all who are to be on the mail; None where it has no mail of one of them."""
+        people = [f"who : {query.who('p', self._inbox_id(inbox))}"]
         for letter, name, value in (("f", "from_addr", from_addr), ("t", "to_addr", to_addr)):
             if value is not None:
-                address_id = self._address_id(query.address(value, name))
-                if address_id is None:
+                person = query.person(value, name)
+                address_id = self._address_id(person.address) if person.address else None
+                if address_id is not None:
+                    people.append(f"who : {query.who(letter, address_id)}")
+                elif person.named:
+                    people.append(f"{query.NAME_COLUMNS[letter]} : {person.named}")
+                else:
                     return None
-                who.append(query.who(letter, address_id))
-        return who
+        return people
 
     def _ranked(
-        self, search: dict[str, Any], who: Sequence[str], phrases: Sequence[query.Phrase], match: str
+        self, search: dict[str, Any], people: Sequence[str], phrases: Sequence[query.Phrase], match: str
     ) -> list[Any] | None:
         """The best hits by the telling keywords; None where every keyword is so common that "newest" serves as well.
 
@@ -183,7 +227,7 @@ class MailDatabase:
         telling = query.telling(phrases, self._common)
         if not telling:
             return None
-        ranking = search | {"match": _expression(who, telling, match), "ranked": MAX_RANKED_HITS}
+        ranking = search | {"match": _expression(people, telling, match), "ranked": MAX_RANKED_HITS}
         required = ""
         if len(telling) < len(phrases) and match == "all":
             ranking["required"] = search["match"]
@@ -192,7 +236,7 @@ class MailDatabase:
         if last := connection.execute(_LAST_RANKED, ranking).fetchone():
             ranking["end"] = last[0]
         rows = connection.execute(_RANKED.format(required=required), ranking).fetchall()
-        return rows or (None if match == "any" else rows)
+        return rows or (None if match == "any" and not search["offset"] else rows)
 
     def read(self, message_id: str, *, inbox: str, until: str) -> Email | None:
         """A whole message by its id, with or without angle brackets.
@@ -214,8 +258,8 @@ class MailDatabase:
             self.connection()
             .execute(
                 "SELECT message_id, sent_at, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who"
-                " FROM emails WHERE message_id = ? AND id >= ?",
-                (key, self._first_row(query.iso_day(until, "until"), inclusive=True)),
+                " FROM emails WHERE message_id = ? AND sent_at < ?",
+                (key, f"{query.iso_day(until, 'until')}U"),  # behind every time of that day
             )
             .fetchone()
         )
@@ -254,7 +298,7 @@ class MailDatabase:
     def _start(self) -> None:
         self._connections = Connections(self.path)
         self._address_id = lru_cache(maxsize=4096)(self._look_up_address)
-        self._first_row = lru_cache(maxsize=4096)(self._look_up_day)
+        self._days = Days(self._connections)
 
     @cached_property
     def _common(self) -> dict[str, int]:
@@ -273,17 +317,8 @@ class MailDatabase:
         row = self.connection().execute("SELECT id FROM addresses WHERE address = ?", (value,)).fetchone()
         return row[0] if row else None
 
-    def _look_up_day(self, day: str, *, inclusive: bool) -> int:
-        """Number of the newest mail sent before `day`, or on it if `inclusive`; a number beyond all where none was."""
-        sign = "<=" if inclusive else "<"
-        row = (
-            self.connection()
-            .execute(f"SELECT first_id FROM days WHERE day {sign} ? ORDER BY day DESC LIMIT 1", (day,))
-            .fetchone()
-        )
-        return row[0] if row else _NO_ROW
 
-
-def _expression(who: Sequence[str], phrases: Sequence[query.Phrase], match: str) -> str:
-    """The MATCH expression: mails with these phrases on which all of `who` are."""
-    return f"who : ({' AND '.join(who)}) AND ({query.joined(phrases, match)})"
+def _expression(people: Sequence[str], phrases: Sequence[query.Phrase], match: str) -> str:
+    """The MATCH expression: mails with these phrases on which all of `people` are."""
+    words = [f"({query.joined(phrases, match)})"] if phrases else []
+    return " AND ".join([*people, *words])

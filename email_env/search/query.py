@@ -22,12 +22,18 @@ MAX_KEYWORDS = 12
 MAX_KEYWORD_CHARS = 80
 MAX_SEARCH_WORDS = 24
 MAX_RESULTS = 10
+MAX_OFFSET = 1_000
 MAX_SNIPPET_WORDS = 64
+MAX_PERSON_CHARS = 400
+MAX_NAME_WORDS = 6
 
 WHO_MARK = "\ue000"
 """Begins every token of the column `who`. The index takes it for a letter, and it is removed from keywords, so no
 keyword matches a person. Otherwise every search would have to name the other columns, which cost 17 % of its time (mean
 over 1,500 searches of 51,345 mails)."""
+
+NAME_COLUMNS = {"f": "sender_names", "t": "recipient_names"}
+"""The columns of the index with the names of sender and recipients, as `name_words` makes them."""
 
 COMMON_MAILS = 1_000
 """A word in more mails than this is common: the database knows their number, and a search pays for reading them."""
@@ -49,12 +55,14 @@ class Phrase:
     """A keyword.
 
     Attributes:
-        quoted: the form that MATCH takes; nothing in it is syntax.
+        quoted: the form that MATCH takes; nothing that the caller wrote in it is syntax.
         words: the words in the form of the index.
+        address: the keyword, where it is an address.
     """
 
     quoted: str
     words: tuple[str, ...]
+    address: str = ""
 
     def mails(self, common: Mapping[str, int]) -> int:
         """How many mails the index reads for the common words of the phrase."""
@@ -66,11 +74,19 @@ class Phrase:
         return rarest if len(self.words) == 1 else rarest * _PHRASE_READS
 
 
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whom `from_addr` or `to_addr` means: an address, or the form that MATCH takes in the column of names."""
+
+    address: str = ""
+    named: str = ""
+
+
 def phrases(keywords: Sequence[str]) -> list[Phrase]:
     """The keywords as phrases."""
     if isinstance(keywords, str):
         keywords = [keywords]
-    if not isinstance(keywords, list | tuple) or not keywords:
+    if not isinstance(keywords, list | tuple):
         raise ToolInputError(f'keywords must be a list of words or phrases, e.g. ["budget"]; got {shown(keywords)}.')
     if len(keywords) > MAX_KEYWORDS:
         raise ToolInputError(f"At most {MAX_KEYWORDS} keywords, got {len(keywords)}. Use the few most telling words.")
@@ -89,11 +105,21 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
         if not words:
             raise ToolInputError(f"Keyword {shown(keyword)} has no letters or digits. Use words from the mail.")
         text = keyword.replace('"', '""').replace(WHO_MARK, " ")
-        found.append(Phrase(f'"{text}"', words))
+        address = keyword.strip().lower() if "@" in keyword and " " not in keyword.strip() else ""
+        found.append(Phrase(_with_name(f'"{text}"', words, keyword), words, address))
     count = sum(len(phrase.words) for phrase in found)
     if count > MAX_SEARCH_WORDS:
         raise ToolInputError(f"At most {MAX_SEARCH_WORDS} words over all keywords, got {count}. Use fewer.")
     return found
+
+
+def _with_name(quoted: str, words: tuple[str, ...], keyword: str) -> str:
+    """The phrase, or the name that it gives with an initial or behind the surname: `Ward, Kim S.` is "kim ward" too."""
+    if len(words) == 1 or ("," not in keyword and min(map(len, words)) > 1):
+        return quoted
+    last, comma, first = keyword.partition(",")
+    name = name_words(f"{first} {last}" if comma else last)
+    return f'({quoted} OR "{" ".join(name)}")' if len(name) > 1 else quoted
 
 
 def joined(phrases: Sequence[Phrase], match: str) -> str:
@@ -122,6 +148,16 @@ def who(letter: str, person: int | str) -> str:
     return f"{WHO_MARK}{letter}{person}"
 
 
+def whose(letter: str, tokens: str) -> list[int]:
+    """The ids in those tokens of the column `who` that have this letter."""
+    return [int(token[2:]) for token in tokens.split() if token[1] == letter]
+
+
+def name_words(name: str) -> list[str]:
+    """The words of a name as they are indexed: without initials, since mail names a person with and without them."""
+    return [word for word in _words(name) if len(word) > 1 or not word.isascii()]
+
+
 def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase]:
     """The phrases that a ranking uses: all but those of the most common words."""
     chosen: list[Phrase] = []
@@ -147,14 +183,18 @@ def _folded(char: str) -> str:
     return folded if len(folded) == 1 else char.lower()  # the index keeps the sharp s
 
 
-def address(value: str, name: str) -> str:
-    """An email address in lower case, without angle brackets."""
-    if not isinstance(value, str) or "@" not in value or not storable(value):
-        raise ToolInputError(
-            f"{name} must be an email address such as anna.keller@example.com, got {shown(value)}."
-            " Put a person's name into keywords instead."
-        )
-    return value.strip().removeprefix("<").removesuffix(">").strip().lower()
+def person(value: str, name: str) -> Person:
+    """A person from a name, an address, or `Name <address>`; the words of a name may stand in any order."""
+    if isinstance(value, str) and storable(value) and len(value) <= MAX_PERSON_CHARS:
+        outside, angle, inside = value.rpartition("<")
+        if "@" in value:
+            return Person(address=(inside if angle else outside + inside).strip().removesuffix(">").strip().lower())
+        if words := name_words(value.replace(WHO_MARK, " "))[:MAX_NAME_WORDS]:
+            near = " ".join(f'"{word}"' for word in words)
+            return Person(named=f"NEAR({near}, {len(words)})")
+    raise ToolInputError(
+        f"{name} must be a person's name or email address such as anna.keller@example.com, got {shown(value)}."
+    )
 
 
 def iso_day(value: str, name: str) -> str:
@@ -167,10 +207,10 @@ def iso_day(value: str, name: str) -> str:
     return day
 
 
-def whole_number(value: int, name: str, most: int) -> int:
-    """A whole number from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ToolInputError(f"{name} must be a whole number from 1 to {most}, got {shown(value)}.")
+def whole_number(value: int, name: str, most: int, *, least: int = 1) -> int:
+    """A whole number from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ToolInputError(f"{name} must be a whole number from {least} to {most}, got {shown(value)}.")
     return value
 
 

@@ -41,6 +41,8 @@ def search_results(
         asked = ", ".join(f'"{keyword}"' for keyword in keywords)
         if filters:
             given = " and ".join(f"{name} {value}" for name, value in filters.items())
+            if not asked:
+                return f"No mail with {given}. Try other ones, or keywords."
             return (
                 f"No mail with {given} matches all of: {asked}. Try without {' or '.join(filters)}, or other keywords."
             )
@@ -66,7 +68,8 @@ def whole_email(email: Email, max_body_chars: int) -> str:
     lines += [
         f"{name}: {_addresses(addresses)}" for name, addresses in (("Cc", email.cc), ("Bcc", email.bcc)) if addresses
     ]
-    lines += [f"Date: {email.sent_at[:10]} {email.sent_at[11:16]}", f"Subject: {email.subject}"]
+    zone = email.sent_at[19:].replace(":", "").removesuffix("Z")
+    lines += [f"Date: {email.sent_at[:10]} {email.sent_at[11:16]} {zone}".rstrip(), f"Subject: {email.subject}"]
     body = email.body.strip()
     if len(body) > max_body_chars:
         body = f"{body[:max_body_chars]}\n[... {len(body) - max_body_chars} more characters]"

@@ -22,6 +22,7 @@ from email_env.tools.actions import TOOL_NAMES, CallFault, ErrorCode, ToolCall
 
 MAX_ANSWER_CHARS = 2000
 MAX_SOURCES = 50
+_FILTERS = ("from_addr", "to_addr", "sent_after", "sent_before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ def tool_schemas(
             f"Search the inbox, {first} first. {rule}",
             {
                 "keywords": words | {"description": "Words or phrases."},
-                "from_addr": {"type": "string", "description": "Sender's address."},
-                "to_addr": {"type": "string", "description": "A recipient's address."},
+                "from_addr": {"type": "string", "description": "Sender's name or address."},
+                "to_addr": {"type": "string", "description": "A recipient's name or address."},
                 "sent_after": {"type": "string", "description": "First day, YYYY-MM-DD."},
                 "sent_before": {"type": "string", "description": "Day after the last, YYYY-MM-DD."},
                 "max_results": {"type": "integer", "minimum": 1, "maximum": max_results},
@@ -169,6 +170,8 @@ class Toolbox:
             for name, value in call.arguments.items()
             if name in required or not (value is None or (isinstance(value, str) and not value.strip()))
         }
+        if not given.keys().isdisjoint(_FILTERS) and given.get("keywords") is None:  # they say enough
+            given["keywords"] = []
         if missing := [name for name in required if given.get(name) is None]:
             raise ToolInputError(f"{call.name} needs {' and '.join(missing)}. Its arguments: {', '.join(known)}.")
         return given
@@ -183,6 +186,8 @@ class Toolbox:
         keywords = _listed(arguments.pop("keywords"))
         if isinstance(keywords, list):
             keywords = [_number_as_text(keyword) for keyword in keywords]
+            if not keywords and arguments.keys().isdisjoint(_FILTERS):
+                raise ToolInputError('keywords must be a list of words or phrases, e.g. ["budget"]; got [].')
         limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
         hits, partial = self.search(scenario, keywords, min(limit, self.max_results), **arguments)
         text = prompts.search_results(hits, keywords, arguments, partial=partial)

@@ -6,8 +6,9 @@ without To, Bcc that repeats Cc, folded headers, quoted-printable, lost dates; a
 under another Message-ID.
 
 It has none of the mail that the builder and the reference treat differently on purpose: copies that went to different
-people, broken headers, odd addresses, odd charsets. So both keep the same mail, and every answer can be compared. The
-reference gets one addition, the order of mails of the same second. The same seed and count give the same bytes.
+people, broken headers, odd addresses, odd charsets, several time zones, people who are called like a word. So both keep
+the same mail, and every answer can be compared. The reference gets one addition, the order of mails of the same second.
+The same seed and count give the same bytes.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ _SYLLABLES = tuple(onset + vowel for onset in "bdfghjklmnprstvwz" for vowel in "
 _SEPARATORS = np.array([" ", ", ", ". ", "\n", ".\n\n", " - "], dtype=object)
 _SEPARATOR_ODDS = (0.80, 0.05, 0.05, 0.08, 0.015, 0.005)
 _FOLDERS = ("all_documents", "discussion_threads", "inbox", "sent_items", "notes_inbox", "_sent_mail", "deleted_items")
+ZONE = 8
+"""Hours behind UTC of every mail."""
 _FIRST_DAY, _DAYS = datetime(1999, 1, 1, tzinfo=UTC), 1250
 
 
@@ -104,7 +107,8 @@ class Corpus:
         names = self.words[len(STOP_WORDS) :]
         picks = generator.integers(len(names), size=(count, 2))
         people: list[tuple[str, str]] = []
-        for number, (first, last) in enumerate(zip(names[picks[:, 0]], names[picks[:, 1]], strict=True)):
+        for number, (one, other) in enumerate(zip(names[picks[:, 0]], names[picks[:, 1]], strict=True)):
+            first, last = f"{one}x", f"{other}x"  # no word of the vocabulary has an x
             host = "enron.com" if number < OWNERS or number % 3 else f"{names[number % 500]}.com"
             people.append((f"{first.title()} {last.title()}", f"{first}.{last}{number}@{host}"))
         return people
@@ -153,8 +157,7 @@ class Corpus:
         sent = _FIRST_DAY + timedelta(seconds=int(generator.integers(_DAYS * 86_400)))
         if chance[4] < SHARE_LOST_DATES:
             sent = datetime(1979, 12, 31, 16, 0, tzinfo=UTC)
-        zone = 8 if sent.month in (11, 12, 1, 2, 3) else 7
-        local = (sent - timedelta(hours=zone)).strftime("%a, %d %b %Y %H:%M:%S")
+        local = (sent - timedelta(hours=ZONE)).strftime("%a, %d %b %Y %H:%M:%S")
         if chance[5] < SHARE_FORWARDED:
             before, after = body[: len(body) // 3], body[len(body) // 3 :]
             body = (
@@ -164,7 +167,7 @@ class Corpus:
         encoding = "7bit"
         if chance[6] < SHARE_QUOTED_PRINTABLE:
             encoding, body = "quoted-printable", body.replace(",\n", ",=20\n").replace(", ", ",=\n ")
-        lines = [f"Date: {local} -0{zone}00 ({'PST' if zone == 8 else 'PDT'})", f"From: {sender[1]}"]
+        lines = [f"Date: {local} -0{ZONE}00 (PST)", f"From: {sender[1]}"]
         if to:
             lines.append(f"To: {_folded(to)}")
         lines.append(f"Subject: {subject}" if len(subject) < 60 else f"Subject: {subject[:50]}\n {subject[50:]}")

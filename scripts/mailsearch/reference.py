@@ -12,12 +12,13 @@ import csv
 import email
 import sqlite3
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, timedelta, timezone
 from email.utils import getaddresses, parsedate_to_datetime
 from pathlib import Path
 
 from email_env.mail import ParsedMail
 
+from .corpus import ZONE
 from .questions import Question
 
 MAX_BODY_CHARS, MAX_RECIPIENTS = 5000, 30
@@ -66,7 +67,7 @@ def _by_stdlib(message: str, file: str) -> ParsedMail:
     assert isinstance(body, bytes)
     return ParsedMail(
         message_id=mail["message-id"].strip().strip("<>"),
-        sent_at=_utc(parsedate_to_datetime(mail["date"])),
+        sent_at=parsedate_to_datetime(mail["date"]).isoformat(),
         date_ok=True,
         from_addr=getaddresses([mail["from"]])[0][1].lower(),
         from_name="",
@@ -80,13 +81,13 @@ def _by_stdlib(message: str, file: str) -> ParsedMail:
 
 
 def _by_mailparser(message: str, file: str) -> ParsedMail:
-    import mailparser
+    import mailparser  # pyright: ignore[reportMissingImports]
 
     mail = mailparser.parse_from_string(message)
     to, cc, bcc = (tuple(address.lower() for _, address in field) for field in (mail.to, mail.cc, mail.bcc))
     return ParsedMail(
         message_id=mail.message_id.strip("<>"),
-        sent_at=_utc(mail.date.replace(tzinfo=UTC)),
+        sent_at=mail.date.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=-ZONE))).isoformat(),
         date_ok=True,
         from_addr=mail.from_[0][1].lower(),
         from_name="",
@@ -97,10 +98,6 @@ def _by_mailparser(message: str, file: str) -> ParsedMail:
         body=mail.body.strip(),
         source=file,
     )
-
-
-def _utc(sent: datetime) -> str:
-    return sent.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def build(mails: Iterable[ParsedMail], out: Path) -> None:

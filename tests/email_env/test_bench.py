@@ -51,7 +51,7 @@ def test_both_parsers_of_the_reference_read_what_ours_reads(table, parser):
         pytest.importorskip("mailparser", reason="ART-E's own parser (pip install mail-parser) is optional")
     theirs = list(reference.parsed(table, parser))
     ours = [parse_message(message.encode(), file) for file, message in Corpus(2_000).rows()]
-    assert [replace(mail, from_name="", bcc=()) for mail in ours] == [
+    assert [replace(mail, from_name="", bcc=(), names=()) for mail in ours] == [
         replace(mail, to=tuple(dict.fromkeys(mail.to)), bcc=(), date_ok=not mail.sent_at.startswith("1979"))
         for mail in theirs
     ]  # ours counts an address once, a Bcc that repeats Cc not at all, and marks lost dates

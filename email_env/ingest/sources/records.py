@@ -14,8 +14,8 @@ from hashlib import file_digest
 from typing import IO, Any
 
 from email_env.errors import HubError, SourceError
-from email_env.ingest.addresses import parse_addresses, parse_sender
-from email_env.ingest.dates import NO_DATE, parse_date, timestamp, utc_timestamp
+from email_env.ingest.addresses import parse_mailboxes, parse_sender
+from email_env.ingest.dates import NO_DATE, parse_date, timestamp
 from email_env.ingest.parse import made_up_id, parse_message_id
 from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source, is_too_large, storable
 from email_env.ingest.text import clean_body, one_line, without_controls
@@ -105,19 +105,20 @@ def record_mail(row: Mapping[str, Any], label: str) -> ParsedMail | Skip:
         return Skip(label, SkipReason.TOO_LARGE)
     sent_at, date_ok = _sent(row.get("date"))
     from_addr, from_name = parse_sender(_text(row.get("from")))
-    to, cc, bcc = (_addresses(row.get(column)) for column in ("to", "cc", "bcc"))
+    to, cc, bcc = (_mailboxes(row.get(column)) for column in ("to", "cc", "bcc"))
     return ParsedMail(
         message_id=parse_message_id(_text(row.get("message_id"))) or made_up_id(repr(sorted(row.items())).encode()),
         sent_at=sent_at,
         date_ok=date_ok,
         from_addr=from_addr,
         from_name=from_name,
-        to=to,
+        to=tuple(to),
         cc=tuple(a for a in cc if a not in to),
         bcc=tuple(a for a in bcc if a not in to and a not in cc),
         subject=one_line(_text(row.get("subject"))),
         body=body,
         source=label,
+        names=tuple((address, name) for address, name in (cc | bcc | to).items() if name),
     )
 
 
@@ -157,13 +158,13 @@ def _text(value: object) -> str:
     return "" if value is None else without_controls(str(value))
 
 
-def _addresses(value: object) -> tuple[str, ...]:
+def _mailboxes(value: object) -> dict[str, str]:
     headers = value if isinstance(value, list | tuple) else [value]
-    return tuple(dict.fromkeys(address for header in headers for address in parse_addresses(_text(header))))
+    return {address: name for header in headers for address, name in parse_mailboxes(_text(header)).items()}
 
 
 def _sent(value: object) -> tuple[str, bool]:
-    """(UTC time, whether it can be trusted) from a date, ISO text or the text of a Date header. No zone means UTC."""
+    """(time, whether it can be trusted) from a date, ISO text or the text of a Date header. No zone means UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -171,4 +172,4 @@ def _sent(value: object) -> tuple[str, bool]:
             return parse_date(value)
     if not isinstance(value, datetime):
         return NO_DATE, False
-    return utc_timestamp(value) if value.tzinfo else timestamp(value)
+    return timestamp(value)

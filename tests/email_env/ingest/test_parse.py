@@ -1,3 +1,4 @@
+import re
 import textwrap
 import time
 
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from email_env.ingest.addresses import parse_addresses, parse_mailbox, parse_sender
+from email_env.ingest.addresses import listed_names, parse_mailbox, parse_mailboxes, parse_sender
 from email_env.ingest.dates import NO_DATE, parse_date
 from email_env.ingest.parse import parse_message
 from email_env.mail import ParsedMail
@@ -24,7 +25,7 @@ PLAIN = """
         Content-Type: text/plain; charset=us-ascii
         Content-Transfer-Encoding: 7bit
         X-From: "Keller, Anna" </O=ENRON/OU=NA/CN=AKELLE>
-        X-To: Ben <Ben/Enron@EnronXGate>
+        X-To: Ben <Ben/Enron@EnronXGate>, "Caro" <CARO/Enron>
 """
 
 
@@ -33,7 +34,7 @@ def test_a_plain_message_is_read_whole(end):
     parsed = parse_message(raw(PLAIN, "Here it is.\n\nAnna\n", end), "allen-p/sent/1.")
     assert parsed == ParsedMail(
         message_id="18.107@thyme",
-        sent_at="2001-05-14T23:39:00Z",
+        sent_at="2001-05-14T16:39:00-07:00",
         date_ok=True,
         from_addr="anna.keller@x.com",
         from_name="Keller, Anna",
@@ -43,6 +44,7 @@ def test_a_plain_message_is_read_whole(end):
         subject="Our forecast",
         body="Here it is.\n\nAnna",
         source="allen-p/sent/1.",
+        names=(("ben@x.com", "Ben"), ("caro@x.com", "Caro")),
     )
 
 
@@ -167,13 +169,17 @@ def test_a_message_without_an_id_gets_one_of_its_bytes():
 @pytest.mark.parametrize(
     ("text", "sent_at", "sure"),
     [
-        ("Mon, 14 May 2001 16:39:00 -0700 (PDT)", "2001-05-14T23:39:00Z", True),
-        ("14 May 2001 16:39:00 +0530", "2001-05-14T11:09:00Z", True),
+        ("Mon, 14 May 2001 16:39:00 -0700 (PDT)", "2001-05-14T16:39:00-07:00", True),
+        ("14 May 2001 16:39:00 +0530", "2001-05-14T16:39:00+05:30", True),
         ("Mon, 14 May 01 16:39 GMT", "2001-05-14T16:39:00Z", True),
-        ("Mon, 31 Dec 1979 16:00:00 -0800 (PST)", "1980-01-01T00:00:00Z", False),
+        ("Mon, 31 Dec 1979 16:00:00 -0800 (PST)", "1979-12-31T16:00:00-08:00", False),
         ("Fri, 01 Jan 1982 00:00:00 +0000", "1982-01-01T00:00:00Z", True),
         ("Tue, 25 Dec 0001 06:26:44 +0000", "0001-12-25T06:26:44Z", False),
-        ("Mon, 01 Jan 0001 00:00:00 +1400", "0001-01-01T00:00:00Z", False),
+        ("Mon, 01 Jan 0001 00:00:00 +1400", "0001-01-01T00:00:00+14:00", False),
+        ("Mon, 01 Jan 0001 00:00:00 +2300", "0001-01-01T00:00:00Z", False),
+        ("14 May 2001 16:39:00 -0000", "2001-05-14T16:39:00Z", True),
+        ("14 May 2001 16:39:00 EST", "2001-05-14T16:39:00-05:00", True),
+        ("14 May 2001 16:39:00 +9900", "2001-05-10T13:39:00Z", True),
         ("Sat, 04 Jan 2044 14:48:58 +0000", "2044-01-04T14:48:58Z", False),
         ("Mon, 14 May 2001 16:39:60 +0000", "2001-05-14T16:39:59Z", True),
         ("Mon, 32 May 2001 16:39:00 +0000", NO_DATE, False),
@@ -182,7 +188,7 @@ def test_a_message_without_an_id_gets_one_of_its_bytes():
         ("", NO_DATE, False),
     ],
 )
-def test_dates_are_utc_and_lost_ones_are_kept_but_marked(text, sent_at, sure):
+def test_dates_keep_their_zone_and_lost_ones_are_kept_but_marked(text, sent_at, sure):
     assert parse_date(text) == (sent_at, sure)
 
 
@@ -207,7 +213,7 @@ def test_dates_are_utc_and_lost_ones_are_kept_but_marked(text, sent_at, sure):
     ],
 )
 def test_addresses_of_real_mail_are_read(header, addresses):
-    assert parse_addresses(header) == addresses
+    assert tuple(parse_mailboxes(header)) == addresses
 
 
 def test_a_sender_has_a_name_and_an_address():
@@ -215,6 +221,26 @@ def test_a_sender_has_a_name_and_an_address():
     assert parse_sender("Keller, Anna <anna@x.com>") == ("anna@x.com", "Keller, Anna")
     assert parse_sender("a@x.com, b@x.com") == ("a@x.com", "")
     assert parse_sender("houston <.ward@enron.com>") == (".ward@enron.com", "houston")
+
+
+@pytest.mark.parametrize(
+    ("header", "addresses", "names"),
+    [
+        ("Kim Ward, John J Lavorato", "kim.ward@x.com john.lavorato@x.com", "Kim Ward|John J Lavorato"),
+        ("Ward, Kim S. </O=X/CN=KWARD>, Presto III, Al </O=X>", "kward@x.com a..presto@x.com", "Ward, Kim S.|Presto III, Al"),
+        ("ben@x.com, Ward, Kim </O=X/CN=K>, Help Desk </O=X>", "ben@x.com k.ward@x.com desk@x.com", "|Ward, Kim|Help Desk"),
+        ('"Pipes & Co, Inc." <news@p.com> @ X, jo@y.com', "jo@y.com news@p.com", "|Pipes & Co, Inc."),
+        ("Kim Ward <Kim Ward/ET&S/X@X>, Dan", "kim.ward@x.com dan@x.com", "Kim Ward|Dan"),
+        ("Pookie", "epao@mba.edu", "Pookie"),
+        ("Pookie, Dan", "epao@mba.edu dan@x.com", "|Dan"),
+        ("Kim Ward", "kim.ward@x.com dan@x.com", "|"),
+        ("<jo@y.com>", "jo@y.com", ""),
+        ("Stan Horton, Chairman@X <IMCEANOTES-Stan@X.com>", "stan@x.com", ""),
+    ],
+)  # fmt: skip
+def test_names_of_x_to_go_to_their_addresses_where_that_is_sure(header, addresses, names):
+    known = dict(listed_names(header, addresses.split()))
+    assert [known.get(address, "") for address in addresses.split()] == names.split("|")
 
 
 def check_storable(parsed):
@@ -225,7 +251,11 @@ def check_storable(parsed):
     assert len(set(everybody)) == len(everybody)
     assert all(len(address.split()) == 1 and address == address.lower() for address in everybody)
     assert len(parsed.subject.splitlines()) <= 1
-    assert len(parsed.sent_at) == 20
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)", parsed.sent_at)
+    for address, name in parsed.names:
+        assert address in everybody
+        assert name
+        assert "\x00" not in name
     assert parsed.message_id
 
 
@@ -240,6 +270,7 @@ NAMES = [
     "Content-Type",
     "Content-Transfer-Encoding",
     "X-From",
+    "X-To",
 ]
 VALUES = [
     b"multipart/mixed; boundary=B", b"text/html", b"base64", b"quoted-printable", b"text/plain; charset=utf-16",

@@ -51,17 +51,17 @@ def test_a_record_becomes_the_mail_that_its_message_would():
     ("value", "sent_at", "sure"),
     [
         (datetime(2001, 5, 14, 23, 39), "2001-05-14T23:39:00Z", True),
-        (datetime(2001, 5, 14, 16, 39, tzinfo=timezone(timedelta(hours=-7))), "2001-05-14T23:39:00Z", True),
-        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "0001-01-01T00:00:00Z", False),
+        (datetime(2001, 5, 14, 16, 39, tzinfo=timezone(timedelta(hours=-7))), "2001-05-14T16:39:00-07:00", True),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "0001-01-01T00:00:00+14:00", False),
         (datetime(1979, 12, 31, tzinfo=UTC), "1979-12-31T00:00:00Z", False),
-        ("2001-05-14T16:39:00-07:00", "2001-05-14T23:39:00Z", True),
+        ("2001-05-14T16:39:00-07:00", "2001-05-14T16:39:00-07:00", True),
         ("2001-05-14 23:39:00", "2001-05-14T23:39:00Z", True),
-        ("Mon, 14 May 2001 16:39:00 -0700 (PDT)", "2001-05-14T23:39:00Z", True),
+        ("Mon, 14 May 2001 16:39:00 -0700 (PDT)", "2001-05-14T16:39:00-07:00", True),
         ("soon", "1970-01-01T00:00:00Z", False),
         (None, "1970-01-01T00:00:00Z", False),
     ],
 )
-def test_dates_of_records_are_utc_and_lost_ones_are_marked(value, sent_at, sure):
+def test_dates_of_records_keep_their_zone_and_lost_ones_are_marked(value, sent_at, sure):
     parsed = record_mail({**ROW, "date": value}, "row 1")
     assert (parsed.sent_at, parsed.date_ok) == (sent_at, sure)
 

@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,12 @@ sent_mail = st.builds(
     to=some,
     cc=some,
     bcc=some,
-    sent_at=st.builds(lambda day, hour: f"{day}T{hour:02}:00:00Z", st.sampled_from(DAYS), st.integers(0, 23)),
+    sent_at=st.builds(
+        lambda day, hour, zone: f"{day}T{hour:02}:00:00{zone}",
+        st.sampled_from(DAYS),
+        st.integers(0, 23),
+        st.sampled_from(["Z", "-08:00", "+05:30", "-11:00", "+14:00"]),
+    ),
     subject=st.text(alphabet="ab ", max_size=8),
     body=st.text(alphabet="abp1 .\n", max_size=20),
 )
@@ -103,7 +109,7 @@ def check_search(database, mails, arguments):
         return
     phrases = [words(keyword) for keyword in arguments["keywords"]]
     after, before = arguments.get("sent_after", ""), arguments.get("sent_before", "9999")
-    if not phrases or not all(phrases) or (after and after >= before):
+    if not all(phrases) or (after and after >= before):
         with pytest.raises(ToolInputError):
             database.search(**arguments)
         return
@@ -118,8 +124,12 @@ def check_search(database, mails, arguments):
         and all(holds(m.subject, phrase) or holds(m.body, phrase) for phrase in phrases)
     ]
     expected.sort(key=lambda m: m.message_id)
-    expected.sort(key=lambda m: m.sent_at, reverse=True)
+    expected.sort(key=lambda m: datetime.fromisoformat(m.sent_at), reverse=True)
     assert [hit.message_id for hit in database.search(**arguments)] == [m.message_id for m in expected[:10]]
+    assert [hit.message_id for hit in database.search(**arguments, offset=1, max_results=3)] == [
+        m.message_id for m in expected[1:4]
+    ]
+    assert database.count(**arguments) == len(expected)
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,0 +1,79 @@
+"""The names that a person can be found by: display names, and what can be read from an address.
+
+A mail tells the names of some of its people, and many mails tell nobody's. So a name that any mail gives an address
+counts for all mail of that address. Of several names the one that a majority of mails gives is kept, whatever their
+order; where there is no majority, it is one of the frequent ones.
+
+Names are indexed as `kim ward`, first name first and without initials, whether the mail has `Kim Ward`, `Ward, Kim S.
+(Houston)` or `kim.ward@enron.com`. `email_env.search.query.name_forms` does the same to what is searched.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from email_env.search.query import name_words
+
+_BESIDE = re.compile(r"\([^)]*\)|[/@].*")
+_PART = re.compile(r"[^\W\d_]+")
+
+
+class People:
+    """Numbers addresses, and learns what their owners are called."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+        self._addresses: list[str] = []
+        self._names: dict[int, tuple[str, int]] = {}  # the leading name, and by how many mails it leads
+        self._forms: dict[int, str] = {}
+
+    def number(self, address: str) -> int:
+        """The id of an address; a new one where it was not seen before."""
+        number = self.ids.setdefault(address, len(self.ids) + 1)
+        if number > len(self._addresses):
+            self._addresses.append(address)
+        return number
+
+    def note(self, number: int, name: str) -> None:
+        """Counts a mail that calls the owner of address `number` so; all come before the first `forms`."""
+        form = index_form(name)
+        leading, lead = self._names.get(number, (form, 0))
+        if leading == form:
+            self._names[number] = (form, lead + 1)
+        elif form:  # the majority vote of Boyer and Moore
+            self._names[number] = (leading, lead - 1) if lead > 1 else (form, 1)
+
+    def forms(self, number: int, own_name: str = "") -> str:
+        """Everything that is indexed as name of this address; `own_name` is what one mail calls its owner."""
+        known = self._forms.get(number)
+        if known is None:
+            known = self._forms[number] = self._make_forms(number)
+        own = index_form(own_name) if own_name else ""
+        return f"{known} {own}".strip() if own and own not in known else known
+
+    def _make_forms(self, number: int) -> str:
+        name = self._names.get(number, ("", 0))[0]
+        address = address_form(self._addresses[number - 1])
+        related = not name or not set(name.split()).isdisjoint(address.split())  # info@x.com is no name of Ann
+        return f"{name} {address}".strip() if related and address not in name else name
+
+
+@lru_cache(maxsize=1 << 14)
+def index_form(name: str) -> str:
+    """A display name as it is indexed.
+
+    >>> index_form("Ward, Kim S. (Houston)")
+    'kim ward'
+    """
+    last, comma, first = _BESIDE.sub("", name).partition(",")
+    return " ".join(name_words(f"{first} {last}" if comma else last))
+
+
+def address_form(address: str) -> str:
+    """The words of letters in an address before the @, as they are indexed.
+
+    >>> address_form("kim.s.ward2@enron.com")
+    'kim ward'
+    """
+    return " ".join(name_words(" ".join(_PART.findall(address.partition("@")[0]))))

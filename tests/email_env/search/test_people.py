@@ -1,0 +1,106 @@
+"""People are found by name: as a keyword, as sender and as recipient, whatever form mail and searcher use."""
+
+import pytest
+
+from email_env.ingest.people import People, address_form, index_form
+from email_env.search.database import MailDatabase
+from tests.email_env.mails import build, mail
+
+BOX = "box@x.com"
+KIM, PHILLIP, JO, KELLY = "kward@x.com", "k..allen@x.com", "jo_baker@y.org", "kelly.higgason@x.com"
+MAILS = (
+    mail("m1", from_addr=KIM, from_name="Ward, Kim S. (Houston)", to=(BOX,), sent_at="2001-05-01T09:00:00Z"),
+    mail("m2", from_addr=BOX, from_name="", to=(KIM, JO), sent_at="2001-05-02T09:00:00Z"),
+    mail("m3", from_addr=PHILLIP, from_name="Phillip K Allen", to=(BOX,), cc=(KIM,), sent_at="2001-05-03T09:00:00Z"),
+    mail(
+        "m4", from_addr=BOX, from_name="", to=(KELLY,), names=((KELLY, "Kelly Noel Higgason"),),
+        sent_at="2001-05-04T09:00:00Z",
+    ),
+    mail("m5", "From Kim Ward", "Kim Ward said no.", from_addr=JO, from_name="", to=(BOX,), sent_at="2001-05-05T09:00:00Z"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory):
+    path = tmp_path_factory.mktemp("people") / "mail.db"
+    build(path, *MAILS)
+    database = MailDatabase(path)
+    yield database
+    database.close()
+
+
+def ids(db, *keywords, **options):
+    return [hit.message_id for hit in db.search(inbox=BOX, keywords=keywords, until="2001-12-31", **options)]
+
+
+@pytest.mark.parametrize("keyword", ["Kim Ward", "kim ward", "Ward, Kim", "Ward, Kim S.", "Kim S. Ward", "ward"])
+def test_a_name_is_a_keyword_in_every_form_and_finds_all_mail_of_the_person(db, keyword):
+    assert ids(db, keyword) == ["m5", "m3", "m2", "m1"]  # in the text, as Cc, To and From
+
+
+def test_names_and_words_are_searched_together(db):
+    assert ids(db, "Kim Ward", "said") == ["m5"]
+    assert ids(db, "Kim Ward", "Nothing much") == ["m3", "m2", "m1"]
+    assert ids(db, "Ward Kim") == []  # a phrase stays word for word
+    assert ids(db, "allen", "ward") == ["m3"]
+
+
+@pytest.mark.parametrize("name", ["Kim Ward", "Ward, Kim", "WARD Kim", "kim", KIM, f"Ward, Kim S. <{KIM}>", f"<{KIM}>"])
+def test_a_sender_is_a_name_an_address_or_both(db, name):
+    assert ids(db, from_addr=name) == ["m1"]
+    assert ids(db, to_addr=name) == ["m3", "m2"]
+
+
+def test_a_name_may_be_read_from_an_address_and_lack_its_middle(db):
+    assert ids(db, "Jo Baker") == ids(db, from_addr="Jo Baker") + ids(db, to_addr="baker") == ["m5", "m2"]
+    assert ids(db, "Kelly Higgason") == ids(db, "Kelly Noel Higgason") == ids(db, to_addr="Higgason, Kelly") == ["m4"]
+    assert ids(db, from_addr="Phillip Allen") == ids(db, from_addr="Phillip K. Allen") == ["m3"]
+    assert ids(db, from_addr="Jo Ward") == ids(db, from_addr="nobody@x.com") == []
+
+
+def test_an_address_as_keyword_finds_the_mail_of_its_owner(db):
+    assert ids(db, KIM) == ["m3", "m2", "m1"]
+    assert ids(db, KIM, "Nothing") == ids(db, KIM)
+    assert ids(db, "nobody@x.com") == []
+
+
+def test_a_name_that_is_no_name_of_the_mail_finds_nothing(db):
+    assert ids(db, "Kim Allen") == ids(db, from_addr="Kim Allen") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("Ward, Kim S. (Houston)", "kim ward"),
+        ("Phillip K Allen", "phillip allen"),
+        ("Presto III, Kevin M.", "kevin presto iii"),
+        ("Stan Horton, Chairman@ENRON", "chairman stan horton"),
+        ("Jen Fraser/ENRON@enronXgate", "jen fraser"),
+        ("O'Neil, Murray P.", "murray neil"),
+        ("山田", "山田"),
+        ("K.", ""),
+        ("", ""),
+    ],
+)
+def test_a_display_name_is_indexed_first_name_first_and_without_initials(name, form):
+    assert index_form(name) == form
+
+
+@pytest.mark.parametrize(
+    ("address", "form"),
+    [("kim.ward@x.com", "kim ward"), ("k..allen@x.com", "allen"), ("jo_baker-smith2@y.org", "jo baker smith"), ("8774820206@p.net", "")],
+)  # fmt: skip
+def test_the_words_of_an_address_are_a_name(address, form):
+    assert address_form(address) == form
+
+
+def test_the_name_that_most_mails_give_an_address_counts_and_the_mails_own_beside_it():
+    people = People()
+    number = people.number("robert.quick@x.com")
+    for name in ("Bob Quick", "Office of Bob", "Quick, Bob", "Bob Quick"):
+        people.note(number, name)
+    assert people.forms(number) == "bob quick robert quick"
+    assert people.forms(number, "Office of Bob") == "bob quick robert quick office of bob"
+    role = people.number("no.address@x.com")
+    people.note(role, "The Chairman")
+    assert people.forms(role) == "the chairman"
