@@ -58,7 +58,9 @@ class RolloutSettings(Settings):
     groups_per_step: int = Field(default=8, ge=1)
     group_size: int = Field(default=8, ge=2)
     refill_rounds: int = Field(default=0, ge=0, description="extra rollout rounds that replace groups without spread")
-    temperature: float = Field(default=1.0, gt=0, description="of the rollouts; the loss assumes 1.0")
+    temperature: float = Field(
+        default=1.0, gt=0, description="of the rollouts, and of the distributions that the loss takes"
+    )
     max_turn_tokens: int = Field(default=256, ge=8)
     max_tokens: int = Field(
         default=4096, ge=64, description="of what the policy sees at once, the sampled turn included"

@@ -26,8 +26,10 @@ class LossSpec:
         clip_low: The ratio is clipped to [1 - clip_low, 1 + clip_high] (PPO, arXiv 1707.06347, eq. 7).
         clip_high: Wider than ``clip_low``: DAPO's clip-higher (arXiv 2503.14476, eq. 10).
         max_importance_weight: Bound of the weight between sampler and trainer, token by token (truncated importance
-            sampling, Ionides 2008).
+            sampling, Ionides 2008). Where the ratio is taken against the sampler it holds that weight, and is bounded
+            itself (two-sided clipping, INTELLECT-2, arXiv 2505.07291, section 3.4.1; TRL's ``delta``).
         kl_coef: Weight of the KL divergence from the model without adapter (arXiv 2402.03300, eq. 3 and 4).
+        temperature: Of the distributions that the tokens were drawn from; logits are divided by it.
     """
 
     kind: LossType | Literal["imitation"] = "dapo"
@@ -37,6 +39,7 @@ class LossSpec:
     clip_high: float = 0.28
     max_importance_weight: float = 2.0
     kl_coef: float = 0.0
+    temperature: float = 1.0
 
     @property
     def by_row(self) -> bool:

@@ -102,8 +102,8 @@ class LocalEngine:
         """Accumulate the gradient of ``loss`` over ``rows``; returns what was found in each, in their order."""
         found: dict[int, RowStatistics] = {}
         for batch in self._batches(distributed.share(rows)):
-            reference_T = self._reference_logprobs(batch) if loss.kl_coef > 0 else None
-            tokens, entropy_T = self._forward(batch)
+            reference_T = self._reference_logprobs(batch, loss.temperature) if loss.kl_coef > 0 else None
+            tokens, entropy_T = self._forward(batch, loss.temperature)
             tokens.reference_logprobs_T = reference_T
             loss_T = token_losses(tokens, loss)
             loss_T.sum().backward()
@@ -180,12 +180,12 @@ class LocalEngine:
         return micro_batches(rows, self.token_budget, share_beginnings=self._share_beginnings)
 
     @torch.no_grad()
-    def _reference_logprobs(self, batch: Sequence[Segment]) -> torch.Tensor:
+    def _reference_logprobs(self, batch: Sequence[Segment], temperature: float) -> torch.Tensor:
         """Shape ``T``: the frozen model alone."""
         with self.model.disable_adapter():
-            return self._forward(batch)[0].logprobs_T
+            return self._forward(batch, temperature)[0].logprobs_T
 
-    def _forward(self, batch: Sequence[Segment]) -> tuple[ActionTokens, torch.Tensor]:
+    def _forward(self, batch: Sequence[Segment], temperature: float = 1.0) -> tuple[ActionTokens, torch.Tensor]:
         """The batch's action tokens, and the entropy at each, shape ``T``."""
         layout = shared_rows.lay_out(batch, share_beginnings=self._share_beginnings)
         actions = [
@@ -202,7 +202,7 @@ class LocalEngine:
         ).last_hidden_state[0]
         hidden_TD = hidden_ND[predictors_T].to(self._head.weight.dtype)
         logprobs_T, entropy_T = SelectedLogprobs.apply(  # type: ignore[misc]
-            hidden_TD, self._head.weight, targets_T, LOGIT_CHUNK_TOKENS
+            hidden_TD, self._head.weight, targets_T, LOGIT_CHUNK_TOKENS, temperature
         )
         advantages_T = self._tensor([batch[row].advantage for row, _ in actions])
         sampler_T = self._tensor([batch[row].sampler_logprobs[position] for row, position in actions])

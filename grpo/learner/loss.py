@@ -7,7 +7,7 @@ so it does not depend on how rows are cut into micro-batches. With ratio ``r_t``
 
     dapo     sum_t w_t min(r_t A, clip(r_t) A) / sum_i |o_i| of the step     arXiv 2503.14476, eq. 8 and 12
     bnpo     the same / sum_i |o_i| of the update                           TRL's name
-    dr_grpo  the same / (N x max_completion_tokens)                         arXiv 2503.20783, section 3.2
+    dr_grpo  the same / (rollouts x max_completion_tokens)                  arXiv 2503.20783, section 3.2
     grpo     every row's sum / |o_i|, then / N                              arXiv 2402.03300, eq. 3
     gspo     grpo with one ratio a row, r_i = exp(mean_t log r_t)           arXiv 2507.18071, eq. 5 and 7
     cispo    sum_t w_t stop_grad(min(r_t, 1 + clip_high)) A log p_t / sum_i |o_i| of the step
@@ -79,6 +79,8 @@ def _surrogate(tokens: ActionTokens, spec: LossSpec, old_logprobs_T: Tensor) -> 
     log_ratio_T = tokens.logprobs_T - old_logprobs_T
     ratio_T = torch.exp(tokens.row_means(log_ratio_T) if spec.kind == "gspo" else log_ratio_T)
     advantages_T = tokens.advantages_T
+    if spec.old_policy == "sampler":
+        ratio_T = ratio_T.clamp(max=spec.max_importance_weight)
     if spec.kind == "cispo":
         return ratio_T.detach().clamp(max=1 + spec.clip_high) * advantages_T * tokens.logprobs_T
     clipped_T = ratio_T.clamp(1 - spec.clip_low, 1 + spec.clip_high)
@@ -99,25 +101,27 @@ class SelectedLogprobs(torch.autograd.Function):
     """Log-probability of one target id per position from hidden states, without keeping the logits.
 
     The vocabulary projection is frozen under LoRA, so the gradient with respect to the hidden state is
-    ``W[target] - softmax(logits) @ W`` and can be formed while the logits of a chunk are at hand: memory is one chunk
-    of logits, and backward is one multiplication.
+    ``(W[target] - softmax(logits) @ W) / temperature`` and can be formed while the logits of a chunk are at hand:
+    memory is one chunk of logits, and backward is one multiplication.
     """
 
     @staticmethod
-    def forward(ctx, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, chunk: int):  # type: ignore[override]
-        """Returns (logprobs_T, entropy_T) in float32; entropy carries no gradient."""
+    def forward(  # type: ignore[override]
+        ctx, hidden_TD: Tensor, weight_VD: Tensor, target_T: Tensor, chunk: int, temperature: float = 1.0
+    ):
+        """Returns (logprobs_T, entropy_T) of the logits over ``temperature``, in float32; entropy has no gradient."""
         logprobs_T = torch.empty(hidden_TD.shape[0], dtype=torch.float32, device=hidden_TD.device)
         entropy_T = torch.empty_like(logprobs_T)
         gradient_TD = torch.empty_like(hidden_TD) if ctx.needs_input_grad[0] else None
         for start in range(0, hidden_TD.shape[0], chunk):
             part = slice(start, start + chunk)
-            logits_CV = (hidden_TD[part] @ weight_VD.T).float()
+            logits_CV = (hidden_TD[part] @ weight_VD.T).float() / temperature
             log_z_C = torch.logsumexp(logits_CV, -1)
             logprobs_T[part] = logits_CV.gather(1, target_T[part, None])[:, 0] - log_z_C
             probs_CV = torch.exp(logits_CV - log_z_C[:, None])
             entropy_T[part] = log_z_C - (probs_CV * logits_CV).sum(-1)
             if gradient_TD is not None:
-                gradient_TD[part] = weight_VD[target_T[part]] - probs_CV.to(weight_VD.dtype) @ weight_VD
+                gradient_TD[part] = (weight_VD[target_T[part]] - probs_CV.to(weight_VD.dtype) @ weight_VD) / temperature
         ctx.save_for_backward(gradient_TD)
         ctx.mark_non_differentiable(entropy_T)
         return logprobs_T, entropy_T
@@ -126,4 +130,4 @@ class SelectedLogprobs(torch.autograd.Function):
     def backward(ctx, grad_T: Tensor, _entropy: Tensor):  # type: ignore[override]
         """Chain rule with the stored gradient."""
         (gradient_TD,) = ctx.saved_tensors
-        return (gradient_TD * grad_T[:, None].to(gradient_TD.dtype)), None, None, None
+        return (gradient_TD * grad_T[:, None].to(gradient_TD.dtype)), None, None, None, None

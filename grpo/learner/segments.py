@@ -10,7 +10,7 @@ once), and cut into micro-batches under a token budget.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grpo.errors import ConfigError
 from grpo.types import Trajectory
@@ -30,6 +30,8 @@ class Segment:
     action_mask: list[bool]
     sampler_logprobs: list[float]
     advantage: float
+    rollout_share: float = 1.0
+    """One over the number of rows that its rollout became; a step's rows sum up to the number of rollouts."""
 
     @property
     def num_actions(self) -> int:
@@ -56,7 +58,7 @@ class TurnWeights:
 
 def segments_of(trajectory: Trajectory, advantage: float) -> list[Segment]:
     """The rows of a trajectory: one of each segment that has an action token."""
-    return _segments(trajectory, trajectory.action_mask, advantage)
+    return _shared(_segments(trajectory, trajectory.action_mask, advantage))
 
 
 def weighted_segments(trajectory: Trajectory, advantage: float, weights: TurnWeights) -> list[Segment]:
@@ -64,13 +66,20 @@ def weighted_segments(trajectory: Trajectory, advantage: float, weights: TurnWei
     everything = trajectory.action_mask
     others = advantage if advantage > 0 else advantage * weights.negative
     if weights.invalid_calls is None:
-        return _segments(trajectory, everything, others)
+        return _shared(_segments(trajectory, everything, others))
     invalid = _invalid_turns(everything, trajectory.turn_errors)
     valid = [acts and not wrong for acts, wrong in zip(everything, invalid, strict=True)]
-    return [
-        *_segments(trajectory, valid, others),
-        *_segments(trajectory, invalid, min(advantage, 0.0) * weights.invalid_calls),
-    ]
+    return _shared(
+        [
+            *_segments(trajectory, valid, others),
+            *_segments(trajectory, invalid, min(advantage, 0.0) * weights.invalid_calls),
+        ]
+    )
+
+
+def _shared(rows: list[Segment]) -> list[Segment]:
+    """The rows of one rollout."""
+    return rows if len(rows) == 1 else [replace(row, rollout_share=1.0 / len(rows)) for row in rows]
 
 
 def _segments(trajectory: Trajectory, mask: list[bool], advantage: float) -> list[Segment]:

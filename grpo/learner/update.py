@@ -23,7 +23,7 @@ class UpdateConfig:
     """How a step's rows become updates.
 
     ``count`` updates share the rows evenly. The loss of each is normalised by its share of the step's action tokens (or
-    rows, see ``normalizers``); bnpo's by the update's own, dr_grpo's by rows of ``max_completion_tokens``.
+    rows, see ``normalizers``); bnpo's by the update's own, dr_grpo's by rollouts of ``max_completion_tokens``.
     """
 
     count: int
@@ -41,6 +41,7 @@ def update_config(config: TrainConfig, step: int) -> UpdateConfig:
         clip_high=config.loss.clip_high,
         max_importance_weight=config.loss.max_importance_weight,
         kl_coef=config.loss.kl_coef,
+        temperature=config.rollout.temperature,
     )
     rate = scheduled_learning_rate(step, config.steps, config.optimizer)
     optimizer = config.optimizer
@@ -127,5 +128,5 @@ def _divisor(rows: Sequence[Segment], config: UpdateConfig) -> float:
     if config.loss.by_row:
         return len(rows)
     if config.loss.kind == "dr_grpo":
-        return len(rows) * config.max_completion_tokens
+        return math.fsum(row.rollout_share for row in rows) * config.max_completion_tokens
     return sum(row.num_actions for row in rows)

@@ -37,7 +37,8 @@ def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
     Returns:
         ``loss/policy`` and ``loss/grad_norm``: means over the updates. ``loss/entropy``, ``loss/clip_share`` and, with
         a ``kl_coef``, ``loss/kl``: means over all action tokens, in nats. ``gap/*`` and ``ratio/p99``: of the action
-        tokens of the first update; gaps in nats. Without an update the first two alone.
+        tokens of the first update; gaps in nats. ``staleness``: optimizer updates between the policy that sampled an
+        action token and the one that learns from it, mean over tokens. Without an update the first two alone.
     """
     if not updates:
         return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
@@ -49,6 +50,9 @@ def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
         "loss/grad_norm": math.fsum(update.grad_norm for update in updates) / len(updates),
         "loss/entropy": _mean([value for row in statistics for value in row.entropies]),
         "loss/clip_share": _mean([float(cut) for update in updates for cut in _clipped(update)]),
+        "staleness": _mean(
+            [float(age) for age, update in enumerate(updates) for row in update.rows for _ in row.sampled_logprobs]
+        ),
         "gap/mean_abs": _mean(gaps),
         "gap/max": max(gaps),
         "ratio/p99": float(np.quantile([_exp(difference) for difference in differences], 0.99)),

@@ -189,9 +189,12 @@ def _answer(trajectory: Trajectory, chat: Chat, new: list[Message], longest_prom
 
 
 def group_specs(tasks: Sequence[Task], group_size: int, *seed_parts: int | str) -> list[EpisodeSpec]:
-    """The episodes of ``tasks`` x ``group_size`` members, group by group, each with a seed of its own."""
+    """The episodes of ``tasks`` x ``group_size`` members, group by group, each with a seed of its own.
+
+    A scenario that comes again, in the same step or in a later epoch, has a task of another seed, and other episodes.
+    """
     return [
-        EpisodeSpec(task, index, derive_seed(*seed_parts, task.key, index))
+        EpisodeSpec(task, index, derive_seed(*seed_parts, task.key, task.seed, index))
         for task in tasks
         for index in range(group_size)
     ]

@@ -176,7 +176,6 @@ class Trainer:
             "step": self.step,
             **batch.metrics(),
             **update_metrics,
-            "staleness": 0.0,
             "time/publish": publish_seconds,
             "time/step": time.monotonic() - began,
             "mem/trainer_rss_gb": current_rss_gb() or 0.0,

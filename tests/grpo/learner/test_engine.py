@@ -234,21 +234,31 @@ def test_only_the_predictions_of_sampled_tokens_have_a_gradient_in_a_whole_episo
     assert torch.all(gradient[len(segment.ids) - 1 :] == 0.0)
 
 
-def test_selected_logprobs_have_the_value_entropy_and_gradient_of_log_softmax():
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.5])
+def test_selected_logprobs_have_the_value_entropy_and_gradient_of_log_softmax(temperature):
     torch.manual_seed(0)
     hidden = torch.randn(13, 8, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(29, 8, dtype=torch.float64)
     target = torch.randint(0, 29, (13,))
     upstream = torch.randn(13)
-    logprobs, entropy = SelectedLogprobs.apply(hidden, weight, target, 5)
+    logprobs, entropy = SelectedLogprobs.apply(hidden, weight, target, 5, temperature)
     (logprobs * upstream).sum().backward()
     found, hidden.grad = hidden.grad, None
-    full = torch.log_softmax(hidden @ weight.T, -1)
+    full = torch.log_softmax(hidden @ weight.T / temperature, -1)
     expected = full.gather(1, target[:, None])[:, 0]
     (expected * upstream).sum().backward()
     assert torch.allclose(logprobs.double(), expected, atol=1e-6)
     assert torch.allclose(entropy.double(), -(full.exp() * full).sum(-1), atol=5e-5)
     assert torch.allclose(found, hidden.grad, atol=1e-6)
+
+
+def test_a_ratio_against_the_sampler_is_bounded_on_both_sides():
+    logprobs = torch.log(torch.tensor([0.8, 0.8])).requires_grad_()
+    sampler = torch.log(torch.tensor([0.1, 0.1]))  # ratios 8
+    loss = token_losses(ActionTokens(logprobs, sampler, torch.tensor([1.0, -1.0]), [2]), LossSpec(old_policy="sampler"))
+    assert loss.tolist() == pytest.approx([-1.28, 2.0])  # min(2, 1.28) * 1; min(-2, -1.28)
+    loss.sum().backward()
+    assert logprobs.grad.tolist() == [0.0, 0.0]
 
 
 def test_grpo_loss_clips_and_truncates_as_written():

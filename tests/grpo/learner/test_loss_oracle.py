@@ -111,7 +111,9 @@ def trl_loss(module, model, rows, loss, *, later):
     trainer = object.__new__(module.GRPOTrainer)
     trainer.model = model
     trainer.accelerator = Accelerator(cpu=True)
-    trainer.args = SimpleNamespace(use_bias_correction_kl=False, delta=None, steps_per_generation=1)
+    trainer.args = SimpleNamespace(
+        use_bias_correction_kl=False, delta=loss.max_importance_weight if later else None, steps_per_generation=1
+    )
     trainer.loss_type = "grpo" if loss.kind == "gspo" else loss.kind
     trainer.importance_sampling_level = "sequence" if loss.kind == "gspo" else "token"
     trainer.epsilon_low = loss.clip_low
@@ -143,15 +145,19 @@ def trl_loss(module, model, rows, loss, *, later):
     return float(found.detach()), trainer._metrics["train"]
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("later", [False, True], ids=["first-update", "later-update"])
 @pytest.mark.parametrize("kl_coef", [0.0, 0.3], ids=["no-kl", "kl"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_loss_and_gradients_equal_trls(models, trl_trainer, loss, kl_coef, later):
+def test_loss_and_gradients_equal_trls(models, trl_trainer, loss, kl_coef, later, temperature):
     clip = {"clip_low": 0.02, "clip_high": 0.05} if loss == "gspo" else {"clip_low": 0.2, "clip_high": 0.28}
     rows = rows_of_two_groups()
-    spec = LossSpec(loss, old_policy="sampler" if later else "current", kl_coef=kl_coef, **clip)
+    spec = LossSpec(
+        loss, old_policy="sampler" if later else "current", kl_coef=kl_coef, temperature=temperature, **clip
+    )
     (normalizer,) = normalizers(rows, [rows], UpdateConfig(1, 0.0, 1.0, spec, MAX_COMPLETION_TOKENS))
     made, plain = models
+    trl_trainer.add_fused_lm_head(plain.get_base_model(), outputs=("log_probs", "entropy"), temperature=temperature)
     plain.zero_grad()
     made.optimizer.zero_grad()
     expected, logged = trl_loss(trl_trainer, plain, rows, spec, later=later)

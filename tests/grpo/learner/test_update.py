@@ -163,3 +163,15 @@ def test_a_sampler_of_another_policy_stops_the_run_with_the_reason(model_folder)
         TrainingError, match=rf"step 3: .* disagree by {gap:.3f} nats a token .* above loss\.max_gap = 0\.25"
     ):
         check_gap(metrics, 0.25, 3)
+
+
+def test_dr_grpo_counts_rollouts_not_their_rows():
+    half = replace(segment(0, 1.0), rollout_share=0.5)
+    config = UpdateConfig(1, 1e-3, 1.0, LossSpec("dr_grpo"), max_completion_tokens=50)
+    assert normalizers([half, half, segment(1, 1.0)], [[half, half]], config) == [100.0]
+
+
+def test_staleness_counts_the_updates_since_the_policy_that_sampled(model_folder):
+    rows = [segment(number, 1.0) for number in range(4)]
+    assert update(engine(model_folder), rows)[0]["staleness"] == 0.0
+    assert update(engine(model_folder), rows, count=4)[0]["staleness"] == 1.5

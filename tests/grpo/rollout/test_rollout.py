@@ -113,6 +113,13 @@ async def test_many_episodes_at_once_keep_their_order_and_their_own_envs():
     assert [t.token_ids for g in groups for t in g.trajectories] == [t.token_ids for t in trajectories]
 
 
+def test_a_scenario_that_comes_again_has_other_episodes():
+    tasks = TaskStream(["only"], 0).take(2)
+    seeds = [spec.seed for spec in group_specs(tasks, 4, "train", 0, 7)]
+    assert len(set(seeds)) == 8
+    assert [spec.seed for spec in group_specs(tasks, 4, "train", 0, 7)] == seeds
+
+
 async def test_members_that_begin_differently_stop_the_run():
     trajectories = await rollout(ScriptedPolicy(ByteChat(), ["maple"])).run(
         group_specs([Task(0, "train-maple")], 2, "t")
