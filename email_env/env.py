@@ -154,15 +154,31 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         return {"database": database, "scenarios": scenarios}
 
     def answer_key(self) -> dict[str, Any] | None:
-        """The running episode's question and every right answer; for an answer judge, never for an agent.
+        """The running episode's question, every right answer, and the `answer` that was given, None where none was.
 
-        None before the first `reset`, and where the mailbox does not hold the answer: then only "I don't know" is
-        right, which the environment recognises itself.
+        For an answer judge, never for an agent. None before the first `reset`, and where the mailbox does not hold the
+        answer: then only "I don't know" is right, which the environment recognises itself.
         """
         scenario = self.scenario
         if scenario is None or not scenario.answerable:
             return None
-        return {"question": scenario.question, "references": [scenario.answer, *scenario.accepted]}
+        given = self._score.answer.text if self._score and self._score.answer else None
+        return {
+            "question": scenario.question,
+            "references": [scenario.answer, *scenario.accepted],
+            "answer": given,
+        }
+
+    def judged(self, right: bool) -> tuple[float, dict[str, float]]:
+        """Reward and metrics of the whole episode, had a judge marked its answer so; the episode stays as it is.
+
+        Raises:
+            EpisodeError: no answer was given.
+        """
+        if self._score is None or self._score.answer is None:
+            raise EpisodeError("There is no answer to mark. An episode has one when step() gives stop_reason 'answer'.")
+        score = self._score.judged(right)
+        return score.reward, score.metrics()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begins an episode.

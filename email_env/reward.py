@@ -13,7 +13,7 @@ lowest tiers are for episodes without a single valid call. And sources count by 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
@@ -175,6 +175,14 @@ class Score:
             + config.partial_no_unknown_id * (self.unknown_ids == 0)
             + config.partial_sources * self.source_recall
         )
+
+    def judged(self, right: bool) -> Score:
+        """The account of the finished episode as it would be, had a judge marked its answer so."""
+        parts = dict.fromkeys(self.parts, 0.0) | {"penalty": self.parts["penalty"]}
+        other = replace(self, success=right, dont_know=self.dont_know and not right, undecided=False, parts=parts)
+        other.finish()
+        other.claim()
+        return other
 
     def claim(self) -> float:
         """What was added since the last claim: the reward of a step."""

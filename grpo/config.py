@@ -32,6 +32,7 @@ REWARDS = ("env", "ruler", "env+ruler")
 RESUMABLE_CHANGES = frozenset(
     {"steps", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
     | {"judge.api_base", "judge.concurrency", "judge.max_cost"}
+    | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""
 
@@ -89,7 +90,29 @@ class JudgeSettings(Settings):
     max_cost: float | None = Field(
         default=None, gt=0, description="dollars; once this process has spent them, it stops"
     )
-    max_failures: float = Field(default=0.5, ge=0, le=1, description="share of groups in a step that may fail")
+    max_failures: float = Field(
+        default=0.5, ge=0, le=1, description="share of groups in a step that may fail, for whichever judge"
+    )
+
+
+class AnswerJudgeSettings(Settings):
+    """The judge of single answers, asked about those that the rule leaves undecided; none where no model is named."""
+
+    model: str | None = None
+    api_base: Url | None = None
+    concurrency: int = Field(default=16, ge=1, description="calls to the judge at the same time")
+    max_cost: float | None = Field(
+        default=None, gt=0, description="dollars; once this process has spent them, it stops"
+    )
+    audit_share: float = Field(
+        default=0.05, ge=0, le=1, description="of the answers that the rule took for right, shown to the judge, too"
+    )
+    max_disagreement: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="share of audited answers that the judge refuses; above it the run warns",
+    )
 
 
 class OptimizerSettings(Settings):
@@ -205,6 +228,7 @@ class TrainConfig(Settings):
 
     rollout: RolloutSettings = RolloutSettings()
     judge: JudgeSettings = JudgeSettings()
+    answer_judge: AnswerJudgeSettings = AnswerJudgeSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
     loss: LossSettings = LossSettings()
     lora: LoraSettings = LoraSettings()
@@ -212,6 +236,13 @@ class TrainConfig(Settings):
     warm_start: WarmStartSettings = WarmStartSettings()
     eval: EvalSettings = EvalSettings()
     server: ServerSettings = ServerSettings()
+
+    @model_validator(mode="after")
+    def _names_its_judge(self) -> Self:
+        named = self.answer_judge.model_dump(exclude_defaults=True)
+        if named and self.answer_judge.model is None:
+            raise ValueError(f"answer_judge.{next(iter(named))} goes with answer_judge.model (--answer-judge)")
+        return self
 
     @field_validator("reward")
     @classmethod

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 Message = dict[str, Any]
 """One OpenAI-style chat message: ``{"role": ..., "content": ...}``."""
@@ -60,6 +60,27 @@ class Task:
         return unnamed if key == unnamed.key else cls(seed, key)
 
 
+class Outcome(NamedTuple):
+    """What a whole episode comes to: its reward, and its metrics."""
+
+    reward: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKey:
+    """What marking an episode's answer takes, and no agent may see: the question and its right answers.
+
+    ``answer`` is what was answered, None where nothing was. ``outcomes`` is what the env says the episode comes to, had
+    a judge marked the answer as right (True) or wrong (False); None where the env does not say.
+    """
+
+    question: str
+    references: tuple[str, ...]
+    answer: str | None = None
+    outcomes: dict[bool, Outcome] | None = None
+
+
 @dataclass(slots=True)
 class Trajectory:
     """One episode, token for token.
@@ -68,6 +89,10 @@ class Trajectory:
     and every observation id in the order the policy saw them. ``action_mask`` is True for sampled ids alone;
     ``logprobs`` holds the sampler's log-probability there and 0.0 elsewhere. ``turn_errors`` has the env's error code
     of every assistant turn, "" where there was none. ``sample_index`` counts the episodes of one task, from 0.
+
+    ``answer_key`` is there where an env gives one and the episode has an answer; it is in no record. ``verdict`` is
+    what was decided on that answer besides the env's own rule, ``audit`` what a judge says of one that a rule took for
+    right (`grpo.rollout.marking`), ``unmarked`` why a judge that was asked gave no verdict.
 
     Where a chat template rewrites what was said, the lists go on with a new segment: a whole prompt, in which earlier
     turns are context. ``segment_starts`` says where segments begin; the policy sees the last one, ``context_ids``.
@@ -89,6 +114,10 @@ class Trajectory:
     stop_reason: StopReason = StopReason.FAILED
     error: str = ""
     explanation: str | None = None
+    answer_key: AnswerKey | None = None
+    verdict: dict[str, Any] | None = None
+    audit: dict[str, Any] | None = None
+    unmarked: str = ""
     seconds: float = 0.0
 
     def append(self, ids: list[int], logprobs: list[float] | None = None) -> None:
@@ -165,7 +194,7 @@ class Trajectory:
             ValueError: It is no such record.
         """
         try:
-            values = {name: record[name] for name in _SAVED}
+            values = {name: record[name] for name in _SAVED if name in record or name not in _LATER}
             values |= {
                 "task": Task.of_key(record["scenario_id"], int(record["seed"])),
                 "sample_index": record["sample"],
@@ -183,10 +212,11 @@ class Trajectory:
         return cls(**values)
 
 
-_SAVED = [
-    field.name for field in fields(Trajectory) if field.name not in ("task", "sample_index", "action_mask", "logprobs")
-]
+_NOT_AS_IT_IS = ("task", "sample_index", "action_mask", "logprobs", "answer_key")
+_SAVED = [field.name for field in fields(Trajectory) if field.name not in _NOT_AS_IT_IS]
 """The fields that a record has as they are."""
+_LATER = ("verdict", "audit", "unmarked")
+"""Those that records of older runs lack."""
 
 
 @dataclass(slots=True)

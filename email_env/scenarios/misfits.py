@@ -34,6 +34,8 @@ def _problem(connection: sqlite3.Connection, scenario: Scenario) -> str:
     inbox = connection.execute("SELECT id FROM addresses WHERE address = ?", (scenario.inbox,)).fetchone()
     if inbox is None:
         return f"no mail of {scenario.inbox}"
+    if scenario.answerable and not scenario.answer.strip():
+        return "its answer is empty"
     for message_id in scenario.message_ids:
         row = connection.execute(
             "SELECT who, substr(sent_at, 1, 10) FROM emails WHERE message_id = ?", (message_id,)

@@ -12,6 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+ANSWER_TOOL = "return_final_answer"
+"""An env's tool of this name takes the final answer: ``answer`` and ``sources``."""
+
 _MAX_JSON_STARTS = 20  # a bound on the work that a turn full of braces can make
 _DECODER = json.JSONDecoder(strict=False)
 _OPEN = re.compile(r"<tool_call>\s*")
@@ -54,6 +57,22 @@ def parse_turn(text: str) -> Turn:
     if value is None and (found := _embedded(text)):
         return _turn(found)
     return Turn(text=text)
+
+
+def final_answer(text: str) -> tuple[str, list[str], bool] | None:
+    """What an assistant turn that ended its episode answers: the answer, its sources, and whether it is prose.
+
+    None where it calls something else than the answer tool.
+    """
+    turn = parse_turn(text)
+    if not turn.calls:
+        return None if turn.fault else (turn.text, [], True)
+    for call in turn.calls:
+        if call.name == ANSWER_TOOL and isinstance(call.arguments, dict):
+            sources = call.arguments.get("sources") or []
+            listed = sources if isinstance(sources, list) else [sources]
+            return str(call.arguments.get("answer", "")), [*map(str, listed)], False
+    return None
 
 
 def shown(value: Any, limit: int = 120) -> str:

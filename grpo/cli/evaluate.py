@@ -49,10 +49,29 @@ from grpo.cli.common import explained, json_object
     callback=json_object,
     help="JSON object of arguments for the env (gymnasium.make).",
 )
-@click.option("--judge-model", help="litellm name of a judge for answers that the env does not take for right.")
-@click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
+@click.option(
+    "--judge-model",
+    "--answer-judge",
+    "judge_model",
+    metavar="MODEL",
+    help="litellm name of a judge that marks answers which the rule leaves undecided.",
+)
+@click.option(
+    "--judge-api-base",
+    "--answer-judge-api-base",
+    "judge_api_base",
+    metavar="URL",
+    help="OpenAI-compatible URL of the judge; its key comes from the environment.",
+)
 @click.option(
     "--judge-max-cost", type=click.FloatRange(0, min_open=True), help="Stop when the judge has cost so many dollars."
+)
+@click.option(
+    "--judge-audit-share",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Share of the answers that the rule took for right, shown to the judge, too.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.  [default: evals/AGENT-TIME]")
 @click.option(

@@ -52,6 +52,18 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option(
     "--reward", help="env, ruler, env+ruler, or your own function of a group: pkg.mod:function.  [default: env]"
 )
+@click.option(
+    "--answer-judge",
+    "answer_judge__model",
+    metavar="MODEL",
+    help="litellm name of a judge that marks answers which the rule leaves undecided.",
+)
+@click.option(
+    "--answer-judge-api-base",
+    "answer_judge__api_base",
+    metavar="URL",
+    help="OpenAI-compatible URL of the answer judge; its key comes from the environment.",
+)
 @click.option("--judge-model", "judge__model", help="litellm name of RULER's judge, for example openai/o4-mini.")
 @click.option(
     "--judge-api-base",
@@ -117,6 +129,8 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     from grpo.display.terminal import Display
     from grpo.report import write_report
     from grpo.report.run import conclusion, load_run
+    from grpo.rollout.judges import check_judges
+    from grpo.rollout.references import check_references
     from grpo.runs.checkpoint import newest_checkpoint
     from grpo.runs.directory import RunDirectory
     from grpo.runs.evaluations import AFTER, BEFORE, is_finished, summaries
@@ -132,6 +146,8 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
         found = newest_checkpoint(run.checkpoints)
         steps_done = found[1].step if found else None
         if steps_done is None or steps_done < config.steps or not is_finished(run, config, steps_done):
+            for line in (*check_judges(config), *check_references(config)):
+                display.note(line)
             config, model = _find_model(config, run, display)
             tracking = Tracking(
                 config.track,
@@ -159,6 +175,8 @@ def _check_user_code(config: TrainConfig) -> None:
     from grpo.envs.registry import takes_split
     from grpo.errors import ConfigError
     from grpo.machine.user_code import import_user_module, load_function
+    from grpo.rollout.marking import check_markable
+    from grpo.rollout.rollout import EnvPool
 
     if config.env_import is not None:
         import_user_module(config.env_import)
@@ -176,6 +194,9 @@ def _check_user_code(config: TrainConfig) -> None:
         )
     if config.reward not in REWARDS:
         load_function(config.reward)
+    if config.answer_judge.model is not None:
+        with EnvPool(config.env, dict(config.env_kwargs)) as pool:
+            check_markable(pool.take(), "--answer-judge")
 
 
 def _find_model(config: TrainConfig, run: RunDirectory, display: Display) -> tuple[TrainConfig, ResolvedModel]:

@@ -92,6 +92,8 @@ EVALUATION_METRICS = (
     ShownMetric("valid_call_rate", "Valid tool calls", 1, True),
     ShownMetric("turns", "Turns", 2),
     ShownMetric("completion_tokens", "Sampled tokens", 1),
+    ShownMetric("answer_by_judge", "Answers marked by judge", 1, True, exceptional=True),
+    ShownMetric("answer_undecided", "Answers undecided", 1, True, exceptional=True),
     ShownMetric("context_full", "Cut, context full", 1, True, exceptional=True),
 )
 """What the tables of a run's evaluations show, in this order, where the evaluation has it."""

@@ -99,6 +99,8 @@ def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
         checks += [("env", lambda: check_env(config)), ("env's data", lambda: check_data(config))]
     if "ruler" in config.reward:
         checks.append(("judge's key", lambda: check_key(config.judge.model, config.judge.api_base)))
+    if (model := config.answer_judge.model) is not None:
+        checks.append(("answer judge's key", lambda: check_key(model, config.answer_judge.api_base)))
     return checks
 
 

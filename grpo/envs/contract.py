@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from grpo.errors import EnvError
-from grpo.types import Message
+from grpo.types import AnswerKey, Message, Outcome
 
 ROLES = {"reset": ("system", "user", "assistant", "tool"), "step": ("tool", "user")}
 """Of messages; those of the first prompt may show an example of a conversation."""
@@ -131,6 +131,28 @@ class Contract:
                 f"(different: {', '.join(sorted(names ^ self._metric_names))}); the names must be the same throughout"
             )
         return metrics
+
+    def answer_key(self, given: Any) -> AnswerKey | None:
+        """Question, right answers and what was answered; None where no answer is right."""
+        if given is None:
+            return None
+        try:
+            question, references, answer = given["question"], given["references"], given.get("answer")
+            texts = (question, *references, *([] if answer is None else [answer]))
+            sound = isinstance(references, list | tuple) and all(isinstance(text, str) for text in texts)
+        except (TypeError, KeyError, AttributeError):
+            sound, question, references, answer = False, "", (), None
+        if not sound:
+            wanted = "want None or {'question', 'references'}, with the 'answer' where there is one"
+            raise EnvError(f"{self.env_id}.answer_key() gave {_seen(given)}; {wanted}")
+        references = tuple(text for text in references if text.strip())
+        return AnswerKey(question, references, answer) if references else None
+
+    def outcome(self, given: Any) -> Outcome:
+        """Reward and metrics of a whole episode."""
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise EnvError(f"{self.env_id}.judged() gave {_seen(given)}; want (reward, metrics)")
+        return Outcome(self.reward("judged", given[0]), self.metrics("judged", {"metrics": given[1]}))
 
     def scenario_ids(self, given: Any) -> list[str]:
         """Names, each once."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from grpo.envs.contract import Contract
 from grpo.envs.registry import make_env
 from grpo.errors import EnvError, describe, raised_in
-from grpo.types import Message, Task
+from grpo.types import AnswerKey, Message, Outcome, Task
 
 _RETURNED = {
     "reset": "(observation, info)",
@@ -41,14 +41,6 @@ class Observation(NamedTuple):  # made at every step: a frozen dataclass takes t
     metrics: dict[str, float]
     text: str
     info: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerKey:
-    """What an answer judge has to know of an episode, and no agent may: the question and its right answers."""
-
-    question: str
-    references: tuple[str, ...]
 
 
 def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -121,16 +113,27 @@ class MessageEnv:
         if not self.has_answer_key():
             return None
         found: Any = self._guarded("answer_key", self.env.get_wrapper_attr("answer_key"))
-        if found is None:
+        return self._contract.answer_key(found)
+
+    def answered(self, given: str | None) -> AnswerKey | None:
+        """The key of an episode that has ended with an answer, and what the episode comes to right or wrong.
+
+        Args:
+            given: The answer, as far as can be told without the env; what the env says it took comes first.
+
+        Returns:
+            None where the env has no key, or nothing was answered.
+
+        Raises:
+            EnvError: As in `answer_key`; or ``judged()`` raised, or gave something else than reward and metrics.
+        """
+        key = self.answer_key()
+        if key is None or (answer := key.answer if key.answer is not None else given) is None or not answer.strip():
             return None
-        try:
-            question, references = found["question"], tuple(found["references"])
-            right = isinstance(question, str) and all(isinstance(text, str) for text in references)
-        except (TypeError, KeyError):
-            right, question, references = False, "", ()
-        if not right:
-            raise EnvError(f"{self.env_id}.answer_key() gave {found!r:.200}; want None or {{'question', 'references'}}")
-        return AnswerKey(question, references) if references else None
+        outcomes = None
+        if self.env.has_wrapper_attr("judged"):
+            outcomes = {right: self._guarded("judged", self._judged, right) for right in (True, False)}
+        return replace(key, answer=answer, outcomes=outcomes)
 
     def first_task(self) -> Task:
         """A task to try the env with."""
@@ -190,6 +193,9 @@ class MessageEnv:
     def _step(self, action: str) -> Observation:
         text, reward, terminated, truncated, info = self.env.step(action)
         return self._observation("step", text, reward, terminated, truncated, self._contract.info("step", info))
+
+    def _judged(self, right: bool) -> Outcome:
+        return self._contract.outcome(self.env.get_wrapper_attr("judged")(right))
 
     def _wrap(self) -> None:
         from grpo.envs.plain import DEFAULT_MAX_TURNS, PlainEnv

@@ -7,12 +7,12 @@ of agents, threads, time limits or files. Whoever drives it calls from one threa
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from grpo.chat.tool_calls import ANSWER_TOOL, final_answer
 from grpo.envs.message_env import MessageEnv, Observation
 from grpo.errors import EnvError
 from grpo.eval.agents.answer import Answer, Task
@@ -20,9 +20,6 @@ from grpo.types import Message
 from grpo.types import Task as EnvTask
 
 Argument = TypeVar("Argument")
-
-ANSWER_TOOL = "return_final_answer"
-"""An env's tool of this name takes the final answer: ``answer`` and ``sources``."""
 
 _SERVER_FAULTS = (0, 401, 403, 404, 408, 429)
 
@@ -181,8 +178,9 @@ class Episode:
         if code := str(observation.info.get("error", "")):
             self.error_codes[code] += 1
         self.terminated, self.truncated = observation.terminated, observation.truncated
-        if self.terminated and self.answer is None:
-            self.answer, self.implicit = answer_in(action)
+        if self.terminated and self.answer is None and (found := final_answer(action)):
+            text, sources, self.implicit = found
+            self.answer = Answer(text, tuple(sources))
         return observation
 
     def call(self, name: str, arguments: dict[str, Any]) -> str:
@@ -223,40 +221,3 @@ class Episode:
         except EnvError as error:
             self.fault = str(error)
             raise
-
-
-_DECODER = json.JSONDecoder(strict=False)
-
-
-def answer_in(action: str) -> tuple[Answer | None, bool]:
-    """The final answer in an assistant turn that ended its episode, and whether it is prose."""
-    for start in re.finditer(r"[{\[]", action):
-        try:
-            value, _ = _DECODER.raw_decode(action, start.start())
-        except ValueError:
-            continue
-        for call in _calls(value):
-            arguments = call.get("arguments")
-            if isinstance(arguments, str):
-                try:
-                    arguments = json.loads(arguments)
-                except ValueError:
-                    continue
-            if call.get("name") == ANSWER_TOOL and isinstance(arguments, dict):
-                sources = arguments.get("sources") or ()
-                listed = [sources] if isinstance(sources, str) else sources
-                return Answer(str(arguments.get("answer", "")), tuple(map(str, listed))), False
-        if isinstance(value, dict) and isinstance(value.get("content"), str) and not value.get("tool_calls"):
-            return Answer(value["content"].strip()), True
-        return None, False
-    return Answer(action.strip()), True
-
-
-def _calls(value: Any) -> list[dict[str, Any]]:
-    if isinstance(value, list):
-        return [call for item in value for call in _calls(item)]
-    if not isinstance(value, dict):
-        return []
-    if isinstance(value.get("tool_calls"), list):
-        return _calls(value["tool_calls"])
-    return [value["function"]] if isinstance(value.get("function"), dict) else [value]

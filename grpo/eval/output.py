@@ -19,6 +19,7 @@ _SHARES = (
     CORRECT,
     ShownMetric("no_answer", "No answer", 1, True),
     ShownMetric("dont_know", '"I don\'t know"', 1, True),
+    ShownMetric("undecided", "Undecided by rule", 1, True),
     ShownMetric("implicit", "Answer in prose", 1, True),
     ShownMetric("source_precision", "Source precision", 1, True),
     ShownMetric("source_recall", "Source recall", 1, True),
@@ -114,6 +115,8 @@ def _costs(summary: Mapping[str, Any]) -> Rows:
     if judge := summary["answer_judge"]:
         by_model = f"{judge['by_model']} by {judge['model']}"
         yield "Answer judge", f"{judge['verdicts']} answers ({by_model}), {judge['accepted']} accepted"
+        if judge["audited"]:
+            yield "Audit of the rule", f"{judge['audited']} that it accepted, {judge['refused']} refused by the judge"
     if summary["cost"] is not None:
         yield "Cost", f"${summary['cost']:.4f}"
     if latency := summary["latency"]:

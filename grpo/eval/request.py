@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grpo.config import AnswerJudgeSettings
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
@@ -27,6 +28,8 @@ from grpo.eval.results import Results, different_settings, read_config
 from grpo.eval.runner import Agent, PlannedEpisode, Runner, planned_episodes
 from grpo.eval.summary import summarise_results
 from grpo.machine.user_code import import_user_module
+from grpo.rollout.marking import Marker, check_markable
+from grpo.rollout.references import reach_warning
 from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import evaluation_tasks
 from judges.llm.secrets import blank_secrets, without_credentials, without_users
@@ -64,6 +67,7 @@ class EvalRequest:
     judge_model: str | None = None
     judge_api_base: str | None = None
     judge_max_cost: float | None = None
+    judge_audit_share: float = AnswerJudgeSettings().audit_share
     out: Path | None = None
     resume: bool = False
     dry_run: bool = False
@@ -110,11 +114,11 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode
             say=lambda line: click.echo(line, err=True),
         )
         fingerprint = _fingerprint(probe)
-        if request.judge_model is not None and not probe.has_answer_key():
-            raise ConfigError(
-                f"{request.env} has no answer_key(), so a judge would not know what is right; leave --judge-model out, "
-                "or give the env that method (docs/any-env.md, Env contract)"
-            )
+        if request.judge_model is not None:
+            check_markable(probe, "--judge-model")
+        elif probe.has_answer_key():
+            for line in reach_warning(probe, [episode.task for episode in episodes[:count]]):
+                options.say(line)
     finally:
         probe.close()
     agent = make_agent(request.agent, options)
@@ -163,7 +167,7 @@ def _play(
         _run(runner, agent, pool, episodes)
     summary = summarise_results(config, list(results.rows.values()), len(episodes), time.monotonic() - began)
     if answer_judge is not None:
-        summary["answer_judge"]["usage"] = str(answer_judge.session.usage)
+        summary["answer_judge"]["usage"] = str(answer_judge.marker.usage)
     return summary
 
 
@@ -195,7 +199,14 @@ def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
         return None
     from grpo.eval.answer_judge import AnswerJudge
 
-    return AnswerJudge(request.judge_model, request.judge_api_base, folder, request.judge_max_cost, request.concurrency)
+    settings = AnswerJudgeSettings(
+        model=request.judge_model,
+        api_base=request.judge_api_base,
+        concurrency=request.concurrency,
+        max_cost=request.judge_max_cost,
+        audit_share=request.judge_audit_share,
+    )
+    return AnswerJudge(Marker(settings, folder))
 
 
 def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprint: dict[str, str]) -> dict[str, Any]:
@@ -214,6 +225,7 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "judge_model": request.judge_model,
         "judge_api_base": request.judge_api_base and without_credentials(request.judge_api_base),
         "judge_max_cost": request.judge_max_cost,
+        "judge_audit_share": request.judge_audit_share if request.judge_model is not None else None,
         "concurrency": request.concurrency,
         "fingerprint": fingerprint,
         "versions": _versions(),

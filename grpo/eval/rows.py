@@ -22,7 +22,8 @@ def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> R
 
     ``correct`` and ``reward`` are null after an infrastructure failure; ``correct`` is null too where the env has no
     metric ``success``. ``reward`` is what the env paid until the episode stopped. An answer judge puts its ``verdict``
-    there, which then decides ``correct`` (see ``answer_judge``).
+    there, which then decides ``correct`` and ``reward``, and its ``audit`` (see ``answer_judge``); ``metrics`` stay the
+    env's own.
     """
     failed = ending is Ending.INFRASTRUCTURE
     success = episode.metrics.get("success")
@@ -36,6 +37,7 @@ def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> R
         "error": error,
         "correct": None if failed or success is None else ending is Ending.ANSWERED and success >= 0.5,
         "verdict": None,
+        "audit": None,
         "reward": None if failed else episode.reward,
         "answer": episode.answer.text if episode.answer else None,
         "sources": list(episode.answer.sources) if episode.answer else [],

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from grpo.envs.message_env import AnswerKey
 from grpo.errors import EnvError
 from grpo.eval.ending import ending_of
 from grpo.eval.env_thread import EnvThread
@@ -27,6 +26,7 @@ from grpo.eval.rows import Row, result_of
 from grpo.eval.traces import trace_of
 from grpo.rollout.rollout import EnvPool
 from grpo.seeds import derive_seed
+from grpo.types import AnswerKey
 from grpo.types import Task as EnvTask
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Runner:
             seed: Each episode's seed derives from it.
             concurrency: Episodes at once.
             timeout_seconds: Limit of one episode.
-            answer_judge: Decides on answers that the env does not take for right.
+            answer_judge: Marks the answers.
             on_result: Called after each.
         """
         self.agent = agent
@@ -172,7 +172,7 @@ class Runner:
 
     def _end(self, episode: Episode) -> AnswerKey | None:
         wanted = self.answer_judge is not None and episode.answer is not None
-        key = episode.env.answer_key() if wanted else None
+        key = episode.env.answered(episode.answer.text) if wanted and episode.answer else None
         episode.close()
         self.pool.give_back(episode.env)
         return key

@@ -108,8 +108,15 @@ def _answer_judge(config: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, A
         return None
     verdicts = [row["verdict"] for row in rows if row.get("verdict")]
     asked = sum(verdict["decided_by"] == "judge" for verdict in verdicts)
-    accepted = sum(verdict["accept"] for verdict in verdicts)
-    return {"model": config["judge_model"], "verdicts": len(verdicts), "by_model": asked, "accepted": accepted}
+    audits = [row["audit"] for row in rows if row.get("audit")]
+    return {
+        "model": config["judge_model"],
+        "verdicts": len(verdicts),
+        "by_model": asked,
+        "accepted": sum(verdict["accept"] for verdict in verdicts),
+        "audited": len(audits),
+        "refused": sum(not audit["accept"] for audit in audits),
+    }
 
 
 def _metrics(rows: Sequence[Row]) -> Means:

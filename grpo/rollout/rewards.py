@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from grpo.config import REWARDS, TrainConfig
 from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
+from grpo.rollout.judges import judge_session
 from grpo.types import Group, Trajectory
 
 if TYPE_CHECKING:
@@ -173,23 +174,15 @@ def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
             (``judge-cache.db``).
 
     Raises:
-        ConfigError: It is a function that cannot be imported.
+        ConfigError: It is a function that cannot be imported, or the cache in the folder cannot be used.
     """
     if config.reward == "env":
         return EnvReward()
     if config.reward not in REWARDS:
         return FunctionReward(load_function(config.reward), config.reward)
-    from judges import Session
-    from judges.llm.record import FILE_NAME
-
     ruler = RulerReward(
         config.judge.model,
-        Session(
-            max_concurrency=config.judge.concurrency,
-            max_cost_dollars=config.judge.max_cost,
-            cache=folder / "judge-cache.db",
-            record=folder / FILE_NAME,
-        ),
+        judge_session(config.judge, folder),
         config.judge.api_base,
         Path(config.judge.rubric).read_text(encoding="utf-8") if config.judge.rubric else None,
         config.judge.permutations,

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo.chat import Chat, next_prompt
+from grpo.chat.tool_calls import final_answer
 from grpo.envs.message_env import MessageEnv, Observation
 from grpo.errors import ConfigError, EnvError, GrpoError
 from grpo.files import Closeable
+from grpo.rollout.marking import Marker
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import Group, Message, StopReason, Task, Trajectory
@@ -68,7 +70,7 @@ class EnvPool(Closeable):
 
 @dataclass(slots=True)
 class Rollout:
-    """Everything an episode needs besides its task: envs, chat format, policy, limits.
+    """Everything an episode needs besides its task: envs, chat format, policy, limits, and who marks its answer.
 
     At most ``concurrency`` episodes are played at once. ``max_tokens`` bounds what the policy sees at once, the turn it
     samples included. An episode goes on while there is room for half a turn of ``sampling.max_turn_tokens``.
@@ -80,6 +82,7 @@ class Rollout:
     sampling: SamplingParams
     max_tokens: int
     concurrency: int = 64
+    marker: Marker | None = None
     _gate: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +102,8 @@ class Rollout:
         async def one(spec: EpisodeSpec) -> Trajectory:
             async with self._gate:
                 trajectory = await self._episode(spec)
+            if self.marker is not None:  # a judge is waited for while others play
+                trajectory = await self.marker.marked(trajectory)
             if on_done is not None:
                 on_done(trajectory)
             return trajectory
@@ -131,7 +136,7 @@ class Rollout:
                 f"{self.max_tokens} with rollout.max_turn_tokens {self.sampling.max_turn_tokens} leaves room for one "
                 f"of {longest_prompt}. Raise rollout.max_tokens or give the env less to say"
             )
-        done = False
+        done, said = False, ""
         while not done:
             prompt_ids = trajectory.context_ids
             turn = await self.policy.sample(
@@ -141,7 +146,11 @@ class Rollout:
                 seed=derive_seed(spec.seed, trajectory.num_turns),
             )
             trajectory.append(turn.ids, turn.logprobs)
-            done, _ = take_turn(trajectory, env, self.chat, self.chat.decode(turn.ids), longest_prompt)
+            said = self.chat.decode(turn.ids)
+            done, _ = take_turn(trajectory, env, self.chat, said, longest_prompt)
+        if self.marker is not None and trajectory.stop_reason is StopReason.TERMINATED:
+            given = final_answer(said)
+            trajectory.answer_key = env.answered(given[0] if given else None)
 
 
 def begin(trajectory: Trajectory, observation: Observation, chat: Chat) -> None:

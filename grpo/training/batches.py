@@ -25,6 +25,7 @@ from grpo.display.terminal import Display
 from grpo.errors import EnvError, JudgeFailure
 from grpo.learner.advantages import group_advantages, has_spread
 from grpo.learner.segments import Segment, TurnWeights, weighted_segments
+from grpo.rollout.marking import METRICS, Marker
 from grpo.rollout.rewards import GroupReward, verifiable_class
 from grpo.rollout.rollout import EnvPool, Rollout
 from grpo.rollout.tasks import TaskStream
@@ -33,8 +34,10 @@ from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import Group, StopReason, Task, Trajectory
 from judges.reliability.agreement import PairCounts, count_pairs
 
-JUDGE_METRICS = {"independent_reward": "reward/env", "ruler_score": "judge/score"}
-"""What `judges` adds to a trajectory's metrics, by the name under which a step logs its mean."""
+STEP_NAMES = {"independent_reward": "reward/env", "ruler_score": "judge/score"} | {
+    name: name.replace("answer_", "answer/") for name in METRICS
+}
+"""What judges and marking add to a trajectory's metrics, by the name under which a step logs its mean."""
 
 
 @dataclass(slots=True)
@@ -55,6 +58,8 @@ class Batch:
     seconds: float
     judge_cost_usd: float | None = None
     """What judging it has cost, where that is known."""
+    answer_cost_usd: float | None = None
+    """What its answer judge has cost, where that is known."""
 
     def metrics(self) -> dict[str, float]:
         """Means over the step's episodes that did not fail; rewards over those that were played out and have one."""
@@ -75,11 +80,15 @@ class Batch:
         }
         for name in dict.fromkeys(name for t in whole for name in t.metrics):
             values = [t.metrics[name] for t in whole if name in t.metrics]
-            metrics[JUDGE_METRICS.get(name, f"env/{name}")] = math.fsum(values) / len(values)
+            metrics[STEP_NAMES.get(name, f"env/{name}")] = math.fsum(values) / len(values)
+        if audited := sum(t.audit is not None for t in whole):
+            metrics["answer/audited"] = float(audited)
         if (accuracy := self._agreement().accuracy) is not None:
             metrics["judge/disagreement"] = 1.0 - accuracy
         if self.judge_cost_usd is not None:
             metrics["judge/cost_usd"] = self.judge_cost_usd
+        if self.answer_cost_usd is not None:
+            metrics["answer/cost_usd"] = self.answer_cost_usd
         return metrics
 
     def remarks(self, max_tokens: int) -> list[str]:
@@ -127,6 +136,7 @@ class Batches:
     reward: GroupReward
     display: Display
     unfinished: UnfinishedStep = field(default_factory=UnfinishedStep)
+    marker: Marker = field(default_factory=Marker)
 
     async def next(self, step: int, policy: Policy) -> Batch:
         """The batch of ``step``: groups with spread, refilled up to ``rollout.refill_rounds`` times.
@@ -141,7 +151,7 @@ class Batches:
         """
         settings = self.config.rollout
         began = time.monotonic()
-        cost_before = self.reward.cost_usd
+        costs_before = self._costs()
         groups: list[tuple[Group, Group | None]] = []
         rewarded: list[Group] = []
         used: list[Group] = []
@@ -155,7 +165,10 @@ class Batches:
         sampled = [trajectory for pair in groups for trajectory in _with_rewards(*pair)]
         asked = sum(group.failed < settings.group_size for group, _ in groups)
         self._check_failures(sampled, asked, len(rewarded))
-        cost = self.reward.cost_usd
+        judge_cost, answer_cost = (
+            None if now is None else now - (before or 0.0)
+            for now, before in zip(self._costs(), costs_before, strict=True)
+        )
         return Batch(
             used,
             rewarded,
@@ -164,7 +177,8 @@ class Batches:
             dropped=len(groups) - len(used),
             unrewarded=asked - len(rewarded),
             seconds=time.monotonic() - began,
-            judge_cost_usd=None if cost is None else cost - (cost_before or 0.0),
+            judge_cost_usd=judge_cost,
+            answer_cost_usd=answer_cost,
         )
 
     async def _sample(self, tasks: Sequence[Task], step: int, policy: Policy) -> list[tuple[Group, Group | None]]:
@@ -174,7 +188,8 @@ class Batches:
         if kept:
             self.display.note(f"step {step + 1}: {len(kept)} of {len(tasks)} groups were finished before")
         sampling = SamplingParams(settings.temperature, settings.max_turn_tokens)
-        rollout = Rollout(self.pool, self.chat, policy, sampling, settings.max_tokens, settings.concurrency)
+        limits = settings.max_tokens, settings.concurrency
+        rollout = Rollout(self.pool, self.chat, policy, sampling, *limits, self.marker)
         with self.display.progress(f"rollout {step + 1}:", len(tasks) * settings.group_size) as bar:
             for trajectory in (t for group in kept.values() for t in group.trajectories):
                 _count(bar, trajectory)
@@ -195,10 +210,15 @@ class Batches:
 
     async def _reward(self, group: Group, step: int) -> Group | None:
         whole = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
-        rewarded = await self.reward.reward(Group(group.task, whole)) if whole else None
+        if not whole or any(t.unmarked for t in whole):  # a judge that failed fails the group: nothing counts as wrong
+            return None
+        rewarded = await self.reward.reward(Group(group.task, whole))
         if rewarded is not None and group.failed == 0:
             self.unfinished.add(step, rewarded)
         return rewarded
+
+    def _costs(self) -> tuple[float | None, float | None]:
+        return self.reward.cost_usd, self.marker.cost_usd
 
     def _segments(self, groups: Sequence[Group]) -> list[Segment]:
         """The rows of the groups' trajectories; fills in their advantages."""
@@ -215,11 +235,11 @@ class Batches:
         failed = [t for t in sampled if t.stop_reason is StopReason.FAILED]
         if failed and len(failed) > len(sampled) / 2:
             raise EnvError(f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}")
-        bound = self.config.judge.max_failures
+        bound, why = self.config.judge.max_failures, self.marker.last_error or self.reward.last_error
         if asked - rewarded > bound * asked or rewarded == 0:
             raise JudgeFailure(
                 f"{asked - rewarded} of {asked} groups of a step have no rewards, above the bound of {bound:g} of them "
-                f"(judge.max_failures); the last error: {self.reward.last_error}. The checkpoint of the step before is "
+                f"(judge.max_failures); the last error: {why}. The checkpoint of the step before is "
                 "kept; mend the judge and go on with --resume"
             )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo.chat import Chat
@@ -16,8 +16,9 @@ from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig
 from grpo.display.terminal import Display
 from grpo.envs.registry import takes_split
-from grpo.errors import EnvError
+from grpo.errors import EnvError, JudgeFailure
 from grpo.files import write_json, write_jsonl
+from grpo.rollout.marking import Marker
 from grpo.rollout.rollout import EnvPool, Rollout, group_specs
 from grpo.rollout.tasks import evaluation_tasks
 from grpo.runs.directory import RunDirectory
@@ -41,11 +42,14 @@ class EvalSpec:
 class HeldOut:
     """The held-out side of a run."""
 
-    def __init__(self, config: TrainConfig, run: RunDirectory, chat: Chat, display: Display):
+    def __init__(
+        self, config: TrainConfig, run: RunDirectory, chat: Chat, display: Display, marker: Marker | None = None
+    ):
         self.config = config
         self.run = run
         self.chat = chat
         self.display = display
+        self.marker = marker or Marker()
         self.sampled_tokens = SampledTokens(chat)
         self._split = config.eval.split if takes_split(config.env) else ""
 
@@ -82,7 +86,8 @@ class HeldOut:
         """Play ``spec.samples`` episodes of each task; write them and then the summary: it says that all is there."""
         settings = self.config.rollout
         sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
-        rollout = Rollout(pool, self.chat, policy, sampling, settings.max_tokens, settings.concurrency)
+        limits = settings.max_tokens, settings.concurrency
+        rollout = Rollout(pool, self.chat, policy, sampling, *limits, self.marker)
         began = time.monotonic()
         with self.display.progress(spec.label, len(tasks) * spec.samples) as bar:
 
@@ -90,10 +95,27 @@ class HeldOut:
                 bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
 
             trajectories = await rollout.run(group_specs(tasks, spec.samples, "evaluation", spec.seed), on_done)
+        trajectories = self._without_unmarked(spec, trajectories)
         summary = summarise(spec, trajectories, policy.version, time.monotonic() - began)
         path = self.run.evaluation(spec.label)
         write_jsonl(path.with_suffix(".jsonl"), self.sampled_tokens.records(trajectories))
         write_json(path, summary)
+
+    def _without_unmarked(self, spec: EvalSpec, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+        """Episodes on whose answers a judge failed count as failed, not as wrong: they are in no mean.
+
+        Raises:
+            JudgeFailure: There are too many of them, or the judge's money is spent: what a rule can decide alone would
+                be all that is left.
+        """
+        unmarked = sum(bool(t.unmarked) for t in trajectories)
+        bound = self.config.judge.max_failures
+        if unmarked > bound * len(trajectories) or (unmarked and self.marker.is_spent):
+            raise JudgeFailure(
+                f"evaluation {spec.label!r}: the answer judge gave no verdict on {unmarked} of {len(trajectories)} "
+                f"episodes; the last error: {self.marker.last_error}. Mend the judge and go on with --resume"
+            )
+        return [replace(t, stop_reason=StopReason.FAILED, error=t.unmarked) if t.unmarked else t for t in trajectories]
 
 
 def _what(tasks: list[Task], split: str) -> str:

@@ -29,6 +29,7 @@ from grpo.learner.update import computed_rows, schedule_note, update_config, upd
 from grpo.learner.update_metrics import check_gap
 from grpo.machine.hardware import current_rss_gb
 from grpo.machine.models import ResolvedModel
+from grpo.rollout.marking import Marker, audit_warning
 from grpo.rollout.rewards import group_reward
 from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
@@ -47,6 +48,9 @@ from grpo.training.batches import Batch, Batches
 from grpo.training.held_out import HeldOut
 from grpo.training.imitation import demonstrations, warm_start
 from grpo.types import Trajectory
+
+AUDITED_STEPS = 10
+"""How many of the newest steps' audits a warning is about: one step audits few answers."""
 
 
 class Trainer:
@@ -75,11 +79,12 @@ class Trainer:
         stop_token_ids, concurrency = self.chat.stop_token_ids, rollout.concurrency
         self.sampler: Sampler = VllmSampler(server, run.adapters, stop_token_ids, concurrency)
         server.after_restart.append(lambda: display.note("vLLM had ended and was restarted; it is asked again"))
-        self.held_out = HeldOut(config, run, self.chat, display)
+        self.marker = Marker(config.answer_judge, run.root)
+        self.held_out = HeldOut(config, run, self.chat, display, self.marker)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
         reward = group_reward(config, run.root)
         unfinished = UnfinishedStep(run.partial)
-        self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, unfinished)
+        self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, unfinished, self.marker)
         self.step = 0
 
     def train(self) -> None:
@@ -108,8 +113,9 @@ class Trainer:
         self._evaluate(AFTER)
 
     def close(self) -> None:
-        """Close the envs."""
+        """Close the envs and the answer judge's cache."""
         self.pool.close()
+        self.marker.close()
 
     # -- phases ------------------------------------------------------------------------------------------------
 
@@ -181,10 +187,20 @@ class Trainer:
             "mem/trainer_rss_gb": current_rss_gb() or 0.0,
         }
         log.append(metrics)
+        if metrics.get("answer/audit_disagreement"):
+            self._warn_of_audits()
         commit_checkpoint(checkpoint, self.config.keep_checkpoints)
         self.batches.unfinished.clear()
         self._show(batch.sampled)
         return metrics
+
+    def _warn_of_audits(self) -> None:
+        """Say so where the answer judge refuses too much of what the rule took for right in the newest steps."""
+        steps = [step for step in read_jsonl(self.run.metrics_path)[-AUDITED_STEPS:] if "answer/audited" in step]
+        audited = sum(int(step["answer/audited"]) for step in steps)
+        refused = sum(round(step["answer/audited"] * step["answer/audit_disagreement"]) for step in steps)
+        if warning := audit_warning(refused, audited, self.config.answer_judge.max_disagreement):
+            self.display.note(f"step {self.step}: Warning: {warning}")
 
     def _show(self, sampled: Sequence[Trajectory]) -> None:
         if self.config.show_every and self.step % self.config.show_every == 0:

@@ -66,6 +66,7 @@ async def answer(
     given: str,
     judge_model: str = DEFAULT_JUDGE,
     *,
+    by_rule: bool = True,
     session: Session | None = None,
     **call: Unpack[CallOptions],
 ) -> AnswerVerdict:
@@ -76,6 +77,7 @@ async def answer(
         reference: The right answer, or several; to say one of them is enough.
         given: The answer to check.
         judge_model: A litellm model name; asked only where the rules are not sure.
+        by_rule: False: the judge is asked in any case, for example to audit the rule.
         session: Limits, running cost, cache and record, shared by many calls.
         **call: How to reach the judge: ``api_base``, ``api_key``, ... (see `JudgeClient`).
 
@@ -90,9 +92,9 @@ async def answer(
         if not isinstance(text, str):
             raise JudgeInputError(f"{name} must be a string, got {text!r:.80}")
     client = JudgeClient(judge_model, **call)
-    decision = decide(given, references, question)
-    if decision.verdict is not Verdict.UNDECIDED:
-        return AnswerVerdict(decision.reasoning, decision.verdict is Verdict.RIGHT, DecidedBy.MATCH)
+    decided = decide(given, references, question) if by_rule else None
+    if decided is not None and decided.verdict is not Verdict.UNDECIDED:
+        return AnswerVerdict(decided.reasoning, decided.verdict is Verdict.RIGHT, DecidedBy.MATCH)
     return await _judged(client, question, references, given, session or Session())
 
 

@@ -107,7 +107,7 @@ class Session:
             JudgeCallError: As in `JudgeClient.complete`.
         """
         async with self._limiter:
-            self._check_spend(client.model)
+            self.check_spend(client.model)
             reply = await client.complete(messages, response_format)
         with self._lock:
             self.usage.add(reply.prompt_tokens, reply.completion_tokens, reply.cost_dollars)
@@ -147,7 +147,12 @@ class Session:
         if self._cache:
             self._cache.close()
 
-    def _check_spend(self, model: str) -> None:
+    def check_spend(self, model: str) -> None:
+        """Whether the judge may be asked.
+
+        Raises:
+            SpendLimitReached: The money is spent, or the price is not known although there is a limit.
+        """
         if self.max_cost_dollars is None:
             return
         with self._lock:

@@ -211,6 +211,23 @@ def test_stepping_without_a_running_episode_is_the_callers_fault(path):
         env.step("x")
 
 
+def test_a_judge_is_told_what_was_answered_and_what_its_verdict_is_worth(path):
+    env = EmailSearchEnv(path)
+    env.reset(options={"scenario_id": "budget"})
+    assert env.answer_key() == {"question": BUDGET.question, "references": ["$48,250", "48250"], "answer": None}
+    with pytest.raises(EpisodeError, match="no answer to mark"):
+        env.judged(True)
+    env.step(read("m1"))
+    *_, info = env.step(answer("forty-eight and a quarter thousand dollars", "m1"))
+    assert env.answer_key()["answer"] == "forty-eight and a quarter thousand dollars"
+    assert (info["metrics"]["undecided"], info["metrics"]["reward"]) == (1.0, pytest.approx(-0.7))
+    reward, metrics = env.judged(True)
+    # 1 right + 0.3 recall + 0.1 precision + 0.1 * (1 - 2/10) speed
+    assert reward == metrics["reward"] == pytest.approx(1.48)
+    assert metrics["success"] == 1.0
+    assert env.judged(False) == (info["metrics"]["reward"], info["metrics"] | {"undecided": 0.0})
+
+
 def test_limits_of_what_is_shown_are_options(path):
     env = EmailSearchEnv(path, max_results=1, snippet_words=2, max_body_chars=5)
     env.reset(options={"scenario_id": "budget"})

@@ -171,3 +171,31 @@ def test_an_answer_that_the_rule_cannot_decide_earns_what_a_wrong_one_earns_and_
         score.note(said(text))
         marks[text] = score.metrics()["undecided"]
     assert marks == {"about forty-eight thousand": 1.0, "$1": 0.0, "I don't know": 0.0, "Ben": 0.0}
+
+
+def judged(right: bool, scenario, *results: ToolResult) -> tuple[float, dict[str, float]]:
+    score = Score(RewardConfig(), scenario, 10)
+    for result in results:
+        score.turns += 1
+        score.note(result)
+        score.claim()
+    score.finish()
+    score.claim()
+    before = score.metrics()
+    marked = score.judged(right)
+    assert score.metrics() == before, "the account itself stays as it is"
+    return marked.reward, marked.metrics()
+
+
+def test_a_judges_verdict_moves_an_answer_to_its_tier_with_the_credits_of_that_tier():
+    other_words = said("about forty-eight thousand", "m1")
+    # right: 1 + 0.3 + 0.1 + 0.1 * (1 - 4/10), less a penalty of 0.1; no partial credit
+    reward, metrics = judged(True, BUDGET, fault(ErrorCode.BAD_ARGS), FOUND, READ, other_words)
+    assert reward == metrics["reward"] == pytest.approx(1.36)
+    assert (metrics["success"], metrics["undecided"], metrics["reward_partial"]) == (1.0, 0.0, 0.0)
+    # wrong: -1 + 4 * 0.1 - 0.1, as an undecided one; but it is decided now
+    reward, metrics = judged(False, BUDGET, fault(ErrorCode.BAD_ARGS), FOUND, READ, other_words)
+    assert reward == pytest.approx(-0.7)
+    assert (metrics["success"], metrics["undecided"]) == (0.0, 0.0)
+    # what the rule took for right may be marked wrong, too
+    assert judged(False, BUDGET, said("$48,250", "m1"))[0] == pytest.approx(-0.8)

@@ -2,6 +2,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from email_env.cache import demo_database
 from email_env.env import EmailSearchEnv
@@ -57,6 +59,43 @@ def test_the_oracle_answers_in_time_when_turns_are_few(path):
     actions, metrics = episode(EmailSearchEnv(path, max_turns=2), "oracle", "moved")
     assert actions == [search("falcon", "review"), answer("Thursday", "m2", "m3")]
     assert metrics["success"] == 1.0
+
+
+WORDS = [
+    "not",
+    "find",
+    "I don't know",
+    "no record",
+    "n/a",
+    "the",
+    "Anna",
+    "$4.2",
+    "</tool_call>",
+    "{",
+    "}",
+    "[",
+    '"',
+    "</think>",
+    "\n",
+    ".",
+    "-",
+    "ü",
+    "x" * 700,
+]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example("I could not find any record of it.")
+@example("He did not find the contract; no mail says who signed. " * 60)
+@example("I don't know")
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=8), min_size=1).map(lambda words: " ".join(words).strip()))
+def test_the_oracle_is_right_whatever_the_reference_says_and_however_long_it_is(path, text):
+    """References of LLM-written questions are whole paragraphs, and some say themselves that something was not found."""
+    scenario = replace(BUDGET, answer=text or "x", accepted=())
+    env = EmailSearchEnv(path, scenarios=[scenario])
+    _, metrics = episode(env, "oracle", "budget")
+    assert (metrics["success"], metrics["undecided"], metrics["dont_know"]) == (1.0, 0.0, 0.0)
+    env.close()
 
 
 def test_a_policy_can_play_one_episode_after_another(path):

@@ -113,11 +113,16 @@ def test_scenarios_and_database_may_come_from_the_environment(path, tmp_path, mo
 
 
 def test_scenarios_that_the_mail_cannot_serve_are_left_out_with_the_reason(path, caplog):
-    given = [BUDGET, question("other", inbox="nobody@x.com"), question("gone", message_ids=("m99",))]
+    given = [
+        BUDGET,
+        question("other", inbox="nobody@x.com"),
+        question("gone", message_ids=("m99",)),
+        question("empty", message_ids=("m1",), answer=" "),
+    ]
     env = EmailSearchEnv(path, scenarios=given)
     assert env.scenario_ids() == ["budget"]
-    assert env.misfits == {"other": "no mail of nobody@x.com", "gone": "no mail m99"}
-    assert "2 given scenarios do not fit" in caplog.text
+    assert env.misfits == {"other": "no mail of nobody@x.com", "gone": "no mail m99", "empty": "its answer is empty"}
+    assert "3 given scenarios do not fit" in caplog.text
     with pytest.raises(UnknownScenarioError, match=r"'gone' does not fit .*: no mail m99"):
         env.reset(options={"scenario_id": "gone"})
 

@@ -179,6 +179,9 @@ def test_a_missing_key_is_named_and_a_key_never_shown(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     assert doctor.check_key("openai/o4-mini", None) == "the key of openai/o4-mini is set"
     assert "not needed" in doctor.check_key("openai/o4-mini", "http://127.0.0.1:1/v1")
+    judged = load_config(None, {"env": WORD_ENV, "reward": "ruler", "answer_judge.model": "openai/o4-mini"})
+    checked = dict(doctor.quick_checks(judged, doctor.Needs()))
+    assert checked["answer judge's key"]() == checked["judge's key"]() == "the key of openai/o4-mini is set"
 
 
 def test_a_check_that_breaks_is_a_failure_and_the_next_one_runs():

@@ -43,6 +43,13 @@ async def test_the_rest_is_asked_once_with_question_references_and_answer():
     assert request.body["response_format"]["json_schema"]["schema"]["required"] == ["reasoning", "accept"]
 
 
+async def test_without_the_rule_the_judge_is_asked_in_any_case():
+    with JudgeServer([RIGHT]) as server:
+        verdict = await ask(server, "at 14:30", by_rule=False)
+    assert verdict.decided_by is DecidedBy.JUDGE
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize(
     "content",
     [

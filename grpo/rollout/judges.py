@@ -1,0 +1,82 @@
+"""The judges that a run names: their sessions in its folder, and one real verdict of each before anything is started.
+
+A key that is missing, a URL that nobody listens at or a model that cannot judge would otherwise show when the first
+group has been sampled, after the model was loaded and the warm start was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from grpo.config import AnswerJudgeSettings, JudgeSettings, TrainConfig
+from grpo.errors import ConfigError, JudgeFailure
+from judges import JudgeError, Session, answer, ruler
+from judges.llm.record import FILE_NAME
+
+RULER_REWARDS = ("ruler", "env+ruler")
+QUESTION, REFERENCE, GIVEN = "How many days does a week have?", "7", "A week has seven days."
+"""What a judge is tried with; the rule is not asked."""
+
+
+def judge_session(settings: JudgeSettings | AnswerJudgeSettings, folder: Path) -> Session:
+    """The limits of a run's judge; verdicts and what was paid for stay in the run's folder.
+
+    Raises:
+        ConfigError: The cache that is there cannot be used.
+    """
+    try:
+        return Session(
+            max_concurrency=settings.concurrency,
+            max_cost_dollars=settings.max_cost,
+            cache=folder / "judge-cache.db",
+            record=folder / FILE_NAME,
+        )
+    except JudgeError as error:
+        raise ConfigError(str(error)) from error
+
+
+def check_judges(config: TrainConfig) -> list[str]:
+    """Ask every judge of a run for a verdict; returns what was found, a line each. No cache can answer for them.
+
+    Raises:
+        JudgeFailure: A judge gave none; it says which, why, and where to mend it.
+    """
+    checks: dict[str, Callable[[], Awaitable[str]]] = {}
+    if config.reward in RULER_REWARDS:
+        checks["judge"] = lambda: _rulers_verdict(config.judge)
+    if config.answer_judge.model is not None:
+        checks["answer_judge"] = lambda: _answer_verdict(config.answer_judge)
+
+    async def ask_all() -> list[str]:
+        return [await _explained(group, check) for group, check in checks.items()]
+
+    return asyncio.run(ask_all()) if checks else []
+
+
+async def _explained(group: str, check: Callable[[], Awaitable[str]]) -> str:
+    try:
+        return await check()
+    except JudgeError as error:
+        raise JudgeFailure(
+            f"{error}. So the run cannot be judged, and nothing was started. Check the judge's key in the environment, "
+            f"its URL ({group}.api_base) and its name ({group}.model)"
+        ) from error
+
+
+async def _rulers_verdict(settings: JudgeSettings) -> str:
+    session = Session(max_cost_dollars=settings.max_cost)
+    task = {"role": "user", "content": QUESTION}
+    answers = [[task, {"role": "assistant", "content": said}] for said in (GIVEN, "I do not know.")]
+    await ruler(answers, settings.model, api_base=settings.api_base, session=session, max_retries=1)
+    session.check_spend(settings.model)
+    return f"RULER's judge {settings.model} gives verdicts ({session.usage})"
+
+
+async def _answer_verdict(settings: AnswerJudgeSettings) -> str:
+    assert settings.model is not None, "the run names one"
+    session, options = Session(max_cost_dollars=settings.max_cost), {"api_base": settings.api_base, "max_retries": 1}
+    await answer(QUESTION, REFERENCE, GIVEN, settings.model, by_rule=False, session=session, **options)
+    session.check_spend(settings.model)
+    return f"the answer judge {settings.model} gives verdicts ({session.usage})"
