@@ -4,7 +4,8 @@
 
     scores = judges.score(message_lists, "openai/o4-mini", api_base="http://127.0.0.1:8000/v1")
     scores = await judges.ruler(message_lists, "openai/o4-mini")          # the same, inside an event loop
-    group = await judges.ruler_score_group(group, "openai/o4-mini")       # a copy whose rewards are the scores
+    group = await judges.ruler_score_group(group, "openai/o4-mini")       # a copy with the scores as rewards; ART's too
+    GRPOTrainer(..., reward_funcs=judges.trl_reward("openai/o4-mini"))    # TRL; judges.verifiers_reward for verifiers
 
     session = judges.Session(max_cost_dollars=5, cache="judge-cache.db", record="run/judgements.jsonl")
     scores = judges.score(message_lists, permutations=4, session=session)  # four orders averaged; session.usage
@@ -31,6 +32,7 @@ from judges.reliability.calibration import Calibration, calibrate
 from judges.reliability.labelled import LabelledGroup
 from judges.scoring.groups import ruler_score_group, score_group
 from judges.scoring.ruler import ruler, score
+from judges.scoring.trainers import trl_reward, verifiers_reward
 from judges.scoring.types import Message, TrajectoryScore
 
 __all__ = [
@@ -57,4 +59,6 @@ __all__ = [
     "ruler_score_group",
     "score",
     "score_group",
+    "trl_reward",
+    "verifiers_reward",
 ]

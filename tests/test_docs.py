@@ -1,5 +1,6 @@
 """Every code block of README and docs/ runs: Python as it stands, commands as far as they can without a long training."""
 
+import asyncio
 import re
 import shlex
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 import tomllib
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import click
 import pytest
@@ -80,17 +82,26 @@ def test_python_blocks_of_a_page_run_one_after_another(name, number):
         assert ran.stdout.partition("-- last\n")[2] == shown[1]
 
 
-def test_the_judging_block_runs_against_a_local_judge(capsys):
+def test_the_judging_blocks_run_against_a_local_judge(capsys, monkeypatch):
     pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
     from tests.judge_server import JudgeServer, score_by
+    from tests.judges.scoring.test_trainers import Trace
 
-    (block,) = [body for bodies in PYTHON.values() for body in bodies if JUDGE_URL in body]
+    blocks = [body for bodies in PYTHON.values() for body in bodies if JUDGE_URL in body]
+    for name in ("verifiers", "verifiers.v1", "verifiers.v1.envs", "verifiers.v1.envs.best_of_n"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))  # its dependencies exclude ours
+    sys.modules["verifiers.v1.envs.best_of_n"].BestOfNEnv = object
     answer = score_by(lambda messages: (1.0 if messages[-1]["content"] == "4" else 0.0, "arithmetic"))
+    page = {}
     with JudgeServer(answer) as server:
-        worker = threading.Thread(target=lambda: exec(block.replace(JUDGE_URL, server.url), {}))
-        worker.start()
-        worker.join()
-    assert capsys.readouterr().out == "1.0 arithmetic\n0.0 arithmetic\nTrue match\n"
+        for block in blocks:
+            worker = threading.Thread(target=lambda block=block: exec(block.replace(JUDGE_URL, server.url), page))
+            worker.start()
+            worker.join()
+        traces = [Trace("5"), Trace("4")]
+        asyncio.run(page["Compared"]().finalize(None, SimpleNamespace(traces=traces)))
+    assert capsys.readouterr().out == "1.0 arithmetic\n0.0 arithmetic\nTrue match\n[1.0, 0.0]\n"
+    assert [trace.rewards["ruler"] for trace in traces] == [(0.0, 1.0), (1.0, 1.0)]
 
 
 def test_the_evaluations_shown_say_what_the_commands_print(tmp_path):

@@ -16,9 +16,10 @@ from typing import Any, Unpack
 
 from judges.answers.matching import Verdict, decide
 from judges.errors import JudgeInputError, MalformedVerdict
-from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient
+from judges.llm.client import DEFAULT_JUDGE, JudgeClient
 from judges.llm.encoding import encode
 from judges.llm.json_answer import STRING, last_object, response_format
+from judges.llm.options import CallOptions, check_names
 from judges.llm.session import Session
 from judges.llm.sync import run_sync
 
@@ -87,6 +88,7 @@ async def answer(
         MalformedVerdict: The judge's answer was no verdict, nor was the one after the repair turn.
         SpendLimitReached: The session's money is spent.
     """
+    check_names(call, answer, CallOptions.__annotations__)
     references = _references(reference)
     for name, text in (("question", question), ("given", given)):
         if not isinstance(text, str):

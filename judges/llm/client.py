@@ -15,7 +15,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypedDict
+from typing import Any
 from urllib.parse import urlsplit
 
 from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
@@ -40,17 +40,6 @@ _REQUEST_REFUSED = frozenset({400, 422})
 """The provider calls the request itself bad. Perhaps it only refuses the response format."""
 _NO_STRUCTURED_OUTPUT: set[tuple[str, str | None]] = set()
 """(model, URL) pairs that refused a response format and then answered without: they are not asked for it again."""
-
-
-class CallOptions(TypedDict, total=False):
-    """How to reach a judge that is given by name. Every key is optional; `JudgeClient` explains them."""
-
-    api_base: str | None
-    api_key: str | None
-    timeout_seconds: float
-    max_retries: int
-    backoff_seconds: float
-    extra_litellm_params: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,10 @@ def type_name(value: object) -> str:
 
 
 def as_plain(value: Any) -> Any:
-    """Dicts and lists for mappings and sequences of any kind, keys sorted with ``role`` and ``name`` first."""
+    """Dicts and lists for mappings and sequences of any kind, keys sorted with ``role`` and ``name`` first.
+
+    A pydantic object, such as a tool call of the openai package, becomes a dict too.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, (dict, Mapping)):
@@ -51,4 +54,6 @@ def as_plain(value: Any) -> Any:
         return {key: as_plain(value[key]) for key in keys}
     if isinstance(value, (list, tuple)):
         return [as_plain(item) for item in value]
+    if hasattr(value, "model_dump"):
+        return as_plain(value.model_dump(mode="json", exclude_none=True))
     return value

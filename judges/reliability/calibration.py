@@ -14,7 +14,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
 
 from judges.errors import JudgeInputError, MalformedVerdict
-from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient
+from judges.llm.client import DEFAULT_JUDGE, JudgeClient
+from judges.llm.options import CallOptions, check_names
 from judges.llm.session import Session
 from judges.llm.sync import run_sync
 from judges.llm.usage import Usage
@@ -124,6 +125,7 @@ def calibrate(
     """
     from judges.scoring.prompt import build_prompts
 
+    check_names(call, calibrate, CallOptions.__annotations__)
     if isinstance(groups, (str, os.PathLike)):
         groups = read_labelled(groups)
     if not groups:

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 
 from judges.errors import JudgeError, JudgeInputError, PromptTooLong
 from judges.llm.client import DEFAULT_JUDGE
+from judges.llm.options import check_names
 from judges.llm.record import read_judgements, record_file
 from judges.llm.session import Session
 from judges.llm.sync import run_sync
@@ -19,7 +20,7 @@ from judges.llm.usage import Usage
 from judges.reliability.agreement import PairCounts, count_pairs
 from judges.reliability.estimate import figure
 from judges.scoring.ruler import ruler
-from judges.scoring.types import RulerOptions
+from judges.scoring.types import SharedOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def replay(
     *,
     limit: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-    **options: Unpack[RulerOptions],
+    **options: Unpack[SharedOptions],
 ) -> Agreement:
     """Judge the recorded groups of a run again and compare.
 
@@ -93,6 +94,7 @@ def replay(
         JudgeInputError: There is no record, nothing in it was scored, or a setting cannot be used.
         JudgeError: The other judge failed on every group; the last failure.
     """
+    check_names(options, replay, SharedOptions.__annotations__)
     session = options.get("session") or Session()
     options["session"] = session
     if session.records_to(record_file(run)):
@@ -118,7 +120,7 @@ def replay(
 async def _judge_again(
     records: Iterator[Mapping[str, Any]],
     judge_model: str,
-    options: RulerOptions,
+    options: SharedOptions,
     tally: _Tally,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:

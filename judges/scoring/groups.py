@@ -11,8 +11,8 @@ from typing import Any, TypeVar, Unpack
 from judges.errors import JudgeError, JudgeInputError
 from judges.llm.client import DEFAULT_JUDGE
 from judges.llm.sync import run_sync
-from judges.scoring.ruler import ruler
-from judges.scoring.types import JudgedGroup, JudgedTrajectory, RulerOptions, TrajectoryScore
+from judges.scoring.ruler import ruler, settle
+from judges.scoring.types import JudgedGroup, JudgedTrajectory, RulerOptions, SharedOptions, TrajectoryScore
 
 GroupT = TypeVar("GroupT", bound=JudgedGroup)
 T = TypeVar("T")
@@ -23,14 +23,17 @@ logger = logging.getLogger(__name__)
 async def ruler_score_group(
     group: GroupT,
     judge_model: str = DEFAULT_JUDGE,
+    extra_litellm_params: Mapping[str, Any] | None = None,
+    rubric: str | None = None,
     *,
     swallow_exceptions: bool = False,
     **options: Unpack[RulerOptions],
 ) -> GroupT | None:
     """Score a group and return a copy of it whose rewards are the scores.
 
-    Works on any object with ``trajectories``, each with ``messages``, ``reward`` and ``metrics``, and with ``tools``,
-    ``explanation`` and ``logs`` where it has them. In the copy:
+    Works on ART's ``TrajectoryGroup`` and on any object with ``trajectories``, each with ``messages`` (or
+    ``messages_and_choices``), ``reward`` and ``metrics``, and with ``tools``, ``explanation`` and ``logs`` where it has
+    them. In the copy:
 
     - ``reward`` and ``metrics["ruler_score"]`` are the score.
     - ``metrics["independent_reward"]`` is the reward from before; where a group is judged again, the one from before
@@ -42,43 +45,68 @@ async def ruler_score_group(
     Args:
         group: Trajectories with the same goal.
         judge_model: A litellm model name.
-        swallow_exceptions: Log a `JudgeError` as a warning and return None instead of raising it.
-        **options: As in `ruler` (``judges``, ``rubric``, ``permutations``, ``session``, ``debug``, ...); the tools are
-            the trajectories' own.
+        extra_litellm_params: As in `JudgeClient`.
+        rubric: As in `ruler`.
+        swallow_exceptions: Log a `JudgeError` about this group as a warning and return None instead of raising it.
+        **options: As in `ruler` (``judges``, ``permutations``, ``session``, ``debug``, ...); the tools are the
+            trajectories' own.
 
     Returns:
         The scored copy, or None where the judgement failed and ``swallow_exceptions`` is set.
 
     Raises:
         JudgeError: As in `ruler`, unless swallowed.
+        JudgeInputError: The group cannot be judged by anybody (a member has ``additional_histories``), or a setting
+            cannot be used; never swallowed.
     """
+    shared: SharedOptions = {**options, "extra_litellm_params": extra_litellm_params, "rubric": rubric}
+    settled = settle(ruler_score_group, judge_model, shared)
+    members = list(group.trajectories)
+    message_lists = [_messages(member, place) for place, member in enumerate(members, start=1)]
+    _copy(group, trajectories=[_scored(member, TrajectoryScore("", "", 0.0)) for member in members])  # fails unpaid
     try:
-        scores = await ruler(
-            [trajectory.messages for trajectory in group.trajectories], judge_model, tools=_tools(group), **options
-        )
+        scores = await ruler(message_lists, tools=_tools(members), **settled)
     except JudgeError as error:
         if not swallow_exceptions:
             raise
-        logger.warning("group of %d left without scores: %s", len(group.trajectories), error)
+        logger.warning("group of %d left without scores: %s", len(members), error)
         return None
-    scored = [_scored(trajectory, score) for trajectory, score in zip(group.trajectories, scores, strict=True)]
+    scored = [_scored(member, score) for member, score in zip(members, scores, strict=True)]
     return _copy(group, trajectories=tuple(scored) if isinstance(group.trajectories, tuple) else scored)
 
 
 def score_group(
     group: GroupT,
     judge_model: str = DEFAULT_JUDGE,
+    extra_litellm_params: Mapping[str, Any] | None = None,
+    rubric: str | None = None,
     *,
     swallow_exceptions: bool = False,
     **options: Unpack[RulerOptions],
 ) -> GroupT | None:
     """`ruler_score_group` for code without an event loop, and for notebooks. Takes the same arguments."""
-    return run_sync(ruler_score_group(group, judge_model, swallow_exceptions=swallow_exceptions, **options))
+    return run_sync(
+        ruler_score_group(
+            group, judge_model, extra_litellm_params, rubric, swallow_exceptions=swallow_exceptions, **options
+        )
+    )
 
 
-def _tools(group: JudgedGroup) -> Sequence[Mapping[str, Any]] | None:
+def _messages(trajectory: Any, place: int) -> Any:
+    """The conversation of a trajectory: an attribute, or ART's method."""
+    if getattr(trajectory, "additional_histories", None):
+        raise JudgeInputError(
+            f"trajectory {place} has additional_histories, which are not judged; judge trajectories of one history each"
+        )
+    for name in ("messages", "messages_and_choices"):
+        if (messages := getattr(trajectory, name, None)) is not None:
+            return messages() if callable(messages) else messages
+    raise JudgeInputError(f"trajectory {place} must have messages, got a {type(trajectory).__name__}")
+
+
+def _tools(members: Sequence[JudgedTrajectory]) -> Sequence[Mapping[str, Any]] | None:
     """The tools that all members share."""
-    offered = [getattr(trajectory, "tools", None) or None for trajectory in group.trajectories]
+    offered = [getattr(trajectory, "tools", None) or None for trajectory in members]
     if any(tools != offered[0] for tools in offered):
         raise JudgeInputError(
             "the trajectories of the group had different tools; judge those with the same tools together"
@@ -87,7 +115,7 @@ def _tools(group: JudgedGroup) -> Sequence[Mapping[str, Any]] | None:
 
 
 def _scored(trajectory: JudgedTrajectory, verdict: TrajectoryScore) -> JudgedTrajectory:
-    metrics = dict(trajectory.metrics)
+    metrics = dict(trajectory.metrics or {})
     if "ruler_score" not in metrics:
         metrics["independent_reward"] = trajectory.reward
     metrics["ruler_score"] = verdict.score

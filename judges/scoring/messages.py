@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from judges.errors import JudgeInputError
+from judges.llm.encoding import as_plain
 from judges.scoring.types import Message
+
+
+def as_mappings(messages: Any) -> Any:
+    """The messages of one trajectory as a list of mappings; what is neither is left to `plain_messages`.
+
+    An iterator is read, and objects of the openai package become what they stand for: a ``ChatCompletionMessage``
+    itself, a ``Choice`` its message.
+    """
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        return messages
+    return [message if isinstance(message, Mapping) else _dumped(message) for message in messages]
+
+
+def _dumped(message: Any) -> Any:
+    message = getattr(message, "message", message)
+    return as_plain(message) if hasattr(message, "model_dump") else message
 
 
 def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, Any], ...]:
@@ -19,10 +36,13 @@ def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, A
     Raises:
         JudgeInputError: The trajectory is empty, or something in it is no message.
     """
-    if isinstance(messages, (str, bytes, Mapping)) or not messages:
+    messages = as_mappings(messages)
+    if not isinstance(messages, list) or not messages:
+        hint = "leave out rollouts that never began"
+        if isinstance(messages, Mapping):
+            hint = "message_lists is a list of trajectories, each of them a list of messages"
         raise JudgeInputError(
-            f"trajectory {place} must be a non-empty list of messages, got {_short(messages)}; "
-            "leave out rollouts that never began"
+            f"trajectory {place} must be a non-empty list of messages, got {_short(messages)}; {hint}"
         )
     numbers: dict[str, str] = {}
     plain: list[dict[str, Any]] = []
@@ -47,6 +67,7 @@ def _with_numbered_calls(message: Message, numbers: dict[str, str]) -> dict[str,
     plain = {key: value for key, value in message.items() if value is not None}
     calls = plain.get("tool_calls")
     if isinstance(calls, Sequence) and not isinstance(calls, str):
+        calls = [as_plain(call) if hasattr(call, "model_dump") else call for call in calls]
         plain["tool_calls"] = [
             {**call, "id": numbered(call["id"])} if isinstance(call, Mapping) and call.get("id") is not None else call
             for call in calls

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.errors import JudgeInputError, PromptTooLong
-from judges.llm.encoding import encode
+from judges.llm.encoding import as_plain, encode
 from judges.llm.tokens import count_message_tokens
 from judges.scoring.budget import cut_to_fit
 from judges.scoring.labels import random_labels
@@ -104,8 +104,12 @@ def build_prompts(
     """
     if not message_lists:
         raise JudgeInputError("there is no trajectory to judge: message_lists is empty")
-    if permutations < 1:
-        raise JudgeInputError(f"permutations must be 1 or more, got {permutations}")
+    if not isinstance(permutations, int) or permutations < 1:
+        raise JudgeInputError(f"permutations must be 1 or more, got {permutations!r:.80}")
+    if rubric is not None and (not isinstance(rubric, str) or not rubric.strip()):
+        raise JudgeInputError(
+            f"rubric must be a text that is not empty, got {rubric!r:.80}; leave it out for the generic"
+        )
     plain = [plain_messages(messages, place) for place, messages in enumerate(message_lists, start=1)]
     encoded = [_encode_messages(messages, place) for place, messages in enumerate(plain, start=1)]
     writer = _PromptWriter(encoded, rubric, tools, seed, permutations)
@@ -221,6 +225,8 @@ def _fits(prompt: JudgePrompt, max_prompt_tokens: int) -> bool:
 
 def _bare_schemas(tools: Sequence[Mapping[str, Any]]) -> list[Any]:
     """The schemas of functions without the wrapper that only says that they are functions."""
+    if isinstance(tools, Sequence):
+        tools = [as_plain(tool) if hasattr(tool, "model_dump") else tool for tool in tools]
     if not isinstance(tools, Sequence) or not all(isinstance(tool, Mapping) for tool in tools):
         raise JudgeInputError(f"tools must be a list of function schemas (dicts), got {tools!r:.80}")
     wrapper = {"type", "function"}

@@ -1,7 +1,8 @@
 """RULER: an LLM judge scores all trajectories of a group relative to each other.
 
-Relative scores are what GRPO needs, and comparing is easier for a judge than marking. The idea and the two function
-names come from OpenPipe ART's RULER. Here scores are matched by id, and a verdict that is not exact is an error.
+Relative scores are what GRPO needs, and comparing is easier for a judge than marking. The idea, the two function names
+and the order of their first arguments come from OpenPipe ART's RULER. Here scores are matched by id, and a verdict that
+is not exact is an error.
 
     scores = await ruler(message_lists, "openai/o4-mini")
     scores = await ruler(message_lists, "openai/o4-mini", permutations=4)              # the mean of four orders
@@ -21,14 +22,15 @@ the missing ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from judges.errors import JudgeInputError
-from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient
+from judges.llm.client import DEFAULT_JUDGE, JudgeClient
+from judges.llm.options import CallOptions, Reach, check_names
 from judges.llm.session import Session
 from judges.llm.sync import run_sync
-from judges.scoring.types import Message, RulerOptions, TrajectoryScore
+from judges.scoring.types import RulerOptions, SharedOptions, TrajectoryScore
 
 if TYPE_CHECKING:
     from judges.scoring.judgement import Judgement
@@ -38,27 +40,30 @@ DEFAULT_MAX_PROMPT_TOKENS = 100_000
 
 
 async def ruler(
-    message_lists: Sequence[Sequence[Message]],
+    message_lists: Iterable[Iterable[Any]],
     judge_model: str = DEFAULT_JUDGE,
+    extra_litellm_params: Mapping[str, Any] | None = None,
+    rubric: str | None = None,
+    tools: Iterable[Any] | None = None,
     *,
     judges: Sequence[str | JudgeClient] | None = None,
-    rubric: str | None = None,
-    tools: Sequence[Mapping[str, Any]] | None = None,
     permutations: int = 1,
     max_prompt_tokens: int | None = DEFAULT_MAX_PROMPT_TOKENS,
     session: Session | None = None,
     debug: bool = False,
     seed: int = 0,
-    **call: Unpack[CallOptions],
+    **call: Unpack[Reach],
 ) -> list[TrajectoryScore]:
     """Score a group of trajectories relative to each other. An empty group gives an empty list without a call.
 
     Args:
-        message_lists: One list of OpenAI-style messages per trajectory; all pursue the same goal.
+        message_lists: One list of OpenAI-style messages per trajectory; all pursue the same goal. Objects of the openai
+            package (``ChatCompletionMessage``, ``Choice``) serve as messages too.
         judge_model: A litellm model name.
-        judges: Several judges of equal weight instead of ``judge_model``: names, or `JudgeClient` objects.
+        extra_litellm_params: As in `JudgeClient`.
         rubric: Grading standards in plain words instead of the generic ones.
         tools: OpenAI function schemas that the agent could call, shown to the judge.
+        judges: Several judges of equal weight instead of ``judge_model``: names, or `JudgeClient` objects.
         permutations: Orders in which each judge sees the trajectories, one call each.
         max_prompt_tokens: Longer prompts are cut, by the high estimate of `judges.llm.tokens`; None: never. Keep it
             some thousands below the judge's context, which must hold the answer too. Most judges say when their context
@@ -80,34 +85,40 @@ async def ruler(
         SpendLimitReached: The session's money is spent.
     """
     from judges.scoring.judgement import Judgement, judge_prompts
+    from judges.scoring.messages import as_mappings
     from judges.scoring.prompt import build_prompts
 
-    clients, session = _clients(judge_model, judges, call), session or Session()
-    message_lists = list(message_lists or [])  # a generator can be read once
+    check_names(call, ruler, Reach.__annotations__)
+    clients = judges_of(judge_model, judges, {**call, "extra_litellm_params": extra_litellm_params})
+    session = session or Session()
+    # Generators can be read once.
+    message_lists = [as_mappings(messages) for messages in (() if message_lists is None else message_lists)]
+    schemas: Any = list(tools) if isinstance(tools, Iterator) else tools
     if not message_lists:
         return []
     prompts = build_prompts(
         message_lists,
         rubric=rubric,
-        tools=tools,
+        tools=schemas,
         seed=seed,
         permutations=permutations,
         max_prompt_tokens=max_prompt_tokens,
     )
     verdicts = await judge_prompts(clients, prompts, session, max_prompt_tokens)
-    judgement = Judgement(message_lists, rubric, tools, verdicts)
+    judgement = Judgement(message_lists, rubric, schemas, verdicts)
     return await _scores(judgement, session, debug)
 
 
 def score(
-    message_lists: Sequence[Sequence[Message]],
+    message_lists: Iterable[Iterable[Any]],
     judge_model: str = DEFAULT_JUDGE,
-    *,
-    tools: Sequence[Mapping[str, Any]] | None = None,
+    extra_litellm_params: Mapping[str, Any] | None = None,
+    rubric: str | None = None,
+    tools: Iterable[Any] | None = None,
     **options: Unpack[RulerOptions],
 ) -> list[TrajectoryScore]:
     """`ruler` for code without an event loop, and for notebooks, which have one already. Takes the same arguments."""
-    return run_sync(ruler(message_lists, judge_model, tools=tools, **options))
+    return run_sync(ruler(message_lists, judge_model, extra_litellm_params, rubric, tools, **options))
 
 
 async def _scores(judgement: Judgement, session: Session, debug: bool) -> list[TrajectoryScore]:
@@ -122,11 +133,33 @@ async def _scores(judgement: Judgement, session: Session, debug: bool) -> list[T
     return judgement.scores()
 
 
-def _clients(judge_model: str, judges: Sequence[str | JudgeClient] | None, call: CallOptions) -> list[JudgeClient]:
+def judges_of(judge_model: str, judges: Iterable[str | JudgeClient] | None, call: CallOptions) -> list[JudgeClient]:
+    """The judges that are named in one of the two ways.
+
+    Raises:
+        JudgeInputError: None or both are named, or a setting cannot be used.
+    """
     if judges is None:
         judges = [judge_model]
     elif judge_model != DEFAULT_JUDGE:
         raise JudgeInputError(f"got judge_model={judge_model!r} and judges; name the judges in one of the two")
-    if isinstance(judges, str) or not judges:
-        raise JudgeInputError(f'judges must be a non-empty list such as ["openai/o4-mini"], got {judges!r}')
-    return [judge if isinstance(judge, JudgeClient) else JudgeClient(judge, **call) for judge in judges]
+    named = list(judges) if isinstance(judges, Iterable) and not isinstance(judges, str) else []
+    if not named:
+        raise JudgeInputError(f'judges must be a non-empty list such as ["openai/o4-mini"], got {judges!r:.80}')
+    return [judge if isinstance(judge, JudgeClient) else JudgeClient(judge, **call) for judge in named]
+
+
+def settle(function: Callable[..., Any], judge_model: str, options: SharedOptions) -> SharedOptions:
+    """The options of a function with the judges made: what cannot be used is refused before there is a group.
+
+    Raises:
+        TypeError: The function has no such option.
+        JudgeInputError: As in `judges_of`.
+    """
+    check_names(options, function, SharedOptions.__annotations__)
+    settled = options.copy()
+    call: CallOptions = {}
+    for name in CallOptions.__annotations__.keys() & settled.keys():
+        call[name] = settled.pop(name)
+    settled["judges"] = judges_of(judge_model, settled.get("judges"), call)
+    return settled

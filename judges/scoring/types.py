@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from judges.llm.client import CallOptions, JudgeClient
+from judges.llm.client import JudgeClient
+from judges.llm.options import Reach
 from judges.llm.session import Session
 
 Message = Mapping[str, Any]
@@ -27,11 +28,10 @@ class TrajectoryScore:
     """Its largest minus its smallest score over all orders and judges; 0 for a single verdict."""
 
 
-class RulerOptions(CallOptions, total=False):
-    """The options of `judges.ruler` that do not depend on the group; they are explained there."""
+class RulerOptions(Reach, total=False):
+    """The options of `judges.ruler` that are given by name alone; they are explained there."""
 
     judges: Sequence[str | JudgeClient] | None
-    rubric: str | None
     permutations: int
     max_prompt_tokens: int | None
     session: Session | None
@@ -39,12 +39,19 @@ class RulerOptions(CallOptions, total=False):
     seed: int
 
 
+class SharedOptions(RulerOptions, total=False):
+    """The options of `judges.ruler` that do not depend on the group."""
+
+    extra_litellm_params: Mapping[str, Any] | None
+    rubric: str | None
+
+
 class JudgedTrajectory(Protocol):
     """What a trajectory must have. ``tools``, ``explanation`` and ``logs`` are used where they exist."""
 
     @property
-    def messages(self) -> Sequence[Message]:
-        """The whole conversation, oldest first."""
+    def messages(self) -> Any:
+        """The whole conversation, oldest first: a list of messages, or a method that returns one (ART's)."""
         ...
 
     @property
@@ -62,6 +69,6 @@ class JudgedGroup(Protocol):
     """What a group must have: trajectories that pursue the same goal."""
 
     @property
-    def trajectories(self) -> Sequence[JudgedTrajectory]:
+    def trajectories(self) -> Iterable[JudgedTrajectory]:
         """The members."""
         ...

@@ -7,9 +7,11 @@ from typing import Any
 
 import pydantic
 import pytest
+from openai.types.chat import ChatCompletionMessage, chat_completion
 
 import judges
 from judges import JudgeInputError, MalformedVerdict
+from judges.llm.record import read_judgements
 from tests.judge_server import JudgeServer, score_by
 from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, by_table
 
@@ -103,9 +105,123 @@ async def test_swallowed_failures_give_none_a_warning_and_an_untouched_input(cap
     assert "group of 4 left without scores: judge openai/o4-mini gave no usable verdict" in caplog.text
 
 
-async def test_a_programming_error_is_not_swallowed():
-    with pytest.raises(TypeError, match="timeout"):
-        await judges.ruler_score_group(Group([Trajectory(GROUP[0])]), swallow_exceptions=True, timeout=3)
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"timeout": 3}, TypeError, "has no option 'timeout'; did you mean 'timeout_seconds'"),
+        ({"swallow_exception": True}, TypeError, "did you mean 'swallow_exceptions'"),
+        ({"verbose": True}, TypeError, "has no option 'verbose'; it takes api_base, api_key, backoff_seconds"),
+        ({"timeout_seconds": 0}, JudgeInputError, "timeout_seconds must be above 0"),
+        ({"api_base": "localhost:8000/v1"}, JudgeInputError, "is no URL"),
+        ({"judges": []}, JudgeInputError, "judges must be a non-empty list"),
+    ],
+)
+async def test_a_setting_that_cannot_be_used_is_never_swallowed(options, error, words):
+    with pytest.raises(error, match=words):
+        await judges.ruler_score_group(Group([Trajectory(GROUP[0])]), swallow_exceptions=True, **options)
+
+
+async def test_a_group_whose_copy_cannot_be_made_is_not_paid_for():
+    members = [SimpleNamespace(messages=messages, reward=0.0) for messages in GROUP]
+    with JudgeServer(by_table) as server, pytest.raises(AttributeError, match="metrics"):
+        await score_group(server, SimpleNamespace(trajectories=members), swallow_exceptions=True)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("member", [{"messages": GROUP[0], "reward": 0.0}, SimpleNamespace(reward=0.0, metrics={})])
+async def test_a_member_without_messages_is_named(member):
+    with JudgeServer([]) as server, pytest.raises(JudgeInputError, match="trajectory 1 must have messages, got a "):
+        await score_group(server, SimpleNamespace(trajectories=[member]))
+
+
+class ArtTrajectory(pydantic.BaseModel):
+    """What openpipe-art 0.5.18 has, as far as it is used here."""
+
+    messages_and_choices: list[Any] = []
+    tools: list[dict[str, Any]] | None = None
+    additional_histories: list[Any] = []
+    reward: float = 0.0
+    metrics: dict[str, float | int | bool] = {}
+    metadata: dict[str, Any] = {}
+    logs: list[str] = []
+
+    def messages(self) -> list[Any]:
+        return [getattr(message, "message", message) for message in self.messages_and_choices]
+
+
+class ArtGroup(pydantic.BaseModel):
+    trajectories: list[ArtTrajectory]
+    metadata: dict[str, Any] = {}
+
+    def __copy__(self):
+        return self.__class__(trajectories=self.trajectories[:], metadata=self.metadata.copy())
+
+    def __iter__(self):
+        return iter(self.trajectories)
+
+
+def choice(message):
+    return chat_completion.Choice.model_validate({"index": 0, "finish_reason": "stop", "message": message})
+
+
+async def test_a_group_of_art_is_judged_as_art_calls_it():
+    members = [
+        ArtTrajectory(
+            messages_and_choices=[*messages[:2], choice(messages[2]), *messages[3:]], reward=0.5, metadata={"n": n}
+        )
+        for n, messages in enumerate(GROUP)
+    ]
+    group = ArtGroup(trajectories=members, metadata={"task": "tva"})
+    before = group.model_dump()
+    with JudgeServer(by_table) as server:
+        options = {"api_base": server.url, "timeout_seconds": 20}
+        scored = await judges.ruler_score_group(
+            group, "openai/o3", {"reasoning_effort": "low"}, "Be fair.", swallow_exceptions=True, debug=False, **options
+        )
+        lists = [member.messages() for member in members]
+        plain = await judges.ruler(
+            lists, "openai/o3", {"reasoning_effort": "low"}, "Be fair.", None, debug=False, **options
+        )
+        again = judges.score_group(group, "openai/o3", {"reasoning_effort": "low"}, "Be fair.", **options)
+    assert group.model_dump() == before
+    assert isinstance(scored, ArtGroup)
+    assert scored.metadata == {"task": "tva"}
+    assert [t.reward for t in scored] == [t.reward for t in again] == [s.score for s in plain] == [0.1, 0.4, 0.2, 0.0]
+    assert [t.metadata for t in scored] == [{"n": n} for n in range(4)]
+    assert scored.trajectories[1].logs == ["RULER: 0.400: It searched well but stopped before reading."]
+    bodies = [request.body for request in server.requests]
+    assert [body["reasoning_effort"] for body in bodies] == ["low"] * 3
+    assert all("Be fair." in body["messages"][0]["content"] for body in bodies)
+    members[2].additional_histories.append("another")
+    with pytest.raises(JudgeInputError, match="trajectory 3 has additional_histories, which are not judged"):
+        await judges.ruler_score_group(group, "openai/o3", swallow_exceptions=True)
+
+
+async def test_objects_of_the_openai_package_and_iterators_are_what_dicts_and_lists_are(tmp_path):
+    message = ChatCompletionMessage.model_validate(GROUP[0][2])
+    forms = [
+        [[*messages[:2], choice(messages[2]), *messages[3:]] for messages in GROUP],
+        [[*messages[:2], ChatCompletionMessage.model_validate(messages[2]), *messages[3:]] for messages in GROUP],
+        (iter(messages) for messages in GROUP),
+        [
+            [*GROUP[0][:2], {"role": "assistant", "tool_calls": message.tool_calls}, *GROUP[0][3:]],
+            *map(tuple, GROUP[1:]),
+        ],
+    ]
+    with JudgeServer(by_table) as server:
+        for form in forms:
+            session = judges.Session(record=tmp_path / "judgements.jsonl")
+            scores = await judges.ruler(form, "o4-mini", tools=iter(TOOLS), api_base=server.url, session=session)
+            assert [score.score for score in scores] == [0.1, 0.4, 0.2, 0.0]
+    assert len({request.body["messages"][1]["content"] for request in server.requests}) == 1
+    for record in read_judgements(tmp_path):
+        assert record["tools"] == TOOLS
+        assert [messages[2].get("content") for messages in record["trajectories"]] == [
+            None,
+            None,
+            None,
+            GROUP[3][2]["content"],
+        ]
 
 
 async def test_trajectories_with_different_tools_are_no_group():

@@ -1,0 +1,194 @@
+"""RULER as a reward of other trainers, one line each: TRL's ``GRPOTrainer`` and the environments of verifiers.
+
+    trainer = GRPOTrainer(..., reward_funcs=judges.trl_reward("openai/o4-mini"))
+
+    class Compared(BestOfNEnv):                                     # verifiers.v1
+        finalize = judges.verifiers_reward("openai/o4-mini")
+
+Neither package is imported. Written for TRL 1.16 and verifiers 0.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Unpack
+
+from judges.errors import JudgeError, JudgeInputError, PromptTooLong, SpendLimitReached
+from judges.llm.client import DEFAULT_JUDGE
+from judges.llm.session import Session
+from judges.llm.sync import run_sync
+from judges.scoring.ruler import ruler, settle
+from judges.scoring.types import SharedOptions, TrajectoryScore
+
+logger = logging.getLogger(__name__)
+
+Finalize = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
+
+
+def trl_reward(
+    judge_model: str = DEFAULT_JUDGE,
+    *,
+    num_generations: int | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    **options: Unpack[SharedOptions],
+) -> TrlReward:
+    """A reward function for TRL's ``GRPOTrainer``: the scores of a judge that compares the completions of a prompt.
+
+    A process of TRL hands over its own slice of a batch. The slice must hold whole groups: make
+    ``per_device_train_batch_size`` (times ``steps_per_generation``) a multiple of ``num_generations``.
+
+    A group on which the judge failed has the reward None, which TRL leaves out. Where the first groups all fail, the
+    error is raised.
+
+    Args:
+        judge_model: A litellm model name.
+        num_generations: As in ``GRPOConfig``; a slice with parts of groups is refused then. None: completions of equal
+            prompts that stand together are a group.
+        tools: As in `ruler`.
+        **options: As in `ruler`.
+
+    Raises:
+        JudgeInputError: A setting cannot be used.
+    """
+    if num_generations is not None and (not isinstance(num_generations, int) or num_generations < 2):
+        raise JudgeInputError(f"num_generations must be 2 or more, got {num_generations!r:.80}")
+    settled = settle(trl_reward, judge_model, options)
+    return TrlReward({"session": Session(), **settled}, tools, num_generations)
+
+
+@dataclass(slots=True)
+class TrlReward:
+    """What `trl_reward` returns; TRL calls it with whole columns of a batch."""
+
+    options: SharedOptions
+    tools: Sequence[Mapping[str, Any]] | None
+    num_generations: int | None
+    has_judged: bool = False
+
+    @property
+    def __name__(self) -> str:
+        """Under which TRL logs it."""
+        return "ruler"
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        """One score per completion, in order; None where the judge failed. ``log_extra`` gets the explanations.
+
+        Raises:
+            JudgeInputError: The batch does not hold whole groups, or something in it cannot be judged.
+            SpendLimitReached: The session's money is spent.
+            JudgeError: The judge failed on every group so far.
+        """
+        trajectories = [
+            [*_messages(prompt, "user"), *_messages(completion, "assistant")]
+            for prompt, completion in zip(prompts, completions, strict=True)
+        ]
+        sizes = self._group_sizes(prompts)
+        starts = [sum(sizes[:group]) for group in range(len(sizes))]
+        scores = run_sync(
+            self._judge([trajectories[start : start + size] for start, size in zip(starts, sizes, strict=True)])
+        )
+        if log_extra is not None:
+            log_extra("ruler", [score.explanation if score else "" for score in scores])
+        return [score.score if score else None for score in scores]
+
+    def _group_sizes(self, prompts: Sequence[Any]) -> list[int]:
+        if self.num_generations is None:
+            sizes = [len(list(run)) for _, run in groupby(prompts)]
+            is_whole = len(set(sizes)) <= 1 and 1 not in sizes
+        else:
+            sizes = [self.num_generations] * (len(prompts) // self.num_generations)
+            is_whole = sum(sizes) == len(prompts)
+        if not is_whole:
+            raise JudgeInputError(
+                f"a batch of {len(prompts)} completions does not hold whole groups (num_generations="
+                f"{self.num_generations}; groups of {min(sizes, default=0)} to {max(sizes, default=0)}); give "
+                "num_generations, and make per_device_train_batch_size a multiple of it"
+            )
+        return sizes
+
+    async def _judge(self, groups: Sequence[Sequence[Any]]) -> list[TrajectoryScore | None]:
+        """The scores of all groups, one after the other."""
+        judged = await asyncio.gather(
+            *(ruler(group, tools=self.tools, **self.options) for group in groups), return_exceptions=True
+        )
+        scores: list[TrajectoryScore | None] = []
+        failures: list[JudgeError] = []
+        for group, result in zip(groups, judged, strict=True):
+            if not isinstance(result, BaseException):
+                self.has_judged = True
+                scores += result
+                continue
+            if not isinstance(result, JudgeError) or isinstance(result, SpendLimitReached):
+                raise result
+            if isinstance(result, JudgeInputError) and not isinstance(result, PromptTooLong):
+                raise result
+            failures.append(result)
+            scores += [None] * len(group)
+        if failures and not self.has_judged:
+            raise failures[-1]
+        for failure in failures:
+            logger.warning("a group is left without rewards: %s", failure)
+        return scores
+
+
+def verifiers_reward(
+    judge_model: str = DEFAULT_JUDGE, *, name: str = "ruler", weight: float = 1.0, **options: Unpack[SharedOptions]
+) -> Finalize:
+    """A method ``finalize`` for an ``Env`` of verifiers: it compares the attempts of an episode with each other.
+
+    Each trace of a trainable agent that ended well gets the score as a reward, and the explanation in ``info``. Agents
+    of different names are compared apart. A failed judgement is raised: verifiers then tries the episode again.
+
+    Args:
+        judge_model: A litellm model name.
+        name: Of the reward.
+        weight: Of the reward.
+        **options: As in `ruler`; the tools are the traces' own.
+
+    Raises:
+        JudgeInputError: A setting cannot be used.
+    """
+    settled: SharedOptions = {"session": Session(), **settle(verifiers_reward, judge_model, options)}
+
+    async def finalize(env: Any, task: Any, episode: Any) -> None:
+        """Compare the attempts of a finished episode.
+
+        Raises:
+            JudgeInputError: There is only one attempt.
+            JudgeError: As in `ruler`.
+        """
+        attempts: dict[str, list[Any]] = {}
+        for trace in episode.traces:
+            if trace.ok and trace.agent.trainable:
+                attempts.setdefault(trace.agent.name, []).append(trace)
+        for agent, traces in attempts.items():
+            if len(traces) < 2:
+                raise JudgeInputError(
+                    f"agent {agent!r} made one attempt, and nothing is there to compare it with; use BestOfNEnv"
+                )
+            tools = {tool.name: tool for trace in traces for tool in trace.tools}
+            scores = await ruler(map(_shown, traces), tools=list(tools.values()), **settled)
+            for trace, score in zip(traces, scores, strict=True):
+                trace.record_reward(name, score.score, weight)
+                trace.info[name] = score.explanation
+
+    return finalize
+
+
+def _shown(trace: Any) -> list[dict[str, Any]]:
+    """The messages of a trace, without the state that a provider keeps in them for itself."""
+    return [m.model_dump(mode="json", exclude_none=True, exclude={"provider_state"}) for m in trace.messages]
+
+
+def _messages(text_or_messages: Any, role: str) -> Iterable[Any]:
+    return [{"role": role, "content": text_or_messages}] if isinstance(text_or_messages, str) else text_or_messages
