@@ -31,6 +31,10 @@ class ParsedMail:
         body: text with `\\n` line ends.
         source: label of where the message came from.
         names: (address, display name) of recipients whose name the mail tells.
+        delivered: lower-case addresses that it was delivered to, by the headers that a server adds.
+        listed: whether it came by a mailing list.
+        attachments: names of the attached files, each once.
+        attached: the text of attachments and calendars.
     """
 
     message_id: str
@@ -45,6 +49,10 @@ class ParsedMail:
     body: str
     source: str = ""
     names: tuple[tuple[str, str], ...] = ()
+    delivered: tuple[str, ...] = ()
+    listed: bool = False
+    attachments: tuple[str, ...] = ()
+    attached: str = ""
 
 
 class SkipReason(StrEnum):

@@ -1,89 +1,163 @@
-"""The text of a message: its plain parts, or where it has none, its HTML without the tags.
+"""What a message says: its text, the names of its attachments, and the text of those attachments that are text.
 
-A body of one plain part is decoded here; anything else goes through the stdlib's compat32 parser. Attachments are left
-out.
+A body of one plain part is decoded here; anything else goes through the stdlib's compat32 parser. Of alternatives, the
+plain one is taken, unless it is a stub beside an HTML page that says more ("Your program cannot show this mail").
 """
 
 from __future__ import annotations
 
 import email
-import html
 import quopri
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from email.message import Message
+from typing import cast
 
-from email_env.ingest.text import clean_body, decode, unix_lines
+from email_env.ingest.calendar import calendar_text
+from email_env.ingest.flowed import unflowed
+from email_env.ingest.headers import readable
+from email_env.ingest.markup import markup_text
+from email_env.ingest.text import clean_body, decode, one_line, unix_lines
+
+MAX_ATTACHED_CHARS = 5_000
+"""Of the text of all attachments together, so much is kept."""
+MAX_ATTACHMENTS = 100
+MAX_STUB_CHARS = 500
+"""A plain alternative that is longer is no stub."""
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
+_DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
 _PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary"})
-_TAG_NAME = re.compile(r"/?[a-z][a-z0-9]*|!--", re.IGNORECASE)
-_BREAK_TAGS = frozenset({"br", "/p", "/div", "/tr", "/li", "/h1", "/h2", "/h3", "/h4"})
-_HIDDEN_UNTIL = {"script": "/script", "style": "/style", "!--": "--"}
+_NO_LETTERS = re.compile(r"https?://\S+|\W+")
+_MAX_NAME_CHARS = 200
+_MAX_DEPTH = 50
 
 
-def body_text(content_type: str, transfer_encoding: str, data: bytes) -> str:
-    """The text of a body under these two headers; all bytes give a text."""
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a message says.
+
+    Attributes:
+        body: its own text.
+        attachments: names of the attached files, each once.
+        attached: the text of attachments and calendars, each below its name.
+    """
+
+    body: str
+    attachments: tuple[str, ...] = ()
+    attached: str = ""
+
+
+def read_content(content_type: str, transfer_encoding: str, data: bytes) -> Content:
+    """The content of a body under these two headers; all bytes give one."""
     kind, encoding = content_type.lower(), transfer_encoding.lower()
     if not kind or kind.startswith("text/plain"):
         if encoding == "quoted-printable":
             data = quopri.decodestring(data)
         if encoding in _PLAIN_ENCODINGS or encoding == "quoted-printable":
-            return unix_lines(decode(data, _charset(kind)))
+            return Content(_plain(decode(data, _charset(kind)), kind))
     named = (("content-type", content_type), ("content-transfer-encoding", transfer_encoding))
     mime = "".join(f"{name}: {value}\n" for name, value in named if value)
-    return clean_body(_mime_text(mime, data))  # entities may stand for control characters
-
-
-def _mime_text(mime: str, data: bytes) -> str:
-    """The text of a message with MIME structure: its plain parts, else its HTML parts with the tags taken out."""
-    plain: list[str] = []
-    rich: list[str] = []
+    reader = _Reader()
     try:
         message = email.message_from_bytes(mime.encode("utf-8", "replace") + b"\n" + data)
-        for part in message.walk():
-            if part.is_multipart() or part.get_content_disposition() == "attachment":
-                continue
-            kind = part.get_content_type()
-            if kind == "text/plain":
-                plain.append(_part_text(part))
-            elif kind == "text/html":
-                rich.append(_part_text(part))
+        body = reader.text(message)
     except Exception:  # the stdlib's parser raises many kinds on hostile structure; the raw text is better than none
-        return decode(data, "")
-    return "\n".join(plain) if any(map(str.strip, plain)) else _without_tags("\n".join(rich))
+        return Content(clean_body(decode(data, "")))
+    attached = clean_body("\n\n".join(reader.attached))[:MAX_ATTACHED_CHARS]
+    return Content(clean_body(body), tuple(reader.names)[:MAX_ATTACHMENTS], attached)
 
 
-def _part_text(part: Message) -> str:
+class _Reader:
+    """Goes through the parts of a message; `names` and `attached` collect what is beside its text, each once."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.attached: dict[str, None] = {}
+
+    def text(self, part: Message, depth: int = 0, *, rich: bool = True) -> str:
+        """The text of a part and all within it; without that of HTML where it is not `rich`."""
+        kind = part.get_content_type()
+        if depth > _MAX_DEPTH:
+            return ""
+        if part.is_multipart():
+            within = cast(Sequence[Message], part.get_payload())
+            if kind == "multipart/alternative":
+                return self._best(within, depth)
+            head = _letterhead(within[0]) if kind == "message/rfc822" and within else ""
+            texts = [head, *(self.text(one, depth + 1, rich=rich) for one in within)]
+            return "\n".join(text for text in texts if text.strip())
+        if self._is_attachment(part, kind):
+            self._attach(part, kind)
+            return ""
+        if kind == "text/calendar":
+            self.attached[calendar_text(_decoded(part))] = None
+            return ""
+        if kind == "text/html":
+            return markup_text(_decoded(part)) if rich else ""
+        return _text_of(part, kind)
+
+    def _best(self, parts: Sequence[Message], depth: int) -> str:
+        """The plain one of alternatives, or what the others say where it is a stub."""
+        plain = next((part for part in parts if part.get_content_type() == "text/plain"), None)
+        said = _text_of(plain, "text/plain") if plain else ""
+        is_short = len(said.strip()) <= MAX_STUB_CHARS
+        others = [self.text(part, depth + 1, rich=is_short) for part in parts if part is not plain]
+        longest = max(others, key=len, default="") if is_short else ""
+        return longest if _letters(longest) > 2 * _letters(said) else said
+
+    def _is_attachment(self, part: Message, kind: str) -> bool:
+        """Whether a part is a file of its own, not text of the mail nor a picture in it."""
+        disposition = part.get_content_disposition()
+        if disposition == "attachment" or not part.get_filename():
+            return disposition == "attachment"
+        return not (kind.startswith("image/") and part["content-id"])
+
+    def _attach(self, part: Message, kind: str) -> None:
+        name = one_line(readable(part.get_filename() or ""))[:_MAX_NAME_CHARS]
+        if name:
+            self.names[name] = None
+        text = ""
+        if kind == "text/calendar" or name.lower().endswith(".ics"):
+            text = calendar_text(_decoded(part))
+        elif kind == "text/html":
+            text = markup_text(_decoded(part))
+        elif kind.startswith("text/"):
+            text = _text_of(part, kind)
+        if text.strip():
+            self.attached[f"[{name}]\n{text}" if name else text] = None
+
+
+def _text_of(part: Message, kind: str) -> str:
+    """The text of a leaf; "" where it has none. Where the boundary of parts is lost, the whole is text."""
+    if kind.startswith(("text/", "multipart/")):
+        return _plain(_decoded(part), str(part.get("content-type", "")))
+    return ""
+
+
+def _plain(text: str, content_type: str) -> str:
+    """Plain text with `\\n` line ends, and with its paragraphs on one line each where it was sent so."""
+    text = unix_lines(text)
+    if "flowed" not in content_type.lower():
+        return text
+    return unflowed(text, delete_space=_DELETE_SPACE.search(content_type) is not None)
+
+
+def _letterhead(message: Message) -> str:
+    """The headers of a message within a message that one wants to know."""
+    found = ((name, one_line(readable(str(message.get(name, ""))))) for name in ("From", "Date", "Subject"))
+    return "\n".join(f"{name}: {value}" for name, value in found if value)
+
+
+def _letters(text: str) -> int:
+    """How many letters and digits a text has outside web addresses."""
+    return len(_NO_LETTERS.sub("", text))
+
+
+def _decoded(part: Message) -> str:
     payload = part.get_payload(decode=True)
     return decode(payload, _charset(str(part.get("content-type", "")))) if isinstance(payload, bytes) else ""
-
-
-def _without_tags(text: str) -> str:
-    """HTML as text, in one pass, so that the cost of hostile markup is bounded by its length."""
-    before, *chunks = " ".join(text.split()).split("<")
-    kept = [before]
-    hidden_until = ""
-    for chunk in chunks:
-        tag, closed, rest = chunk.partition(">")
-        match = _TAG_NAME.match(tag)
-        name = match[0].lower() if match else ""
-        if not hidden_until and name in _HIDDEN_UNTIL:
-            hidden_until = _HIDDEN_UNTIL[name]
-        if hidden_until == "--":
-            _, end, rest = chunk.partition("-->")
-            if end:
-                hidden_until = ""
-                kept.append(rest)
-        elif hidden_until:
-            if name == hidden_until:
-                hidden_until = ""
-                kept.append(rest)
-        elif closed and (name or tag[:1] in "!/?"):
-            kept.append("\n" if name in _BREAK_TAGS else " ")
-            kept.append(rest)
-        else:
-            kept.append("<" + chunk)
-    return html.unescape("".join(kept))
 
 
 def _charset(content_type: str) -> str:

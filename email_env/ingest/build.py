@@ -32,7 +32,7 @@ from email_env.versions import BUILDER_VERSION, SCHEMA_VERSION
 
 _PAGE_BYTES = 16384  # a page holds eight pages of the index, or several mails: 6 % of it is waste, of 4096 bytes 16 %
 _CACHE_KIB = 16384
-_INDEXED = "subject, body, who, sender_names, recipient_names"
+_INDEXED = "subject, body, who, sender_names, recipient_names, attachments"
 _FTS_SETTINGS = {
     "hashsize": 64 << 20,  # words wait here to be written in bulk: less costs time, 128 MB is too much memory
     "pgsz": 2000,  # bytes of a page of the index: half of the usual, so that a search skips more; 6 % of its time
@@ -50,8 +50,8 @@ _SCHEMA = f"""
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE emails (
         id INTEGER PRIMARY KEY, message_id TEXT, sent_at TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
-        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, body TEXT, who TEXT, source TEXT,
-        sender_names TEXT, recipient_names TEXT
+        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, attachments TEXT, body TEXT, who TEXT,
+        source TEXT, sender_names TEXT, recipient_names TEXT
     );
     CREATE TABLE addresses (id INTEGER PRIMARY KEY, address TEXT UNIQUE);
     CREATE TABLE days (day TEXT PRIMARY KEY, first_id INTEGER, end_id INTEGER) WITHOUT ROWID;
@@ -279,10 +279,10 @@ def _count_common_words(connection: sqlite3.Connection, kept: int) -> None:
     if kept <= COMMON_MAILS:
         return
     step = -(-kept // _SAMPLED_MAILS)
-    names = "subject, body, sender_names, recipient_names"
-    connection.execute(f"CREATE VIRTUAL TABLE temp.sample USING fts5({names}, content='')")
+    words = "subject, body, sender_names, recipient_names, attachments"
+    connection.execute(f"CREATE VIRTUAL TABLE temp.sample USING fts5({words}, content='')")
     connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(temp, sample, row)")
-    connection.execute(f"INSERT INTO sample (rowid, {names}) SELECT id, {names} FROM emails WHERE id % ? = 0", (step,))
+    connection.execute(f"INSERT INTO sample (rowid, {words}) SELECT id, {words} FROM emails WHERE id % ? = 0", (step,))
     connection.execute(
         "INSERT INTO common_words SELECT term, doc * :step FROM words WHERE doc * :step > :common",
         {"step": step, "common": COMMON_MAILS},

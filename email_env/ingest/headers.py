@@ -8,9 +8,10 @@ the same outcome.
 from __future__ import annotations
 
 import re
+from email.header import decode_header
 from typing import NamedTuple
 
-from email_env.ingest.text import decode
+from email_env.ingest.text import decode, without_controls
 
 
 class Headers(NamedTuple):
@@ -28,6 +29,9 @@ class Headers(NamedTuple):
     x_from: str = ""
     x_to: str = ""
     x_cc: str = ""
+    received: str = ""
+    delivered: str = ""
+    mailing_list: str = ""
 
 
 _NAMES = (
@@ -43,9 +47,19 @@ _NAMES = (
     "x-from",
     "x-to",
     "x-cc",
+    "received",
+    "delivered-to",
+    "list-id",
 )
+_ALSO = {  # headers that say the same as one of these
+    "x-original-to": "delivered-to",
+    "envelope-to": "delivered-to",
+    "list-post": "list-id",
+    "mailing-list": "list-id",
+}
 _ANY = re.compile(  # a header goes on in every line that does not start the next one, indented or not
-    rf"^({'|'.join(_NAMES)})[ \t]*:(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)", re.IGNORECASE | re.MULTILINE | re.ASCII
+    rf"^({'|'.join((*_NAMES, *_ALSO))})[ \t]*:(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)",
+    re.IGNORECASE | re.MULTILINE | re.ASCII,
 )
 _LINE = r"([^\n]*+)\n"
 _LINES = r"([^\n]*+(?:\n[ \t][^\n]*+)*+)\n"
@@ -73,16 +87,32 @@ def usual_headers(text: str) -> Headers | None:
 
 
 def any_headers(text: str) -> Headers:
-    """The headers of any block; the first of a repeated header counts."""
+    """The headers of any block; the first of a repeated header counts, which of `Received` is the last hop."""
     found: dict[str, str] = {}
     for name, value in _ANY.findall(text):
         found.setdefault(name.lower(), value)
+    for name, same in _ALSO.items():
+        if name in found:
+            found[same] = f"{found[same]}, {found[name]}" if same in found else found[name]
     return Headers(*(found.get(name, "") for name in _NAMES))
 
 
 def unfolded(value: str) -> str:
     """The value of a header on one line."""
     return (" ".join(map(str.strip, value.split("\n"))) if "\n" in value else value).strip()
+
+
+def readable(header: str) -> str:
+    """A header on one line, with its RFC 2047 words decoded."""
+    text = unfolded(header)
+    if "=?" not in text:
+        return text
+    try:
+        parts = decode_header(text)
+    except Exception:  # bad base64, bad charset names, ...
+        return text
+    words = (p if isinstance(p, str) else decode(p, (c or "").lower()) for p, c in parts)
+    return without_controls("".join(words))
 
 
 def _halves(data: bytes) -> tuple[bytes, bytes]:

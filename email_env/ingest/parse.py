@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from email.header import decode_header
 from functools import lru_cache
 from hashlib import blake2b
 
 from email_env.ingest.addresses import display_name, listed_names, parse_mailboxes, parse_sender
-from email_env.ingest.body import body_text
+from email_env.ingest.body import read_content
 from email_env.ingest.dates import parse_date
-from email_env.ingest.headers import split_message, unfolded
-from email_env.ingest.text import decode, without_controls
+from email_env.ingest.headers import readable, split_message, unfolded
 from email_env.mail import ParsedMail
 
 _MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
 _CACHED_BYTES = 8192
+_Words = tuple[str, ...]
 
 
 def parse_message(data: bytes, source: str = "") -> ParsedMail:
@@ -30,16 +29,19 @@ def parse_message(data: bytes, source: str = "") -> ParsedMail:
         a Message-ID gets one that is made from its bytes.
     """
     headers, body = split_message(data)
-    message_id, date, sender, to, subject, cc, content_type, transfer_encoding, bcc, x_from, x_to, x_cc = headers
+    message_id, date, sender, to, subject, cc, content_type, transfer_encoding, bcc, *others = headers
     # The folders of a mailbox hold many copies of a mail, so envelopes are cached; very long headers are not.
     envelope = _envelope if len(data) - len(body) <= _CACHED_BYTES else _envelope.__wrapped__
-    fields = envelope(date, sender, to, cc, bcc, subject, x_from, x_to, x_cc)
+    fields = envelope(date, sender, to, cc, bcc, subject, *others)
+    content = read_content(unfolded(content_type), unfolded(transfer_encoding), body)
     return ParsedMail(
         parse_message_id(unfolded(message_id)) or made_up_id(data),
         *fields[:8],
-        body_text(unfolded(content_type), unfolded(transfer_encoding), body),
+        content.body,
         source,
-        fields[8],
+        *fields[8:],
+        content.attachments,
+        content.attached,
     )
 
 
@@ -56,38 +58,33 @@ def made_up_id(data: bytes) -> str:
 
 @lru_cache(maxsize=4096)
 def _envelope(
-    date: str, sender: str, to: str, cc: str, bcc: str, subject: str, x_from: str, x_to: str, x_cc: str
-) -> tuple[str, bool, str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, tuple[tuple[str, str], ...]]:
-    """The fields of `ParsedMail` from `sent_at` to `subject`, and `names`, made from folded headers."""
-    from_addr, from_name = parse_sender(_readable(sender))
+    date: str, sender: str, to: str, cc: str, bcc: str, subject: str, *others: str
+) -> tuple[str, bool, str, str, _Words, _Words, _Words, str, tuple[tuple[str, str], ...], _Words, bool]:
+    """The fields of `ParsedMail` from `sent_at` to `subject` and from `names` to `listed`, made from folded headers."""
+    x_from, x_to, x_cc, received, delivered, mailing_list = others
+    from_addr, from_name = parse_sender(readable(sender))
     all_to, all_cc, all_bcc = (
-        parse_mailboxes(_readable(to)),
-        parse_mailboxes(_readable(cc)),
-        parse_mailboxes(_readable(bcc)),
+        parse_mailboxes(readable(to)),
+        parse_mailboxes(readable(cc)),
+        parse_mailboxes(readable(bcc)),
     )
     names = [(address, name) for address, name in (*all_to.items(), *all_cc.items(), *all_bcc.items()) if name]
-    names += listed_names(_readable(x_to), tuple(all_to))
-    names += listed_names(_readable(x_cc), tuple(all_cc))
+    names += listed_names(readable(x_to), tuple(all_to))
+    names += listed_names(readable(x_cc), tuple(all_cc))
+    sent_at, date_ok = parse_date(unfolded(date))
+    if not date_ok and received:  # the end of the last hop has the time
+        arrived = parse_date(unfolded(received).rpartition(";")[2].strip())
+        sent_at, date_ok = arrived if arrived[1] else (sent_at, date_ok)
     return (
-        *parse_date(unfolded(date)),
+        sent_at,
+        date_ok,
         from_addr,
-        from_name or display_name(_readable(x_from)),
+        from_name or display_name(readable(x_from)),
         tuple(all_to),
         tuple([a for a in all_cc if a not in all_to]),
         tuple([a for a in all_bcc if a not in all_to and a not in all_cc]),
-        " ".join(_readable(subject).split()),
+        " ".join(readable(subject).split()),
         tuple(dict.fromkeys(names)),
+        tuple(parse_mailboxes(readable(delivered))),
+        mailing_list != "",
     )
-
-
-def _readable(header: str) -> str:
-    """A header on one line, with its RFC 2047 words decoded."""
-    text = unfolded(header)
-    if "=?" not in text:
-        return text
-    try:
-        parts = decode_header(text)
-    except Exception:  # bad base64, bad charset names, ...
-        return text
-    words = (p if isinstance(p, str) else decode(p, (c or "").lower()) for p, c in parts)
-    return without_controls("".join(words))

@@ -17,13 +17,14 @@ from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.search.query import who, whose
 
 COLUMNS = (
-    "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who, source"
+    "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, attachments, body,"
+    " who, source"
 )
 _BATCH = 500
 _TABLE = """
     CREATE TEMP TABLE staged (
         digest BLOB, message_id TEXT, sent_at TEXT, who TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
-        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, source TEXT, body TEXT
+        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, attachments TEXT, source TEXT, body TEXT
     )
 """  # the columns that drop_duplicates reads come first: SQLite reads through a long body to reach what lies behind it
 
@@ -33,7 +34,7 @@ class Filters:
     """Which mail is left out of the database on purpose. `None`, False and () switch a filter off.
 
     `inboxes` are lower-case addresses; if there are any, only mail that they sent or received is taken. The other
-    filters never leave out the evidence of a scenario.
+    filters never leave out the evidence of a scenario. The text of attachments is no part of the body that is measured.
     """
 
     max_body_chars: int | None = 5000
@@ -68,7 +69,7 @@ class Staging:
     def run(self, mails: Iterable[ParsedMail | Skip]) -> None:
         """Takes all of `mails`."""
         batch: list[tuple[Any, ...]] = []
-        insert = f"INSERT INTO staged ({COLUMNS}, digest) VALUES ({', '.join('?' * 13)})"
+        insert = f"INSERT INTO staged ({COLUMNS}, digest) VALUES ({', '.join('?' * 14)})"
         for mail in mails:
             self.read += 1
             if isinstance(mail, Skip):
@@ -76,7 +77,7 @@ class Staging:
             elif reason := self._unwanted(mail):
                 self._skip(mail.source, reason)
             else:
-                content = blake2b(f"{mail.from_addr}\0{mail.subject}\0{mail.body}".encode(), digest_size=16).digest()
+                content = _digest(mail)
                 if self.filters.drop_duplicates and self._is_surplus(mail, content):
                     self._skip(mail.source, SkipReason.DUPLICATE_CONTENT)
                 else:
@@ -142,9 +143,9 @@ class Staging:
     def _unwanted(self, mail: ParsedMail) -> SkipReason | None:
         filters = self.filters
         recipients = len(mail.to) + len(mail.cc) + len(mail.bcc)
-        if not recipients and not mail.from_addr:
+        if not recipients and not mail.delivered and not mail.from_addr:
             return SkipReason.NO_ADDRESSES
-        if filters.inboxes and not {mail.from_addr, *mail.to, *mail.cc, *mail.bcc}.intersection(filters.inboxes):
+        if filters.inboxes and not {mail.from_addr, *_received_by(mail)}.intersection(filters.inboxes):
             return SkipReason.OTHER_INBOX
         key = blake2b(mail.message_id.encode(), digest_size=12).digest()
         if key in self._ids_seen:
@@ -162,7 +163,7 @@ class Staging:
 
         `drop_duplicates` would drop this one. Most copies are of this kind, and this way they are never written.
         """
-        people = "\0".join((mail.sent_at, *mail.to, "", *mail.cc, *mail.bcc))
+        people = "\0".join((mail.sent_at, *mail.to, "", *mail.cc, *mail.bcc, "", *mail.delivered))
         twin = blake2b(people.encode() + content, digest_size=16).digest()
         lowest = self._lowest_ids.setdefault(twin, mail.message_id)
         if mail.message_id < lowest:
@@ -172,7 +173,7 @@ class Staging:
     def _row(self, mail: ParsedMail, content: bytes) -> tuple[Any, ...]:
         people = self.people
         sent = [people.number(mail.from_addr)] if mail.from_addr else []
-        received = [people.number(address) for address in dict.fromkeys((*mail.to, *mail.cc, *mail.bcc))]
+        received = [people.number(address) for address in _received_by(mail)]
         for address, name in ((mail.from_addr, mail.from_name), *mail.names):
             if address and name:
                 people.note(people.number(address), name)
@@ -188,8 +189,19 @@ class Staging:
             " ".join(mail.cc),
             " ".join(mail.bcc),
             mail.subject,
-            mail.body,
+            "\n".join(mail.attachments),
+            f"{mail.body}\n\n{mail.attached}".strip() if mail.attached else mail.body,
             " ".join(tokens),
             mail.source,
             content,
         )
+
+
+def _received_by(mail: ParsedMail) -> dict[str, None]:
+    return dict.fromkeys((*mail.to, *mail.cc, *mail.bcc, *mail.delivered))
+
+
+def _digest(mail: ParsedMail) -> bytes:
+    """The same for mails that say the same; equal words with other files say something else."""
+    said = (mail.from_addr, mail.subject, mail.body, *mail.attachments, mail.attached)
+    return blake2b("\0".join(said).encode(), digest_size=16).digest()

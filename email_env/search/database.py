@@ -3,7 +3,8 @@
 One SQLite file holds the mail and an FTS5 index. Mails are numbered from the newest to the oldest, so days are ranges
 of numbers and `ORDER BY rowid LIMIT` stops at the newest hits. The index has a column `who` with a token for every
 participant (p12), sender (f12) and recipient (t12) of a mail, so one MATCH intersects words with inbox, sender and
-recipient. Two more columns hold the names of sender and recipients, so a keyword finds a person as it finds a word.
+recipient. Two more columns hold the names of sender and recipients, so a keyword finds a person as it finds a word. One
+more holds the names of attachments.
 
 Every thread of every process has a connection of its own; it is read-only and immutable and refuses ATTACH. What a
 caller passes in is bound or quoted and never becomes SQL or FTS syntax. `email_env.ingest.build` writes the file.
@@ -34,7 +35,7 @@ MAX_COUNTED = 1_000
 """`count` stops here."""
 
 ORDERS = ("newest", "relevance")
-_RELEVANCE = "bm25(4.0, 1.0, 0.0, 1.0, 1.0)"  # a hit in the subject says more; who is no text
+_RELEVANCE = "bm25(4.0, 1.0, 0.0, 1.0, 1.0, 1.0)"  # a hit in the subject says more; who is no text
 _MATCHING = """
     FROM emails_fts WHERE emails_fts MATCH :{match} AND emails_fts.rowid >= :first AND emails_fts.rowid < :end
 """
@@ -81,6 +82,7 @@ class Email:
     bcc: tuple[str, ...]
     subject: str
     body: str
+    attachments: tuple[str, ...] = ()
 
 
 class MailDatabase:
@@ -123,8 +125,8 @@ class MailDatabase:
 
         Args:
             inbox: the address whose mail, sent or received, is searched.
-            keywords: words or phrases that must occur in the subject, in the body, or among the names of sender and
-                recipients, each phrase word for word. Case and accents do not matter. None: all mail.
+            keywords: words or phrases that must occur in the subject, in the body, or among the names of sender,
+                recipients and attachments, each phrase word for word. Case and accents do not matter. None: all mail.
             until: ISO date, inclusive; later mail is never shown. Days are those of the mail's own zone.
             from_addr: only mail from this person: a name, an address, or `Name <address>`.
             to_addr: only mail with this person in To, Cc or Bcc.
@@ -257,17 +259,17 @@ class MailDatabase:
         row = (
             self.connection()
             .execute(
-                "SELECT message_id, sent_at, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body, who"
-                " FROM emails WHERE message_id = ? AND sent_at < ?",
+                "SELECT message_id, sent_at, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, body,"
+                " attachments, who FROM emails WHERE message_id = ? AND sent_at < ?",
                 (key, f"{query.iso_day(until, 'until')}U"),  # behind every time of that day
             )
             .fetchone()
         )
-        if row is None or query.who("p", inbox_id) not in row[9].split():
+        if row is None or query.who("p", inbox_id) not in row[10].split():
             return None
-        found, sent_at, sender, name, to, cc, bcc, subject, body, _ = row
+        found, sent_at, sender, name, to, cc, bcc, subject, body, attachments, _ = row
         to, cc, bcc = (tuple(addresses.split()) for addresses in (to, cc, bcc))
-        return Email(found, sent_at, sender, name, to, cc, bcc, subject, body)
+        return Email(found, sent_at, sender, name, to, cc, bcc, subject, body, tuple(attachments.splitlines()))
 
     def connection(self) -> sqlite3.Connection:
         """This thread's read-only connection, for queries that are not searches of an inbox."""

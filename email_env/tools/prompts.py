@@ -12,7 +12,7 @@ from email_env.search.database import Email, SearchHit
 from email_env.search.query import shown
 
 ANSWER_RECEIVED = "Answer received."
-_MAX_ADDRESSES = 20
+_MAX_LISTED = 20
 _MAX_SUBJECT_CHARS = 150
 _MAX_SNIPPET_CHARS = 300  # a "word" of a mail can be kilobytes of encoded data
 
@@ -64,12 +64,14 @@ def search_results(
 def whole_email(email: Email, max_body_chars: int) -> str:
     """The mail with its headers; a body over `max_body_chars` is cut, and a line says so."""
     sender = f"{email.from_name} <{email.from_addr}>" if email.from_name else email.from_addr
-    lines = [f"From: {sender}", f"To: {_addresses(email.to)}"]
+    lines = [f"From: {sender}", f"To: {_listed(email.to)}"]
     lines += [
-        f"{name}: {_addresses(addresses)}" for name, addresses in (("Cc", email.cc), ("Bcc", email.bcc)) if addresses
+        f"{name}: {_listed(addresses)}" for name, addresses in (("Cc", email.cc), ("Bcc", email.bcc)) if addresses
     ]
     zone = email.sent_at[19:].replace(":", "").removesuffix("Z")
     lines += [f"Date: {email.sent_at[:10]} {email.sent_at[11:16]} {zone}".rstrip(), f"Subject: {email.subject}"]
+    if email.attachments:
+        lines.append(f"Attachments: {_listed(email.attachments)}")
     body = email.body.strip()
     if len(body) > max_body_chars:
         body = f"{body[:max_body_chars]}\n[... {len(body) - max_body_chars} more characters]"
@@ -93,7 +95,7 @@ def _line(text: str, max_chars: int) -> str:
     return text.replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _addresses(addresses: Sequence[str]) -> str:
-    shown = ", ".join(addresses[:_MAX_ADDRESSES])
-    more = len(addresses) - _MAX_ADDRESSES
+def _listed(values: Sequence[str]) -> str:
+    shown = ", ".join(values[:_MAX_LISTED])
+    more = len(values) - _MAX_LISTED
     return f"{shown} and {more} more" if more > 0 else shown

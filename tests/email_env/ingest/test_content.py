@@ -1,0 +1,359 @@
+"""What a message says: alternatives, attachments, calendars, flowed text, and what only a server's headers tell."""
+
+import time
+from email.message import EmailMessage
+from email.policy import SMTP
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from email_env.ingest.calendar import calendar_text
+from email_env.ingest.flowed import unflowed
+from email_env.ingest.markup import MAX_MARKUP_CHARS, markup_text
+from email_env.ingest.parse import parse_message
+from email_env.search.database import MailDatabase
+from email_env.tools.prompts import whole_email
+from tests.email_env.mails import build, raw
+
+INVITATION = """\
+BEGIN:VCALENDAR
+METHOD:REQUEST
+BEGIN:VTIMEZONE
+TZID:Europe/Berlin
+BEGIN:STANDARD
+DTSTART:19701025T030000
+END:STANDARD
+END:VTIMEZONE
+BEGIN:VEVENT
+DTSTART;TZID=Europe/Berlin:20240305T100000
+DTEND;TZID="Europe/Berlin":20240305T113000
+SUMMARY:Budget review\\, first
+  round
+LOCATION:Room 12
+ORGANIZER;CN="Keller: Anna":mailto:anna@x.com
+ATTENDEE;PARTSTAT=NEEDS-ACTION:MAILTO:ben@x.com
+DESCRIPTION:Bring the figures.\\nAnna
+BEGIN:VALARM
+TRIGGER:-PT15M
+DESCRIPTION:Reminder
+END:VALARM
+END:VEVENT
+END:VCALENDAR
+"""
+EVENT = """\
+Start: 2024-03-05 10:00 Europe/Berlin
+End: 2024-03-05 11:30 Europe/Berlin
+Event: Budget review, first round
+Place: Room 12
+Organizer: Keller: Anna <anna@x.com>
+Attendee: ben@x.com
+Bring the figures.
+Anna"""
+
+
+def composed(text=None, html=None, attachments=(), **headers):
+    """A message as the standard library writes it; attachments are (content, type, name) each."""
+    message = EmailMessage(policy=SMTP)
+    for name, value in {"From": "a@x.com", "To": "b@x.com", **headers}.items():
+        message[name.replace("_", "-")] = value
+    if text is not None:
+        message.set_content(text)
+    if html is not None:
+        message.add_alternative(html, subtype="html") if text is not None else message.set_content(html, subtype="html")
+    for content, kind, name in attachments:
+        maintype, _, subtype = kind.partition("/")
+        data = content if isinstance(content, bytes) else content.encode()
+        message.add_attachment(data, maintype=maintype, subtype=subtype, filename=name)
+    return parse_message(message.as_bytes())
+
+
+def test_attachments_are_named_and_those_of_text_are_read():
+    parsed = composed(
+        "See the files.",
+        attachments=[
+            (b"%PDF-1.4", "application/pdf", "Quartalsbericht März.pdf"),
+            ("city,sales\nOslo,310\n", "text/csv", "sales.csv"),
+            ("<p>One</p><p>Two</p>", "text/html", "page.html"),
+            (INVITATION, "application/octet-stream", "invite.ics"),
+            (b"\x89PNG", "image/png", "plan.png"),
+        ],
+    )
+    assert parsed.body == "See the files."
+    assert parsed.attachments == ("Quartalsbericht März.pdf", "sales.csv", "page.html", "invite.ics", "plan.png")
+    assert parsed.attached == (f"[sales.csv]\ncity,sales\nOslo,310\n\n[page.html]\nOne\nTwo\n\n[invite.ics]\n{EVENT}")
+
+
+def test_the_text_of_attachments_is_bounded():
+    parsed = composed("Log", attachments=[("x" * 1_000_000, "text/plain", f"{n}.log") for n in range(3)])
+    assert (len(parsed.attached), parsed.body) == (5_000, "Log")
+
+
+def test_names_of_attachments_come_in_every_encoding():
+    part = "--B\nContent-Type: application/pdf\nContent-Disposition: attachment; filename{}\n\nx\n"
+    names = [
+        '="=?utf-8?q?caf=C3=A9=2Epdf?="',
+        "*=utf-8''na%C3%AFve.pdf",
+        '*0="long-"; filename*1="name.pdf"',
+        '="a\tb.pdf"',
+    ]
+    body = "".join(part.format(name) for name in names) + "--B--\n"
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: multipart/mixed; boundary=B", body))
+    assert parsed.attachments == ("café.pdf", "naïve.pdf", "long-name.pdf", "a b.pdf")
+
+
+def test_a_message_that_is_one_file_has_its_name():
+    parsed = parse_message(raw('From: a@x.com\nContent-Type: application/pdf; name="scan 12.pdf"', "%PDF"))
+    assert (parsed.body, parsed.attachments) == ("", ("scan 12.pdf",))
+
+
+def test_pictures_of_a_page_are_no_attachments():
+    message = EmailMessage()
+    message["From"] = "a@x.com"
+    message.set_content("<p>Hello <img src='cid:logo'></p>", subtype="html")
+    message.add_related(b"\x89PNG", "image", "png", cid="<logo>", filename="image001.png", disposition="inline")
+    parsed = parse_message(message.as_bytes())
+    assert (parsed.body, parsed.attachments) == ("Hello", ())
+
+
+def test_an_invitation_is_text():
+    message = EmailMessage()
+    message["From"] = "a@x.com"
+    message.set_content("You are invited.")
+    message.add_alternative("<p>You are invited.</p>", subtype="html")
+    message.add_alternative(INVITATION, subtype="calendar", params={"method": "REQUEST"})
+    message.add_attachment(INVITATION.encode(), maintype="application", subtype="ics", filename="invite.ics")
+    parsed = parse_message(message.as_bytes())
+    assert parsed.body == "You are invited."
+    assert parsed.attached == f"{EVENT}\n\n[invite.ics]\n{EVENT}"
+    assert parsed.attachments == ("invite.ics",)
+    alone = parse_message(raw("From: a@x.com\nContent-Type: text/calendar; charset=utf-8", INVITATION))
+    assert (alone.body, alone.attached) == ("", EVENT)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("DTSTART:20240305T093000Z", "Start: 2024-03-05 09:30 UTC"),
+        ("DTSTART;VALUE=DATE:20240305", "Start: 2024-03-05"),
+        ("DTSTART:20240305T093000", "Start: 2024-03-05 09:30"),
+        ("DTSTART:soon", "Start: soon"),
+        ("summary:Lower case", "Event: Lower case"),
+        ("ATTENDEE;CN=ben@x.com:mailto:ben@x.com", "Attendee: ben@x.com"),
+        ("X-OTHER:no", ""),
+    ],
+)
+def test_times_and_people_of_a_calendar_are_readable(line, shown):
+    text = f"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n{line}\r\nLOCATION:Here\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+    assert calendar_text(text) == "\n".join(filter(None, [shown, "Place: Here"]))
+
+
+def test_a_calendar_without_events_stays_as_it_is():
+    assert calendar_text("BEGIN:VCALENDAR\nEND:VCALENDAR") == "BEGIN:VCALENDAR\nEND:VCALENDAR"
+
+
+PAGE = "<p>Dear Ben, your flight LH 2034 to Oslo leaves on Friday at 16:40 from gate B12.</p><p>Have a good trip!</p>"
+
+
+@pytest.mark.parametrize(
+    "stub",
+    [
+        "",
+        "Your mail program cannot show this mail.",
+        "View it in your browser: https://news.example.com/view?id=0123456789abcdefghijklmnopqrstuvwxyz0123456789",
+    ],
+)
+def test_where_the_plain_part_is_a_stub_the_page_is_the_text(stub):
+    assert composed(stub, PAGE).body == (
+        "Dear Ben, your flight LH 2034 to Oslo leaves on Friday at 16:40 from gate B12.\nHave a good trip!"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["Flight LH 2034, Friday 16:40, gate B12. Have a good trip to Oslo, Ben!", "word " * 120]
+)
+def test_where_the_plain_part_says_it_too_it_is_the_text(text):
+    page = PAGE + "<p>" + "more " * 1000 + "</p>" if text.startswith("word") else PAGE
+    assert composed(text, page).body == text.strip()
+
+
+def test_a_page_between_plain_parts_is_read_in_its_place():
+    message = EmailMessage()
+    message["From"] = "a@x.com"
+    message.make_mixed()
+    for text, kind in (("<p>The offer.</p>", "html"), ("-- \nlist footer", "plain")):
+        part = EmailMessage()
+        part.set_content(text, subtype=kind)
+        message.attach(part)
+    assert parse_message(message.as_bytes()).body == "The offer.\n-- \nlist footer"
+
+
+def test_a_message_within_a_message_is_text_with_who_wrote_it_when():
+    inner = EmailMessage()
+    inner["From"], inner["Subject"], inner["Date"] = "Caro <c@x.com>", "Old café", "Mon, 14 May 2001 16:39:00 -0700"
+    inner.set_content("Inner words.")
+    inner.add_attachment(b"x", maintype="application", subtype="zip", filename="inner.zip")
+    outer = EmailMessage()
+    outer["From"] = "a@x.com"
+    outer.set_content("FYI")
+    outer.add_attachment(inner)
+    parsed = parse_message(outer.as_bytes())
+    assert parsed.body.split("\n") == [
+        "FYI",
+        "From: Caro <c@x.com>",
+        "Date: Mon, 14 May 2001 16:39:00 -0700",
+        "Subject: Old café",
+        "Inner words.",
+    ]
+    assert parsed.attachments == ("inner.zip",)
+
+
+def test_parts_whose_boundary_is_lost_are_text():
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: multipart/mixed", "Hello, all in one."))
+    assert parsed.body == "Hello, all in one."
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<p>Hel<b>lo</b>\n  <i>w</i>orld</p>", "Hello world"),
+        ("<table><tr><td>Total</td><td>$5</td></tr></table>", "Total\n$5"),
+        ("a<br>b<div>c</div><ul><li>d<li>e</ul>", "a\nb\nc\nd\ne"),
+        (
+            "<title>t</title><style>p{}</style><script>x<y</script><!-- c -->1 &lt; 2 &amp;lt; 3&nbsp;&euro;",
+            "1 < 2 &lt; 3 €",
+        ),
+        ("<html xmlns:o='u'><body><!--[if mso]><p>no</p><![endif]--><p>Hi<o:p>&nbsp;</o:p></p></body></html>", "Hi"),
+        ("<frameset><frame src=x></frameset>", ""),
+        ("", ""),
+        ("2 < 3 and no tag", "2 < 3 and no tag"),
+    ],
+)
+def test_html_becomes_lines(page, text):
+    assert markup_text(page) == text
+
+
+def test_a_page_of_any_size_and_depth_costs_little():
+    started = time.process_time()
+    for page in ("<div>" * 20_000, "<" * 300_000, "<p><b><i>" * 2000, "<table><tr><td>" * 3000, "x" * 9_000_000):
+        assert len(markup_text(page)) <= MAX_MARKUP_CHARS
+    assert time.process_time() - started < 20
+
+
+FLOWED = """\
+This paragraph goes \non and ends here.
+> Quoted text goes \n> on too.
+>> Deeper \n> is not joined to \n> this.
+ From the start, stuffed.
+-- \nAnna"""
+
+
+def test_flowed_text_is_joined_by_paragraphs_and_quote_depth():
+    assert unflowed(FLOWED, delete_space=False).split("\n") == [
+        "This paragraph goes on and ends here.",
+        "> Quoted text goes on too.",
+        ">> Deeper ",
+        "> is not joined to this.",
+        "From the start, stuffed.",
+        "-- ",
+        "Anna",
+    ]
+    assert unflowed("東京 \n大学", delete_space=True) == "東京大学"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("text/plain; format=flowed", "One line of text.\nNext."),
+        ('text/plain; charset=utf-8; format="Flowed"; DelSp="yes"', "One line oftext.\nNext."),
+        ("text/plain", "One line of \ntext.\nNext."),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_only_text_that_says_so_is_flowed(kind, body, end):
+    sent = f"One line of {end}text.{end}Next.{end}"
+    assert parse_message(raw(f"From: a@x.com\nContent-Type: {kind}", sent)).body == body
+    within = f"--B{end}Content-Type: {kind}{end}{end}{sent}--B--{end}"
+    assert parse_message(raw("From: a@x.com\nContent-Type: multipart/mixed; boundary=B", within)).body == body
+
+
+@given(st.text(alphabet="a> -\n", max_size=60), st.booleans())
+def test_flowed_text_keeps_every_letter(text, delete_space):
+    assert unflowed(text, delete_space=delete_space).count("a") == text.count("a")
+
+
+RECEIVED = """\
+        Received: from mx.x.com by mail.x.com with ESMTP id 1;
+         Tue, 05 Mar 2024 10:11:12 +0100
+        Received: from out.y.org by mx.x.com; Tue, 05 Mar 2024 09:00:00 +0000
+        From: a@y.org
+        To: list@y.org
+"""
+
+
+@pytest.mark.parametrize("date", ["", "        Date: Mon, 32 May 2024 16:39:00 +0000\n", "        Date: never\n"])
+def test_where_the_date_is_missing_the_last_hop_has_it(date):
+    parsed = parse_message(raw(RECEIVED + date))
+    assert parsed.date_ok
+    assert parsed.sent_at in ("2024-03-05T09:11:12Z", "2024-03-05T10:11:12+01:00")
+
+
+@pytest.mark.parametrize("hop", ["from a by b", "from a by b; soon", "from a; Tue, 05 Mar 2044 09:00:00 +0000"])
+def test_a_hop_without_a_plausible_date_is_no_date(hop):
+    assert not parse_message(raw(f"Received: {hop}\nFrom: a@x.com")).date_ok
+
+
+def test_to_whom_it_was_delivered_is_read():
+    parsed = parse_message(
+        raw(
+            "Delivered-To: me@x.com\nEnvelope-To: <Me@Other.org>\nX-Original-To: me+news@x.com\n"
+            "Delivered-To: mailing list news@y.org\nFrom: a@y.org\nTo: news@y.org\nList-Id: <news.y.org>"
+        )
+    )
+    assert parsed.delivered == ("me@x.com", "me+news@x.com", "me@other.org")
+    assert (parsed.to, parsed.listed) == (("news@y.org",), True)
+    assert not parse_message(raw("From: a@y.org\nTo: me@x.com")).listed
+
+
+def test_attachments_are_found_by_name_and_text_and_shown(tmp_path):
+    parsed = [
+        composed(
+            "See below.",
+            attachments=[("city,sales\nOslo,310\n", "text/csv", f"sales_{year}.csv")],
+            Message_ID=f"<{year}@x>",
+            Subject="Sales",
+        )
+        for year in (2023, 2024)
+    ]
+    build(tmp_path / "mail.db", *parsed)
+    database = MailDatabase(tmp_path / "mail.db")
+    for keywords, ids in (
+        (["sales_2024.csv"], ["2024@x"]),
+        (["2023", "csv"], ["2023@x"]),
+        (["Oslo"], ["2023@x", "2024@x"]),
+    ):
+        hits = database.search(inbox="b@x.com", keywords=keywords, until="9999-12-31")
+        assert sorted(hit.message_id for hit in hits) == ids
+    shown = whole_email(database.read("2024@x", inbox="b@x.com", until="9999-12-31"), 4000)
+    assert shown.endswith(
+        "Subject: Sales\nAttachments: sales_2024.csv\n\nSee below.\n\n[sales_2024.csv]\ncity,sales\nOslo,310"
+    )
+    database.close()
+
+
+def test_a_long_attachment_leaves_no_mail_out(tmp_path):
+    parsed = composed("x" * 5000, attachments=[("y" * 5000, "text/plain", "log.txt")])
+    assert build(tmp_path / "mail.db", parsed).skipped == {}
+
+
+def test_mail_that_only_the_server_knows_the_recipient_of_is_in_the_inbox(tmp_path):
+    headers = "Message-ID: <{}@x>\nFrom: a@y.org\nTo: news@y.org\nSubject: News\n{}"
+    lines = ["Delivered-To: me@x.com", "X-Original-To: me@x.com", "Envelope-To: <me@x.com>", "X-Other: me@x.com"]
+    parsed = [parse_message(raw(headers.format(n, line), f"Text {n}.")) for n, line in enumerate(lines)]
+    parsed.append(parse_message(raw(headers.format("copy", "Delivered-To: ben@x.com"), "Text 0.")))
+    assert build(tmp_path / "mail.db", *parsed).kept == 5
+    database = MailDatabase(tmp_path / "mail.db")
+    for inbox, ids in (("me@x.com", ["0@x", "1@x", "2@x"]), ("ben@x.com", ["copy@x"])):
+        hits = database.search(inbox=inbox, keywords=["text"], to_addr=inbox, until="9999-12-31")
+        assert sorted(hit.message_id for hit in hits) == ids
+    database.close()
