@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grpo.display.metrics import CORRECT, REWARD, counted
+from grpo.display.metrics import CORRECT, REWARD, TOO_FEW, counted
 from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation
 from grpo.eval.ending import Ending
 from grpo.eval.episode import EpisodeKey
@@ -109,7 +109,8 @@ def _one_said(summary: Mapping[str, Any], name: str) -> str:
     mean, _, interval = metric.with_interval(value).partition("  ")
     said = f"{name} is right in {mean} of" if metric is CORRECT else f"{name} has a mean reward of {mean} over"
     where = f"{counted(summary['episodes'], 'episode')} on {counted(summary['scenarios'], 'scenario')}"
-    return f"{said} {where}{f', 95 % interval {interval}' if interval else ''}."
+    sure = f", {TOO_FEW} more" if TOO_FEW in interval else f", 95 % interval {interval}" if interval else ""
+    return f"{said} {where}{sure}."
 
 
 def _both_said(comparison: Comparison, names: Sequence[str]) -> str:
