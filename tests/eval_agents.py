@@ -55,6 +55,32 @@ async def sleeping_async(task, tools, model):
     await asyncio.sleep(30)
 
 
+def walking(task, tools, model):
+    while True:
+        tools[0]()
+
+
+async def walking_async(task, tools, model):
+    """Blocks its event loop, as async functions should not."""
+    while True:
+        tools[0]()
+
+
+async def leaving_async(task, tools, model):
+    raise SystemExit(3)
+
+
+async def interrupting_async(task, tools, model):
+    raise KeyboardInterrupt
+
+
+def chatty(task, tools, model):
+    try:
+        return model.base_url
+    except AttributeError as error:
+        raise RuntimeError("my framework wraps what it meets") from error
+
+
 def of_odd_type(task, tools, model):
     return 42
 

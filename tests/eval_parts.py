@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,53 @@ class SumsSilly(SumsOracle):
 
 if "Sums-v0" not in gymnasium.registry:
     gymnasium.register("Sums-v0", entry_point="tests.eval_parts:SumsEnv")
+
+
+class EndlessEnv(gymnasium.Env):
+    """Never ends. It breaks, as an env should not, where told to: ``how`` is ``leaves``, ``close`` or ``begins``."""
+
+    observation_space = spaces.Text(200)
+    action_space = spaces.Text(200)
+    resets = 0
+
+    def __init__(self, how: str = ""):
+        self.how = how
+        self.scripted_policies = {"walker": Walker, "mute": Mute}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        EndlessEnv.resets += 1
+        text = f"Walk on. {EndlessEnv.resets if self.how == 'begins' else ''}"
+        return text, {"messages": [{"role": "user", "content": text}], "tools": [STEP_TOOL], "metrics": {}}
+
+    def step(self, action: str):
+        if self.how == "leaves":
+            sys.exit("no more road")
+        return "on", 0.0, False, False, {"messages": [{"role": "tool", "content": "on"}], "metrics": {}}
+
+    def close(self):
+        if self.how == "close":
+            raise RuntimeError("no such window")
+
+
+class Walker:
+    def __init__(self, env: EndlessEnv, seed: int):
+        pass
+
+    def act(self, observation: str, info: dict[str, Any]) -> Any:
+        return '{"name": "walk", "arguments": {}}'
+
+
+class Mute(Walker):
+    def act(self, observation: str, info: dict[str, Any]) -> Any:
+        return None
+
+
+STEP_TOOL = _tool("walk", {})
+ENDLESS_ENV = "tests.eval_parts:Endless-v0"
+
+if "Endless-v0" not in gymnasium.registry:
+    gymnasium.register("Endless-v0", entry_point="tests.eval_parts:EndlessEnv")
 
 
 def run(*arguments: str, env: str = SUMS_ENV, **env_kwargs: Any) -> Result:

@@ -36,6 +36,9 @@ from grpo.cli.common import explained, json_object
     show_default=True,
     help="Seconds an episode may take.",
 )
+@click.option(
+    "--max-turns", type=click.IntRange(1), default=1000, show_default=True, help="Turns after which an episode is cut."
+)
 @click.option("--seed", default=1234, show_default=True, help="Seed of the choice of scenarios and of sampling.")
 @click.option(
     "--temperature",

@@ -28,7 +28,7 @@ class Ending(StrEnum):
     NO_ANSWER = "no_answer"
     """The agent stopped without an answer. Not correct."""
     MAX_TURNS = "max_turns"
-    """The env's own turn limit. Not correct."""
+    """The env's own turn limit, or ``--max-turns``. Not correct."""
     AGENT_CRASH = "agent_crash"
     """The agent raised an exception, or its program failed, before it had answered. Not correct."""
     TIMEOUT = "timeout"
@@ -57,6 +57,8 @@ def ending_of(episode: Episode, failure: BaseException | None, timeout_seconds: 
         return Ending.ANSWERED, said
     if episode.truncated:
         return Ending.MAX_TURNS, said
+    if episode.is_cut:
+        return Ending.MAX_TURNS, f"cut after {episode.steps} turns, which the env had not ended (--max-turns)"
     last_call = episode.model_calls[-1] if episode.model_calls else None
     model_error = last_call.error if last_call else ""
     if _OVERFLOW.search(model_error) or _OVERFLOW.search(said):

@@ -23,6 +23,9 @@ Argument = TypeVar("Argument")
 
 _SERVER_FAULTS = (0, 401, 403, 404, 408, 429)
 
+MAX_TURNS = 1000
+"""Most turns of an episode where the user asks for no other number: an env may have no limit of its own."""
+
 OVER = "The episode has ended; this call was not run."
 
 
@@ -88,6 +91,7 @@ class Episode:
 
     Attributes:
         key: Scenario and sample.
+        max_turns: Steps after which it is cut.
         seed: For whatever the agent leaves to chance.
         messages: The transcript, opening messages first.
         tools: OpenAI function schemas.
@@ -100,11 +104,13 @@ class Episode:
         model_calls: What was asked of a model.
         last_request: The messages of the last model call.
         fault: What broke in the env, "" where nothing did.
+        is_cut: Whether it was ended by ``max_turns``, not by the env.
     """
 
-    def __init__(self, key: EpisodeKey, env_task: EnvTask, seed: int, env: MessageEnv):
+    def __init__(self, key: EpisodeKey, env_task: EnvTask, seed: int, env: MessageEnv, max_turns: int = MAX_TURNS):
         """Prepare; ``begin`` resets the env."""
         self.key = key
+        self.max_turns = max_turns
         self.seed = seed
         self.env = env
         self.messages: list[Message] = []
@@ -120,14 +126,15 @@ class Episode:
         self.fault = ""
         self.terminated = False
         self.truncated = False
+        self.is_cut = False
         self._env_task = env_task
         self._closed = False
         self._opening: Observation | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether the env has ended it."""
-        return self.terminated or self.truncated
+        """Whether it has ended."""
+        return self.terminated or self.truncated or self.is_cut
 
     @property
     def task(self) -> Task:
@@ -178,6 +185,7 @@ class Episode:
         if code := str(observation.info.get("error", "")):
             self.error_codes[code] += 1
         self.terminated, self.truncated = observation.terminated, observation.truncated
+        self.is_cut = self.steps >= self.max_turns and not (self.terminated or self.truncated)
         if self.terminated and self.answer is None and (found := final_answer(action)):
             text, sources, self.implicit = found
             self.answer = Answer(text, tuple(sources))

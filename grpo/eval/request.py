@@ -18,10 +18,12 @@ import click
 
 from grpo.config import AnswerJudgeSettings
 from grpo.display.terminal import Display
+from grpo.display.waiting import said_if_slow
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
 from grpo.errors import ConfigError, EvaluationError, GrpoError
 from grpo.eval.agents.named import AgentOptions, make_agent
+from grpo.eval.episode import MAX_TURNS
 from grpo.eval.output import print_plan, print_summary
 from grpo.eval.progress import EvaluationProgress
 from grpo.eval.results import Results, different_settings, read_config
@@ -58,6 +60,7 @@ class EvalRequest:
     k: int = 1
     concurrency: int = 16
     timeout: float = 600.0
+    max_turns: int = MAX_TURNS
     seed: int = 1234
     temperature: float | None = None
     recipe: str | None = None
@@ -95,10 +98,11 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode
     """Settings, episodes and agent, checked; nothing is played or written yet."""
     if request.judge_model is None and (request.judge_api_base or request.judge_max_cost):
         raise ConfigError("--judge-api-base and --judge-max-cost go with --judge-model")
-    if request.env_import is not None:
-        import_user_module(request.env_import)
-    kwargs = with_split(request.env, _env_kwargs(request), request.split)
-    probe = MessageEnv(request.env, kwargs)
+    with said_if_slow(f"loading {request.env}"):
+        if request.env_import is not None:
+            import_user_module(request.env_import)
+        kwargs = with_split(request.env, _env_kwargs(request), request.split)
+        probe = MessageEnv(request.env, kwargs)
     try:
         scenario_ids = probe.scenario_ids()
         count = request.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
@@ -121,7 +125,8 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode
                 options.say(line)
     finally:
         probe.close()
-    agent = make_agent(request.agent, options)
+    with said_if_slow(f"loading the agent {_public(request.agent)}"):
+        agent = make_agent(request.agent, options)
     return _config(request, kwargs, count, fingerprint), episodes, agent
 
 
@@ -161,6 +166,7 @@ def _play(
             seed=request.seed,
             concurrency=min(request.concurrency, len(episodes)),
             timeout_seconds=request.timeout,
+            max_turns=request.max_turns,
             answer_judge=answer_judge,
             on_result=progress.add,
         )
@@ -220,6 +226,7 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "k": request.k,
         "seed": request.seed,
         "timeout": request.timeout,
+        "max_turns": request.max_turns,
         "temperature": request.temperature,
         "recipe": request.recipe,
         "judge_model": request.judge_model,

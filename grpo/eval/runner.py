@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from grpo.errors import EnvError
+from grpo.errors import ConfigError, EnvError
 from grpo.eval.ending import ending_of
 from grpo.eval.env_thread import EnvThread
-from grpo.eval.episode import Episode, EpisodeKey
+from grpo.eval.episode import MAX_TURNS, Episode, EpisodeKey
 from grpo.eval.results import SYNC_SECONDS, WRITE_SECONDS, Results
 from grpo.eval.rows import Row, result_of
 from grpo.eval.traces import trace_of
@@ -81,6 +81,7 @@ class Runner:
         seed: int,
         concurrency: int,
         timeout_seconds: float,
+        max_turns: int = MAX_TURNS,
         answer_judge: AnswerJudge | None = None,
         on_result: OnResult = lambda row: None,
     ):
@@ -93,6 +94,7 @@ class Runner:
             seed: Each episode's seed derives from it.
             concurrency: Episodes at once.
             timeout_seconds: Limit of one episode.
+            max_turns: Most turns of one.
             answer_judge: Marks the answers.
             on_result: Called after each.
         """
@@ -102,9 +104,11 @@ class Runner:
         self.seed = seed
         self.concurrency = concurrency
         self.timeout_seconds = timeout_seconds
+        self.max_turns = max_turns
         self.answer_judge = answer_judge
         self.on_result = on_result
         self._yield_at = 0.0
+        self._openings: dict[str, int] = {}
 
     async def run(self, episodes: Iterable[PlannedEpisode]) -> None:
         """Play all episodes that have no result yet."""
@@ -155,6 +159,8 @@ class Runner:
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 await self.agent.run(episode)
+        except ConfigError:  # what was asked for cannot work in any episode
+            raise
         except (Exception, SystemExit) as error:
             return error
         except asyncio.CancelledError as error:
@@ -165,9 +171,16 @@ class Runner:
         return None
 
     def _begin(self, planned: PlannedEpisode, seed: int) -> Episode:
-        episode = Episode(planned.key, planned.task, seed, self.pool.take())
+        episode = Episode(planned.key, planned.task, seed, self.pool.take(), self.max_turns)
         with suppress(EnvError):  # it is the episode's fault
             episode.begin()
+        if not episode.fault:
+            opening = hash(repr(episode.messages))
+            if self._openings.setdefault(planned.key.scenario_id, opening) != opening:
+                raise EnvError(
+                    f"{self.pool.env_id} begins sample {planned.key.sample} of {planned.key.scenario_id!r} with "
+                    "another prompt than the sample before; the same seed and scenario must give the same one"
+                )
         return episode
 
     def _end(self, episode: Episode) -> AnswerKey | None:

@@ -144,7 +144,7 @@ class Endpoint:
             return _error(400, "the request's body is not JSON")
         if not isinstance(body, dict):
             return _error(400, "the request's body is not a JSON object")
-        recorder = CallRecorder(episode, path, body, self.upstream.model)
+        recorder = CallRecorder(episode, path, body, self.upstream)
         hidden = _ask_for_usage(path, body)
         try:
             reply = await self.upstream.ask(path, body)
@@ -158,7 +158,7 @@ class Endpoint:
             return StreamingResponse(_stream(reply, recorder, hidden), media_type="text/event-stream")
         content = reply.body or {}
         if reply.status != 200:
-            recorder.failed(_message(content), reply.status)
+            recorder.failed(reply.error, reply.status)
             return JSONResponse(content, reply.status)
         recorder.whole(content, reply.cost)
         return JSONResponse(content)
@@ -193,13 +193,6 @@ async def _stream(reply: Reply, recorder: CallRecorder, hide_usage: bool) -> Asy
     finally:
         if not whole and not recorder.call.error:  # after an error in the stream, hanging up is the right answer
             recorder.failed("the agent hung up before the end of the reply", 499)
-
-
-def _message(content: dict[str, Any]) -> str:
-    error = content.get("error")
-    message = error.get("message") if isinstance(error, dict) else error
-    code = error.get("code") if isinstance(error, dict) else None
-    return f"{message or content}" + (f" ({code})" if isinstance(code, str) else "")
 
 
 def _payload(status: int, message: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """An agent that is a Python function: ``fn(task, tools, model) -> str | Answer | None``, plain or ``async``.
 
 A plain function runs in a thread of its own; one that is still running when its time is up is left behind, and the next
-tool it calls ends it. An async function shares the event loop with the others and must not block it.
+tool it calls ends it. Async functions share an event loop of their own (`agent_loop`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from grpo.errors import EvaluationError
+from grpo.errors import ConfigError, EvaluationError
+from grpo.eval.agents.agent_loop import AgentLoop
 from grpo.eval.agents.answer import Answer
 from grpo.eval.agents.endpoint import Endpoint
 from grpo.eval.agents.typed_tools import typed_tools
@@ -34,8 +35,10 @@ class FunctionAgent:
         self.function = function
         self.env_thread = OwnThread()
         self.endpoint = Endpoint(self.env_thread, upstream) if upstream else None
+        self._loop: AgentLoop | None = None
 
     async def __aenter__(self) -> Self:
+        self._loop = AgentLoop()
         if self.endpoint:
             self.endpoint.start()
         return self
@@ -44,6 +47,8 @@ class FunctionAgent:
         if self.endpoint:
             await asyncio.to_thread(self.endpoint.stop)
         self.env_thread.close()
+        if self._loop:
+            await asyncio.to_thread(self._loop.close)
 
     async def run(self, episode: Episode) -> None:
         """Let the function play, and take what it returns as its answer if it gave none."""
@@ -51,18 +56,27 @@ class FunctionAgent:
         try:
             model = self.endpoint.admit(token, episode) if self.endpoint else None
             arguments = (episode.task, typed_tools(episode.tools, self.env_thread.requests, token), model)
-            if inspect.iscoroutinefunction(self.function):
-                result = await self.function(*arguments)
-            else:
-                result = await _in_thread(self.function, arguments)
-                if inspect.isawaitable(result):
-                    result = await result
+            result = await self._play(arguments)
             answer = _answer(result)
         finally:
             self.env_thread.dismiss(token)
             if self.endpoint:
                 self.endpoint.dismiss(token)
         await self.env_thread.run(lambda: episode.finish(answer))
+
+    async def _play(self, arguments: tuple[Any, ...]) -> Any:
+        assert self._loop is not None, "the agent is open"
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                return await self._loop.run(self.function(*arguments))
+            result = await _in_thread(self.function, arguments)
+            return await self._loop.run(result) if inspect.isawaitable(result) else result
+        except Exception as error:
+            if self.endpoint is None and (used := _use_of_no_model(error)):
+                raise ConfigError(
+                    f"the agent uses model.{used}, but there is no model: give --model openai:MODEL@URL or litellm:NAME"
+                ) from error
+            raise
 
 
 def agent_function(target: str) -> Callable[..., Any]:
@@ -97,17 +111,14 @@ async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -
     def settle(result: Any, error: BaseException | None) -> None:
         if future.done():
             return
-        if error is None:
-            future.set_result(result)
-        elif isinstance(error, StopIteration | KeyboardInterrupt):  # a real Ctrl-C reaches the main thread alone
-            future.set_exception(RuntimeError(f"the agent raised {type(error).__name__}"))
-        else:
-            future.set_exception(error)
+        future.set_result((result, error))
 
     def work() -> None:
         result, error = None, None
         try:
             result = function(*arguments)
+        except (StopIteration, KeyboardInterrupt) as raised:  # a real Ctrl-C reaches the main thread alone
+            error = RuntimeError(f"the agent raised {type(raised).__name__}")
         except BaseException as raised:  # SystemExit too: it is the agent's end, not ours
             error = raised
         try:
@@ -116,4 +127,16 @@ async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -
             pass
 
     threading.Thread(target=work, name="grpo-eval-agent", daemon=True).start()
-    return await future
+    result, error = await future
+    if error is not None:
+        raise error
+    return result
+
+
+def _use_of_no_model(error: BaseException | None) -> str:
+    """The attribute of a `Model` that was asked of None, "" where there is none in the chain of an error."""
+    while error is not None:
+        if isinstance(error, AttributeError) and error.obj is None and error.name in ("name", "base_url", "api_key"):
+            return error.name
+        error = error.__cause__ or error.__context__
+    return ""

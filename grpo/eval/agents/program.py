@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -95,7 +96,10 @@ class ProgramAgent:
         lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
         if status != 0 and not episode.is_over:
             last = errors.decode(errors="replace").strip().splitlines()[-1:] or lines[-1:] or ["it said nothing"]
-            raise ProgramFailed(f"exit status {status}: {last[0][:300]}")
+            hint = ""
+            if self.endpoint.upstream is None and re.search("OPENAI_|AGENT_MODEL|api_key", last[0]):
+                hint = " (no model was given: --model openai:MODEL@URL or litellm:NAME)"
+            raise ProgramFailed(f"exit status {status}: {last[0][:300]}{hint}")
         await self.env_thread.run(lambda: episode.finish(Answer(lines[-1]) if lines else None))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from grpo.eval.agents.upstream import Upstream, said_of
 from grpo.eval.episode import Episode, ModelCall
 
 
@@ -15,20 +16,22 @@ class CallRecorder:
         episode: Where it belongs.
         path: ``chat/completions`` or ``responses``.
         body: The request.
-        model: The model that is really asked.
+        upstream: The model that is really asked.
     """
 
-    def __init__(self, episode: Episode, path: str, body: dict[str, Any], model: str):
+    def __init__(self, episode: Episode, path: str, body: dict[str, Any], upstream: Upstream):
         self._began = time.perf_counter()
         self._is_chat = path == "chat/completions"
         self._pieces: dict[int, dict[str, Any]] = {}
         self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._where = upstream.where
         messages = body.get("messages" if self._is_chat else "input")
         listed = messages if isinstance(messages, list) else [messages]
         before = episode.last_request
         shared = len(before) if listed[: len(before)] == before else 0
         episode.last_request = listed
-        self.call = ModelCall(model, shared=shared, messages=listed[shared:])
+        self.call = ModelCall(upstream.model, shared=shared, messages=listed[shared:])
         episode.model_calls.append(self.call)
 
     def failed(self, error: str, status: int = 0) -> None:
@@ -57,13 +60,15 @@ class CallRecorder:
                 self.call.reply = response.get("output")
                 self._usage(response.get("usage"))
             return
-        if error := event.get("error"):
-            self.failed(str(error.get("message") or error) if isinstance(error, dict) else str(error), 502)
+        if event.get("error"):
+            self.failed(f"{self._where} sent an error in its stream: {said_of(event)}", 502)
         self._usage(event.get("usage"))
         for choice in event.get("choices") or ():
             delta = choice.get("delta") or {}
             if isinstance(delta.get("content"), str):
                 self._text.append(delta["content"])
+            if isinstance(delta.get("refusal"), str):
+                self._refusal.append(delta["refusal"])
             for piece in delta.get("tool_calls") or ():
                 self._tool_piece(piece)
 
@@ -74,6 +79,7 @@ class CallRecorder:
         if self._is_chat:
             calls = [self._pieces[index] for index in sorted(self._pieces)]
             reply: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
+            reply |= {"refusal": "".join(self._refusal)} if self._refusal else {}
             self.call.reply = reply | ({"tool_calls": calls} if calls else {})
         self._ended()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Self
@@ -11,11 +13,12 @@ from grpo.errors import EvaluationError
 from grpo.eval.agents.answer import Answer
 from grpo.eval.env_thread import CallingThread
 from grpo.eval.episode import Episode
+from grpo.eval.runner import YIELD_SECONDS
 from grpo.files import read_jsonl
 
 
 class _ModelFreeAgent:
-    """Plays on the event loop, without waiting for anything."""
+    """Plays on the event loop, and waits for nothing but its turn."""
 
     def __init__(self) -> None:
         self.env_thread = CallingThread()
@@ -35,11 +38,18 @@ class ScriptedAgent(_ModelFreeAgent):
         self.name = name
 
     async def run(self, episode: Episode) -> None:
-        """Act until the env ends the episode."""
+        """Act until the episode ends, with pauses in which its time limit or Ctrl-C can end it."""
         policy = episode.env.scripted_policy(self.name, episode.seed)
         observation = episode.opening
+        pause_at = time.perf_counter() + YIELD_SECONDS
         while not episode.is_over:
-            observation = episode.step(policy.act(observation.text, observation.info))
+            action = policy.act(observation.text, observation.info)
+            if not isinstance(action, str):
+                raise TypeError(f"the policy {self.name!r} gives the action {action!r:.100}; an action is a text")
+            observation = episode.step(action)
+            if time.perf_counter() >= pause_at:
+                await asyncio.sleep(0)
+                pause_at = time.perf_counter() + YIELD_SECONDS
 
 
 class FileAgent(_ModelFreeAgent):

@@ -9,7 +9,7 @@ from typing import Any, Self
 from grpo.errors import ServerError
 from grpo.eval.agents.answer import Answer
 from grpo.eval.agents.recorder import CallRecorder
-from grpo.eval.agents.upstream import Reply, Upstream, UpstreamUnreachable
+from grpo.eval.agents.upstream import Upstream, UpstreamUnreachable
 from grpo.eval.env_thread import CallingThread
 from grpo.eval.episode import Episode
 from grpo.types import Message
@@ -52,15 +52,16 @@ class ToolLoopAgent:
                 before = len(episode.messages) + 1
                 episode.step(json.dumps(turn, ensure_ascii=False), turn)
                 answer_every_call(calls, episode.messages, before)
-            elif text := _text(message.get("content")):
+            elif text := _text(message.get("content")) or _text(message.get("refusal")):
                 episode.finish(Answer(text))
             else:
-                episode.step("", turn | {"content": ""})
+                turn["content"] = ""
+                episode.step(json.dumps(turn), turn)
 
     async def _ask(self, episode: Episode, body: dict[str, Any]) -> Message:
         problem = ""
         for pause in (*PAUSES_SECONDS, None):
-            recorder = CallRecorder(episode, "chat/completions", body, self.upstream.model)
+            recorder = CallRecorder(episode, "chat/completions", body, self.upstream)
             try:
                 reply = await self.upstream.ask("chat/completions", body)
             except UpstreamUnreachable as error:
@@ -71,7 +72,7 @@ class ToolLoopAgent:
                     body = reply.body or {}
                     recorder.whole(body, reply.cost)
                     return body["choices"][0]["message"]
-                problem = _error_text(reply)
+                problem = reply.error
                 recorder.failed(problem, reply.status)
                 if reply.status < 500 and reply.status not in _PASSING:
                     break
@@ -94,12 +95,7 @@ def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], star
 
 
 def _text(content: Any) -> str:
-    """What was said; some servers send it in parts."""
+    """What was said, or refused; some servers send it in parts."""
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return str(content or "").strip()
-
-
-def _error_text(reply: Reply) -> str:
-    error = (reply.body or {}).get("error", reply.body)
-    return str(error.get("message") or error)[:500] if isinstance(error, dict) else str(error)[:500]

@@ -8,7 +8,6 @@ Requests and replies are those of OpenAI's API as dicts and bytes; this module n
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -19,7 +18,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from grpo.display.waiting import said_if_slow
 from grpo.errors import EvaluationError
+from judges.errors import JudgeCallError
 from judges.llm.client import load_litellm
 from judges.llm.secrets import blank_secrets, without_users
 
@@ -38,12 +39,14 @@ class Reply:
         body: The decoded JSON of a whole reply; None while it streams.
         events: The pieces of a streamed reply, as decoded JSON.
         cost: In US dollars, where known; of a streamed reply only after its last piece.
+        error: For people: who answered with which status, and what was said. "" with a status of 200.
     """
 
     status: int
     body: dict[str, Any] | None = None
     events: AsyncIterator[dict[str, Any]] | None = None
     cost: float | None = None
+    error: str = ""
 
 
 class UpstreamUnreachable(Exception):
@@ -58,6 +61,11 @@ class Upstream(Protocol):
     """
 
     model: str
+
+    @property
+    def where(self) -> str:
+        """Who is asked, for people: an address, or a name."""
+        ...
 
     async def ask(self, path: str, body: dict[str, Any]) -> Reply:
         """Send a request to one of ``PATHS``; streamed where ``body["stream"]`` is true.
@@ -82,6 +90,11 @@ class HttpUpstream:
     timeout_seconds: float = 600.0
     _client: httpx.AsyncClient | None = field(default=None, repr=False)
 
+    @property
+    def where(self) -> str:
+        """The address, without user and password."""
+        return without_users(self.url)
+
     async def ask(self, path: str, body: dict[str, Any]) -> Reply:
         """Post the request and hand back what comes."""
         if self._client is None:
@@ -90,26 +103,25 @@ class HttpUpstream:
             self._client = httpx.AsyncClient(headers=headers, timeout=self.timeout_seconds, limits=limits)
         # A lone surrogate, which a model can write in an escape, has no UTF-8.
         content = json.dumps(body | {"model": self.model}, ensure_ascii=False).encode(errors="replace")
-        where, kind = f"{self.url}/{path}", {"Content-Type": "application/json"}
+        address, kind = f"{self.url}/{path}", {"Content-Type": "application/json"}
         try:
             response = await self._client.send(
-                self._client.build_request("POST", where, content=content, headers=kind), stream=True
+                self._client.build_request("POST", address, content=content, headers=kind), stream=True
             )
             is_stream = "text/event-stream" in response.headers.get("content-type", "")
             if response.status_code == 200 and is_stream and body.get("stream"):
-                return Reply(200, events=_sse(response))
+                return Reply(200, events=_sse(response, self.where))
             received = await response.aread()
         except httpx.HTTPError as error:
-            raise UpstreamUnreachable(
-                f"{without_users(self.url)} does not answer ({type(error).__name__}: {error})"
-            ) from error
+            raise UpstreamUnreachable(f"{self.where} does not answer ({type(error).__name__}: {error})") from error
+        status, answered = response.status_code, f"{self.where}/{path} answered {response.status_code}"
         if response.is_redirect:
             target = without_users(response.headers["location"])
-            return _refused(response.status_code, f"{without_users(where)} redirects to {target}; name that server")
-        answer = _decoded(received, response.status_code)
-        if response.status_code == 404 and "error" not in answer:  # an unknown model is told in OpenAI's form
-            return _refused(404, f"there is nothing at {without_users(where)}; does the URL lack its /v1?")
-        return _checked(path, response.status_code, answer)
+            return _refused(status, f"{answered}, a redirection to {target}; name that server")
+        answer = _decoded(received, status)
+        if status == 404 and "error" not in answer:  # an unknown model is told in OpenAI's form
+            return _refused(404, f"{answered}; does the URL lack its /v1?")
+        return _checked(path, Reply(status, answer), answered)
 
     async def close(self) -> None:
         """Close connections."""
@@ -123,23 +135,27 @@ class LitellmUpstream:
     """Any model that litellm knows by name."""
 
     model: str
+    litellm: Any = field(repr=False)
+
+    @property
+    def where(self) -> str:
+        """The name: litellm knows the address."""
+        return self.model
 
     async def ask(self, path: str, body: dict[str, Any]) -> Reply:
         """Have litellm ask."""
         try:
-            litellm = await asyncio.to_thread(load_litellm)
-            call = litellm.acompletion if path == "chat/completions" else litellm.aresponses
+            call = self.litellm.acompletion if path == "chat/completions" else self.litellm.aresponses
             answer: Any = await call(**(body | {"model": self.model}))
         except Exception as error:  # litellm maps every provider's faults to exceptions with a status
             status = getattr(error, "status_code", None)
             if not isinstance(status, int):
                 raise UpstreamUnreachable(f"{self.model} does not answer ({type(error).__name__}: {error})") from error
-            return _refused(status, str(error), type(error).__name__)
+            return _refused(status, f"{self.model} answered {status}: {error}", type(error).__name__)
         if body.get("stream"):
             return Reply(200, events=_dumped(answer))
-        reply = _checked(path, 200, answer.model_dump(mode="json", exclude_none=True))
-        reply.cost = _litellm_cost(answer)
-        return reply
+        body = answer.model_dump(mode="json", exclude_none=True)
+        return _checked(path, Reply(200, body, cost=_litellm_cost(answer)), f"{self.model} answered 200")
 
     async def close(self) -> None:
         """litellm keeps its own connections."""
@@ -153,7 +169,8 @@ def make_upstream(spec: str) -> Upstream:
     """
     kind, _, rest = spec.partition(":")
     if kind == "litellm" and rest:
-        return LitellmUpstream(rest)
+        with said_if_slow("importing litellm"):
+            return LitellmUpstream(rest, _litellm())
     if kind == "openai":
         model, url = _AT_URL.split(rest, maxsplit=1) if _AT_URL.search(rest) else ("", "")
         if model:
@@ -165,7 +182,14 @@ def make_upstream(spec: str) -> Upstream:
     )
 
 
-async def _sse(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+def _litellm() -> Any:
+    try:
+        return load_litellm()
+    except JudgeCallError as error:
+        raise EvaluationError("a model by litellm needs the package litellm: pip install 'email-rl[judge]'") from error
+
+
+async def _sse(response: httpx.Response, where: str) -> AsyncIterator[dict[str, Any]]:
     try:
         async for line in response.aiter_lines():
             data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
@@ -175,9 +199,9 @@ async def _sse(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
                     raise ValueError("no JSON object")
                 yield cast(dict[str, Any], event)
     except ValueError as error:
-        raise UpstreamUnreachable(f"a piece of the reply cannot be read ({error})") from error
+        raise UpstreamUnreachable(f"{where} sent a piece of a reply that cannot be read ({error})") from error
     except httpx.HTTPError as error:
-        raise UpstreamUnreachable(f"the reply broke off ({type(error).__name__}: {error})") from error
+        raise UpstreamUnreachable(f"the reply of {where} broke off ({type(error).__name__}: {error})") from error
     finally:
         await response.aclose()
 
@@ -202,14 +226,27 @@ def _decoded(content: bytes, status: int) -> dict[str, Any]:
 
 
 def _refused(status: int, message: str, kind: str = "upstream") -> Reply:
-    return Reply(status, {"error": {"message": blank_secrets(message), "type": kind, "code": status}})
+    message = blank_secrets(message)
+    return Reply(status, {"error": {"message": message, "type": kind, "code": status}}, error=message)
 
 
-def _checked(path: str, status: int, body: dict[str, Any]) -> Reply:
-    """A reply as it came; status 200 without anything that a model said is a fault of the server, 502."""
-    if status != 200 or _says_something(path, body):
-        return Reply(status, body)
-    return _refused(502, f"the model's server sent no message: {str(body.get('error') or body)[:300]}")
+def _checked(path: str, reply: Reply, answered: str) -> Reply:
+    """A reply with its error in words; status 200 without anything that a model said is a fault of the server, 502."""
+    body = reply.body or {}
+    if reply.status != 200:
+        reply.error = f"{answered}: {said_of(body)}"
+    elif not _says_something(path, body):
+        return _refused(502, f"{answered} without a message: {str(body.get('error') or body)[:300]}")
+    return reply
+
+
+def said_of(body: dict[str, Any]) -> str:
+    """What a server says went wrong, from the body of its reply or an event of its stream."""
+    error = body.get("error") or body
+    if not isinstance(error, dict):
+        return str(error)[:500]
+    code = error.get("code")
+    return str(error.get("message") or error)[:500] + (f" ({code})" if isinstance(code, str) else "")
 
 
 def _says_something(path: str, body: dict[str, Any]) -> bool:

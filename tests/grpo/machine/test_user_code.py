@@ -26,6 +26,7 @@ def test_a_module_is_found_from_the_current_directory_and_by_its_file(folder):
 
 
 def test_a_file_that_was_imported_before_under_its_packages_name_is_not_run_again(folder):
+    (folder / "below").mkdir()
     (folder / "below" / "mine_four.py").write_text("value = [4]")
     by_package = import_user_module("below.mine_four")
     assert import_user_module("below/mine_four.py") is by_package

@@ -88,10 +88,10 @@ def test_a_full_context_has_its_own_name(tmp_path):
 
 
 def test_a_timeout_says_that_the_model_had_not_answered(tmp_path):
-    with ModelServer(sums, delay_seconds=3) as server:
-        arguments = ("--model", f"openai:m@{server.url}", "--timeout", "0.5", "--out", str(tmp_path))
+    with ModelServer(sums, delay_seconds=8) as server:
+        arguments = ("--model", f"openai:m@{server.url}", "--timeout", "3", "--out", str(tmp_path))
         run("--agent", "tests.eval_agents:one_question", *arguments, count=1)
-    assert rows(tmp_path)[0]["error"] == "no answer within 0.5 s; a model call had not been answered"
+    assert rows(tmp_path)[0]["error"] == "no answer within 3 s; a model call had not been answered"
 
 
 def test_litellm_carries_the_calls_of_any_model(tmp_path, monkeypatch):

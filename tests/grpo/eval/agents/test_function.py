@@ -50,6 +50,8 @@ def test_an_async_function_may_return_an_answer_with_sources(tmp_path):
         ("crashing", "agent_crash", "LookupError: no idea (eval_agents.py:"),
         ("leaving", "agent_crash", "SystemExit: 3"),
         ("interrupting", "agent_crash", "RuntimeError: the agent raised KeyboardInterrupt"),
+        ("leaving_async", "agent_crash", "SystemExit: 3"),
+        ("interrupting_async", "agent_crash", "RuntimeError: the agent raised KeyboardInterrupt"),
         ("of_odd_type", "agent_crash", "the agent returned int '42'; return str, Answer or None"),
         ("overflowing", "context_overflow", "maximum context length"),
     ],
@@ -72,6 +74,15 @@ def test_an_agent_that_does_not_end_is_timed_out(tmp_path, name):
     assert [row["ending"] for row in found] == ["timeout"] * 4
     assert found[0]["error"] == "no answer within 0.3 s"
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("agent", ["one_question", "chatty", "by_responses"])
+def test_an_agent_that_uses_a_model_without_one_is_told_so_at_once(tmp_path, agent):
+    shown = run("--agent", f"{HERE}:{agent}", "--out", str(tmp_path / "run"), count=3)
+    assert shown.exit_code == 1
+    error = "Error: the agent uses model.base_url, but there is no model: give --model openai:MODEL@URL or litellm:NAME"
+    assert error in shown.output
+    assert rows(tmp_path / "run") == []
 
 
 def test_a_wrong_argument_is_a_text_and_not_an_exception(tmp_path):

@@ -1,14 +1,20 @@
 """What a model's server may send instead of a reply: it is never taken for the agent's mistake, and is said in words."""
 
+import json
+import re
+import sys
+
 import pytest
 
 from grpo.eval import Answer
 from grpo.eval.agents import tool_loop as toolloop
 from grpo.eval.agents.endpoint import _stream
 from grpo.eval.agents.recorder import CallRecorder
-from grpo.eval.agents.upstream import Reply
+from grpo.eval.agents.upstream import HttpUpstream, Reply
 from grpo.eval.episode import Episode, EpisodeKey
+from grpo.eval.traces import read_trace
 from grpo.types import Task
+from judges.llm.client import load_litellm
 from tests.eval_parts import rows, run
 from tests.model_server import ModelServer
 
@@ -18,6 +24,8 @@ pytest.importorskip("openai", reason="the stock client is part of the test (extr
 def message(**fields):
     return {"raw": {"choices": [{"index": 0, "message": {"role": "assistant", "content": None, **fields}}]}}
 
+
+ADDRESS = r"http://127\.0\.0\.1:\d+/v1/chat/completions"
 
 NOT_A_REPLY = [
     {"error": {"message": "not loaded yet"}, "status": 200},
@@ -50,20 +58,24 @@ def test_status_200_without_a_message_is_a_failure_of_the_server(tmp_path, monke
     monkeypatch.setattr(toolloop, "PAUSES_SECONDS", ())
     ending, error, shown = ended(tmp_path, agent, turn)
     assert (ending, shown.exit_code) == ("infrastructure", 3)
-    assert error.startswith("the model's server sent no message: ")
+    assert re.match(rf"{ADDRESS} answered 200 without a message: ", error)
     assert "Traceback" not in shown.output
 
 
 @pytest.mark.parametrize(
     ("events", "error"),
     [
-        ([{"choices": [{"index": 0, "delta": {"content": "a"}}]}, {"error": {"message": "overloaded"}}], "overloaded"),
-        ([["not", "an", "object"]], "a piece of the reply cannot be read (no JSON object)"),
+        (
+            [{"choices": [{"index": 0, "delta": {"content": "a"}}]}, {"error": {"message": "overloaded"}}],
+            " sent an error in its stream: overloaded",
+        ),
+        ([["not", "an", "object"]], " sent a piece of a reply that cannot be read (no JSON object)"),
     ],
 )
 def test_a_stream_that_goes_wrong_is_a_failure_of_the_server(tmp_path, events, error):
     ending, said, shown = ended(tmp_path, "by_chat", {"events": events})
-    assert (ending, said, shown.exit_code) == ("infrastructure", error, 3)
+    assert (ending, shown.exit_code) == ("infrastructure", 3)
+    assert re.fullmatch(rf"http://127.0.0.1:\d+/v1{re.escape(error)}", said)
     assert "Traceback" not in shown.output
 
 
@@ -73,11 +85,12 @@ async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fa
         yield {"choices": []}
 
     episode = Episode(EpisodeKey("a", 0), Task(0), 0, None)
-    recorder = CallRecorder(episode, "chat/completions", {"messages": []}, "m")
+    recorder = CallRecorder(episode, "chat/completions", {"messages": []}, HttpUpstream("m", "http://h/v1"))
     stream = _stream(Reply(200, events=events()), recorder, False)
     assert b"overloaded" in await anext(stream)
     await stream.aclose()
-    assert (recorder.call.error, recorder.call.is_server_fault) == ("overloaded", True)
+    assert recorder.call.error == "http://h/v1 sent an error in its stream: overloaded"
+    assert recorder.call.is_server_fault
 
 
 def test_a_server_that_does_not_answer_in_time_is_named_and_nothing_is_called_wrong(tmp_path):
@@ -109,7 +122,7 @@ def test_a_server_that_quotes_the_key_does_not_get_it_shown_or_saved(tmp_path, m
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
     refused = {"error": {"message": "Incorrect API key: sk-0123456789abcdef"}, "status": 401}
     _, error, shown = ended(tmp_path, "", refused)
-    assert error == "Incorrect API key: [key]"
+    assert re.fullmatch(rf"{ADDRESS} answered 401: Incorrect API key: \[key\]", error)
     assert "0123456789" not in shown.output + (tmp_path / "results.jsonl").read_text()
 
 
@@ -123,15 +136,74 @@ def test_a_url_without_a_usable_host_and_port_is_refused_before_anything_is_play
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("agent", ["", "one_question"])
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (404, {"error": {"message": "no model m"}}, "no model m"),
+        (422, {"detail": "tools are not supported"}, "{'detail': 'tools are not supported'}"),
+        (500, {"error": "out of memory"}, "out of memory"),
+    ],
+)
+def test_what_a_server_refuses_is_told_with_its_address_and_status(tmp_path, monkeypatch, agent, status, body, said):
+    monkeypatch.setattr(toolloop, "PAUSES_SECONDS", ())
+    _, error, _ = ended(tmp_path, agent, {"raw": body, "status": status})
+    told = rf"{ADDRESS} answered {status}: {re.escape(said)}"
+    assert re.search(told, error) or (agent and status == 422), error
+    trace = read_trace(tmp_path, rows(tmp_path)[0])
+    assert re.fullmatch(told, trace["model_calls"][-1]["error"])
+
+
+def test_a_refusal_is_the_reply_and_not_a_turn_without_words(tmp_path):
+    ending, _, _ = ended(tmp_path, "", message(refusal="I can't help with that."))
+    row = rows(tmp_path)[0]
+    assert (ending, row["answer"], row["model_calls"], row["implicit"]) == (
+        "answered",
+        "I can't help with that.",
+        1,
+        True,
+    )
+
+
+def test_a_refusal_in_pieces_is_recorded(tmp_path):
+    pieces = [{"choices": [{"index": 0, "delta": {"refusal": piece}}]} for piece in ("I can't ", "help.")]
+    ended(tmp_path, "by_chat", {"events": pieces})
+    (asked,) = read_trace(tmp_path, rows(tmp_path)[0])["model_calls"]
+    assert asked["reply"] == {"role": "assistant", "content": None, "refusal": "I can't help."}
+
+
+def test_a_model_that_is_called_with_tools_is_not_told_another_form_of_calls(tmp_path):
+    call = {"id": "1", "type": "function", "function": {"name": "search_inbox", "arguments": '{"keywords": ['}}
+    turns = [message(), message(tool_calls=[call]), message(tool_calls=[{**call, "function": {"name": "look"}}])]
+
+    with ModelServer(lambda messages, tools: turns.pop(0) if turns else {"content": "I don't know"}) as server:
+        arguments = ("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1")
+        shown = run(*arguments, env="EmailSearch-v0")
+    assert shown.exit_code == 0, shown.output
+    seen = json.dumps(server.requests[-1][2]["messages"])
+    assert "the turn is empty. Call a tool, or give the answer." in seen
+    assert len(server.requests) == 4
+    assert "<tool_call>" not in seen
+
+
+def test_a_model_by_litellm_without_litellm_is_explained_before_anything_is_played(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    load_litellm.cache_clear()
+    shown = run("--agent", "litellm:openai/gpt-5", "--out", str(tmp_path / "run"), count=1)
+    assert shown.exit_code == 1
+    assert "needs the package litellm: pip install 'email-rl[judge]'" in shown.output
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_redirection_is_named(tmp_path):
     moved = {"error": "moved", "status": 307, "headers": {"Location": "http://127.0.0.1:1/v1"}}
     _, error, _ = ended(tmp_path, "", moved)
-    assert error.endswith("/v1/chat/completions redirects to http://127.0.0.1:1/v1; name that server")
+    assert re.fullmatch(rf"{ADDRESS} answered 307, a redirection to http://127.0.0.1:1/v1; name that server", error)
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path):
     _, error, _ = ended(tmp_path, "", {"raw": {"detail": "Not Found"}, "status": 404})
-    assert error.endswith("/v1/chat/completions; does the URL lack its /v1?")
+    assert re.fullmatch(rf"{ADDRESS} answered 404; does the URL lack its /v1\?", error)
 
 
 @pytest.mark.parametrize(

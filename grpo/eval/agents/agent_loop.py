@@ -1,0 +1,56 @@
+"""An event loop in a thread of its own, where agents that are ``async`` functions play.
+
+They share it with each other, so that a client may serve all episodes, but not with the harness: an agent that blocks
+it, for example by a tool call, which waits for the env, stops neither time limits nor Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable
+from typing import Any
+
+CLOSING_SECONDS = 1.0
+"""How long agents that were cancelled may take to end."""
+
+
+class AgentLoop:
+    """Runs what agents await; ``close`` cancels what is left."""
+
+    def __init__(self) -> None:
+        """Start the thread."""
+        started = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._live(started)), name="grpo-eval-agents", daemon=True
+        )
+        self._thread.start()
+        started.wait()
+
+    async def run(self, awaitable: Awaitable[Any]) -> Any:
+        """Await ``awaitable`` in the loop; raises what it raises, and cancels it where this is cancelled."""
+        result, error = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_settled(awaitable), self._loop))
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        """End the loop; one that an agent blocks is left behind with its thread."""
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(CLOSING_SECONDS)
+
+    async def _live(self, started: threading.Event) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        started.set()
+        await self._ended.wait()
+
+
+async def _settled(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return await awaitable, None
+    except asyncio.CancelledError:
+        raise
+    except KeyboardInterrupt:  # a real Ctrl-C reaches the main thread alone
+        return None, RuntimeError("the agent raised KeyboardInterrupt")
+    except BaseException as error:  # SystemExit too: it is the agent's end, not the loop's
+        return None, error

@@ -1,0 +1,117 @@
+"""Envs that never end, or end otherwise than they should, and that no agent can be stopped by."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests import ROOT
+from tests.eval_parts import ENDLESS_ENV, rows, run
+
+AGENTS = ["walker", "tests.eval_agents:walking", "tests.eval_agents:walking_async"]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_episode_that_never_ends_is_stopped_by_its_time_limit(tmp_path, agent):
+    began = time.monotonic()
+    arguments = ("--timeout", "0.5", "--max-turns", "1000000000", "--limit", "2", "--out", str(tmp_path))
+    shown = run("--agent", agent, *arguments, env=ENDLESS_ENV)
+    assert time.monotonic() - began < 30
+    assert shown.exit_code == 0, shown.output
+    assert [(row["ending"], row["error"]) for row in rows(tmp_path)] == [("timeout", "no answer within 0.5 s")] * 2
+    assert rows(tmp_path)[0]["steps"] > 10
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_episode_that_never_ends_is_cut_after_so_many_turns(tmp_path, agent):
+    arguments = ("--timeout", "2", "--max-turns", "7", "--limit", "1", "--out", str(tmp_path))
+    shown = run("--agent", agent, *arguments, env=ENDLESS_ENV)
+    assert shown.exit_code == 0, shown.output
+    said = "cut after 7 turns, which the env had not ended (--max-turns)"
+    assert [(row["ending"], row["error"], row["steps"]) for row in rows(tmp_path)] == [("max_turns", said, 7)]
+
+
+def test_there_is_a_cap_of_turns_without_asking_for_one(tmp_path):
+    run("--agent", "walker", "--limit", "1", "--out", str(tmp_path), env=ENDLESS_ENV)
+    assert rows(tmp_path)[0]["steps"] == 1000
+    assert json.loads((tmp_path / "config.json").read_text())["max_turns"] == 1000
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent):
+    command = [
+        sys.executable,
+        "-m",
+        "grpo",
+        "eval",
+        "--env",
+        ENDLESS_ENV,
+        "--agent",
+        agent,
+        "--max-turns",
+        "10000000",
+    ]
+    process = subprocess.Popen(
+        [*command, "--limit", "2", "--out", str(tmp_path / "run")],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (tmp_path / "run" / "results.jsonl").exists() and process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, stderr = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130, stderr
+    assert "Stopped. Finished episodes are kept; the same command with --resume plays what is missing." in stderr
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_env_that_ends_the_process_has_failed_and_not_the_agent(tmp_path, agent):
+    shown = run(
+        "--agent", agent, "--limit", "1", "--timeout", "5", "--out", str(tmp_path), env=ENDLESS_ENV, how="leaves"
+    )
+    (row,) = rows(tmp_path)
+    assert (row["ending"], shown.exit_code) == ("infrastructure", 3)
+    assert f"{ENDLESS_ENV} failed at step: SystemExit: no more road (eval_parts.py:" in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("env", "how", "said"),
+    [
+        (ENDLESS_ENV, "close", f"Error: {ENDLESS_ENV} failed at close: RuntimeError: no such window (eval_parts.py:"),
+        ("LunarLander-v3", None, "Error: LunarLander-v3 cannot be loaded: Box2D is not installed, "),
+        ("Ant-v5", None, "Error: Ant-v5 cannot be loaded: "),
+    ],
+)
+def test_an_env_that_cannot_be_used_is_one_line(tmp_path, env, how, said):
+    kwargs = {} if how is None else {"how": how}
+    shown = run("--agent", "walker", "--out", str(tmp_path / "run"), env=env, **kwargs)
+    assert shown.exit_code == 1
+    assert shown.output.startswith(said)
+    assert shown.output.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_samples_of_a_scenario_that_begin_otherwise_stop_the_evaluation(tmp_path):
+    shown = run("--agent", "walker", "--limit", "2", "-k", "2", "--out", str(tmp_path), env=ENDLESS_ENV, how="begins")
+    assert shown.exit_code == 1
+    assert f"Error: {ENDLESS_ENV} begins sample 1 of 'seed-" in shown.output
+    assert (
+        "with another prompt than the sample before; the same seed and scenario must give the same one" in shown.output
+    )
+    once = run("--agent", "walker", "--limit", "2", "--out", str(tmp_path / "one"), env=ENDLESS_ENV, how="begins")
+    assert once.exit_code == 0
+
+
+def test_a_policy_that_gives_no_text_is_the_policys_mistake(tmp_path):
+    run("--agent", "mute", "--limit", "1", "--out", str(tmp_path), env=ENDLESS_ENV)
+    row = rows(tmp_path)[0]
+    assert row["ending"] == "agent_crash"
+    assert row["error"] == "TypeError: the policy 'mute' gives the action None; an action is a text"
