@@ -69,10 +69,24 @@ def _load_base(model_path: Path, dtype: torch.dtype) -> Any:
 def _new_adapter(base: Any, lora: LoraSpec) -> Any:
     from peft import LoraConfig, get_peft_model
 
+    _check_layers(base)
     config = LoraConfig(
         r=lora.rank, lora_alpha=lora.alpha, target_modules=LINEAR_LAYERS, lora_dropout=0.0, task_type="CAUSAL_LM"
     )
     return get_peft_model(base, config)
+
+
+def _check_layers(base: Any) -> None:
+    """peft adapts the layers that it finds and says nothing of the others: fused projections, experts of a mixture."""
+    linear = {
+        name.rpartition(".")[2]: None for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)
+    }
+    if missing := [name for name in LINEAR_LAYERS if name not in linear]:
+        raise ModelError(
+            f"{type(base).__name__} has no linear layers {', '.join(missing)} (its linear layers: {', '.join(linear)})"
+            "; the adapter goes on all of q, k, v, o, gate, up and down. Train a model that has them apart, such as "
+            "Llama, Qwen2.5 or SmolLM2"
+        )
 
 
 def _load_adapter(base: Any, adapter: Path, model_path: Path) -> Any:

@@ -14,18 +14,20 @@ from torch import Tensor
 
 
 class FusedLoraLinear(torch.autograd.Function):
-    """``y = x W^T + (x A^T)(scale B)^T`` with W frozen.
+    """``y = x W^T + bias + (x A^T)(scale B)^T`` with W and bias (Qwen2.5 has one at q, k and v) frozen.
 
-    Shapes: x ``(..., in)``, W ``(out, in)``, A ``(r, in)``, B ``(out, r)``.
+    Shapes: x ``(..., in)``, W ``(out, in)``, bias ``(out)`` or none, A ``(r, in)``, B ``(out, r)``.
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, a: Tensor, b: Tensor, scale: float):  # type: ignore[override]
+    def forward(  # type: ignore[override]
+        ctx, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float
+    ):
         """Forward in ``weight``'s dtype."""
         x_TI = x.reshape(-1, x.shape[-1]).to(weight.dtype)
         a_RI, b_OR = a.to(weight.dtype), (b * scale).to(weight.dtype)
         h_TR = x_TI @ a_RI.T
-        y_TO = torch.addmm(x_TI @ weight.T, h_TR, b_OR.T)
+        y_TO = torch.addmm(torch.nn.functional.linear(x_TI, weight, bias), h_TR, b_OR.T)
         ctx.save_for_backward(x_TI, h_TR, weight, a_RI, b_OR)
         ctx.scale, ctx.shape = scale, x.shape
         return y_TO.view(*x.shape[:-1], weight.shape[0])
@@ -41,13 +43,13 @@ class FusedLoraLinear(torch.autograd.Function):
             grad_x = torch.addmm(g_TO @ weight, gh_TR, a_RI).view(ctx.shape)
         grad_a = (gh_TR.T @ x_TI).float()
         grad_b = (g_TO.T @ h_TR).float() * ctx.scale
-        return grad_x, None, grad_a, grad_b, None
+        return grad_x, None, None, grad_a, grad_b, None
 
 
 def fuse_lora(model: Any, adapter: str = "default") -> int:
     """Give every plain LoRA linear of a peft model the fused forward; returns how many there are.
 
-    Layers with dropout, DoRA, bias or more than the one adapter keep peft's own forward.
+    Layers with dropout, DoRA or more than the one adapter keep peft's own forward.
     """
     from peft.tuners.lora import Linear
 
@@ -56,7 +58,7 @@ def fuse_lora(model: Any, adapter: str = "default") -> int:
         if not isinstance(layer, Linear) or adapter not in layer.lora_A:
             continue
         plain = isinstance(layer.lora_dropout[adapter], torch.nn.Identity) and not layer.use_dora[adapter]
-        if plain and layer.base_layer.bias is None and len(layer.lora_A) == 1:
+        if plain and len(layer.lora_A) == 1:
             layer.forward = _fused_forward(layer, adapter)
             count += 1
     return count
@@ -64,13 +66,13 @@ def fuse_lora(model: Any, adapter: str = "default") -> int:
 
 def _fused_forward(layer: Any, adapter: str) -> Any:
     peft_forward = layer.forward
-    weight = layer.base_layer.weight
+    weight, bias = layer.base_layer.weight, layer.base_layer.bias
     a, b = layer.lora_A[adapter].weight, layer.lora_B[adapter].weight
     scale = layer.scaling[adapter]
 
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if layer.disable_adapters or layer.merged or args or kwargs:
             return peft_forward(x, *args, **kwargs)
-        return FusedLoraLinear.apply(x, weight, a, b, scale)  # type: ignore[no-any-return]
+        return FusedLoraLinear.apply(x, weight, bias, a, b, scale)  # type: ignore[no-any-return]
 
     return forward
