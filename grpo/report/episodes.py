@@ -18,6 +18,7 @@ from grpo.report.transcripts import (
     chips_of,
     difficulty_of,
     errors_of,
+    explanation_of,
     question_of,
 )
 
@@ -117,9 +118,12 @@ class Episodes:
         episode["blocks"] = [
             [block.kind, self._text(block.title), self._text(block.body), block.turn] for block in blocks_of(record)
         ]
-        for name in ("explanation", "error"):
-            if record.get(name):
-                episode[name] = self._text(str(record[name]))
+        for name, text in (
+            ("explanation", explanation_of(record)),
+            ("error", record.get("error") or record.get("unmarked")),
+        ):
+            if text:
+                episode[name] = self._text(str(text))
         if record.get("sampled"):
             episode["sampled"] = [
                 [value if isinstance(value, str) or math.isfinite(value) else -999.0 for value in turn]

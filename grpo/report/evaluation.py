@@ -15,6 +15,7 @@ from grpo.eval.episode import EpisodeKey
 from grpo.eval.output import table_rows
 from grpo.eval.rows import Row, key_of
 from grpo.eval.summary import summarise_results
+from grpo.report.audits import audit_section
 from grpo.report.charts import Range, interval_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source
 from grpo.report.page import Page, settings
@@ -57,6 +58,7 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
                 "chart": _chart(summaries, names),
             },
             "worst": [] if comparison else _worst(summaries[0], records[0]),
+            "audits": audit_section(zip(names, (one.rows for one in evaluations), strict=True)),
             "errors": [(name, entry) for name, one in zip(names, summaries, strict=True) for entry in one["errors"]],
         },
         config_rows=settings(last.config),
@@ -90,15 +92,7 @@ def _record(one: Evaluation, row: Row) -> Record:
         "sampled": [call["sampled"] for call in calls if call.get("sampled")],
         "stop_reason": row["ending"],
         "num_sampled_tokens": row["completion_tokens"],
-        "explanation": _verdict(row),
     }
-
-
-def _verdict(row: Row) -> str:
-    """What the answer judge said, where it was asked."""
-    if not (verdict := row.get("verdict")):
-        return ""
-    return f"{'right' if verdict['accept'] else 'wrong'}, by {verdict['decided_by']}. {verdict['reasoning']}"
 
 
 def _one_said(summary: Mapping[str, Any], name: str) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
-from grpo.config import dotted
+from grpo.config import AnswerJudgeSettings, dotted
 from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, Summary, short_duration, short_number
+from grpo.report.audits import audit_section, audited_episodes, warnings_of
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
@@ -52,6 +53,16 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         (("time/rollout", "rollout"), ("time/train", "training"), ("time/publish", "publishing the adapter")),
     ),
     ("Groups", "stack", (("groups/used", "used"), ("groups/dropped", "dropped: equal rewards, or no verdict"))),
+    (
+        "Who marks the answers",
+        "percent",
+        (
+            ("answer/by_rule", "rule"),
+            ("answer/by_judge", "judge"),
+            ("answer/undecided", "nobody: undecided"),
+            ("answer/audit_disagreement", "of the audited: refused"),
+        ),
+    ),
     (
         "Judge against env",
         "line",
@@ -112,6 +123,9 @@ def training_page(run: Run, name: str) -> Page:
         pairs_note="the same held-out tasks before and after training, chosen by the change of reward",
         config_rows=settings(dotted(run.config)),
     )
+    bound = float(dotted(run.config).get("answer_judge.max_disagreement", AnswerJudgeSettings().max_disagreement))
+    page.sections["audits"] = audits = audit_section(_audited(run))
+    page.warnings += warnings_of(audits, bound)
     failed = sum(int(summary.get("failed", 0)) for summary in run.summaries.values())
     if failed:
         noun = f"{failed} episode{'' if failed == 1 else 's'}"
@@ -122,6 +136,13 @@ def training_page(run: Run, name: str) -> Page:
             f"{MAX_EPISODES:,}; they lie in trajectories/."
         )
     return page
+
+
+def _audited(run: Run) -> Iterator[tuple[str, Iterable[Record]]]:
+    """Episodes of the steps, newest first, and of the evaluations."""
+    for step in sorted(run.rollouts, reverse=True):
+        yield f"step {step}", audited_episodes(run.rollouts[step])
+    yield from run.trajectories.items()
 
 
 def _add_episodes(run: Run, episodes: Episodes) -> int:

@@ -181,6 +181,17 @@ def chips_of(record: Record) -> list[Chip]:
     return chips
 
 
+def explanation_of(record: Record) -> str:
+    """What judges said: RULER of the episode, an answer judge of its answer, and of one that a rule took for right."""
+    said = [str(record["explanation"])] if record.get("explanation") else []
+    if verdict := record.get("verdict"):
+        said.append(f"{'right' if verdict['accept'] else 'wrong'}, by {verdict['decided_by']}. {verdict['reasoning']}")
+    if audit := record.get("audit"):
+        agrees = "agrees with" if audit["accept"] else "contradicts"
+        said.append(f"Audit: the judge {agrees} the rule, which took it for right. {audit['reasoning']}")
+    return "\n".join(said)
+
+
 def difficulty_of(record: Record) -> str:
     """The name of the env's ``difficulty_*`` flag that is set, or nothing."""
     for name, value in (record.get("metrics") or {}).items():

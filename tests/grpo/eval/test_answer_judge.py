@@ -77,6 +77,24 @@ def test_only_what_the_env_refuses_and_no_rule_decides_is_asked(tmp_path):
     assert "right, by judge. It is the same number." in page
 
 
+def test_the_verdict_counts_in_the_reward_too_and_a_share_of_the_accepted_is_audited(tmp_path):
+    with JudgeServer(accept("two pairs")) as server:
+        shown = evaluate_judged(tmp_path, server, "--judge-audit-share", "1")
+        asked = len(server.requests)
+        again = evaluate_judged(tmp_path, server, "--judge-audit-share", "1", "--resume")
+    assert (shown.exit_code, again.exit_code) == (0, 0)
+    assert asked == len(server.requests) == 3, "0 is right by the rule, and was shown to the judge too"
+    saved = {row["scenario_id"]: row for row in rows(tmp_path / "run")}
+    assert (saved["sum/2"]["reward"], saved["sum/8"]["reward"], saved["sum/0"]["reward"]) == (1.0, 0.0, 1.0)
+    assert saved["sum/0"]["correct"] is True, "an audit takes nothing away"
+    assert (saved["sum/0"]["audit"]["accept"], saved["sum/0"]["audit"]["answer"]) == (False, "0")
+    assert [name for name, row in saved.items() if row["audit"]] == ["sum/0"]
+    assert "Audit of the rule" in shown.output
+    assert "1 that it accepted, 1 refused by the judge" in shown.output
+    page = write_report(tmp_path / "run").read_text()
+    assert "Of 1 answer that the rule took for right and the judge saw, too, the judge refuses 1." in page
+
+
 def test_verdicts_are_replayed_from_the_folder_and_no_key_is_kept(tmp_path):
     with JudgeServer(accept("two pairs")) as server:
         evaluate_judged(tmp_path, server)

@@ -265,3 +265,37 @@ def test_evaluations_of_other_questions_need_to_be_told(tmp_path: Path) -> None:
     assert "env_kwargs.count: 4 in A, 5 in B" in refused.stderr
     assert CliRunner().invoke(view, [*folders, "--anyway"]).exit_code == 0
     assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/report.html").read_text()
+
+
+def audited(record: dict, *, accept: bool) -> dict:
+    said = {"reasoning": "Only half of it." if not accept else "The same.", "accept": accept, "decided_by": "judge"}
+    return record | {"audit": said | {"question": "How <much>?", "answer": "half of $4"}}
+
+
+def test_what_a_judge_refuses_of_what_the_rule_accepted_stands_on_the_page(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=4)
+    records = [audited(make_trajectory(i, 1.0, solved=True), accept=i > 1) for i in range(8)]
+    write_lines(root / "trajectories" / "step-0003.jsonl", [*records, make_trajectory(9, 1.0, solved=True)])
+    html = write_report(root).read_text()
+    assert "Of 8 answers that the rule took for right and the judge saw, too, the judge refuses 2." in html
+    assert html.count("<br>Only half of it.</td>") == 2
+    assert "How &lt;much&gt;?" in html
+    assert (
+        "The answer judge refuses 2 of 8 audited answers that the rule took for right, above the bound of 0.1" in html
+    )
+    assert "Audit: the judge contradicts the rule, which took it for right. Only half of it." in html
+    config = json.loads((root / "config.json").read_text()) | {"answer_judge": {"max_disagreement": 0.5}}
+    (root / "config.json").write_text(json.dumps(config))
+    assert "audited answers that the rule took for right, above" not in write_report(root).read_text()
+
+
+def test_without_audits_the_page_says_nothing_of_them(tmp_path: Path) -> None:
+    assert "Audit of the rule" not in write_report(make_run(tmp_path / "run", episodes=4)).read_text()
+
+
+def test_an_audited_line_that_is_damaged_is_named(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=4)
+    write_lines(root / "trajectories" / "step-0003.jsonl", [])
+    (root / "trajectories" / "step-0003.jsonl").write_text('{"audit": {')
+    with pytest.raises(ReportError, match=r"step-0003\.jsonl can't be reported on"):
+        write_report(root)

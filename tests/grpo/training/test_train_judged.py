@@ -1,4 +1,4 @@
-"""grpo-train --reward ruler: real env, real vLLM, a judge over a real socket that stops giving verdicts half-way."""
+"""grpo-train with judges over a real socket: real env, real vLLM; RULER that stops giving verdicts half-way."""
 
 import importlib.util
 import json
@@ -42,7 +42,7 @@ def by_length(messages):
 def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_checkpoint(vllm_server, tmp_path):
     run_dir = tmp_path / "run"
     judged = score_by(by_length)
-    sound = iter([True, True])  # the two groups of the first step
+    sound = iter([True, True, True])  # the first is asked before the start; the two groups of the first step
 
     def judge(messages):
         return judged(messages) if next(sound, False) else "I would rather not say."
