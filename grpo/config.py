@@ -192,6 +192,9 @@ class EvalSettings(Settings):
     seed: int = 1234
     greedy: bool = True
     every: int = Field(default=0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only")
+    selection_split: str = Field(
+        default="validation", description="split of the evaluations of `every`, by which the best checkpoint is chosen"
+    )
 
 
 class ServerSettings(Settings):

@@ -148,7 +148,7 @@ class LetterEnv(gymnasium.Env):
         scenario = (options or {}).get("scenario_id") or self.scenario_ids()[0]
         self.letter, self.turns = scenario[-1], 0
         messages = [{"role": "user", "content": f"Write after {self.letter}."}]
-        return "", {"messages": messages, "scenario_id": scenario, "metrics": {"turns": 0.0}}
+        return "", {"messages": messages, "tools": [], "scenario_id": scenario, "metrics": {"turns": 0.0}}
 
     def step(self, action: str):
         self.turns += 1

@@ -85,7 +85,10 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option("--eval-scenarios", "eval__scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
 @click.option("--eval-split", "eval__split", help="Split of the evaluation, where the env has splits.")
 @click.option(
-    "--eval-every", "eval__every", type=int, help="Evaluate every so many steps too; the best checkpoint is kept."
+    "--eval-every",
+    "eval__every",
+    type=int,
+    help="Evaluate every so many steps too, on the validation split; the best checkpoint is kept.",
 )
 @click.option("--seed", type=int, help="Seed of the whole run.")
 @click.option(
@@ -173,7 +176,7 @@ def _check_user_code(config: TrainConfig) -> None:
     from grpo.config import REWARDS, dotted
     from grpo.envs.message_env import check_env
     from grpo.envs.registry import takes_split
-    from grpo.errors import ConfigError
+    from grpo.errors import ConfigError, EnvError
     from grpo.machine.user_code import import_user_module, load_function
     from grpo.rollout.marking import check_markable
     from grpo.rollout.rollout import EnvPool
@@ -182,7 +185,14 @@ def _check_user_code(config: TrainConfig) -> None:
         import_user_module(config.env_import)
     offered = check_env(config.env, config.env_kwargs)
     changed = dotted(config.model_dump(exclude_defaults=True))
-    for name in ("train_split", "eval.split"):
+    if config.eval.every and config.eval.scenarios and takes_split(config.env):
+        try:
+            check_env(config.env, {**config.env_kwargs, "split": config.eval.selection_split})
+        except EnvError as error:
+            raise ConfigError(
+                f"{error}; --eval-every needs --set eval.selection_split=NAME of another split"
+            ) from error
+    for name in ("train_split", "eval.split", "eval.selection_split"):
         if name in changed and not takes_split(config.env):
             raise ConfigError(
                 f"{name} = {changed[name]!r}, but {config.env} has no splits (no argument 'split'); leave it out"

@@ -19,6 +19,11 @@ SAMPLED, GREEDY = "sampled", "greedy"
 """At temperature 1, as in training, and at temperature 0."""
 
 
+def is_final(when: str) -> bool:
+    """Whether it is of the result, before or after GRPO; those between choose the best checkpoint, on other tasks."""
+    return when in (BEFORE, AFTER)
+
+
 def label_of(when: str, how: str) -> str:
     """The name of an evaluation."""
     return f"{when}-{how}"
@@ -28,7 +33,7 @@ def planned(config: TrainConfig, when: str) -> list[str]:
     """How a run evaluates then: sampled, and before and after GRPO greedily, too."""
     if config.eval.scenarios == 0:
         return []
-    return [SAMPLED, GREEDY] if config.eval.greedy and when in (BEFORE, AFTER) else [SAMPLED]
+    return [SAMPLED, GREEDY] if config.eval.greedy and is_final(when) else [SAMPLED]
 
 
 def is_done(run: RunDirectory, label: str, step: int) -> bool:

@@ -1,10 +1,10 @@
 """Which checkpoints of a run are there, which are kept, and which is the best by held-out score.
 
-Kept are the newest few and the best. ``best.json`` names the best; it is written after an evaluation, so a run that
-never evaluates has none.
+Kept are the newest few and the best. ``best.json`` names the best; it is written after an evaluation between
+steps, so a run without them has none.
 
-The best goes by the run's own held-out evaluations; there is no further split. Who claims a score for it must choose it
-on another split than the one the score is of (``--eval-split validation``).
+The best goes by the evaluations between steps (``eval.every``), which are of another split than those before and after
+GRPO: a score on the tasks that chose it would be too good.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from grpo.errors import ConfigError
 from grpo.files import Closeable
+from grpo.runs.evaluations import is_final
 
 TRACKERS = ("tensorboard", "trackio", "wandb")
 """What ``--track`` takes; each is also the name of a package and of an extra of this project."""
@@ -78,9 +79,10 @@ class Tracking(Closeable):
             self._guarded(lambda: tracker.log(numbers, step))
 
     def log_evaluation(self, summary: Mapping[str, Any], step: int) -> None:
-        """Record the means of an evaluation: ``eval/sampled/reward`` and so on."""
+        """Record the means of an evaluation: ``eval/sampled/reward``, between steps ``selection/sampled/reward``."""
         means = {name: interval["mean"] for name, interval in summary["metrics"].items()}
-        self.log(means, step, f"eval/{'greedy' if summary['temperature'] == 0 else 'sampled'}/")
+        where = "eval" if is_final(summary["label"].partition("-")[0]) else "selection"
+        self.log(means, step, f"{where}/{'greedy' if summary['temperature'] == 0 else 'sampled'}/")
 
     def close(self) -> None:
         """Have the tracker write what is left."""

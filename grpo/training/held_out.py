@@ -1,7 +1,9 @@
 """Evaluation of the policy in training on held-out tasks: at temperature 1 and greedy, before and after.
 
 The tasks and the sampling seeds depend on ``eval.seed`` alone, so that before and after pair question by question.
-A finished evaluation of the same weights is read back instead of repeated.
+During the training other tasks are played (``eval.selection_split``, or other seeds where the env has no splits): by
+them the best checkpoint is chosen, and a score on the tasks that chose it would be too good. A finished evaluation of
+the same weights is read back instead of repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from grpo.rollout.marking import Marker
 from grpo.rollout.rollout import EnvPool, Rollout, group_specs
 from grpo.rollout.tasks import evaluation_tasks
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, is_done, label_of, planned, summaries
+from grpo.runs.evaluations import GREEDY, is_done, is_final, label_of, planned, summaries
+from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.statistics import column_means, slice_means
 from grpo.types import StopReason, Task, Trajectory
@@ -51,36 +54,39 @@ class HeldOut:
         self.display = display
         self.marker = marker or Marker()
         self.sampled_tokens = SampledTokens(chat)
-        self._split = config.eval.split if takes_split(config.env) else ""
+        self._has_splits = takes_split(config.env)
 
     async def evaluate(self, when: str, step: int, policy: Policy) -> list[dict[str, Any]]:
         """Summaries of the ``policy`` of ``step``: sampled and, before and after GRPO, greedy."""
         config = self.config
         todo = [spec for spec in self._specs(when) if not is_done(self.run, spec.label, step)]
         if todo:
-            split = {"split": self._split} if self._split else {}
-            with EnvPool(config.env, {**config.env_kwargs, **split}) as pool:
-                tasks = self._tasks(pool)
-                if when in (BEFORE, AFTER):
-                    self.display.phase(f"Evaluation {when} GRPO: {_what(tasks, self._split)}")
+            split = todo[0].split
+            with EnvPool(config.env, {**config.env_kwargs, **({"split": split} if split else {})}) as pool:
+                tasks = self._tasks(pool, when, todo[0].seed)
+                if is_final(when):
+                    self.display.phase(f"Evaluation {when} GRPO: {_what(tasks, split)}")
                 for spec in todo:
                     await self._play(spec, tasks, pool, policy)
         return summaries(self.run, config, when)
 
     def _specs(self, when: str) -> list[EvalSpec]:
         settings = self.config.eval
+        split = settings.split if is_final(when) else settings.selection_split
+        split = split if self._has_splits else ""
+        seed = settings.seed if is_final(when) else derive_seed(settings.seed, "selection")
         return [
-            EvalSpec(label_of(when, how), self._split, 0.0, 1, settings.seed)
+            EvalSpec(label_of(when, how), split, 0.0, 1, seed)
             if how == GREEDY
-            else EvalSpec(label_of(when, how), self._split, 1.0, settings.samples, settings.seed)
+            else EvalSpec(label_of(when, how), split, 1.0, settings.samples, seed)
             for how in planned(self.config, when)
         ]
 
-    def _tasks(self, pool: EnvPool) -> list[Task]:
+    def _tasks(self, pool: EnvPool, when: str, seed: int) -> list[Task]:
         env = pool.take()
-        tasks = evaluation_tasks(env.scenario_ids(), self.config.eval.scenarios, self.config.eval.seed)
+        ids, count = env.scenario_ids(), self.config.eval.scenarios
         pool.give_back(env)
-        return tasks
+        return evaluation_tasks(ids, count if ids is None or is_final(when) else min(count, len(ids)), seed)
 
     async def _play(self, spec: EvalSpec, tasks: Sequence[Task], pool: EnvPool, policy: Policy) -> None:
         """Play ``spec.samples`` episodes of each task; write them and then the summary: it says that all is there."""

@@ -35,7 +35,7 @@ from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE
+from grpo.runs.evaluations import AFTER, BEFORE, is_final
 from grpo.runs.model_card import name_base_model, write_card
 from grpo.runs.retention import checkpoint_name, note_score
 from grpo.runs.trackers import Tracking
@@ -110,6 +110,8 @@ class Trainer:
             self._evaluate(BEFORE)
         if self.step < config.steps:
             self._grpo_steps()
+        if config.eval.every:
+            self._evaluate(checkpoint_name(self.step))
         self._evaluate(AFTER)
 
     def close(self) -> None:
@@ -246,12 +248,13 @@ class Trainer:
         return time.monotonic() - began
 
     def _evaluate(self, when: str) -> None:
-        """Evaluate the newest policy, and note whether its checkpoint is the best so far."""
+        """Evaluate the newest policy; between steps, note whether its checkpoint is the best so far."""
         found = asyncio.run(self._evaluated(when))
         for summary in found:
             self.tracking.log_evaluation(summary, self.step)
         if found:
-            note_score(self.run.checkpoints, self.step, found[0]["metrics"]["reward"]["mean"])
+            if not is_final(when):
+                note_score(self.run.checkpoints, self.step, found[0]["metrics"]["reward"]["mean"])
             self._describe(self.run.checkpoints / checkpoint_name(self.step))
 
     async def _evaluated(self, when: str) -> list[dict[str, Any]]:
