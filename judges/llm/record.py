@@ -9,12 +9,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from judges.errors import JudgeInputError
 from judges.llm.encoding import type_name
+from judges.llm.jsonl import read_lines
 from judges.llm.secrets import blank_secrets
 
 FILE_NAME = "judgements.jsonl"
@@ -66,11 +67,17 @@ def record_file(path: str | os.PathLike[str]) -> Path:
     return file / FILE_NAME if file.is_dir() else file
 
 
-def read_judgements(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The records of a file, or of the file of a run directory, oldest first. Unfinished lines are passed over.
+def read_judgements(
+    path: str | os.PathLike[str], read: Callable[[dict[str, Any]], Any] = lambda record: record
+) -> Iterator[Any]:
+    """The records of a file, or of the file of a run directory, oldest first. Damaged lines are named and passed over.
+
+    Args:
+        path: The file, or the directory.
+        read: As in `read_lines`: from a record to what is yielded.
 
     Raises:
-        JudgeInputError: There is no record, or one of a newer version.
+        JudgeInputError: There is no record, or no line of it can be used.
     """
     file = record_file(path)
     if not file.exists():
@@ -78,17 +85,16 @@ def read_judgements(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
             f"{file} does not exist: nothing was judged there, or without a record; "
             f'judge with Session(record="{FILE_NAME}")'
         )
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(record, dict) or "format" not in record:
-                raise JudgeInputError(f"line {number} of {file} is no judgement; is it the record of a judge?")
-            if record["format"] != FORMAT:
-                raise JudgeInputError(
-                    f"line {number} of {file} has format {record['format']!r} and this version reads {FORMAT}; "
-                    "read it with the version that wrote it"
-                )
-            yield record
+    return read_lines(file, lambda record: read(_judgement(record)))
+
+
+def _judgement(record: Any) -> dict[str, Any]:
+    if not isinstance(record, dict) or "format" not in record:
+        raise JudgeInputError("is no judgement; is it the record of a judge?")
+    if record["format"] != FORMAT:
+        raise JudgeInputError(
+            f"has format {record['format']!r:.80}, and this version reads {FORMAT}; use the version that wrote it"
+        )
+    if not isinstance(record.get("kind"), str):
+        raise JudgeInputError(f"is no judgement: its kind is {record.get('kind')!r:.80}")
+    return record

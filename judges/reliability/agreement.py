@@ -96,4 +96,4 @@ def count_pairs(reference: Sequence[float], scores: Sequence[float]) -> PairCoun
 
 
 def _order(difference: float) -> int:
-    return 0 if abs(difference) <= TIE else int(math.copysign(1, difference))
+    return 0 if abs(difference) <= TIE else 1 if difference > 0 else -1

@@ -7,13 +7,14 @@ whether it does so in every order shown, how often it gives no usable verdict, a
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
 
-from judges.errors import JudgeInputError, MalformedVerdict
+from judges.errors import JudgeInputError, MalformedVerdict, PromptTooLong
 from judges.llm.client import DEFAULT_JUDGE, JudgeClient
 from judges.llm.options import CallOptions, check_names
 from judges.llm.session import Session
@@ -28,6 +29,8 @@ from judges.scoring.ruler import DEFAULT_MAX_PROMPT_TOKENS
 if TYPE_CHECKING:
     from judges.scoring.judgement import Verdict
     from judges.scoring.prompt import JudgePrompt
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Calibration:
 
 
 def calibrate(
-    groups: str | os.PathLike[str] | Sequence[LabelledGroup],
+    groups: str | os.PathLike[str] | Iterable[LabelledGroup],
     judge_model: str | JudgeClient = DEFAULT_JUDGE,
     *,
     rubric: str | None = None,
@@ -109,7 +112,8 @@ def calibrate(
     """Judge labelled groups and compare the scores with the labels.
 
     Args:
-        groups: Labelled groups, or the JSONL file of them (`judges.reliability.labelled`).
+        groups: Labelled groups, or the JSONL file of them (`judges.reliability.labelled`). A group that no cut brings
+            under ``max_prompt_tokens`` is named in a warning and left out.
         judge_model: A litellm model name, or a client.
         rubric: As in `ruler`.
         permutations: Orders in which every group is judged; as many as a group has members shows a position bias best.
@@ -126,13 +130,14 @@ def calibrate(
     from judges.scoring.prompt import build_prompts
 
     check_names(call, calibrate, CallOptions.__annotations__)
-    if isinstance(groups, (str, os.PathLike)):
-        groups = read_labelled(groups)
+    groups = read_labelled(groups) if isinstance(groups, (str, os.PathLike)) else list(groups)
     if not groups:
         raise JudgeInputError("there is no labelled group to measure a judge on")
     client = judge_model if isinstance(judge_model, JudgeClient) else JudgeClient(judge_model, **call)
     session = session or Session()
     prompts: list[list[JudgePrompt]] = []
+    labels: list[Sequence[float]] = []
+    too_long: list[PromptTooLong] = []
     for number, group in enumerate(groups, start=1):
         try:
             orders = build_prompts(
@@ -143,11 +148,18 @@ def calibrate(
                 permutations=permutations,
                 max_prompt_tokens=max_prompt_tokens,
             )
+        except PromptTooLong as error:
+            too_long.append(PromptTooLong(f"group {number}: {error}"))
+            logger.warning("passed over: %s", too_long[-1])
+            continue
         except JudgeInputError as error:
             raise type(error)(f"group {number}: {error}") from None
         prompts.append(orders)
+        labels.append(group.labels)
+    if not prompts:
+        raise too_long[-1]
     verdicts = run_sync(_judge_all(client, prompts, session, max_prompt_tokens, on_progress))
-    judged = [MeasuredGroup(group.labels, orders) for group, orders in zip(groups, verdicts, strict=True)]
+    judged = [MeasuredGroup(*labels_and_orders) for labels_and_orders in zip(labels, verdicts, strict=True)]
     return _measure(judged, permutations, session.usage, seed)
 
 

@@ -8,16 +8,17 @@ One group a line. Labels are numbers, higher is better; only their order within 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
+from numbers import Real
 from typing import Any
 
 from judges.errors import JudgeInputError
+from judges.llm.jsonl import read_lines
+from judges.scoring.prompt import build_prompts
 from judges.scoring.types import Message
 
 _KEYS = ("trajectories", "labels", "tools")
@@ -36,29 +37,23 @@ class LabelledGroup:
     tools: Sequence[Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
-        if len(self.trajectories) != len(self.labels) or not self.labels:
+        if len(self.trajectories) != len(self.labels) or len(self.labels) == 0:
             raise JudgeInputError(
                 f"a group needs one label per trajectory, got {len(self.trajectories)} trajectories and "
                 f"{len(self.labels)} labels"
             )
         for label in self.labels:
-            if not isinstance(label, (int, float)) or not abs(label) <= sys.float_info.max:
+            if not isinstance(label, Real) or not abs(label) <= sys.float_info.max:
                 raise JudgeInputError(f"a label must be a finite number, got {label!r:.80}")
 
 
 def read_labelled(path: str | os.PathLike[str]) -> list[LabelledGroup]:
-    """The groups of a file, in its order; empty lines are passed over.
+    """The groups of a file, in its order; empty lines are passed over, damaged ones named and passed over.
 
     Raises:
-        JudgeInputError: The file cannot be read, holds no group, or a line is none; the line is named.
+        JudgeInputError: The file cannot be read, or holds no group.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise JudgeInputError(f"{os.fspath(path)} cannot be read: {error}") from error
-    groups = [
-        _group(line, f"line {number} of {os.fspath(path)}") for number, line in enumerate(lines, 1) if line.strip()
-    ]
+    groups = list(read_lines(path, _group))
     if not groups:
         raise JudgeInputError(
             f"{os.fspath(path)} holds no group; write one JSON object with trajectories and labels a line"
@@ -66,17 +61,12 @@ def read_labelled(path: str | os.PathLike[str]) -> list[LabelledGroup]:
     return groups
 
 
-def _group(line: str, where: str) -> LabelledGroup:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise JudgeInputError(f"{where} is not JSON: {error}") from error
+def _group(value: Any) -> LabelledGroup:
     if not isinstance(value, dict) or not all(isinstance(value.get(key), list) for key in _KEYS[:2]):
-        raise JudgeInputError(f'{where} must be an object with the lists "trajectories" and "labels"')
+        raise JudgeInputError('must be an object with the lists "trajectories" and "labels"')
     for key in value.keys() - set(_KEYS):
         near = get_close_matches(key, _KEYS, n=1)
-        raise JudgeInputError(f"{where} has an unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    try:
-        return LabelledGroup(**value)
-    except JudgeInputError as error:
-        raise JudgeInputError(f"{where}: {error}") from None
+        raise JudgeInputError(f"has an unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    group = LabelledGroup(**value)
+    build_prompts(group.trajectories, tools=group.tools)
+    return group

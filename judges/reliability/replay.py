@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from statistics import fmean
@@ -12,14 +12,14 @@ from typing import Any, Unpack
 
 from judges.errors import JudgeError, JudgeInputError, PromptTooLong
 from judges.llm.client import DEFAULT_JUDGE
-from judges.llm.options import check_names
-from judges.llm.record import read_judgements, record_file
+from judges.llm.record import record_file
 from judges.llm.session import Session
 from judges.llm.sync import run_sync
 from judges.llm.usage import Usage
 from judges.reliability.agreement import PairCounts, count_pairs
 from judges.reliability.estimate import figure
-from judges.scoring.ruler import ruler
+from judges.reliability.recorded import RecordedGroup, read_recorded
+from judges.scoring.ruler import ruler, settle
 from judges.scoring.types import SharedOptions
 
 
@@ -94,19 +94,16 @@ def replay(
         JudgeInputError: There is no record, nothing in it was scored, or a setting cannot be used.
         JudgeError: The other judge failed on every group; the last failure.
     """
-    check_names(options, replay, SharedOptions.__annotations__)
-    session = options.get("session") or Session()
-    options["session"] = session
+    settled = settle(replay, judge_model, options)
+    session = settled.get("session") or Session()
+    settled["session"] = session
     if session.records_to(record_file(run)):
         raise JudgeInputError(f"{record_file(run)} is read; record the new judgements in another file")
-    scored = (record for record in read_judgements(run) if record["kind"] == "ruler" and record["scores"])
-    records = islice(scored, limit)
+    records = islice(read_recorded(run), limit)
     tally = _Tally()
 
     async def judge_all() -> None:
-        workers = [
-            _judge_again(records, judge_model, options, tally, on_progress) for _ in range(session.max_concurrency)
-        ]
+        workers = [_judge_again(records, settled, tally, on_progress) for _ in range(session.max_concurrency)]
         await asyncio.gather(*workers)
 
     run_sync(judge_all())
@@ -118,8 +115,7 @@ def replay(
 
 
 async def _judge_again(
-    records: Iterator[Mapping[str, Any]],
-    judge_model: str,
+    records: Iterator[RecordedGroup],
     options: SharedOptions,
     tally: _Tally,
     on_progress: Callable[[int, int], None] | None,
@@ -131,9 +127,9 @@ async def _judge_again(
     for record in records:
         with_rubric = options.copy()
         if with_rubric.get("rubric") is None:
-            with_rubric["rubric"] = record["rubric"]
+            with_rubric["rubric"] = record.rubric
         try:
-            scores = await ruler(record["trajectories"], judge_model, tools=record["tools"], **with_rubric)
+            scores = await ruler(record.trajectories, tools=record.tools, **with_rubric)
         except JudgeError as error:
             # A setting that cannot be used fails every group; a group that is too long fails alone.
             if isinstance(error, JudgeInputError) and not isinstance(error, PromptTooLong):
@@ -155,9 +151,9 @@ class _Tally:
     taus: list[float] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)
 
-    def add(self, record: Mapping[str, Any], scores: Sequence[float]) -> None:
-        recorded = [score["score"] for score in record["scores"]]
-        different = _first_of_equals(record["verdicts"][0]["labels"])
+    def add(self, record: RecordedGroup, scores: Sequence[float]) -> None:
+        recorded = record.scores
+        different = _first_of_equals(record.labels)
         counts = count_pairs([recorded[i] for i in different], [scores[i] for i in different])
         self.groups += 1
         self.pairs += counts

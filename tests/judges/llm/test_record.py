@@ -54,12 +54,12 @@ async def test_a_failed_judgement_is_recorded_with_its_reason(tmp_path):
 def _append_many(path, name):
     log = JudgementLog(path)
     for n in range(50):
-        log.append({"name": f"{name} {n}", "filler": "x" * 50_000})
+        log.append({"kind": "", "name": f"{name} {n}", "filler": "x" * 50_000})
 
 
 def test_records_of_several_writers_are_whole_lines_and_a_broken_line_spoils_itself_alone(tmp_path):
     path = tmp_path / "judgements.jsonl"
-    path.write_text('{"format": 1, "name": "before"}\n{"format": 1, "na')  # a process was killed here
+    path.write_text('{"format": 1, "kind": "", "name": "before"}\n{"format": 1, "na')  # a process was killed here
     spawn = multiprocessing.get_context("spawn")
     writers = [spawn.Process(target=_append_many, args=(path, name)) for name in "ab"]
     for writer in writers:
@@ -163,8 +163,10 @@ def test_a_record_of_another_kind_is_refused(tmp_path):
     with pytest.raises(JudgeInputError, match="does not exist: nothing was judged there"):
         list(read_judgements(tmp_path))
     path.write_text(json.dumps({"format": 99}) + "\n")
-    with pytest.raises(JudgeInputError, match=r"line 1 of .* has format 99 and this version reads 1"):
+    with pytest.raises(
+        JudgeInputError, match=r"no line of .* can be used: line 1 has format 99, and this version reads 1"
+    ):
         list(read_judgements(path))
     path.write_text(json.dumps({"reward": 1}) + "\n")
-    with pytest.raises(JudgeInputError, match=r"line 1 of .* is no judgement"):
+    with pytest.raises(JudgeInputError, match="line 1 is no judgement"):
         list(read_judgements(path))

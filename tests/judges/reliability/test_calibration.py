@@ -119,7 +119,14 @@ def test_a_group_that_cannot_be_judged_is_named():
     with pytest.raises(JudgeInputError, match=r"^group 2: trajectory 1 must be a non-empty list"):
         calibrate(groups, "openai/judge")
     with pytest.raises(PromptTooLong, match=r"^group 1: "):
-        calibrate(groups, "openai/judge", max_prompt_tokens=100)
+        calibrate(groups[:1], "openai/judge", max_prompt_tokens=100)
+
+
+def test_a_group_that_is_too_long_is_named_and_the_others_are_measured(caplog):
+    long = LabelledGroup([[*said("worth 0"), *said("no") * 500], said("worth 1")], [0, 1])
+    result, server = measure(perfect, iter([group([0, 1]), long]), max_prompt_tokens=4_000, permutations=1)
+    assert (result.groups, result.accuracy, len(server.requests)) == (1, EXACT, 1)
+    assert "passed over: group 2: 2 trajectories with 1004 messages do not fit max_prompt_tokens=4000" in caplog.text
 
 
 def test_the_interval_is_over_groups():
@@ -175,4 +182,4 @@ def test_the_command_explains_what_is_wrong(tmp_path):
     path.write_text("nonsense")
     result = CliRunner().invoke(main, ["calibrate", str(path), "--judge-model", "openai/judge"])
     assert result.exit_code == 1
-    assert "Error: line 1 of" in result.output
+    assert "can be used: line 1 is not JSON" in result.output

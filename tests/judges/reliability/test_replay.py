@@ -136,7 +136,7 @@ def test_the_command_caches_and_records(run, tmp_path):
     [
         (None, "does not exist: nothing was judged there"),
         ("", "holds no group that was scored"),
-        ("{}\n", "line 1 of"),
+        ("{}\n", "can be used: line 1 is no judgement"),
     ],
 )
 def test_a_run_that_cannot_be_replayed_is_one_clear_line(tmp_path, content, problem):
@@ -159,3 +159,85 @@ def test_the_record_that_is_read_cannot_take_the_new_judgements_too(run):
 def test_a_setting_that_cannot_be_used_is_one_error_and_no_group_of_errors(run):
     with pytest.raises(JudgeInputError, match="may not set model"):
         replay(run, judges=["openai/other"], extra_litellm_params={"model": "x"})
+
+
+def changed(record, path, value):
+    """The record's line with another value at a path; without the key where the value is None."""
+    copy = json.loads(json.dumps(record))
+    at = copy
+    for key in path[:-1]:
+        at = at[key]
+    if value is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return json.dumps(copy)
+
+
+def damaged_lines(record):
+    """Lines that are no whole judgement, each damaged in another way."""
+    keys = ("format", "kind", "trajectories", "scores", "verdicts")
+    changes = [
+        *(((key,), None) for key in keys),
+        *(((key,), value) for key in keys for value in (7, "abc", {"a": 1})),
+        (("format",), 99),
+        (("trajectories",), []),
+        (("trajectories", 0), []),
+        (("trajectories", 0), [3]),
+        (("trajectories", 0, 0), {"content": "no role"}),
+        (("trajectories", 0), "text"),
+        (("rubric",), 3),
+        (("tools",), "search"),
+        (("scores", 0), None),
+        (("scores", 0), 0.5),
+        (("scores", 0, "score"), None),
+        (("scores", 0, "score"), "high"),
+        (("scores", 0, "score"), float("nan")),
+        (("scores", 0, "score"), 10**400),
+        (("verdicts",), []),
+        (("verdicts", 0, "labels"), None),
+        (("verdicts", 0, "labels"), ["a"]),
+        (("verdicts", 0, "labels"), 3),
+    ]
+    lines = [changed(record, path, value) for path, value in changes if (path, value) != (("kind",), "abc")]
+    text = json.dumps(record)
+    deep = changed(record, ("trajectories", 0, 1, "content"), "DEEP").replace('"DEEP"', "[" * 900 + "]" * 900)
+    return [line.encode() for line in [*lines, text[:-9], text + text, "null", "[]", "3", "9" * 5000, "{", deep]] + [
+        b"\x00" * 64,
+        b"\xff" + text.encode(),
+        text.encode("utf-16"),
+    ]
+
+
+@pytest.fixture
+def damaged_run(run, tmp_path):
+    """The run with a damaged line before each good one, with byte order marks, and how many lines are damaged."""
+    good = (run / "judgements.jsonl").read_bytes().splitlines()
+    bad = damaged_lines(json.loads(good[0]))
+    bad[-1:] = bad[-1].split(b"\n")
+    lines = [b"\xef\xbb\xbf" + good[0], *bad, good[1], b"", b"\xef\xbb\xbf" + good[2], bad[0]]
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    (folder / "judgements.jsonl").write_bytes(b"\n".join(lines))
+    return folder, len(bad) + 1
+
+
+def test_damaged_records_are_named_and_passed_over_and_spoil_themselves_alone(run, damaged_run, caplog):
+    folder, count = damaged_run
+    with JudgeServer(judge_by(OTHER)) as server:
+        whole = replay(run, judges=["openai/other"], api_base=server.url)
+        assert caplog.text == ""
+        assert replay(folder, judges=["openai/other"], api_base=server.url) == whole
+    assert count > 40
+    assert f"{count} lines of {folder / 'judgements.jsonl'} are passed over: line 2 is no judgement" in caplog.text
+    assert f"; and {count - 5} more" in caplog.text
+
+
+@pytest.mark.parametrize("number", range(45))
+def test_every_damaged_record_alone_is_one_clear_line(run, damaged_run, number):
+    folder, _ = damaged_run
+    line = (folder / "judgements.jsonl").read_bytes().split(b"\n")[1 + number]
+    (folder / "judgements.jsonl").write_bytes(line + b"\n")
+    shown = invoke(folder, "--judge-model", "openai/other", "--judge-api-base", "http://127.0.0.1:9/v1")
+    assert (shown.exit_code, len(shown.output.splitlines())) == (1, 1), shown.output
+    assert shown.output.startswith(f"Error: no line of {folder / 'judgements.jsonl'} can be used: line 1 ")
