@@ -238,6 +238,10 @@ def _train(config: TrainConfig, run: RunDirectory, model: ResolvedModel, display
             display.note(f"vLLM is starting at {server.url}; its log: {run.server_log}")
         from grpo.training.trainer import Trainer
 
+        if (
+            config.device != "cpu"
+        ):  # vLLM measures the GPU's free memory while it starts; the learner must not take of it
+            server.wait_ready()
         trainer = Trainer(config, run, model, server, display, tracking)
         try:
             trainer.train()

@@ -94,7 +94,9 @@ class LocalEngine:
         inner: Any = self.model.get_base_model()
         self._body, self._head = inner.model, inner.lm_head
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=self.device.type == "cuda"
+        )
 
     def forward_backward(
         self, rows: Sequence[Segment], loss: LossSpec, on_rows: Callable[[int], None] = ignore_progress
@@ -160,7 +162,7 @@ class LocalEngine:
         """
         path = folder / STATE_FILE
         try:
-            state = torch.load(path, map_location=self.device, weights_only=True)
+            state = torch.load(path, map_location="cpu", weights_only=True)  # Adam counts steps there
         except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
             raise CheckpointError(
                 f"{path} cannot be read: {error}; remove its folder to go on from the one before"
@@ -174,7 +176,7 @@ class LocalEngine:
         for parameter, saved in zip(self.parameters, state["parameters"], strict=True):
             parameter.data.copy_(saved)
         self.optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["rng"].cpu())
+        torch.set_rng_state(state["rng"])
 
     def _batches(self, rows: Sequence[Segment]) -> list[list[Segment]]:
         return micro_batches(rows, self.token_budget, share_beginnings=self._share_beginnings)

@@ -3,13 +3,16 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from email_env._version import __version__
 from grpo.cli.common import explained
-from grpo.cli.train import train
+from grpo.cli.train import _train, train
+from grpo.config import load_config
+from grpo.display.terminal import Display
 from tests import documents
 from tests.commands import COMMANDS
 
@@ -50,6 +53,37 @@ def test_the_packages_run_as_programs_and_name_their_commands():
 def test_a_module_that_is_run_shows_its_help(module):
     shown = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
     assert shown.stdout.startswith(f"Usage: python -m {module} [OPTIONS]")
+
+
+@pytest.mark.parametrize(("device", "first"), [("cuda", ["start", "ready", "learner"]), ("cpu", ["start", "learner"])])
+def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(device, first, monkeypatch):
+    """On a CPU both load at the same time; on a GPU vLLM measures the free memory meanwhile."""
+    trainer = pytest.importorskip("grpo.training.trainer", reason="the trainer needs torch (install the extra 'train')")
+    events = []
+
+    class Server:
+        url = "http://127.0.0.1:1"
+
+        def start(self):
+            events.append("start")
+
+        def wait_ready(self):
+            events.append("ready")
+
+        def stop(self):
+            events.append("stop")
+
+    class Learner:
+        def __init__(self, *_arguments):
+            events.append("learner")
+            raise LookupError
+
+    monkeypatch.setattr("grpo.serving.server.make_server", lambda *_arguments: Server())
+    monkeypatch.setattr(trainer, "Trainer", Learner)
+    config = load_config(None, {"env": "CartPole-v1", "device": device})
+    with pytest.raises(LookupError):
+        _train(config, SimpleNamespace(server_log="server.log"), SimpleNamespace(path=None), Display(quiet=True), None)
+    assert events == [*first, "stop"]
 
 
 def text_onto_a_full_disk():
