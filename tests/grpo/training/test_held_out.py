@@ -8,11 +8,16 @@ from rich.console import Console
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
+from grpo.errors import JudgeFailure
 from grpo.files import read_jsonl
+from grpo.rollout.marking import Marker
 from grpo.runs.directory import RunDirectory
 from grpo.runs.model_card import Card, write_card
 from grpo.training.held_out import HeldOut
+from grpo.types import SampledTurn
+from tests.eval_parts import SUMS_ENV
 from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy
+from tests.judge_server import JudgeServer, Reply
 
 CALL = '{"name": "act", "arguments": {"action": 2}}'
 
@@ -52,7 +57,7 @@ def test_between_steps_other_tasks_are_played_than_before_and_after(tmp_path):
 
 
 def test_a_plain_env_has_episodes_and_no_split(tmp_path):
-    """By hand: three steps into the wall of the start cost -1 each."""
+    """By hand: three steps into the wall of the start cost -1 each. Two scenarios are too few for an interval."""
     settings = {"env_kwargs": {"max_episode_steps": 3}}
     (summary,), lines = evaluated(tmp_path, "CliffWalking-v1", [CALL], **settings)
     assert [" ".join(line.split()) for line in lines] == [
@@ -83,3 +88,59 @@ def test_episodes_that_were_cut_have_a_row_of_their_own(tmp_path):
 def test_more_scenarios_than_there_are_is_an_error_that_says_how_many(tmp_path):
     with pytest.raises(ValueError, match=r"asks for 5 scenarios but there are 4; ask for fewer \(--eval-scenarios\)"):
         evaluated(tmp_path, WORD_ENV, ["maple"], **{"eval.scenarios": 5})
+
+
+class Says:
+    """Answers every question with the same words."""
+
+    version = 0
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        ids = [*ByteChat().encode("a handful"), ByteChat.END]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+
+
+def marked(tmp_path, answer, **settings):
+    """The summary of an evaluation on four sums, of which two have answers, by a policy that says ``a handful``."""
+    with JudgeServer(answer) as server:
+        judge = {"answer_judge.model": "openai/o4-mini", "answer_judge.api_base": server.url, "judge.max_failures": 0.3}
+        few = {"eval.greedy": False, "eval.scenarios": 4, "rollout.max_tokens": 2000, "env_kwargs": {"count": 4}}
+        config = load_config(None, {"env": SUMS_ENV, **few, **judge, **settings})
+        marker = Marker(config.answer_judge, tmp_path)
+        held_out = HeldOut(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True), marker)
+        (summary,) = asyncio.run(held_out.evaluate("before", 0, Says()))
+    return summary
+
+
+def test_held_out_answers_are_marked_as_those_of_the_training_are(tmp_path):
+    summary = marked(tmp_path, lambda _: '{"reasoning": "It is.", "accept": true}')
+    metrics = {name: value["mean"] for name, value in summary["metrics"].items()}
+    assert (metrics["success"], metrics["reward"]) == (0.5, 0.5), "two of four questions have an answer"
+    assert (metrics["answer_by_judge"], metrics["answer_undecided"]) == (1.0, 0.0)
+    (first, *_) = [e for e in read_jsonl(tmp_path / "eval" / "before-sampled.jsonl") if e["verdict"]]
+    assert first["verdict"] == {"reasoning": "It is.", "accept": True, "decided_by": "judge"}
+
+
+def test_a_held_out_episode_without_a_verdict_failed_and_counts_as_neither_right_nor_wrong(tmp_path):
+    def moody(messages):
+        return Reply("no") if "What is 2 + 2?" in messages[1]["content"] else '{"reasoning": "", "accept": true}'
+
+    summary = marked(tmp_path, moody)
+    assert (summary["failed"], summary["episodes"]) == (1, 3)
+    assert summary["metrics"]["success"]["mean"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "settings", "reason"),
+    [
+        (lambda _: Reply("no"), {}, "gave no verdict on 2 of 4 episodes; the last error: .*no usable verdict"),
+        (
+            lambda _: '{"reasoning": "", "accept": true}',
+            {"answer_judge.max_cost": 1e-9, "answer_judge.concurrency": 1},
+            "gave no verdict on 1 of 4 episodes; the last error: .*are spent",
+        ),
+    ],
+)
+def test_an_evaluation_that_a_judge_left_unmarked_stops_the_run(tmp_path, answer, settings, reason):
+    with pytest.raises(JudgeFailure, match=f"evaluation 'before-sampled': the answer judge {reason}.*--resume"):
+        marked(tmp_path, answer, **settings)
