@@ -30,8 +30,8 @@ class GuessNumber(gymnasium.Env[str, str]):
 
     def step(self, action):  # noqa: D102
         self.turns += 1
-        found = re.search(r"-?\d+", action)
-        guess = int(found.group()) if found else None
+        found = re.search(r"number\W*?(-?\d+)", action) or re.search(r"(-?\d+)", action)  # a call's, or in prose
+        guess = int(found[1]) if found else None
         right = guess == self.number
         text = "right" if right else "higher" if guess is not None and guess < self.number else "lower"
         text = text if guess is not None else 'Call guess, for example {"name": "guess", "arguments": {"number": 7}}'

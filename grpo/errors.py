@@ -28,7 +28,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _OURS = str(Path(__file__).parent)
-_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_INSTALLED = (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])
+_PYTHONS = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"])
 
 
 class GrpoError(Exception):
@@ -109,12 +110,12 @@ def describe(error: BaseException) -> str:
 def raised_in(error: BaseException) -> str:
     """``file.py:12``, where an exception left code that is not ours; the user's own rather than an installed package's.
 
-    Empty where it was raised by us or by Gymnasium's wrappers.
+    Empty where it was raised by us, by Gymnasium or by Python's own library.
     """
     for link in _chain(error):
         frames = [f for f in traceback.extract_tb(link.__traceback__) if not f.filename.startswith((_OURS, "<"))]
-        own = [frame for frame in frames if not frame.filename.startswith(_INSTALLED)]
-        installed = [frame for frame in frames if "/gymnasium/" not in frame.filename]
+        installed = [f for f in frames if f.filename.startswith(_INSTALLED) and "/gymnasium/" not in f.filename]
+        own = [f for f in frames if not f.filename.startswith((*_INSTALLED, *_PYTHONS))]
         if found := own or installed:
             return f"{found[-1].filename.rpartition('/')[2]}:{found[-1].lineno}"
     return ""

@@ -74,6 +74,29 @@ async def interrupting_async(task, tools, model):
     raise KeyboardInterrupt
 
 
+async def giving_up(task, tools, model):
+    async with asyncio.timeout(0.01):
+        await asyncio.sleep(30)
+
+
+class Odd(BaseException):
+    pass
+
+
+def of_no_exception(task, tools, model):
+    raise Odd("neither error nor exit")
+
+
+def going_on(task, tools, model):
+    tools[1](answer="0", sources=[])
+    while True:
+        tools[0](1)
+
+
+async def in_a_thread(task, tools, model):
+    await asyncio.to_thread(time.sleep, 60)
+
+
 def chatty(task, tools, model):
     try:
         return model.base_url

@@ -136,7 +136,7 @@ if "Sums-v0" not in gymnasium.registry:
 
 
 class EndlessEnv(gymnasium.Env):
-    """Never ends. It breaks, as an env should not, where told to: ``how`` is ``leaves``, ``close`` or ``begins``."""
+    """Never ends. It breaks, as an env should not, in the way that ``how`` names."""
 
     observation_space = spaces.Text(200)
     action_space = spaces.Text(200)
@@ -155,7 +155,14 @@ class EndlessEnv(gymnasium.Env):
     def step(self, action: str):
         if self.how == "leaves":
             sys.exit("no more road")
+        if self.how == "interrupts":
+            raise KeyboardInterrupt
         return "on", 0.0, False, False, {"messages": [{"role": "tool", "content": "on"}], "metrics": {}}
+
+    def fingerprint(self) -> Any:
+        if self.how == "prints":
+            raise OSError("no ink")
+        return 7 if self.how == "print" else {}
 
     def close(self):
         if self.how == "close":

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import sys
 
 import gymnasium
@@ -58,6 +59,14 @@ def test_the_example_env_is_won_by_halving():
     assert seen.terminated
     assert seen.reward == pytest.approx(1.1 - 0.1 * turns)
     assert seen.metrics == {"success": 1.0, "guesses": float(turns)}
+
+
+def test_the_example_env_reads_a_call_in_openais_form_and_not_its_id():
+    env = MessageEnv("examples.guess_number:GuessNumber-v0", {})
+    env.reset(Task(5))
+    number = env.env.unwrapped.number
+    call = {"id": "call_3", "type": "function", "function": {"name": "guess", "arguments": f'{{"number": {number}}}'}}
+    assert env.step(json.dumps({"role": "assistant", "content": None, "tool_calls": [call]})).terminated
 
 
 def test_the_example_reward_prefers_the_shorter_of_two_equal_answers():

@@ -28,7 +28,6 @@ _END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>")
 _THOUGHT = re.compile(r"\s*<think>.*?(?:</think>|$)", re.DOTALL)
 _CALL_LIKE = re.compile(rf"[{{}}]|</?[\w|]*(?:tool|function)|{'|'.join(TOOL_NAMES)}", re.IGNORECASE)
 _FORM = 'Write <tool_call>{"name": ..., "arguments": {...}}</tool_call>'
-_OPENAI_FORM = "Call a tool"  # whoever speaks OpenAI's protocol has its own form for that
 
 
 class ErrorCode(StrEnum):
@@ -82,9 +81,8 @@ def parse_action(text: object) -> Action:
 
 def _parse(text: str, *, may_unwrap: bool) -> Action:
     text = _without_thought(_without_end_of_turn(text)).strip()
-    form = _FORM if may_unwrap else _OPENAI_FORM
     if not text:
-        return _fault(ErrorCode.NO_TOOL_CALL, f"the turn is empty. {form}, or give the answer.")
+        return _fault(ErrorCode.NO_TOOL_CALL, "the turn is empty. Call a tool, or give the answer.")
     if text[0] in "{[" and (value := _decode_whole(text)) is not None:
         if may_unwrap and isinstance(value, dict) and "content" in value and not _holds_calls(value):
             return _parse(value["content"] if isinstance(value["content"], str) else "", may_unwrap=False)
@@ -94,9 +92,9 @@ def _parse(text: str, *, may_unwrap: bool) -> Action:
     if calls := tuple(_embedded_calls(text)):
         return Action(calls)
     if "{" in text or "}" in text:
-        return _fault(ErrorCode.BAD_JSON, f"the tool call is not valid JSON: {shown(text)}. {form}.")
+        return _fault(ErrorCode.BAD_JSON, f"the tool call is not valid JSON: {shown(text)}. {_FORM}.")
     if _CALL_LIKE.search(text):
-        return _fault(ErrorCode.NO_TOOL_CALL, f"no tool was called: {shown(text)}. {form}.")
+        return _fault(ErrorCode.NO_TOOL_CALL, f"no tool was called: {shown(text)}. {_FORM}.")
     return Action(prose=text)
 
 

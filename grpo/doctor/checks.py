@@ -7,6 +7,7 @@ failure too, so one broken part does not hide the others.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import importlib.util
 import json
@@ -185,8 +186,7 @@ def check_env(config: TrainConfig) -> str:
                 "two resets with the same seed and scenario gave different first messages",
                 "draw everything random in reset from the seed: the members of a group must begin equal",
             )
-        turns, how = _play(env, config, task)
-        _provoke(env, task)
+        turns, how = asyncio.run(_played(env, config, task))
         scenarios = f"{len(ids)} scenarios" if ids is not None else "tasks by seed"
         return f"{config.env}: {scenarios}; an episode of {how} ended after {turns} turns"
     finally:
@@ -203,12 +203,10 @@ def check_data(config: TrainConfig) -> str:
     except GrpoError as error:
         raise Unneeded("needs the check of the env") from error
     try:
-        try:
-            method = env.env.get_wrapper_attr("integrity_problems")
-        except AttributeError:
+        problems = env.told("integrity_problems")
+        if problems is None:
             return f"{config.env} has no data that it can check"
-        problems = list(method())
-        if problems:
+        if problems := list(problems):
             raise Trouble("; ".join(problems[:3]), "build the env's data again")
         return "whole"
     finally:
@@ -234,6 +232,13 @@ def check_key(model: str, api_base: str | None) -> str:
 
 def _env(config: TrainConfig) -> MessageEnv:
     return MessageEnv(config.env, with_split(config.env, config.env_kwargs, config.train_split))
+
+
+async def _played(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
+    """Play in a running event loop, as training and evaluations do: an env whose code is async may fail there alone."""
+    turns, how = _play(env, config, task)
+    _provoke(env, task)
+    return turns, how
 
 
 def _play(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:

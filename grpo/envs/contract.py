@@ -52,12 +52,12 @@ class Contract:
 
     def reward(self, when: str, given: Any) -> float:
         """A finite number."""
-        try:
-            value = float("nan") if isinstance(given, str) else float(given)
-        except (TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            raise self.breach(when, f"the reward {_seen(given)}", "a reward must be a finite number")
+        return self.number(when, f"the reward {_seen(given)}", "a reward must be", given)
+
+    def number(self, when: str, found: str, wanted: str, given: Any) -> float:
+        """A finite number."""
+        if not math.isfinite(value := _number(given)):
+            raise self.breach(when, found, f"{wanted} a finite number")
         return value
 
     def flag(self, name: str, given: Any) -> bool:
@@ -86,7 +86,7 @@ class Contract:
                 raise self.breach(when, f"the message {_seen(message)}", wanted)
         if when == "reset" and not messages:
             raise self.breach(when, "an empty info['messages']", "there is nothing to answer")
-        return list(messages)
+        return [message if message["content"].isascii() else _encodable(message) for message in messages]
 
     def tools(self, info: dict[str, Any]) -> list[dict[str, Any]]:
         """OpenAI function schemas; they may be none, but that has to be said."""
@@ -114,14 +114,13 @@ class Contract:
         given = info.get("metrics", {})
         if not isinstance(given, dict):
             raise self.breach(when, f"info['metrics'] = {_seen(given)}", "metrics are a dict of numbers")
-        if given.keys() == self._metric_names and {float}.issuperset(map(type, given.values())):
+        is_usual = given.keys() == self._metric_names and {float}.issuperset(map(type, given.values()))
+        if is_usual and all(map(math.isfinite, given.values())):
             return dict(given)  # as it should be; what follows is for the first, and for what is wrong
         metrics: dict[str, float] = {}
         for name, value in given.items():
-            try:
-                metrics[str(name)] = float(value)
-            except (TypeError, ValueError):
-                raise self.breach(when, f"info['metrics'][{name!r}] = {_seen(value)}", "a metric is a number") from None
+            found = f"info['metrics'][{name!r}] = {_seen(value)}"
+            metrics[str(name)] = self.number(when, found, "a metric is", value)
         names = set(metrics)
         if self._metric_names is None:
             self._metric_names = names
@@ -158,6 +157,8 @@ class Contract:
         """Names, each once."""
         if not isinstance(given, list | tuple):
             raise EnvError(f"{self.env_id}.scenario_ids() gives {_seen(given)}; scenario ids are a list of texts")
+        if not given:
+            raise EnvError(f"{self.env_id} names no scenario; choose another split or other data")
         if odd := [name for name in given if not isinstance(name, str)]:
             raise EnvError(f"{self.env_id}.scenario_ids() gives {_seen(odd[0])}; a scenario id is a text")
         if len(set(given)) < len(given):
@@ -191,8 +192,21 @@ class Contract:
         try:
             json.dumps(tool)
         except (TypeError, ValueError) as error:
-            raise self.breach("reset", f"the tool {name!r}", f"which JSON cannot hold: {error}") from None
+            raise self.breach("reset", f"the tool {name!r}", f"JSON cannot hold it: {error}") from None
         return name
+
+
+def _encodable(message: Message) -> Message:
+    """Without halves of characters, which a model can write in an escape, an env repeat, and no tokenizer read."""
+    return {**message, "content": message["content"].encode(errors="replace").decode()}
+
+
+def _number(given: Any) -> float:
+    """A value as a number, NaN where it is none."""
+    try:
+        return math.nan if isinstance(given, str) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _seen(value: Any) -> str:

@@ -9,8 +9,8 @@ its episode is recorded as failed, and the env is not used again.
 
 from __future__ import annotations
 
-import asyncio
 import re
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -24,6 +24,7 @@ _RETURNED = {
     "reset": "(observation, info)",
     "step": "(observation, reward, terminated, truncated, info); in the old Gym's form it has four parts",
 }
+_IN_A_LOOP = "; envs are called from a running event loop: let an env's async code run in a thread of its own"
 _GOT = re.compile(r"got \d+|non-iterable \w+")
 
 P = ParamSpec("P")
@@ -94,11 +95,24 @@ class MessageEnv:
 
     def scenario_ids(self) -> list[str] | None:
         """Names of the env's scenarios, or None where it has none to name."""
-        try:
-            method = self.env.get_wrapper_attr("scenario_ids")
-        except AttributeError:
-            return None
-        return self._contract.scenario_ids(self._guarded("scenario_ids", method))
+        given = self.told("scenario_ids")
+        return None if given is None else self._contract.scenario_ids(given)
+
+    def told(self, name: str) -> Any:
+        """What a method of the env gives that it need not have; None where it has none.
+
+        Raises:
+            EnvError: It raised.
+        """
+
+        def ask() -> Any:
+            try:
+                found = self.env.get_wrapper_attr(name)
+            except AttributeError:
+                return None
+            return found() if callable(found) else found
+
+        return self._guarded(name, ask)
 
     def has_answer_key(self) -> bool:
         """Whether the env can tell a harness what is right."""
@@ -166,13 +180,10 @@ class MessageEnv:
                 raise
 
     def _scripted(self) -> dict[str, Any]:
-        try:
-            policies = self.env.get_wrapper_attr("scripted_policies")
-        except AttributeError:
-            if self._settled:
-                return {}
-        else:
-            return self._contract.policies(policies)
+        if (given := self.told("scripted_policies")) is not None:
+            return self._contract.policies(given)
+        if self._settled:
+            return {}
         self.reset(self.first_task())  # a plain env is wrapped at its first reset, and brings policies then
         return self._scripted()
 
@@ -202,11 +213,21 @@ class MessageEnv:
 
         asked = self._env_kwargs.get("max_episode_steps") or 0
         own = self.env.spec.max_episode_steps if self.env.spec is not None else None
-        if "ansi" in self.env.metadata.get("render_modes", ()) and "render_mode" not in self._env_kwargs:
+        if "ansi" in (self.env.metadata.get("render_modes") or ()) and "render_mode" not in self._env_kwargs:
             self.env.close()
-            self.env = make_env(self.env_id, render_mode="ansi", **self._env_kwargs)
+            self.env = self._drawing() or make_env(self.env_id, **self._env_kwargs)
         most = asked if asked > 0 else min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS)
         self.env = PlainEnv(self.env, most, own)
+
+    def _drawing(self) -> Any:
+        """The env as it draws itself in text; None where it says that it can and then cannot."""
+        try:
+            env = make_env(self.env_id, render_mode="ansi", **self._env_kwargs)
+            env.reset(seed=0)
+            drawn = env.render()
+        except (EnvError, NotImplementedError):
+            return None
+        return env if isinstance(drawn, str) and drawn.strip() else None
 
     def _observation(
         self, when: str, text: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
@@ -231,10 +252,14 @@ class MessageEnv:
         except EnvError:
             self.broken = True
             raise
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except BaseException as error:  # SystemExit too: it is the env's end, not the harness's
             self.broken = True
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise  # the user's
             if "unpack" in str(error) and when in _RETURNED and not raised_in(error):
+                when = "step" if "expected 5" in str(error) else when  # a plain env is rehearsed at its first reset
                 seen = _GOT.search(str(error))
                 found = f" ({seen[0]})" if seen else ""
                 raise EnvError(f"{self.env_id}.{when}() does not return {_RETURNED[when]}{found}") from error
-            raise EnvError(f"{self.env_id} failed at {when}: {describe(error)}") from error
+            hint = _IN_A_LOOP if isinstance(error, RuntimeError) and "event loop" in str(error) else ""
+            raise EnvError(f"{self.env_id} failed at {when}: {describe(error)}{hint}") from error

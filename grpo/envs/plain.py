@@ -194,12 +194,16 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             "turns": float(self._turns),
         }
         if self._success_key:
-            metrics["success"] = float(bool(info.get(self._success_key, False)))
+            given = info.get(self._success_key, False)
+            found = f"info[{self._success_key!r}] = {given!r}"
+            metrics["success"] = float(self._contract.number("step", found, "a success is True, False or", given) != 0)
         return metrics
 
     def _text(self, observation: Any) -> str:
         if self._draws:
-            return _ESCAPE.sub("", _HIGHLIGHT.sub(self._highlighted, str(self.env.render()))).strip("\n")
+            return (
+                _ESCAPE.sub("", _HIGHLIGHT.sub(self._highlighted, str(self.env.render()))).replace("\r", "").strip("\n")
+            )
         space = self.env.observation_space
         try:
             return to_text(space, self._contract.observed(observation), self._docs.observations)

@@ -67,9 +67,8 @@ def in_words(schema: Mapping[str, Any]) -> str:
     if kind == "array" and "items" in schema:
         return f"list of {schema['minItems']}, each {in_words(schema['items'])}"
     if kind == "array":
-        return (
-            "list of " + ", ".join(map(in_words, schema["prefixItems"])) if schema["prefixItems"] else "empty list []"
-        )
+        parts = [f"({in_words(part)})" if part["type"] == "array" else in_words(part) for part in schema["prefixItems"]]
+        return f"list of {', '.join(parts)}" if parts else "empty list []"
     if kind == "string":
         low, high = schema["minLength"], schema["maxLength"]
         length = f"{low}" if low == high else f"{low} to {high}" if low else f"at most {high}"
@@ -147,8 +146,7 @@ def check_readable(space: spaces.Space[Any], env_id: str) -> None:
 def to_text(space: spaces.Space[Any], observation: Any, names: Mapping[int, str] | None = None) -> str:
     """An observation as compact text; ``names`` are those of a vector's or tuple's entries, where they are known."""
     if isinstance(space, spaces.Dict):
-        lines = [f"{key}: {to_text(part, observation[key])}" for key, part in space.spaces.items()]
-        return "\n".join(lines) or "(nothing)"
+        return _entries((key, to_text(part, observation[key])) for key, part in space.spaces.items())
     if isinstance(space, spaces.Tuple):
         parts = [to_text(part, item) for part, item in zip(space.spaces, observation, strict=True)]
         return _named(parts, names) or "(nothing)"
@@ -162,12 +160,28 @@ def to_text(space: spaces.Space[Any], observation: Any, names: Mapping[int, str]
         return _drawn(space, observation)
     if isinstance(observation, np.ndarray) and observation.ndim == 1:
         return _named([_number(item) for item in observation], names) or "(nothing)"
-    if isinstance(observation, np.ndarray) and observation.ndim > 1:
-        rows = observation.reshape(-1, observation.shape[-1])
-        return "\n".join(" ".join(_number(item) for item in row) for row in rows)
-    if isinstance(observation, int | float | np.number | np.ndarray):
+    if isinstance(observation, np.ndarray) and observation.ndim == 2:
+        return "\n".join(" ".join(_number(item) for item in row) for row in observation)
+    if isinstance(observation, np.ndarray) and observation.ndim > 2:
+        return "\n\n".join(to_text(space, layer) for layer in observation)
+    if isinstance(observation, int | float | np.number | np.bool_ | np.ndarray):
         return _number(np.asarray(observation).item())
-    return str(observation)
+    return _freely(observation)
+
+
+def _freely(value: Any) -> str:
+    """What is of a space that is not known, or not as its space says: dicts and lists as in known spaces."""
+    if isinstance(value, dict):
+        return _entries((key, _freely(item)) for key, item in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(f"({_freely(item)})" if isinstance(item, list | tuple) else _freely(item) for item in value)
+    return _number(value) if isinstance(value, int | float) else str(value)
+
+
+def _entries(entries: Iterable[tuple[Any, str]]) -> str:
+    """``key: value`` line by line; what has lines of its own begins below its key."""
+    lines = [f"{key}:\n{text}" if "\n" in text else f"{key}: {text}" for key, text in entries]
+    return "\n".join(lines) or "(nothing)"
 
 
 def _listed(space: spaces.Space[Any], items: Iterable[Any]) -> str:
@@ -254,7 +268,7 @@ def _arrays(items: np.ndarray) -> dict[str, Any]:
     """The schema of nested lists whose innermost entries have the schemas ``items``, of the array's shape."""
     parts = [_arrays(part) if isinstance(part, np.ndarray) else part for part in items]
     size = {"minItems": len(parts), "maxItems": len(parts)}
-    same = all(part == parts[0] for part in parts)
+    same = bool(parts) and all(part == parts[0] for part in parts)
     return {"type": "array", "items": parts[0], **size} if same else {"type": "array", "prefixItems": parts, **size}
 
 

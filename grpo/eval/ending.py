@@ -6,7 +6,6 @@ here and nowhere else.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from enum import StrEnum
 
@@ -39,7 +38,15 @@ class Ending(StrEnum):
     """The env or the model's server failed, not the agent: it is in no mean, and ``--resume`` plays it again."""
 
 
-def ending_of(episode: Episode, failure: BaseException | None, timeout_seconds: float) -> tuple[Ending, str]:
+class OutOfTime(TimeoutError):
+    """The agent was still running when its time was up."""
+
+    def __init__(self, timeout_seconds: float):
+        super().__init__(timeout_seconds)
+        self.timeout_seconds = timeout_seconds
+
+
+def ending_of(episode: Episode, failure: BaseException | None) -> tuple[Ending, str]:
     """Why an episode ended, and what was said of it.
 
     What the env ended stands, whatever the agent did afterwards. A failure of the env or of the model's server comes
@@ -47,10 +54,11 @@ def ending_of(episode: Episode, failure: BaseException | None, timeout_seconds: 
 
     Args:
         episode: The episode.
-        failure: What the agent raised; a time limit of ours is a `TimeoutError`.
-        timeout_seconds: The limit.
+        failure: What the agent raised; a time limit of ours is `OutOfTime`.
     """
     said = "" if failure is None else describe(failure)
+    if isinstance(failure, OutOfTime):
+        said = f"it was still running after {failure.timeout_seconds:g} s"
     if episode.fault:
         return Ending.INFRASTRUCTURE, episode.fault
     if episode.terminated:
@@ -65,16 +73,11 @@ def ending_of(episode: Episode, failure: BaseException | None, timeout_seconds: 
         return Ending.CONTEXT_OVERFLOW, model_error or said
     if last_call and last_call.is_server_fault:
         return Ending.INFRASTRUCTURE, model_error
-    if isinstance(failure, TimeoutError) and _is_ours(failure):
+    if isinstance(failure, OutOfTime):
         waiting = "; a model call had not been answered" if last_call and last_call.is_pending else ""
-        return Ending.TIMEOUT, f"no answer within {timeout_seconds:g} s{waiting}"
+        return Ending.TIMEOUT, f"no answer within {failure.timeout_seconds:g} s{waiting}"
     if isinstance(failure, GrpoError):
         return Ending.INFRASTRUCTURE, said
     if failure is not None:
         return Ending.AGENT_CRASH, said
     return Ending.NO_ANSWER, ""
-
-
-def _is_ours(failure: TimeoutError) -> bool:
-    """``asyncio.timeout`` raises from the cancellation it made; an agent's own TimeoutError does not."""
-    return isinstance(failure.__cause__, asyncio.CancelledError)

@@ -89,7 +89,7 @@ class OwnThread:
             episode = self._episodes.get(token)
             try:
                 reply.put((True, episode.call(act, arguments)) if episode else (False, "the episode is closed"))
-            except Exception as error:  # the agent's thread must not wait for ever
+            except BaseException as error:  # the agent's thread must not wait for ever
                 reply.put((False, f"{type(error).__name__}: {error}"))
 
 

@@ -6,7 +6,6 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +20,7 @@ from grpo.display.terminal import Display
 from grpo.display.waiting import said_if_slow
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
-from grpo.errors import ConfigError, EvaluationError, GrpoError
+from grpo.errors import ConfigError, EnvError, EvaluationError, GrpoError
 from grpo.eval.agents.named import AgentOptions, make_agent
 from grpo.eval.episode import MAX_TURNS
 from grpo.eval.output import print_plan, print_summary
@@ -245,11 +244,12 @@ def _public(spec: str) -> str:
 
 
 def _fingerprint(probe: MessageEnv) -> dict[str, str]:
-    try:
-        method: Callable[[], dict[str, str]] = probe.env.get_wrapper_attr("fingerprint")
-    except AttributeError:
-        return {}
-    return dict(method())
+    found = probe.told("fingerprint") or {}
+    if not isinstance(found, dict):
+        raise EnvError(
+            f"{probe.env_id}.fingerprint() gives {found!r:.100}; a fingerprint is a dict of names and hashes"
+        )
+    return {str(name): str(value) for name, value in found.items()}
 
 
 def _versions() -> dict[str, str]:

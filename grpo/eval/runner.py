@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from grpo.errors import ConfigError, EnvError
-from grpo.eval.ending import ending_of
+from grpo.eval.ending import OutOfTime, ending_of
 from grpo.eval.env_thread import EnvThread
 from grpo.eval.episode import MAX_TURNS, Episode, EpisodeKey
 from grpo.eval.results import SYNC_SECONDS, WRITE_SECONDS, Results
@@ -151,23 +151,22 @@ class Runner:
         episode = await env_thread.run(lambda: self._begin(planned, seed))
         failure = None if episode.fault else await self._run_agent(episode)
         key = await env_thread.run(lambda: self._end(episode))
-        ending, error = ending_of(episode, failure, self.timeout_seconds)
+        ending, error = ending_of(episode, failure)
         return result_of(episode, ending, error, time.perf_counter() - began), trace_of(episode), key
 
     async def _run_agent(self, episode: Episode) -> BaseException | None:
         """Have the agent play within its time; returns what it raised."""
+        limit = asyncio.timeout(self.timeout_seconds)
         try:
-            async with asyncio.timeout(self.timeout_seconds):
+            async with limit:
                 await self.agent.run(episode)
-        except ConfigError:  # what was asked for cannot work in any episode
+        except (ConfigError, KeyboardInterrupt):  # what was asked for cannot work in any episode; the user's Ctrl-C
             raise
-        except (Exception, SystemExit) as error:
-            return error
-        except asyncio.CancelledError as error:
+        except BaseException as error:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            return error  # the agent cancelled itself
+            return OutOfTime(self.timeout_seconds) if limit.expired() else error
         return None
 
     def _begin(self, planned: PlannedEpisode, seed: int) -> Episode:

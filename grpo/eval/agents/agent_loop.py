@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 CLOSING_SECONDS = 1.0
@@ -41,8 +42,27 @@ class AgentLoop:
 
     async def _live(self, started: threading.Event) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_default_executor(_DaemonThreads())
         started.set()
         await self._ended.wait()
+
+
+class _DaemonThreads(ThreadPoolExecutor):
+    """What agents hand to ``asyncio.to_thread``, a thread each; the process does not wait for them at its end."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call ``fn`` in a thread."""
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        future.set_running_or_notify_cancel()
+        threading.Thread(target=work, daemon=True).start()
+        return future
 
 
 async def _settled(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:

@@ -22,6 +22,8 @@ from grpo.eval.env_thread import OwnThread
 from grpo.eval.episode import Episode
 from grpo.machine.user_code import load_function
 
+_OF_A_MODEL = ("name", "base_url", "api_key", "chat", "responses")
+
 
 class FunctionAgent:
     """Calls the function once for each episode.
@@ -134,9 +136,9 @@ async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -
 
 
 def _use_of_no_model(error: BaseException | None) -> str:
-    """The attribute of a `Model` that was asked of None, "" where there is none in the chain of an error."""
+    """The attribute of a model that was asked of None, "" where there is none in the chain of an error."""
     while error is not None:
-        if isinstance(error, AttributeError) and error.obj is None and error.name in ("name", "base_url", "api_key"):
+        if isinstance(error, AttributeError) and error.obj is None and error.name in _OF_A_MODEL:
             return error.name
         error = error.__cause__ or error.__context__
     return ""

@@ -55,8 +55,7 @@ class ToolLoopAgent:
             elif text := _text(message.get("content")) or _text(message.get("refusal")):
                 episode.finish(Answer(text))
             else:
-                turn["content"] = ""
-                episode.step(json.dumps(turn), turn)
+                episode.step("", turn | {"content": ""})
 
     async def _ask(self, episode: Episode, body: dict[str, Any]) -> Message:
         problem = ""

@@ -7,8 +7,10 @@ signature: there is no way from a tool to the env, its questions or its answers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from inspect import Parameter, Signature
+from keyword import iskeyword
 from queue import SimpleQueue
 from typing import Any, Literal
 
@@ -29,11 +31,15 @@ def typed_tools(schemas: list[dict[str, Any]], requests: SimpleQueue[Any], token
 def _tool(schema: dict[str, Any], requests: SimpleQueue[Any], token: str) -> Callable[..., str]:
     name = schema["name"]
     signature = signature_of(schema)
+    keys = {python_name(key): key for key in _properties(schema)}
 
     def tool(*args: Any, **kwargs: Any) -> str:
-        arguments = dict(zip(signature.parameters, args, strict=False)) | kwargs
+        surplus = range(len(signature.parameters) + 1, len(args) + 1)  # which the env refuses
+        named = [*signature.parameters, *(f"argument_{number}" for number in surplus)]
+        given = dict(zip(named, args, strict=False)) | kwargs
+        arguments = {keys.get(key, key): value for key, value in given.items() if value is not None}
         reply: SimpleQueue[tuple[bool, str]] = SimpleQueue()
-        requests.put((token, name, {key: value for key, value in arguments.items() if value is not None}, reply))
+        requests.put((token, name, arguments, reply))
         done, text = reply.get()
         if not done:
             raise RuntimeError(text)
@@ -48,37 +54,53 @@ def _tool(schema: dict[str, Any], requests: SimpleQueue[Any], token: str) -> Cal
 
 def signature_of(schema: dict[str, Any]) -> Signature:
     """Required arguments first, optional ones with the default None."""
-    parameters = schema.get("parameters") or {}
-    required = set(parameters.get("required", ()))
-    properties: dict[str, Any] = parameters.get("properties", {})
+    properties, required = _properties(schema), (schema.get("parameters") or {}).get("required", ())
     ordered = sorted(properties, key=lambda key: key not in required)  # stable: else in the schema's order
     return Signature([_parameter(key, properties[key], key in required) for key in ordered], return_annotation=str)
 
 
 def docstring_of(schema: dict[str, Any]) -> str:
     """The schema's descriptions as a Google docstring."""
-    properties: dict[str, Any] = (schema.get("parameters") or {}).get("properties", {})
+    properties = _properties(schema)
     lines = [schema.get("description") or f"Calls {schema['name']}."]
     if properties:
         lines += ["", "Args:"]
-        lines += [f"    {key}: {value.get('description') or f'The {key}.'}" for key, value in properties.items()]
+        lines += [
+            f"    {python_name(key)}: {value.get('description') or f'The {key}.'}" for key, value in properties.items()
+        ]
     return "\n".join(lines)
 
 
+def python_name(key: str) -> str:
+    """The parameter that a property becomes: ``from_`` for ``from``, ``sent_after`` for ``sent-after``."""
+    name = re.sub(r"\W", "_", key)
+    name = name if name.isidentifier() else f"_{name}"
+    return f"{name}_" if iskeyword(name) else name
+
+
+def _properties(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a tool takes, by name; a schema may be True, which takes anything."""
+    properties: dict[str, Any] = (schema.get("parameters") or {}).get("properties", {})
+    return {key: value if isinstance(value, dict) else {} for key, value in properties.items()}
+
+
 def _parameter(key: str, schema: dict[str, Any], required: bool) -> Parameter:
-    kind = type_of(schema)
+    kind, name = type_of(schema), python_name(key)
     if required:
-        return Parameter(key, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
-    return Parameter(key, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind | None, default=None)
+        return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind | None, default=None)
 
 
-def type_of(schema: dict[str, Any]) -> Any:
+def type_of(schema: Any) -> Any:
     """The Python type of a JSON schema: lists and choices in full, objects as ``dict[str, Any]``."""
-    if "enum" in schema:
-        return Literal[tuple(schema["enum"])]
+    if not isinstance(schema, dict):
+        return Any
+    if choices := schema.get("enum"):
+        plain = all(isinstance(choice, str | int | bool | None) for choice in choices)
+        return Literal[tuple(choices)] if plain else Any
     kind = schema.get("type")
     if kind == "array":
-        return list[type_of(schema.get("items", {}))]
+        return list[type_of(schema.get("items"))]
     if kind == "object":
         return dict[str, Any]
     return _PLAIN.get(kind, Any) if isinstance(kind, str) else Any

@@ -115,8 +115,8 @@ class HttpUpstream:
         except httpx.HTTPError as error:
             raise UpstreamUnreachable(f"{self.where} does not answer ({type(error).__name__}: {error})") from error
         status, answered = response.status_code, f"{self.where}/{path} answered {response.status_code}"
-        if response.is_redirect:
-            target = without_users(response.headers["location"])
+        if 300 <= status < 400:
+            target = without_users(response.headers.get("location", "nowhere"))
             return _refused(status, f"{answered}, a redirection to {target}; name that server")
         answer = _decoded(received, status)
         if status == 404 and "error" not in answer:  # an unknown model is told in OpenAI's form

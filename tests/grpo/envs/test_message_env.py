@@ -1,5 +1,7 @@
 """Envs of third parties: how they are found, what they may do wrong, and that nothing of it becomes a zero reward."""
 
+import asyncio
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -54,6 +56,7 @@ STEPS = {
     "text reward": lambda v: v.__setitem__(1, "1"),
     "text terminated": lambda v: v.__setitem__(2, "no"),
     "truncated is None": lambda v: v.__setitem__(3, None),
+    "nan metric": lambda v: v[4]["metrics"].update(turns=float("nan")),
     "text metric": lambda v: v[4]["metrics"].update(turns="many"),
     "other metrics": lambda v: v[4]["metrics"].pop("turns"),
     "unknown error code": lambda v: v[4].update(error="oops"),
@@ -73,14 +76,18 @@ class Flawed(WordEnv):
         super().__init__()
         type(self).made += 1
         self.flaw = flaw
+        if flaw == "policies as a list":
+            self.scripted_policies = ["oracle"]
         if flaw == "constructor raises":
             raise OSError("no such socket")
         if flaw == "constructor leaves":
             raise SystemExit("out of coins")
 
     def scenario_ids(self):
-        odd = {"ids as text": "abc", "ids as numbers": [1, 2], "an id twice": ["train-maple", "train-maple"]}
-        return odd.get(self.flaw) or super().scenario_ids()
+        if self.flaw == "ids raise":
+            raise OSError("the list is gone")
+        odd = {"ids as text": "abc", "ids as numbers": [1, 2], "an id twice": ["train-maple"] * 2, "no ids": []}
+        return odd[self.flaw] if self.flaw in odd else super().scenario_ids()
 
     def reset(self, *, seed=None, options=None):
         text, info = super().reset(seed=seed, options=options)
@@ -98,6 +105,12 @@ class Flawed(WordEnv):
             raise ZeroDivisionError("division by zero")
         if self.flaw == "drawer":
             return {}["drawer"]
+        if self.flaw == "cancels itself":
+            raise asyncio.CancelledError
+        if self.flaw == "runs a loop":
+            with contextlib.closing(asyncio.new_event_loop()) as loop:
+                loop.call_soon(loop.stop)
+                loop.run_forever()
         if self.flaw == "leaves":
             sys.exit("bye")
         if self.flaw == "fails in a library":
@@ -125,7 +138,7 @@ BREACHES = [
     ("tools without parameters", "gives the tool 'look' without parameters at reset; .* a tool that takes nothing has"),
     ("tools without a name", "at reset; a tool's function has a 'name', a text"),
     ("one tool twice", "gives two tools of the name 'look' at reset"),
-    ("tools no JSON", "gives the tool 'look' at reset; which JSON cannot hold: .*set"),
+    ("tools no JSON", "gives the tool 'look' at reset; JSON cannot hold it: .*set"),
     ("no tools", r"gives no info\['tools'\] at reset; .*, \[\] where there are none"),
     ("metrics as a list", r"gives info\['metrics'\] = \[1.0\] at reset; metrics are a dict of numbers"),
     ("no messages in step", r"no info\['messages'\] \(but \['error', 'metrics', 'stop_reason'\]\) at step"),
@@ -136,7 +149,8 @@ BREACHES = [
     ("text reward", "gives the reward '1' at step"),
     ("text terminated", "gives terminated = 'no' at step; terminated is True or False"),
     ("truncated is None", "gives truncated = None at step"),
-    ("text metric", r"info\['metrics'\]\['turns'\] = 'many' at step; a metric is a number"),
+    ("text metric", r"info\['metrics'\]\['turns'\] = 'many' at step; a metric is a finite number"),
+    ("nan metric", r"info\['metrics'\]\['turns'\] = nan at step; a metric is a finite number"),
     ("other metrics", r"other info\['metrics'\] at step than at its first reset \(different: turns\)"),
     ("unknown error code", r"info\['error'\] = 'oops' at step; an error code is one of '', 'bad_json'"),
     ("error is None", r"info\['error'\] = None at step"),
@@ -147,6 +161,14 @@ BREACHES = [
     ("ids as text", r"scenario_ids\(\) gives 'abc'; scenario ids are a list of texts"),
     ("ids as numbers", r"scenario_ids\(\) gives 1; a scenario id is a text"),
     ("an id twice", r"scenario_ids\(\) gives 'train-maple' twice"),
+    ("no ids", "names no scenario; choose another split or other data"),
+    ("ids raise", r"failed at scenario_ids: OSError: the list is gone \(test_message_env.py:\d+\)$"),
+    ("policies as a list", r"\.scripted_policies is \['oracle'\]; it is a dict of names and classes"),
+    ("cancels itself", r"failed at step: CancelledError \(test_message_env.py:\d+\)$"),
+    (
+        "runs a loop",
+        r"failed at step: RuntimeError: .* while another loop is running .*\); .* let an env's async code run in a thread",
+    ),
     ("drawer", r"failed at step: KeyError: 'drawer' \(test_message_env.py:\d+\)$"),
     ("leaves", r"failed at step: SystemExit: bye \(test_message_env.py:\d+\)$"),
     ("fails in a library", r"failed at step: ValueError: cannot reshape .* \(test_message_env.py:\d+\)$"),
@@ -158,14 +180,15 @@ BREACHES = [
 def test_what_is_against_the_contract_is_named(name, flaw, message):
     env = MessageEnv(f"tests/{name}-v0", {"flaw": flaw})
 
-    def play():
+    async def play():  # as training and evaluations do
         env.reset(env.first_task())
+        env.scripted_names()
         env.step("maple")
 
     with pytest.raises(EnvError, match=rf"^tests/{name}-v0.*{message}") as breach:
-        play()
+        asyncio.run(play())
     assert "unpack" not in str(breach.value)
-    assert env.broken or "ids" in flaw or "id twice" in flaw
+    assert env.broken or "ids" in flaw or flaw in ("an id twice", "policies as a list")
 
 
 @pytest.mark.parametrize(("flaw", "message"), BREACHES)
@@ -183,6 +206,19 @@ def test_an_env_that_fails_at_close_says_so_in_one_line():
         EnvError, match=r"^tests/Flawed-v0 failed at close: RuntimeError: already gone \(test_mess\S+\)$"
     ):
         env.close()
+
+
+def test_half_a_character_that_an_env_repeats_does_not_reach_a_tokenizer():
+    class Echo(WordEnv):
+        def step(self, action):
+            values = super().step(action)
+            values[4]["messages"] = [{"role": "tool", "content": f"{action} é", "name": "echo"}]
+            return values
+
+    gymnasium.register("tests/Echo-v0", entry_point=Echo)
+    env = MessageEnv("tests/Echo-v0", {})
+    env.reset(Task(0))
+    assert env.step("half \ud83d").messages == [{"role": "tool", "content": "half ? é", "name": "echo"}]
 
 
 def test_numpy_scalars_ints_and_bools_become_plain_floats_and_bools():

@@ -1,6 +1,7 @@
 """Plain Gymnasium envs, spoken with in messages: the real ones, and small ones whose every number is known."""
 
 import re
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -264,7 +265,8 @@ class Ring(Toll):
 
     observation_space = spaces.Dict({"place": spaces.Discrete(6), "gate": spaces.Text(9)})
 
-    def __init__(self, observation=None, reward=0.0, terminated=False):
+    def __init__(self, observation=None, reward=0.0, terminated=False, info=None):
+        self.info = info or {}
         self.given = observation if observation is not None else {"place": 1, "gate": "open"}
         self.reward, self.terminated = reward, terminated
 
@@ -272,7 +274,7 @@ class Ring(Toll):
         return self.given if self.given != "none" else None, {}
 
     def step(self, action):
-        return self.given, self.reward, self.terminated, False, {}
+        return self.given, self.reward, self.terminated, False, self.info
 
 
 gymnasium.register("tests/Ring-v0", entry_point=Ring, max_episode_steps=500)
@@ -346,6 +348,8 @@ def test_an_episode_that_is_cut_before_the_env_ends_it_says_so(name, said):
         ({"observation": 7}, "gives the observation '7', which is not of"),
         ({"reward": None}, "gives the reward None at step"),
         ({"reward": "much"}, "gives the reward 'much' at step"),
+        ({"info": {"is_success": "no"}}, r"gives info\['is_success'\] = 'no' at step"),
+        ({"info": 7}, "gives the info 7 at step; info is a dict"),
         ({"terminated": "no"}, "gives terminated = 'no' at step; terminated is True or False"),
     ],
 )
@@ -358,6 +362,50 @@ def test_what_a_plain_env_gives_against_gymnasiums_api_is_named(kwargs, message)
 
     with pytest.raises(EnvError, match=rf"^tests/Ring-v0 {message}"):
         play()
+
+
+class Sketch(Ring):
+    """Says that it draws itself as text."""
+
+    metadata: ClassVar = {"render_modes": ["ansi"]}
+
+    def __init__(self, drawn=None, render_mode=None):
+        super().__init__()
+        self.drawn, self.render_mode = drawn, render_mode
+
+    def render(self):
+        if self.drawn == "not":
+            raise NotImplementedError
+        return self.drawn
+
+
+class Stubborn(Sketch):
+    def __init__(self):
+        super().__init__()
+
+
+gymnasium.register("tests/Sketch-v0", entry_point=Sketch)
+gymnasium.register("tests/Stubborn-v0", entry_point=Stubborn)
+
+
+@pytest.mark.parametrize("kwargs", [{"drawn": "not"}, {"drawn": None}, {"drawn": " "}, {"drawn": ["a"]}])
+def test_an_env_that_says_it_draws_and_does_not_is_shown_by_its_numbers(kwargs):
+    assert MessageEnv("tests/Sketch-v0", kwargs).reset(Task(0)).text == "gate: open\nplace: 1"
+    assert MessageEnv("tests/Sketch-v0", {"drawn": "<o>\r\n"}).reset(Task(0)).text == "<o>"
+    assert MessageEnv("tests/Stubborn-v0", {}).reset(Task(0)).text == "gate: open\nplace: 1"
+
+
+class OldGym(Ring):
+    def step(self, action):
+        return self.given, 1.0, False, {}
+
+
+gymnasium.register("tests/OldGym-v0", entry_point=OldGym)
+
+
+def test_a_plain_env_of_the_old_gym_is_named_with_the_method_that_is_old():
+    with pytest.raises(EnvError, match=r"^tests/OldGym-v0\.step\(\) does not return .* \(got 4\)$"):
+        MessageEnv("tests/OldGym-v0", {}).reset(Task(0))
 
 
 def test_a_docstring_without_sections_still_gives_its_first_paragraph():

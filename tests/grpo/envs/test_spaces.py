@@ -100,6 +100,16 @@ def test_a_space_as_schema_and_in_words(space, schema, words):
     assert json.loads(json.dumps(schema_of(space))) == schema
 
 
+def test_lists_of_lists_are_kept_apart_in_words():
+    words = in_words(schema_of(spaces.MultiDiscrete([[2, 3], [4, 5]])))
+    first, second = (
+        "(list of integer from 0 to 1, integer from 0 to 2)",
+        "(list of integer from 0 to 3, integer from 0 to 4)",
+    )
+    assert words == f"list of {first}, {second}"
+    assert in_words(schema_of(spaces.Box(0, 1, (0,)))) == "empty list []"
+
+
 def test_the_multidiscrete_schema_has_each_range():
     schema = schema_of(spaces.MultiDiscrete([2, 5], start=[0, 3]))
     assert [(part["minimum"], part["maximum"]) for part in schema["prefixItems"]] == [(0, 1), (3, 7)]
@@ -251,6 +261,13 @@ ROAD = spaces.GraphInstance(
         (spaces.Dict(), {}, "(nothing)"),
         (spaces.Tuple([]), (), "(nothing)"),
         (spaces.Dict({"bag": spaces.Dict()}), {"bag": {}}, "bag: (nothing)"),
+        (
+            spaces.Dict({"grid": spaces.MultiDiscrete([[2, 2], [2, 2]]), "hp": spaces.Discrete(9)}),
+            {"grid": np.eye(2, dtype=int), "hp": 7},
+            "grid:\n1 0\n0 1\nhp: 7",
+        ),
+        (spaces.MultiBinary((2, 2, 2)), np.array([[[1, 0], [0, 1]], [[1, 1], [0, 0]]]), "1 0\n0 1\n\n1 1\n0 0"),
+        (spaces.Discrete(3), {"a": 1, "b": [2.5, ("x", True)]}, "a: 1\nb: 2.5, (x, 1)"),
     ],
 )
 def test_observations_of_odd_spaces_are_no_python(space, observation, text):

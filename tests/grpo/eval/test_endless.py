@@ -99,6 +99,30 @@ def test_an_env_that_cannot_be_used_is_one_line(tmp_path, env, how, said):
     assert not (tmp_path / "run").exists()
 
 
+def test_an_env_that_raises_what_ctrl_c_raises_holds_no_agent_up(tmp_path):
+    arguments = ("--limit", "1", "--timeout", "20", "--out", str(tmp_path))
+    run("--agent", "tests.eval_agents:walking", *arguments, env=ENDLESS_ENV, how="interrupts")
+    assert rows(tmp_path)[0]["error"].startswith(f"{ENDLESS_ENV} failed at step: KeyboardInterrupt (eval_parts.py:")
+
+
+def test_what_an_agent_leaves_in_a_thread_does_not_keep_the_command_from_its_end(tmp_path):
+    command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", "tests.eval_agents:in_a_thread"]
+    command += ["--limit", "1", "--timeout", "0.5", "--out", str(tmp_path / "run")]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert rows(tmp_path / "run")[0]["ending"] == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("print", "gives 7; a fingerprint is a dict of names"), ("prints", "OSError: no ink")]
+)
+def test_a_fingerprint_that_is_none_is_explained(tmp_path, how, said):
+    shown = run("--agent", "walker", "--out", str(tmp_path / "run"), env=ENDLESS_ENV, how=how)
+    assert shown.exit_code == 1
+    assert said in shown.output
+    assert shown.output.count("\n") == 1
+
+
 def test_samples_of_a_scenario_that_begin_otherwise_stop_the_evaluation(tmp_path):
     shown = run("--agent", "walker", "--limit", "2", "-k", "2", "--out", str(tmp_path), env=ENDLESS_ENV, how="begins")
     assert shown.exit_code == 1

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import queue
+import threading
 import time
 import types
 import typing
@@ -9,6 +11,7 @@ import typing
 import pytest
 
 from grpo.eval.agents.answer import Task
+from grpo.eval.agents.typed_tools import typed_tools
 from tests.eval_agents import ended, late, seen
 from tests.eval_parts import rows, run
 from tests.model_server import ModelServer
@@ -50,6 +53,8 @@ def test_an_async_function_may_return_an_answer_with_sources(tmp_path):
         ("crashing", "agent_crash", "LookupError: no idea (eval_agents.py:"),
         ("leaving", "agent_crash", "SystemExit: 3"),
         ("interrupting", "agent_crash", "RuntimeError: the agent raised KeyboardInterrupt"),
+        ("giving_up", "agent_crash", "TimeoutError (eval_agents.py:"),
+        ("of_no_exception", "agent_crash", "Odd: neither error nor exit (eval_agents.py:"),
         ("leaving_async", "agent_crash", "SystemExit: 3"),
         ("interrupting_async", "agent_crash", "RuntimeError: the agent raised KeyboardInterrupt"),
         ("of_odd_type", "agent_crash", "the agent returned int '42'; return str, Answer or None"),
@@ -74,6 +79,36 @@ def test_an_agent_that_does_not_end_is_timed_out(tmp_path, name):
     assert [row["ending"] for row in found] == ["timeout"] * 4
     assert found[0]["error"] == "no answer within 0.3 s"
     assert time.monotonic() - began < 20
+
+
+def test_an_agent_that_goes_on_after_its_answer_keeps_it(tmp_path):
+    found, _ = evaluated(tmp_path, "going_on", "--timeout", "0.5", count=1)
+    assert (found[0]["ending"], found[0]["answer"]) == ("answered", "0")
+    assert found[0]["error"] == "it was still running after 0.5 s"
+
+
+def test_tools_whose_words_are_no_python_are_functions_all_the_same():
+    requests = queue.SimpleQueue()
+    properties = {
+        "from": {"type": "string", "description": "Who."}, "sent-after": {"enum": ["now", None]}, "2nd": True,
+        "kind": {"enum": [[1], {"a": 1}]}, "either": {"type": ["string", "null"]}, "items": {"type": "array", "items": [{}]},
+    }  # fmt: skip
+    function = {"name": "find", "parameters": {"type": "object", "properties": properties, "required": ["from"]}}
+    (find,) = typed_tools([{"type": "function", "function": function}], requests, "token")
+    names = {name: parameter.default for name, parameter in inspect.signature(find).parameters.items()}
+    optional = dict.fromkeys(["sent_after", "_2nd", "kind", "either", "items"])
+    assert names == {"from_": inspect.Parameter.empty} | optional
+    assert "    from_: Who." in find.__doc__
+
+    def serve():
+        token, name, arguments, reply = requests.get()
+        reply.put((True, json.dumps([token, name, arguments])))
+
+    threading.Thread(target=serve).start()
+    said = json.loads(find("ann", None, "b", kind=[1]))
+    assert said == ["token", "find", {"from": "ann", "2nd": "b", "kind": [1]}]
+    threading.Thread(target=serve).start()
+    assert json.loads(find(*"abcdefg"))[2]["argument_7"] == "g"
 
 
 @pytest.mark.parametrize("agent", ["one_question", "chatty", "by_responses"])
