@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from email_env.ingest.staging import Filters
     from email_env.scenarios.scenario import Scenario
 
+_SHOWN_OWNERS = 10
 _NO_INPUT = ("out", "report", "as_json")
 
 
@@ -47,6 +48,14 @@ _NO_INPUT = ("out", "report", "as_json")
 @click.option("--limit", type=click.IntRange(min=1), help="Read at most this many messages.")
 @click.option(
     "--inbox", "inboxes", multiple=True, metavar="ADDRESS", help="Take only mail of this inbox; may be repeated."
+)
+@click.option(
+    "--owner",
+    "owners",
+    multiple=True,
+    metavar="ADDRESS[,ADDRESS]...",
+    help="Whose mail this is: all addresses of one person, whose inbox then has the mail of each; may be repeated."
+    " Other owners of folders are found.",
 )
 @click.option(
     "--max-body-chars",
@@ -83,6 +92,7 @@ def main(
     format_: str | None,
     limit: int | None,
     inboxes: tuple[str, ...],
+    owners: tuple[str, ...],
     max_body_chars: int,
     max_recipients: int,
     keep_duplicates: bool,
@@ -122,9 +132,10 @@ def main(
         drop_duplicates=not keep_duplicates,
         inboxes=tuple(dict.fromkeys(inbox.strip().lower() for inbox in inboxes)),
     )
+    people = _people(owners)
     try:
         questions = None if scenarios is None else load_scenarios(scenarios, max_evidence)
-        done = _build(open_sources(sources, format_), out, limit, questions, filters, report)
+        done = _build(open_sources(sources, format_), out, limit, questions, filters, people, report)
     except EmailEnvError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -139,6 +150,7 @@ def _build(
     limit: int | None,
     questions: list[Scenario] | None,
     filters: Filters,
+    owners: list[tuple[str, ...]],
     report: Path | None,
 ) -> BuildReport:
     """Builds the database, showing how far it is."""
@@ -159,6 +171,7 @@ def _build(
             scenarios=source.scenarios if questions is None else questions,
             source=source.name,
             filters=filters,
+            owners=owners,
             checksum=source.checksum,
             command=_command(click.get_current_context()),
             progress=on_read,
@@ -167,6 +180,18 @@ def _build(
     for note in source.notes:
         click.echo(f"Note: {note}", err=True)
     return done
+
+
+def _people(owners: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The addresses of each owner, in lower case."""
+    people = [tuple(dict.fromkeys(address.strip().lower() for address in owner.split(","))) for owner in owners]
+    every = [address for person in people for address in person]
+    for address in every:
+        if "@" not in address.strip("@") or " " in address:
+            raise click.BadParameter(f"{address!r} is no address; write --owner ann@a.com,ann@b.com.")
+        if every.count(address) > 1:
+            raise click.BadParameter(f"{address} belongs to two owners; name all addresses of a person in one --owner.")
+    return people
 
 
 def _command(context: click.Context) -> str:
@@ -190,6 +215,12 @@ def _summary(report: BuildReport) -> str:
         f"  read      {report.read:,} from {report.source} in {report.seconds:.1f} s ({rate:,.0f}/s)",
         *(f"  left out  {count:,} {reason.replace('_', ' ')}" for reason, count in report.skipped.items()),
     ]
+    for owner in report.owners[:_SHOWN_OWNERS]:
+        folders = ", ".join(owner.folders[:3]) + (f" and {len(owner.folders) - 3} more" if owner.folders[3:] else "")
+        where = f", all mail of {folders}" if folders else ""
+        lines.append(f"  owner     {', '.join((owner.address, *owner.aliases))}: {owner.mails:,} mails{where}")
+    if report.owners[_SHOWN_OWNERS:]:
+        lines.append(f"            and {len(report.owners) - _SHOWN_OWNERS:,} more; --json lists all")
     if report.uncertain_dates:
         lines.append(f"  dates     {report.uncertain_dates:,} missing or implausible, kept and marked")
     if report.scenarios:

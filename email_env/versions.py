@@ -1,9 +1,9 @@
 """Versions of what is on disk; each belongs to the name of the cached demo database."""
 
-SCHEMA_VERSION = "5"
+SCHEMA_VERSION = "6"
 """Changes when a mail database gets other tables or columns."""
 
-BUILDER_VERSION = "5"
+BUILDER_VERSION = "6"
 """Changes when the same mail gives another database."""
 
 GENERATOR_VERSION = "1"

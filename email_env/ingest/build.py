@@ -15,7 +15,7 @@ import json
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,11 +23,12 @@ from typing import Any
 
 from email_env.errors import BuildError
 from email_env.ingest.atomic import replacing
+from email_env.ingest.mailboxes import Owner
 from email_env.ingest.staging import COLUMNS, Filters, Staging
 from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.scenarios.misfits import sort_out
 from email_env.scenarios.scenario import Scenario
-from email_env.search.query import COMMON_MAILS
+from email_env.search.query import COMMON_MAILS, who
 from email_env.versions import BUILDER_VERSION, SCHEMA_VERSION
 
 _PAGE_BYTES = 16384  # a page holds eight pages of the index, or several mails: 6 % of it is waste, of 4096 bytes 16 %
@@ -53,7 +54,8 @@ _SCHEMA = f"""
         to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, attachments TEXT, body TEXT, who TEXT,
         source TEXT, sender_names TEXT, recipient_names TEXT
     );
-    CREATE TABLE addresses (id INTEGER PRIMARY KEY, address TEXT UNIQUE);
+    CREATE TABLE addresses (address TEXT PRIMARY KEY, id INTEGER) WITHOUT ROWID;
+    CREATE TABLE owners (address TEXT PRIMARY KEY, folders TEXT, mails INTEGER) WITHOUT ROWID;
     CREATE TABLE days (day TEXT PRIMARY KEY, first_id INTEGER, end_id INTEGER) WITHOUT ROWID;
     CREATE TABLE common_words (word TEXT PRIMARY KEY, mails INTEGER) WITHOUT ROWID;
     CREATE TABLE scenarios (scenario_id TEXT PRIMARY KEY, split TEXT, inbox TEXT, data TEXT);
@@ -83,6 +85,7 @@ class BuildReport:
     uncertain_dates: int
     scenarios: int
     scenario_misfits: dict[str, str]
+    owners: list[Owner]
     bytes: int
     seconds: float
 
@@ -98,6 +101,7 @@ def build_database(
     scenarios: Iterable[Scenario] = (),
     source: str,
     filters: Filters | None = None,
+    owners: Sequence[tuple[str, ...]] = (),
     checksum: Callable[[], str] = lambda: "",
     command: str = "",
     progress: Callable[[int, int], None] | None = None,
@@ -112,14 +116,16 @@ def build_database(
             and named in the report.
         source: where the mail comes from, for the metadata.
         filters: `Filters()` where None.
+        owners: the lower-case addresses of each person whose mail this is, as far as they are known. The owners of
+            folders are found (`email_env.ingest.mailboxes`).
         command: the command that builds the same database again, without `--out`; a newer release shows it.
         checksum: called when `mails` has been read, for the metadata.
         progress: called with (messages read, messages skipped) every few hundred messages.
         on_skip: called with every message that is left out.
 
     Raises:
-        BuildError: no mail is left, `out` is something other than a database, or it cannot be written. Errors of
-            `mails` pass through. In either case `out` is unchanged.
+        BuildError: no mail is left, or none of an owner or an inbox that was asked for, `out` is something other than a
+            database, or it cannot be written. Errors of `mails` pass through. In either case `out` is unchanged.
     """
     started = time.perf_counter()
     out = Path(out)
@@ -129,7 +135,7 @@ def build_database(
     try:
         with replacing(out) as temporary, closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             connection.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)  # lets a Ctrl-C interrupt SQLite
-            staging = Staging(connection, filters or Filters(), evidence, progress, on_skip)
+            staging = Staging(connection, filters or Filters(), evidence, owners, progress, on_skip)
             report = _fill(connection, staging, mails, questions, source, checksum, command)
         size = out.stat().st_size
     except (sqlite3.Error, OSError) as error:
@@ -170,10 +176,11 @@ def _fill(
     )
     _stage(connection, staging, mails, source)
     _index_words(connection)
-    _write_mails(connection, staging.people.ids)
+    _write_mails(connection, staging.address_numbers())
     fitting, misfits = sort_out(connection, questions)
     report = _report(connection, staging, source, checksum(), len(fitting), misfits)
     _write_facts(connection, report, fitting, staging.filters, command)
+    _write_owners(connection, report.owners, fitting)
     _count_common_words(connection, report.kept)
     _verify(connection, report.kept)
     return report
@@ -183,13 +190,14 @@ def _stage(connection: sqlite3.Connection, staging: Staging, mails: Iterable[Par
     """Reads all mail, and numbers what the filters leave."""
     connection.execute("BEGIN")
     staging.run(mails)
-    unknown = [inbox for inbox in staging.filters.inboxes if inbox not in staging.people.ids]
-    if unknown:
-        raise BuildError(
-            f"No mail of {', '.join(unknown)} is left of {staging.read:,} from {source}. Nothing was written."
-        )
+    staging.give_to_owners()
     if staging.filters.drop_duplicates:
         staging.drop_duplicates()
+    absent = staging.drop_other_inboxes() if staging.filters.inboxes else []
+    if absent:
+        raise BuildError(
+            f"No mail of {', '.join(absent)} is left of {staging.read:,} from {source}. Nothing was written."
+        )
     connection.execute("COMMIT")
     staging.number()
 
@@ -206,13 +214,13 @@ def _index_words(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _write_mails(connection: sqlite3.Connection, address_ids: dict[str, int]) -> None:
+def _write_mails(connection: sqlite3.Connection, address_numbers: dict[str, int]) -> None:
     connection.execute("BEGIN")
     columns = f"id, {COLUMNS}, sender_names, recipient_names"
     connection.execute(f"INSERT INTO emails ({columns}) SELECT {columns} FROM newest_first")
     connection.execute("CREATE UNIQUE INDEX emails_message_id ON emails (message_id)")
     connection.execute(_FILL_DAYS)
-    connection.executemany("INSERT INTO addresses (address, id) VALUES (?, ?)", address_ids.items())
+    connection.executemany("INSERT INTO addresses (address, id) VALUES (?, ?)", address_numbers.items())
     connection.execute("COMMIT")
 
 
@@ -232,6 +240,12 @@ def _report(
         raise BuildError(f"No mail is left of {staging.read:,} from {source} ({why}). Nothing was written.")
     if staging.read != kept + sum(skipped.values()):
         raise BuildError(f"{staging.read} messages came in, {kept} are kept and {skipped} skipped: they must add up.")
+    owners = [replace(owner, mails=_mails_of(connection, owner.address)) for owner in staging.known_owners()]
+    if absent := [owner.address for owner in owners if owner.is_named and not owner.mails]:
+        raise BuildError(
+            f"No mail of {', '.join(absent)} is left of {staging.read:,} from {source}. Check --owner. Nothing was"
+            " written."
+        )
     return BuildReport(
         path="",
         source=source,
@@ -243,6 +257,7 @@ def _report(
         uncertain_dates=uncertain,
         scenarios=scenarios,
         scenario_misfits=misfits,
+        owners=sorted((owner for owner in owners if owner.mails), key=lambda owner: -owner.mails),
         bytes=0,
         seconds=0.0,
     )
@@ -272,6 +287,23 @@ def _write_facts(
         "scenarios": str(report.scenarios),
     }
     tables.table("meta").insert_all({"key": key, "value": value} for key, value in facts.items())
+
+
+def _write_owners(connection: sqlite3.Connection, owners: list[Owner], scenarios: list[Scenario]) -> None:
+    """Writes whose mailboxes these are: of the owners, and of those about whose inbox there are questions."""
+    known = {address for owner in owners for address in (owner.address, *owner.aliases)}
+    asked = dict.fromkeys(scenario.inbox for scenario in scenarios if scenario.inbox not in known)
+    rows = [(owner.address, ", ".join(owner.folders), owner.mails) for owner in owners]
+    rows += [(address, "", _mails_of(connection, address)) for address in asked]
+    connection.executemany("INSERT INTO owners VALUES (?, ?, ?)", rows)
+
+
+def _mails_of(connection: sqlite3.Connection, address: str) -> int:
+    """How many mails an inbox has."""
+    found = connection.execute("SELECT id FROM addresses WHERE address = ?", (address,)).fetchone()
+    who_match = f"who : {who('p', found[0])}" if found else ""
+    count = "SELECT count(*) FROM emails_fts WHERE emails_fts MATCH ?"
+    return connection.execute(count, (who_match,)).fetchone()[0] if found else 0
 
 
 def _count_common_words(connection: sqlite3.Connection, kept: int) -> None:

@@ -11,6 +11,7 @@ Names are indexed as `kim ward`, first name first and without initials, whether 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from email_env.search.query import name_words
@@ -20,23 +21,37 @@ _PART = re.compile(r"[^\W\d_]+")
 
 
 class People:
-    """Numbers addresses, and learns what their owners are called."""
+    """Numbers people by their addresses, and learns what they are called.
 
-    def __init__(self) -> None:
+    Args:
+        groups: addresses that belong to one person.
+    """
+
+    def __init__(self, groups: Sequence[tuple[str, ...]] = ()) -> None:
         self.ids: dict[str, int] = {}
-        self._addresses: list[str] = []
+        self._groups = {address: group for group in groups for address in group}
+        self._addresses: list[list[str]] = []
         self._names: dict[int, tuple[str, int]] = {}  # the leading name, and by how many mails it leads
         self._forms: dict[int, str] = {}
 
     def number(self, address: str) -> int:
-        """The id of an address; a new one where it was not seen before."""
-        number = self.ids.setdefault(address, len(self.ids) + 1)
-        if number > len(self._addresses):
-            self._addresses.append(address)
+        """The id of whose address this is; a new one where none of theirs was seen before."""
+        number = self.ids.get(address)
+        if number is None:
+            seen = (self.ids[other] for other in self._groups.get(address, ()) if other in self.ids)
+            number = self.ids[address] = next(seen, len(self._addresses) + 1)
+            if number > len(self._addresses):
+                self._addresses.append([])
+            self._addresses[number - 1].append(address)
         return number
 
+    def address(self, number: int) -> str:
+        """The address that stands for a person: the first that was named or seen."""
+        first = self._addresses[number - 1][0]
+        return self._groups.get(first, (first,))[0]
+
     def note(self, number: int, name: str) -> None:
-        """Counts a mail that calls the owner of address `number` so; all come before the first `forms`."""
+        """Counts a mail that calls person `number` so; all come before the first `forms`."""
         form = index_form(name)
         leading, lead = self._names.get(number, (form, 0))
         if leading == form:
@@ -45,7 +60,7 @@ class People:
             self._names[number] = (leading, lead - 1) if lead > 1 else (form, 1)
 
     def forms(self, number: int, own_name: str = "") -> str:
-        """Everything that is indexed as name of this address; `own_name` is what one mail calls its owner."""
+        """Everything that is indexed as name of a person; `own_name` is what one mail calls them."""
         known = self._forms.get(number)
         if known is None:
             known = self._forms[number] = self._make_forms(number)
@@ -54,9 +69,12 @@ class People:
 
     def _make_forms(self, number: int) -> str:
         name = self._names.get(number, ("", 0))[0]
-        address = address_form(self._addresses[number - 1])
-        related = not name or not set(name.split()).isdisjoint(address.split())  # info@x.com is no name of Ann
-        return f"{name} {address}".strip() if related and address not in name else name
+        forms = [name] if name else []
+        for address in map(address_form, self._addresses[number - 1]):
+            related = not name or not set(name.split()).isdisjoint(address.split())  # info@x.com is no name of Ann
+            if related and address and not any(address in form for form in forms):
+                forms.append(address)
+        return " ".join(forms)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from email_env.ingest.mailboxes import Mailbox, Mailboxes, Owner
 from email_env.ingest.people import People
 from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.search.query import who, whose
@@ -23,17 +24,18 @@ COLUMNS = (
 _BATCH = 500
 _TABLE = """
     CREATE TEMP TABLE staged (
-        digest BLOB, message_id TEXT, sent_at TEXT, who TEXT, date_ok INTEGER, from_addr TEXT, from_name TEXT,
-        to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, attachments TEXT, source TEXT, body TEXT
+        digest BLOB, message_id TEXT, sent_at TEXT, who TEXT, mailbox INTEGER, date_ok INTEGER,
+        from_addr TEXT, from_name TEXT, to_addrs TEXT, cc_addrs TEXT, bcc_addrs TEXT, subject TEXT, attachments TEXT,
+        source TEXT, body TEXT
     )
-"""  # the columns that drop_duplicates reads come first: SQLite reads through a long body to reach what lies behind it
+"""  # the columns that are read before the mail is written come first: SQLite reads through a long body to reach others
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
     """Which mail is left out of the database on purpose. `None`, False and () switch a filter off.
 
-    `inboxes` are lower-case addresses; if there are any, only mail that they sent or received is taken. The other
+    `inboxes` are lower-case addresses; if there are any, only mail of their inboxes is taken. The other
     filters never leave out the evidence of a scenario. The text of attachments is no part of the body that is measured.
     """
 
@@ -44,13 +46,17 @@ class Filters:
 
 
 class Staging:
-    """Takes mail into the temporary table `staged` and counts what it leaves out."""
+    """Takes mail into the temporary table `staged` and counts what it leaves out.
+
+    The mailbox of a mail is known by its label; whose it is, only when all mail has been read (`give_to_owners`).
+    """
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         filters: Filters,
         evidence: set[str],
+        owners: Sequence[tuple[str, ...]],
         progress: Callable[[int, int], None] | None,
         on_skip: Callable[[Skip], None] | None,
     ) -> None:
@@ -62,26 +68,24 @@ class Staging:
         self.on_skip = on_skip
         self.read = 0
         self.skipped: Counter[SkipReason] = Counter()
-        self.people = People()
-        self._ids_seen: set[bytes] = set()
+        self.people = People(owners)
+        self._boxes: dict[int, list[Mailbox]] = {}
+        self._groups = owners
+        self._mailboxes = Mailboxes()
+        self._elsewhere: list[tuple[str, int | None, tuple[str, ...]]] = []
+        self._ids_seen: dict[bytes, int | None] = {}
         self._lowest_ids: dict[bytes, str] = {}
 
     def run(self, mails: Iterable[ParsedMail | Skip]) -> None:
         """Takes all of `mails`."""
         batch: list[tuple[Any, ...]] = []
-        insert = f"INSERT INTO staged ({COLUMNS}, digest) VALUES ({', '.join('?' * 14)})"
+        insert = f"INSERT INTO staged ({COLUMNS}, digest, mailbox) VALUES ({', '.join('?' * 15)})"
         for mail in mails:
             self.read += 1
             if isinstance(mail, Skip):
                 self._skip(mail.source, mail.reason)
-            elif reason := self._unwanted(mail):
-                self._skip(mail.source, reason)
-            else:
-                content = _digest(mail)
-                if self.filters.drop_duplicates and self._is_surplus(mail, content):
-                    self._skip(mail.source, SkipReason.DUPLICATE_CONTENT)
-                else:
-                    batch.append(self._row(mail, content))
+            elif row := self._taken(mail):
+                batch.append(row)
             if len(batch) >= _BATCH:
                 self.connection.executemany(insert, batch)
                 batch.clear()
@@ -93,8 +97,68 @@ class Staging:
         if self.progress:
             self.progress(self.read, self.skipped.total())
 
+    def give_to_owners(self) -> None:
+        """Puts all mail of a mailbox into the inbox of its owner, whatever its headers say."""
+        ids = self.people.ids
+        named = {ids[address] for group in self._groups for address in group if address in ids}
+        for box, person in self._mailboxes.owners(named):
+            self._boxes.setdefault(person, []).append(box)
+        tokens = {box.number: who("p", person) for person, boxes in self._boxes.items() for box in boxes}
+        self.connection.execute("CREATE TEMP TABLE owner_tokens (mailbox INTEGER PRIMARY KEY, token TEXT)")
+        self.connection.executemany("INSERT INTO owner_tokens VALUES (?, ?)", tokens.items())
+        self.connection.execute(
+            "UPDATE staged SET who = who || ' ' || (SELECT token FROM owner_tokens WHERE mailbox = staged.mailbox)"
+            " WHERE rowid IN (SELECT staged.rowid FROM staged JOIN owner_tokens USING (mailbox)"
+            " WHERE instr(who || ' ', token || ' ') = 0)"
+        )
+        self._give_copies(tokens)
+
+    def known_owners(self) -> list[Owner]:
+        """The owners named and found; how much mail each has is not known here."""
+        ids = self.people.ids
+        owners: list[Owner] = []
+        for group in self._groups:
+            person = next((ids[address] for address in group if address in ids), 0)
+            owners.append(Owner(group[0], group[1:], self._folders(person), is_named=True))
+        named = {owner.address for owner in owners}
+        for person in self._boxes:
+            if (address := self.people.address(person)) not in named:
+                owners.append(Owner(address, (), self._folders(person), is_named=False))
+        return owners
+
+    def address_numbers(self) -> dict[str, int]:
+        """The number of the person of every address; those of an owner without mail of their own are there too."""
+        ids = self.people.ids
+        numbers = dict(ids)
+        for group in self._groups:
+            seen = next((ids[address] for address in group if address in ids), None)
+            if seen is not None:
+                numbers |= dict.fromkeys(group, seen)
+        return numbers
+
+    def _folders(self, person: int) -> tuple[str, ...]:
+        return tuple(box.name for box in self._boxes.get(person, ()))
+
+    def _give_copies(self, tokens: dict[int, str]) -> None:
+        """Gives the mail that was kept of several with one id to the owners of the others too."""
+        more: dict[str, list[str]] = {}
+        for message_id, box, delivered in self._elsewhere:
+            people = map(self.people.number, delivered)
+            found = [who(letter, person) for person in people for letter in "pt"]
+            more.setdefault(message_id, []).extend([tokens[box], *found] if box in tokens else found)
+        self.connection.execute("CREATE TEMP TABLE elsewhere (message_id TEXT PRIMARY KEY, tokens TEXT)")
+        rows = ((message_id, " ".join(found)) for message_id, found in more.items())
+        self.connection.executemany("INSERT INTO elsewhere VALUES (?, ?)", rows)
+        kept = self.connection.execute(
+            "SELECT who, tokens, staged.rowid FROM staged JOIN elsewhere USING (message_id)"
+        ).fetchall()
+        self.connection.executemany(
+            "UPDATE staged SET who = ? WHERE rowid = ?",
+            [(" ".join(dict.fromkeys(f"{own} {other}".split())), rowid) for own, other, rowid in kept],
+        )
+
     def drop_duplicates(self) -> None:
-        """Drops a mail if everyone on it has another with the same sender, subject and body that was not sent later.
+        """Drops a mail if everyone who has it has another with the same content that was not sent later.
 
         So on no day does an inbox lose a text, and the outcome does not depend on the order of the source.
         """
@@ -106,7 +170,7 @@ class Staging:
         surplus: list[tuple[int]] = []
         current, served = b"", set[str]()
         for rowid, digest, tokens, message_id, source in copies:
-            people = {token for token in tokens.split() if token[1] != "p"}
+            people = set(tokens.split())
             if digest != current:
                 current, served = digest, set()
             if people <= served and message_id not in self.evidence:
@@ -114,6 +178,22 @@ class Staging:
                 self._skip(source, SkipReason.DUPLICATE_CONTENT)
             served |= people
         self.connection.executemany("DELETE FROM staged WHERE rowid = ?", surplus)
+
+    def drop_other_inboxes(self) -> list[str]:
+        """Drops all mail that is in none of the inboxes asked for; returns the inboxes without any."""
+        ids = self.people.ids
+        absent = {who("p", ids.get(inbox, 0)): inbox for inbox in self.filters.inboxes}
+        wanted = set(absent)
+        others: list[tuple[int]] = []
+        for rowid, tokens, source in self.connection.execute("SELECT rowid, who, source FROM staged ORDER BY rowid"):
+            found = wanted.intersection(tokens.split())
+            for token in found:
+                absent.pop(token, None)
+            if not found:
+                others.append((rowid,))
+                self._skip(source, SkipReason.OTHER_INBOX)
+        self.connection.executemany("DELETE FROM staged WHERE rowid = ?", others)
+        return list(absent.values())
 
     def number(self) -> None:
         """Numbers what is left from the newest to the oldest: the view `newest_first` has the mail with its `id`."""
@@ -140,44 +220,64 @@ class Staging:
         if self.on_skip:
             self.on_skip(Skip(source, reason))
 
-    def _unwanted(self, mail: ParsedMail) -> SkipReason | None:
+    def _taken(self, mail: ParsedMail) -> tuple[Any, ...] | None:
+        """A mail as a row; None where it is left out."""
+        box = self._mailboxes.of(mail.source)
+        content = _digest(mail)
+        reason = self._unwanted(mail, box)
+        if not reason and self.filters.drop_duplicates and self._is_surplus(mail, content, box):
+            reason = SkipReason.DUPLICATE_CONTENT
+        if reason:
+            self._skip(mail.source, reason)
+            return None
+        return self._row(mail, content, box)
+
+    def _unwanted(self, mail: ParsedMail, box: Mailbox | None) -> SkipReason | None:
         filters = self.filters
         recipients = len(mail.to) + len(mail.cc) + len(mail.bcc)
         if not recipients and not mail.delivered and not mail.from_addr:
             return SkipReason.NO_ADDRESSES
-        if filters.inboxes and not {mail.from_addr, *_received_by(mail)}.intersection(filters.inboxes):
-            return SkipReason.OTHER_INBOX
+        number = box.number if box else None
         key = blake2b(mail.message_id.encode(), digest_size=12).digest()
         if key in self._ids_seen:
+            if mail.delivered or number != self._ids_seen[key]:
+                self._elsewhere.append((mail.message_id, number, mail.delivered))
             return SkipReason.DUPLICATE_MESSAGE_ID
         if mail.message_id not in self.evidence:
             if filters.max_body_chars is not None and len(mail.body) > filters.max_body_chars:
                 return SkipReason.BODY_TOO_LONG
             if filters.max_recipients is not None and recipients > filters.max_recipients:
                 return SkipReason.TOO_MANY_RECIPIENTS
-        self._ids_seen.add(key)
+        self._ids_seen[key] = number
         return None
 
-    def _is_surplus(self, mail: ParsedMail, content: bytes) -> bool:
-        """Whether an earlier mail of the source has the same content, day and people, and a lower id.
+    def _is_surplus(self, mail: ParsedMail, content: bytes, box: Mailbox | None) -> bool:
+        """Whether an earlier mail of the mailbox has the same content, day and people, and a lower id.
 
         `drop_duplicates` would drop this one. Most copies are of this kind, and this way they are never written.
         """
-        people = "\0".join((mail.sent_at, *mail.to, "", *mail.cc, *mail.bcc, "", *mail.delivered))
+        where = str(box.number) if box else ""
+        people = "\0".join((where, mail.sent_at, *mail.to, "", *mail.cc, *mail.bcc, "", *mail.delivered))
         twin = blake2b(people.encode() + content, digest_size=16).digest()
         lowest = self._lowest_ids.setdefault(twin, mail.message_id)
         if mail.message_id < lowest:
             self._lowest_ids[twin] = mail.message_id
         return mail.message_id > lowest and mail.message_id not in self.evidence
 
-    def _row(self, mail: ParsedMail, content: bytes) -> tuple[Any, ...]:
+    def _row(self, mail: ParsedMail, content: bytes, box: Mailbox | None) -> tuple[Any, ...]:
         people = self.people
         sent = [people.number(mail.from_addr)] if mail.from_addr else []
-        received = [people.number(address) for address in _received_by(mail)]
+        received = list(dict.fromkeys([people.number(address) for address in _received_by(mail)]))
         for address, name in ((mail.from_addr, mail.from_name), *mail.names):
             if address and name:
                 people.note(people.number(address), name)
-        tokens = [who("p", person) for person in dict.fromkeys(sent + received)]
+        all_people = list(dict.fromkeys(sent + received))
+        if box and mail.delivered and mail.listed:  # a list's mail names the list
+            delivered = [people.number(address) for address in mail.delivered]
+            box.vote(delivered, delivered)
+        elif box and not mail.listed:
+            box.vote(all_people, received)
+        tokens = [who("p", person) for person in all_people]
         tokens += [who("f", person) for person in sent] + [who("t", person) for person in received]
         return (
             mail.message_id,
@@ -194,6 +294,7 @@ class Staging:
             " ".join(tokens),
             mail.source,
             content,
+            box.number if box else None,
         )
 
 

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "Example: make-scenarios data/mine.db --model openai/gpt-5-mini --out questions.jsonl"
 
+_NOBODYS = (
+    "Note: the database does not say whose mailbox it is, so everyone in it is asked who has enough mail. Name whom to"
+    " ask with --inbox, or build the database with --owner."
+)
+
 
 @click.command(epilog=_EXAMPLE)
 @click.argument("database", type=click.Path(path_type=Path))
@@ -48,14 +53,18 @@ _EXAMPLE = "Example: make-scenarios data/mine.db --model openai/gpt-5-mini --out
     "--seed", type=int, default=0, show_default=True, help="Decides which mails are drawn, and the split of each inbox."
 )
 @click.option(
-    "--inbox", "inboxes", multiple=True, metavar="ADDRESS", help="Take only mail of this inbox; may be repeated."
+    "--inbox",
+    "inboxes",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Take only mail of this inbox, not of every owner; may be repeated.",
 )
 @click.option(
     "--min-mails",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Leave out inboxes with fewer mails that can be asked about.",
+    help="Leave out owners with fewer mails that can be asked about.",
 )
 @click.option(
     "--min-realism",
@@ -106,7 +115,7 @@ def main(
 
     Exit status 3 means that the LLM gave no answer for some mails; --resume asks again.
     """
-    from email_env.make_scenarios.draw import draw_mails
+    from email_env.make_scenarios.draw import draw_mails, owners
     from email_env.make_scenarios.llm import Llm
     from email_env.make_scenarios.maker import Maker
     from email_env.make_scenarios.record import Record
@@ -117,6 +126,8 @@ def main(
     try:
         with closing(MailDatabase(database)) as mail:
             chosen = {inbox.strip().lower() for inbox in inboxes}
+            if not chosen and not owners(mail.connection()):
+                click.echo(_NOBODYS, err=True)
             drawn = draw_mails(mail.connection(), seed=seed, min_mails=min_mails, inboxes=chosen)
             draws = list(islice(drawn, limit))
             with Record(out, rejected, resume=resume) as record:

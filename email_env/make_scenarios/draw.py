@@ -1,5 +1,8 @@
 """Which mails are asked about, and in which split. Splits go by inbox, so no mailbox is in two splits.
 
+Unless inboxes are named, only the owners of mailboxes are asked. Everybody else's inbox holds but what they exchanged
+with the owners.
+
 The draw depends on the database, the seed and the chosen inboxes alone, so a later run continues the same draw. A mail
 that lies in several inboxes is drawn for one of them, so no mail is asked about in two splits either.
 """
@@ -66,13 +69,14 @@ def draw_mails(
         connection: to a mail database.
         seed: decides the order and the splits.
         min_mails: inboxes with fewer such mails are left out.
-        inboxes: only these; none for all.
+        inboxes: only these; none for those of all owners, or all where the database does not know whose mail it is.
 
     Raises:
         ConfigurationError: there is no such inbox.
     """
     mails = _mails_by_inbox(connection)
-    chosen = {name: rows for name, rows in mails.items() if len(rows) >= min_mails and name in (inboxes or mails)}
+    wanted = inboxes or owners(connection) or mails
+    chosen = {name: mails[name] for name in wanted if len(mails.get(name, ())) >= min_mails}
     absent = sorted(set(inboxes) - set(chosen))
     if absent or not chosen:
         most = max(map(len, mails.values()), default=0)
@@ -84,14 +88,22 @@ def draw_mails(
     return _in_turn(connection, chosen, splits, seed)
 
 
+def owners(connection: sqlite3.Connection) -> list[str]:
+    """Whose mailboxes the database knows to hold: an address of each person."""
+    return [address for (address,) in connection.execute("SELECT address FROM owners ORDER BY address")]
+
+
 def _mails_by_inbox(connection: sqlite3.Connection) -> dict[str, list[int]]:
-    names = {who("p", number): name for number, name in connection.execute("SELECT id, address FROM addresses")}
-    mails: dict[str, list[int]] = {}
+    """The mails to ask about of every address; those of one person have the same list."""
+    names: dict[str, list[str]] = {}
+    for number, address in connection.execute("SELECT id, address FROM addresses"):
+        names.setdefault(who("p", number), []).append(address)
+    by_person: dict[str, list[int]] = {}
     for row, people in connection.execute(_MAILS, (MIN_BODY_CHARS, MAX_BODY_CHARS)):
         for token in people.split():
             if token in names:
-                mails.setdefault(names[token], []).append(row)
-    return mails
+                by_person.setdefault(token, []).append(row)
+    return {name: rows for token, rows in by_person.items() for name in names[token]}
 
 
 def _in_turn(

@@ -30,7 +30,7 @@ MEDIAN_BODY_WORDS, BODY_SIGMA, MAX_BODY_WORDS = 112, 1.21, 20_000
 
 SHARE_COPIES = 0.44
 SHARE_MANY_RECIPIENTS = 0.049
-SHARE_NO_TO = 0.07
+SHARE_NO_TO = 0.155  # of what an owner sent: of others' mail only the folder would tell who received it
 SHARE_CC = 0.29
 SHARE_QUOTED_PRINTABLE = 0.039
 SHARE_FORWARDED = 0.14
@@ -152,7 +152,7 @@ class Corpus:
         cc = self._others(generator, int(generator.integers(1, 5))) if chance[2] < SHARE_CC else []
         to_addresses = {address for _, address in to}
         cc = [person for person in cc if person[1] not in to_addresses]
-        if chance[3] < SHARE_NO_TO:
+        if chance[3] < SHARE_NO_TO and sender is box:
             to = []
         sent = _FIRST_DAY + timedelta(seconds=int(generator.integers(_DAYS * 86_400)))
         if chance[4] < SHARE_LOST_DATES:

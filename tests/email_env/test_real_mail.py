@@ -70,6 +70,14 @@ def test_every_message_is_in_or_skipped_for_a_known_reason(built):
     assert all(re.fullmatch(r"[a-z0-9.-]+/.+/\d+\.", skip["source"]) for skip in skips)
 
 
+def test_each_folder_is_found_to_be_its_owners(built):
+    """The folders are called after them, a few with another spelling; nearly all have more mail than names them."""
+    _, report, _ = built
+    folders = {owner["folders"][0]: owner["address"] for owner in report["owners"]}
+    assert len(folders) == len(report["owners"]) == 28
+    assert sum(folder.partition("-")[0] in address for folder, address in folders.items()) >= 26
+
+
 def test_every_skip_is_what_its_reason_says(built):
     """Checked against the standard library's parser, which is right about nearly all of this mail."""
     out, _, skips = built

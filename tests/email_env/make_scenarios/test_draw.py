@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from email_env.errors import ConfigurationError
-from email_env.make_scenarios.draw import draw_mails, split_by_inbox
+from email_env.make_scenarios.draw import draw_mails, owners, split_by_inbox
 from email_env.search.connections import Connections
 from judges.answers.matching import says
-from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail
+from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail, question
 
 INBOXES = st.lists(st.from_regex(r"[a-z]{1,6}@[a-z]{1,3}\.com", fullmatch=True), min_size=1, max_size=60)
 
@@ -77,6 +77,25 @@ def test_small_inboxes_are_left_out_and_inboxes_can_be_chosen(draw):
     assert [d.message_id[0] for d in draw(inboxes=[DAN])] == ["d"] * 3
     with pytest.raises(ConfigurationError, match=r"dan@y\.org: not 4 mails to ask about; the largest inbox has 6"):
         draw(inboxes=[DAN, BEN], min_mails=4)
+
+
+def test_only_owners_are_asked_where_they_are_known(tmp_path):
+    path = tmp_path / "mail.db"
+    body = "A body that is long enough to be asked about, surely."
+    mails = [mail(f"b{n}", f"S{n}", body, to=(BEN,), source=f"ben/{n}") for n in range(6)]  # Anna has as much mail
+    mails += [mail(f"d{n}", f"S{n}", body, to=(DAN,), from_addr="dan@home.org") for n in range(3)]
+    build(path, *mails, owners=[(DAN, "dan@home.org")], scenarios=[question("asked", inbox=CARO, message_ids=())])
+    with closing(Connections(path)) as connections:
+        drawn = list(draw_mails(connections.get(), seed=0, min_mails=1))
+        assert {(d.inbox, d.message_id[0]) for d in drawn} == {(BEN, "b"), (DAN, "d")}
+        assert {d.inbox for d in draw_mails(connections.get(), seed=0, min_mails=4)} == {BEN}
+        assert {d.inbox for d in draw_mails(connections.get(), seed=0, min_mails=1, inboxes=[ANNA])} == {ANNA}
+
+
+def test_whom_a_question_is_put_to_is_an_owner(tmp_path):
+    build(tmp_path / "mail.db", mail("m1"), mail("m2", "S2", to=(CARO,)), scenarios=[question()])
+    with closing(Connections(tmp_path / "mail.db")) as connections:
+        assert owners(connections.get()) == [BEN]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,18 @@ def test_a_question_that_passes_can_be_played_and_the_oracle_answers_it(office):
     env.close()
 
 
+def test_a_database_that_knows_no_owner_is_asked_about_everyone_with_a_note(office):
+    with JudgeServer(llm()) as server:
+        result = make(office, server)
+    assert "Note: the database does not say whose mailbox it is" in result.stderr
+    owned = office.parent / "owned.db"
+    build(owned, mail("m1", "Falcon", BUDGET), mail("m2", "Lunch", "Pizza?"), owners=[(BEN, "ben@home.org")])
+    with JudgeServer(llm()) as server:
+        result = make(owned, server, out=office.parent / "owned.jsonl")
+    assert "Note" not in result.stderr
+    assert [line["inbox"] for line in lines(office.parent / "owned.jsonl")] == [BEN]
+
+
 def test_the_questions_go_into_a_database_that_is_built_anew(office, tmp_path):
     with JudgeServer(llm()) as server:
         make(office, server, "--inbox", BEN)
