@@ -9,6 +9,7 @@ from __future__ import annotations
 import email
 import quopri
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.message import Message
@@ -115,7 +116,7 @@ class _Reader:
         return not (kind.startswith("image/") and part["content-id"])
 
     def _attach(self, part: Message, kind: str) -> None:
-        name = one_line(readable(part.get_filename() or ""))[:_MAX_NAME_CHARS]
+        name = unicodedata.normalize("NFC", one_line(readable(part.get_filename() or "")))[:_MAX_NAME_CHARS]  # of Macs
         if name:
             self.names[name] = None
         text = ""

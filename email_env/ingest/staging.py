@@ -15,6 +15,7 @@ from typing import Any
 from email_env.ingest.mailboxes import Mailbox, Mailboxes, Owner
 from email_env.ingest.people import People
 from email_env.mail import ParsedMail, Skip, SkipReason
+from email_env.search.cjk import separated
 from email_env.search.query import who, whose
 
 COLUMNS = (
@@ -288,9 +289,9 @@ class Staging:
             " ".join(mail.to),
             " ".join(mail.cc),
             " ".join(mail.bcc),
-            mail.subject,
-            "\n".join(mail.attachments),
-            f"{mail.body}\n\n{mail.attached}".strip() if mail.attached else mail.body,
+            separated(mail.subject),
+            separated("\n".join(mail.attachments)),
+            separated(f"{mail.body}\n\n{mail.attached}".strip() if mail.attached else mail.body),
             " ".join(tokens),
             mail.source,
             content,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from email_env.errors import ToolInputError, UnknownInboxError
-from email_env.search import query
+from email_env.search import cjk, query
 from email_env.search.connections import Connections
 from email_env.search.days import Days
 from email_env.search.metadata import read_metadata
@@ -34,6 +34,7 @@ MAX_RANKED_HITS = 5_000
 MAX_COUNTED = 1_000
 """`count` stops here."""
 
+_CHARACTERS_OF_A_WORD = 3  # of Chinese, with what would be blanks and small words elsewhere
 ORDERS = ("newest", "relevance")
 _RELEVANCE = "bm25(4.0, 1.0, 0.0, 1.0, 1.0, 1.0)"  # a hit in the subject says more; who is no text
 _MATCHING = """
@@ -158,10 +159,15 @@ class MailDatabase:
         if people is None:
             return []
         search["match"] = _expression(people, phrases, match)
+        if cjk.SEPARATOR in search["match"]:  # every character is a word
+            search["words"] = min(_CHARACTERS_OF_A_WORD * search["words"], query.MAX_SNIPPET_WORDS)
         rows = self._ranked(search, people, phrases, match) if order == "relevance" and phrases else None
         if rows is None:
             rows = self.connection().execute(_NEWEST, search).fetchall()
-        return [SearchHit(*fields, snippet=" ".join(snippet.split())) for *fields, snippet in rows]
+        return [
+            SearchHit(*fields, subject=cjk.joined(subject), snippet=" ".join(cjk.joined(snippet).split()))
+            for *fields, subject, snippet in rows
+        ]
 
     def count(
         self,
@@ -269,6 +275,7 @@ class MailDatabase:
             return None
         found, sent_at, sender, name, to, cc, bcc, subject, body, attachments, _ = row
         to, cc, bcc = (tuple(addresses.split()) for addresses in (to, cc, bcc))
+        subject, body, attachments = map(cjk.joined, (subject, body, attachments))
         return Email(found, sent_at, sender, name, to, cc, bcc, subject, body, tuple(attachments.splitlines()))
 
     def connection(self) -> sqlite3.Connection:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from email_env.errors import ToolInputError
+from email_env.search import cjk
 
 MAX_KEYWORDS = 12
 MAX_KEYWORD_CHARS = 80
@@ -104,12 +105,12 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
         words = _words(keyword)
         if not words:
             raise ToolInputError(f"Keyword {shown(keyword)} has no letters or digits. Use words from the mail.")
-        text = keyword.replace('"', '""').replace(WHO_MARK, " ")
+        text = cjk.separated(keyword.replace('"', '""').replace(WHO_MARK, " "))
         address = keyword.strip().lower() if "@" in keyword and " " not in keyword.strip() else ""
         found.append(Phrase(_with_name(f'"{text}"', words, keyword), words, address))
-    count = sum(len(phrase.words) for phrase in found)
+    count = sum(0.5 if cjk.is_cjk(word) else 1 for phrase in found for word in phrase.words)
     if count > MAX_SEARCH_WORDS:
-        raise ToolInputError(f"At most {MAX_SEARCH_WORDS} words over all keywords, got {count}. Use fewer.")
+        raise ToolInputError(f"At most {MAX_SEARCH_WORDS} words over all keywords, got {count:g}. Use fewer.")
     return found
 
 
@@ -118,8 +119,8 @@ def _with_name(quoted: str, words: tuple[str, ...], keyword: str) -> str:
     if len(words) == 1 or ("," not in keyword and min(map(len, words)) > 1):
         return quoted
     last, comma, first = keyword.partition(",")
-    name = name_words(f"{first} {last}" if comma else last)
-    return f'({quoted} OR "{" ".join(name)}")' if len(name) > 1 else quoted
+    name = tuple(name_words(f"{first} {last}" if comma else last))
+    return f'({quoted} OR "{" ".join(name)}")' if len(name) > 1 and name != words else quoted
 
 
 def joined(phrases: Sequence[Phrase], match: str) -> str:
@@ -173,14 +174,16 @@ def _words(text: str) -> tuple[str, ...]:
     """Runs of letters and digits, without case and accents, as the index's tokenizer makes them."""
     if text.isascii():
         return tuple(_ASCII_WORD.findall(text.lower()))
-    folded = "".join(map(_folded, text))
-    plain = (char for char in unicodedata.normalize("NFD", folded) if unicodedata.category(char) != "Mn")
+    plain = "".join(map(_folded, cjk.separated(text)))
     return tuple("".join(char if unicodedata.category(char)[0] in "LN" else " " for char in plain).split())
 
 
 def _folded(char: str) -> str:
+    if cjk.is_cjk(char):
+        return char
     folded = char.casefold()
-    return folded if len(folded) == 1 else char.lower()  # the index keeps the sharp s
+    kept = folded if len(folded) == 1 else char.lower()  # the index keeps the sharp s
+    return "".join(part for part in unicodedata.normalize("NFD", kept) if unicodedata.category(part) != "Mn")
 
 
 def person(value: str, name: str) -> Person:

@@ -1,0 +1,38 @@
+"""Chinese, Japanese and Korean text, whose words no blanks separate: the index takes every character as a word.
+
+Its tokenizer takes a run of such characters for one word, so a word within a sentence would not be found. Text is
+stored with an invisible separator beside each of these characters, and the words of a search get the same: a word of
+two characters becomes a phrase of two. Nothing else changes, so searches for other words cost what they did. Reading
+takes the separators out; another program can say `replace(body, char(8291), '')`.
+"""
+
+from __future__ import annotations
+
+import re
+
+SEPARATOR = "\u2063"
+"""The tokenizer takes it for a blank, and no terminal shows it."""
+
+_CJK = (
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_CHARACTER = re.compile(f"[{_CJK}]")
+_BOUNDARY = re.compile(rf"(?<=[{_CJK}])(?=\w)|(?<=\w)(?=[{_CJK}])")
+
+
+def separated(text: str) -> str:
+    """The text with a separator beside each such character that has a letter or a digit beside it."""
+    if text.isascii() or not _CHARACTER.search(text):
+        return text
+    return _BOUNDARY.sub(SEPARATOR, text)
+
+
+def joined(text: str) -> str:
+    """The text without the separators."""
+    return text if text.isascii() else text.replace(SEPARATOR, "")
+
+
+def is_cjk(char: str) -> bool:
+    """Whether a character is a word of the index."""
+    return _CHARACTER.match(char) is not None
