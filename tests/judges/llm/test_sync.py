@@ -1,0 +1,69 @@
+"""Ctrl-C while a judge is asked, in programs of their own."""
+
+import signal
+import subprocess
+import sys
+
+from judges.llm.sync import STOPPED
+from tests import ROOT
+
+ASK = """
+import asyncio, os, signal, sys, threading, time
+import judges
+from tests.judge_server import JudgeServer, Reply
+
+group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
+
+def press():
+    while not server.requests:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+
+def ask():
+    judges.score(group, "openai/o4-mini", api_base=server.url)
+
+with JudgeServer(lambda messages: Reply(delay_seconds=300)) as server:
+    threading.Thread(target=press, daemon=True).start()
+"""
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-c", ASK + program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_a_program_ends_with_one_line_and_by_the_signal():
+    ended = run("    ask()\n")
+    assert (ended.stdout, ended.stderr) == ("", f"{STOPPED}\n")
+    assert ended.returncode == -signal.SIGINT, "so that a loop of a shell ends too"
+
+
+def test_a_program_may_catch_it_and_its_later_errors_are_shown_as_ever():
+    ended = run(
+        """
+    try:
+        ask()
+    except KeyboardInterrupt as stopped:
+        print(stopped)
+    raise ValueError("later")
+"""
+    )
+    assert ended.stdout == f"{STOPPED}\n"
+    assert ended.stderr.startswith("Traceback")
+    assert ended.stderr.endswith("ValueError: later\n")
+
+
+def test_in_a_notebook_it_ends_too_and_does_not_wait_for_the_judge():
+    """ipykernel lets Ctrl-C interrupt the cell while its loop is running."""
+    ended = run(
+        """
+    async def cell():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            ask()
+        except KeyboardInterrupt as stopped:
+            print(stopped)
+    asyncio.run(cell())
+"""
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == (f"{STOPPED}\n", "", 0)
