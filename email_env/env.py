@@ -36,7 +36,7 @@ from email_env.search.query import MAX_RESULTS, MAX_SNIPPET_WORDS
 from email_env.spaces import TextSpace, ToolCallSpace
 from email_env.tools import prompts
 from email_env.tools.actions import MAX_ACTION_CHARS, CallFault, ErrorCode, parse_action
-from email_env.tools.toolbox import MAX_ANSWER_CHARS, Answer, Toolbox, ToolResult, tool_schemas
+from email_env.tools.toolbox import MAX_ANSWER_CHARS, Answer, Toolbox, ToolResult
 
 MAX_CALLS_PER_ACTION = 8
 
@@ -67,7 +67,10 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         snippet_words: words of the body in a search hit, 1 to 64.
         max_body_chars: characters of a mail's body that reading shows.
         order: order of search hits, "newest" or "relevance".
-        fallback_any: where no mail has all keywords of a search, show mails with any of them, best match first.
+        fallback_any: what a search shows where few or no mails have all keywords. "fill": the list is filled up with
+            mail that has some of their words, best match first. True: mail with any of the keywords, but only where no
+            mail has them all. False: nothing else.
+        terse: for small models: tools without `offset`, and search results without counts of what is not shown.
         reward: constants that differ from the defaults of `RewardConfig`.
         render_mode: None, or "ansi" for the transcript so far.
 
@@ -93,14 +96,17 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         snippet_words: int = 12,
         max_body_chars: int = 4000,
         order: str = "newest",
-        fallback_any: bool = False,
+        fallback_any: bool | str = "fill",
+        terse: bool = False,
         reward: RewardConfig | Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
         check_choice("order", order, ("newest", "relevance"))
         check_choice("render_mode", render_mode, ("ansi", None))
-        if not isinstance(fallback_any, bool):
-            raise ConfigurationError(f"fallback_any must be True or False, got {fallback_any!r}.")
+        if fallback_any not in (True, False, "fill"):
+            raise ConfigurationError(f'fallback_any must be True, False or "fill", got {fallback_any!r}.')
+        if not isinstance(terse, bool):
+            raise ConfigurationError(f"terse must be True or False, got {terse!r}.")
         _check_range("max_turns", max_turns, 1, 10_000)
         _check_range("max_results", max_results, 1, MAX_RESULTS)
         _check_range("snippet_words", snippet_words, 1, MAX_SNIPPET_WORDS)
@@ -118,6 +124,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
             max_body_chars=max_body_chars,
             order=order,
             fallback_any=fallback_any,
+            terse=terse,
         )
         if scenarios is None:
             scenarios = os.environ.get("EMAIL_ENV_SCENARIOS") or None
@@ -207,7 +214,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         self._transcript = [_spoken(message["role"], message["content"]) for message in messages]
         return question, {
             "messages": messages,
-            "tools": tool_schemas(self.max_results, self.toolbox.order, fallback_any=self.toolbox.fallback_any),
+            "tools": self.toolbox.schemas(),
             "scenario_id": scenario.scenario_id,
             "metrics": self._score.metrics(),
         }

@@ -1,8 +1,8 @@
 """The search that an expert would run, in memory: which mails hold all keywords, the newest first.
 
-It answers like the database's full-text index: tokens are letters and digits, case and accents do not matter, a keyword
-of several words is a phrase, and all keywords are required. The generator keeps only those plans that work here. It
-needs no SQLite.
+It answers like the database's full-text index over subject and body: tokens are letters and digits, case and accents do
+not matter, a keyword of several words is a phrase, and all keywords are required. The generator keeps only those plans
+that work here. It needs no SQLite.
 """
 
 import re

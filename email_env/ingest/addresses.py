@@ -8,13 +8,16 @@ not check whether an address could receive mail.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection
+from functools import lru_cache
+from itertools import repeat
 
 _NEEDS_CARE = re.compile(r"[<>\"'():;\s]")
 _ANGLE = re.compile(r"<([^<>]*)>")
 _COMMENT = re.compile(r"\(([^()]*)\)")
 _JUNK = str.maketrans("", "", '<>"(),;\x00')
 _SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
+_ADDRESS = re.compile(r"[^/@]+@[^/@]+\.[^/@]+")  # unlike Kim Ward/ET&S/Enron@ENRON
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -32,7 +35,7 @@ def parse_mailboxes(header: str) -> dict[str, str]:
     return found
 
 
-def listed_names(x_header: str, addresses: Sequence[str]) -> Iterator[tuple[str, str]]:
+def listed_names(x_header: str, addresses: Collection[str]) -> list[tuple[str, str]]:
     """(address, display name) of those `addresses` whose name an X-To or X-cc header tells.
 
     Such a header lists names in the order of the addresses: `Kim Ward, Ward, Kim S. </O=ENRON/CN=KWARD>, <kim@x.com>`.
@@ -40,17 +43,27 @@ def listed_names(x_header: str, addresses: Sequence[str]) -> Iterator[tuple[str,
     long and the two share letters.
     """
     entries = _entries(x_header)
-    in_step = len(entries) == len(addresses)
-    for place, entry in enumerate(entries):
-        address, name = parse_mailbox(entry)
-        if "@" in address and address in addresses:
-            yield address, name
-        elif in_step and (name := display_name(entry)) and (len(addresses) == 1 or _alike(name, addresses[place])):
-            yield addresses[place], name
+    if len(entries) == len(addresses):
+        told = map(_told, entries, addresses, repeat(len(addresses) == 1))
+    else:
+        told = map(_told, entries) if "@" in x_header else ()
+    return [pair for pair in told if pair[1] and pair[0] in addresses]
+
+
+@lru_cache(maxsize=1 << 16)  # the same people are listed again and again
+def _told(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]:
+    """(address, name) of an entry of X-To: the address beside it, else that at its place, where it looks `sure`."""
+    own, name = parse_mailbox(entry)
+    if _ADDRESS.fullmatch(own):
+        return own, name
+    name = display_name(entry)
+    return (address, name) if sure or _alike(name, address) else ("", "")
 
 
 def _entries(x_header: str) -> list[str]:
     """The people of an X-To header; `Ward, Kim <...>` is one of them, although a comma separates people too."""
+    if "<" not in x_header and '"' not in x_header:
+        return x_header.split(", ") if x_header else []
     entries: list[str] = []
     for part in _split(x_header):
         if "<" in part and entries and "<" not in entries[-1] and _SURNAME.fullmatch(entries[-1]):

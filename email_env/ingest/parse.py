@@ -15,6 +15,7 @@ from email_env.mail import ParsedMail
 _MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
 _CACHED_BYTES = 8192
 _Words = tuple[str, ...]
+_MAX_LISTED = 30  # mail to more people is mostly left out, and other mail tells their names too
 
 
 def parse_message(data: bytes, source: str = "") -> ParsedMail:
@@ -68,9 +69,12 @@ def _envelope(
         parse_mailboxes(readable(cc)),
         parse_mailboxes(readable(bcc)),
     )
-    names = [(address, name) for address, name in (*all_to.items(), *all_cc.items(), *all_bcc.items()) if name]
-    names += listed_names(readable(x_to), tuple(all_to))
-    names += listed_names(readable(x_cc), tuple(all_cc))
+    names: list[tuple[str, str]] = []
+    for addresses, x_header in ((all_to, x_to), (all_cc, x_cc), (all_bcc, "")):
+        if any(addresses.values()):
+            names += [pair for pair in addresses.items() if pair[1]]
+        if x_header and len(addresses) <= _MAX_LISTED:
+            names += listed_names(readable(x_header), addresses)
     sent_at, date_ok = parse_date(unfolded(date))
     if not date_ok and received:  # the end of the last hop has the time
         arrived = parse_date(unfolded(received).rpartition(";")[2].strip())

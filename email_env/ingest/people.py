@@ -32,7 +32,6 @@ class People:
         self._groups = {address: group for group in groups for address in group}
         self._addresses: list[list[str]] = []
         self._names: dict[int, tuple[str, int]] = {}  # the leading name, and by how many mails it leads
-        self._forms: dict[int, str] = {}
 
     def number(self, address: str) -> int:
         """The id of whose address this is; a new one where none of theirs was seen before."""
@@ -51,7 +50,7 @@ class People:
         return self._groups.get(first, (first,))[0]
 
     def note(self, number: int, name: str) -> None:
-        """Counts a mail that calls person `number` so; all come before the first `forms`."""
+        """Counts a mail that calls person `number` so."""
         form = index_form(name)
         leading, lead = self._names.get(number, (form, 0))
         if leading == form:
@@ -59,15 +58,8 @@ class People:
         elif form:  # the majority vote of Boyer and Moore
             self._names[number] = (leading, lead - 1) if lead > 1 else (form, 1)
 
-    def forms(self, number: int, own_name: str = "") -> str:
-        """Everything that is indexed as name of a person; `own_name` is what one mail calls them."""
-        known = self._forms.get(number)
-        if known is None:
-            known = self._forms[number] = self._make_forms(number)
-        own = index_form(own_name) if own_name else ""
-        return f"{known} {own}".strip() if own and own not in known else known
-
-    def _make_forms(self, number: int) -> str:
+    def forms(self, number: int) -> str:
+        """Everything that is indexed as name of a person."""
         name = self._names.get(number, ("", 0))[0]
         forms = [name] if name else []
         for address in map(address_form, self._addresses[number - 1]):
@@ -77,7 +69,7 @@ class People:
         return " ".join(forms)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 16)
 def index_form(name: str) -> str:
     """A display name as it is indexed.
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from email_env.ingest.mailboxes import Mailbox, Mailboxes, Owner
-from email_env.ingest.people import People
+from email_env.ingest.people import People, index_form
 from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.search.cjk import separated
-from email_env.search.query import who, whose
+from email_env.search.query import who
 
 COLUMNS = (
     "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, attachments, body,"
@@ -198,23 +198,28 @@ class Staging:
 
     def number(self) -> None:
         """Numbers what is left from the newest to the oldest: the view `newest_first` has the mail with its `id`."""
-        self.connection.create_function("sender_names", 2, self._sender_names, deterministic=True)
-        self.connection.create_function("recipient_names", 1, self._recipient_names, deterministic=True)
-        self.connection.execute(
-            "CREATE TEMP TABLE numbered AS"
-            " SELECT rowid AS place FROM staged ORDER BY datetime(sent_at) DESC, message_id"
+        self.connection.execute("CREATE TEMP TABLE numbered (place INTEGER, sender_names TEXT, recipient_names TEXT)")
+        mails = self.connection.execute(
+            "SELECT rowid, who, from_name FROM staged ORDER BY datetime(sent_at) DESC, message_id"
         )
+        self.connection.execute("BEGIN")
+        self.connection.executemany("INSERT INTO numbered VALUES (?, ?, ?)", self._named(mails))
+        self.connection.execute("COMMIT")
         self.connection.execute(
-            "CREATE TEMP VIEW newest_first AS"
-            " SELECT numbered.rowid AS id, staged.*, sender_names(who, from_name) AS sender_names,"
-            " recipient_names(who) AS recipient_names FROM numbered CROSS JOIN staged ON staged.rowid = place"
+            "CREATE TEMP VIEW newest_first AS SELECT numbered.rowid AS id, sender_names, recipient_names, staged.*"
+            " FROM numbered CROSS JOIN staged ON staged.rowid = place"
         )
 
-    def _sender_names(self, tokens: str, from_name: str) -> str:
-        return " ".join([self.people.forms(number, from_name) for number in whose("f", tokens)])
-
-    def _recipient_names(self, tokens: str) -> str:
-        return " ".join([self.people.forms(number) for number in whose("t", tokens)])
+    def _named(self, mails: Iterable[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
+        """(row, names of the sender, names of the recipients) of mails as (row, `who`, name in From)."""
+        forms = {number: form for number in self.people.ids.values() if (form := self.people.forms(number))}
+        senders = {who("f", number): form for number, form in forms.items()}
+        recipients = {who("t", number): form for number, form in forms.items()}
+        for row, tokens, from_name in mails:
+            people = tokens.split()
+            sender, own = " ".join(filter(None, map(senders.get, people))), index_form(from_name)
+            sender = sender if own in sender else f"{sender} {own}".strip()
+            yield row, sender, " ".join(filter(None, map(recipients.get, people)))
 
     def _skip(self, source: str, reason: SkipReason) -> None:
         self.skipped[reason] += 1

@@ -47,7 +47,7 @@ class OraclePolicy(PlannedPolicy):
         choices += [choice | {"sent_after": email.sent_at[:10]} for choice in choices]
         choices += [choice | {"from_addr": email.from_addr} for choice in choices if email.from_addr]
         for choice in choices:
-            if any(hit.message_id == email.message_id for hit in self.env.toolbox.search(scenario, **choice)[0]):
+            if any(hit.message_id == email.message_id for hit in self.env.toolbox.search(scenario, **choice).hits):
                 return choice
         return choices[-1] if choices else {"keywords": [message_id]}
 
@@ -114,7 +114,7 @@ class TutorPolicy(OraclePolicy):
         best, best_place = list(planned), (True, self.env.max_results, 0)
         choices = itertools.chain([known], *(itertools.combinations(words, count) for count in (1, 2, 3)))
         for choice in filter(None, choices):
-            ids = [hit.message_id for hit in self.env.toolbox.search(scenario, choice)[0]]
+            ids = [hit.message_id for hit in self.env.toolbox.search(scenario, choice).hits]
             if message_id in ids and (place := (len(ids) < least_hits, ids.index(message_id), len(ids))) < best_place:
                 best, best_place = list(choice), place
         return best
@@ -126,7 +126,7 @@ class TutorPolicy(OraclePolicy):
             chosen = self._random.sample(words, min(count, len(words)))
             if not chosen:
                 break
-            if not self.env.toolbox.search(scenario, chosen)[0]:
+            if not self.env.toolbox.search(scenario, chosen).hits:
                 return chosen
         return []
 

@@ -15,10 +15,11 @@ and other programs could not read them.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,12 @@ _HITS = """
     WHERE emails_fts MATCH :match AND emails_fts.rowid >= :first AND emails_fts.rowid < :end
     AND e.sent_at >= :earliest AND e.sent_at < :latest
 """
-_NEWEST = f"{_HITS} ORDER BY emails_fts.rowid LIMIT :limit OFFSET :offset"
-_RANKED = f"{_HITS} AND rank MATCH '{_RELEVANCE}' {{required}} ORDER BY rank LIMIT :limit OFFSET :offset"
+_LEFT_OUT = f"{_HITS} AND e.message_id NOT IN (SELECT value FROM json_each(:leave_out)) "
+_IN_ORDER = "ORDER BY emails_fts.rowid LIMIT :limit OFFSET :offset"
+_NEWEST = {False: _HITS + _IN_ORDER, True: _LEFT_OUT + _IN_ORDER}
+_BY_RANK = f"AND rank MATCH '{_RELEVANCE}' {{required}} ORDER BY rank LIMIT :limit OFFSET :offset"
+_RANKED = {False: _HITS + _BY_RANK, True: _LEFT_OUT + _BY_RANK}
+"""The statements without and with `leave_out`."""
 _REQUIRED = f"AND +emails_fts.rowid IN (SELECT rowid {_MATCHING.format(match='required')} ORDER BY rowid LIMIT :ranked)"
 _LAST_RANKED = f"SELECT rowid {_MATCHING.format(match='match')} ORDER BY rowid LIMIT 1 OFFSET :ranked"
 _COUNTED = f"""
@@ -118,6 +123,7 @@ class MailDatabase:
         sent_before: str | None = None,
         max_results: int = query.MAX_RESULTS,
         offset: int = 0,
+        leave_out: Sequence[str] = (),
         match: str = "all",
         order: str = "newest",
         snippet_words: int = 12,
@@ -135,6 +141,7 @@ class MailDatabase:
             sent_before: ISO date, exclusive.
             max_results: 1 to `MAX_RESULTS`.
             offset: hits to leave out from the top, 0 to `MAX_OFFSET`.
+            leave_out: ids of mails that are no hits; they are not counted by `offset`.
             match: whether "all" keywords must occur or "any" of them.
             order: "newest" or "relevance" (bm25).
             snippet_words: words around the match, 1 to `MAX_SNIPPET_WORDS`.
@@ -161,9 +168,12 @@ class MailDatabase:
         search["match"] = _expression(people, phrases, match)
         if cjk.SEPARATOR in search["match"]:  # every character is a word
             search["words"] = min(_CHARACTERS_OF_A_WORD * search["words"], query.MAX_SNIPPET_WORDS)
-        rows = self._ranked(search, people, phrases, match) if order == "relevance" and phrases else None
+        if leave_out:
+            search["leave_out"] = json.dumps(list(leave_out))
+        ranked = order == "relevance" and phrases
+        rows = self._ranked(search, people, phrases, match) if ranked else None
         if rows is None:
-            rows = self.connection().execute(_NEWEST, search).fetchall()
+            rows = self.connection().execute(_NEWEST[bool(leave_out)], search).fetchall()
         return [
             SearchHit(*fields, subject=cjk.joined(subject), snippet=" ".join(cjk.joined(snippet).split()))
             for *fields, subject, snippet in rows
@@ -197,7 +207,7 @@ class MailDatabase:
         after = None if sent_after is None else query.iso_day(sent_after, "sent_after")
         if before is not None and after is not None and after >= before:
             raise ToolInputError(f"sent_after ({after}) must be earlier than sent_before ({before}).")
-        return asdict(self._days.span(until, after, before))
+        return dict(self._days.span(until, after, before))
 
     def _phrases(self, keywords: Sequence[str]) -> list[query.Phrase]:
         """The keywords, the rarest first; one that is an address also finds the mail of whom it belongs to."""
@@ -224,7 +234,11 @@ class MailDatabase:
         return people
 
     def _ranked(
-        self, search: dict[str, Any], people: Sequence[str], phrases: Sequence[query.Phrase], match: str
+        self,
+        search: dict[str, Any],
+        people: Sequence[str],
+        phrases: Sequence[query.Phrase],
+        match: str,
     ) -> list[Any] | None:
         """The best hits by the telling keywords; None where every keyword is so common that "newest" serves as well.
 
@@ -243,7 +257,8 @@ class MailDatabase:
         connection = self.connection()
         if last := connection.execute(_LAST_RANKED, ranking).fetchone():
             ranking["end"] = last[0]
-        rows = connection.execute(_RANKED.format(required=required), ranking).fetchall()
+        statement = _RANKED["leave_out" in search].format(required=required)
+        rows = connection.execute(statement, ranking).fetchall()
         return rows or (None if match == "any" and not search["offset"] else rows)
 
     def read(self, message_id: str, *, inbox: str, until: str) -> Email | None:

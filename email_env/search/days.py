@@ -7,27 +7,12 @@ of numbers in which, at both ends, a few are of another day. These few are told 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 
 from email_env.search.connections import Connections
 
 _NO_ROW = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The mails of some days: those numbered from `first` to before `end` with `earliest` <= `sent_at` < `latest`.
-
-    From `sure_first` to before `sure_end` the number alone says so.
-    """
-
-    first: int
-    end: int
-    sure_first: int
-    sure_end: int
-    earliest: str
-    latest: str
 
 
 class Days:
@@ -36,18 +21,30 @@ class Days:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._look_up = lru_cache(maxsize=4096)(self._read)
+        self.span = lru_cache(maxsize=4096)(self._span)
 
-    def span(self, until: str, sent_after: str | None, sent_before: str | None) -> Span:
-        """The mails up to the day `until` that were sent on or after the second day and before the third."""
+    def _span(self, until: str, after: str | None, before: str | None) -> Mapping[str, int | str]:
+        """The mails up to the day `until` that were sent on or after the day `after` and before the day `before`.
+
+        They are those numbered from `first` to before `end` with `earliest` <= `sent_at` < `latest`. From `sure_first`
+        to before `sure_end` the number alone says so.
+        """
         first, sure_first = self._look_up("first_id", "<=", until), self._look_up("end_id", ">", until)
         latest = f"{until}U"  # behind every time of the day
-        if sent_before is not None and sent_before < latest:
-            first, sure_first = self._look_up("first_id", "<", sent_before), self._look_up("end_id", ">=", sent_before)
-            latest = sent_before
-        if sent_after is None:
-            return Span(first, _NO_ROW, sure_first, _NO_ROW, "", latest)
-        end, sure_end = self._look_up("end_id", ">=", sent_after), self._look_up("first_id", "<", sent_after)
-        return Span(first, end, sure_first, sure_end, sent_after, latest)
+        if before is not None and before < latest:
+            first, sure_first = self._look_up("first_id", "<", before), self._look_up("end_id", ">=", before)
+            latest = before
+        end = sure_end = _NO_ROW
+        if after is not None:
+            end, sure_end = self._look_up("end_id", ">=", after), self._look_up("first_id", "<", after)
+        return {
+            "first": first,
+            "end": end,
+            "sure_first": sure_first,
+            "sure_end": sure_end,
+            "earliest": after or "",
+            "latest": latest,
+        }
 
     def _read(self, column: str, sign: str, day: str) -> int:
         order = "DESC" if sign[0] == "<" else "ASC"

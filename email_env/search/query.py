@@ -149,11 +149,6 @@ def who(letter: str, person: int | str) -> str:
     return f"{WHO_MARK}{letter}{person}"
 
 
-def whose(letter: str, tokens: str) -> list[int]:
-    """The ids in those tokens of the column `who` that have this letter."""
-    return [int(token[2:]) for token in tokens.split() if token[1] == letter]
-
-
 def name_words(name: str) -> list[str]:
     """The words of a name as they are indexed: without initials, since mail names a person with and without them."""
     return [word for word in _words(name) if len(word) > 1 or not word.isascii()]
@@ -168,6 +163,11 @@ def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase
         if left >= 0:
             chosen.append(phrase)
     return chosen
+
+
+def split_words(keywords: Sequence[str]) -> list[str]:
+    """What blanks separate in the keywords, each once."""
+    return list(dict.fromkeys(word for keyword in keywords for word in keyword.split() if _words(word)))
 
 
 def _words(text: str) -> tuple[str, ...]:

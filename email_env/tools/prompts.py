@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from email_env.scenarios.scenario import Scenario
-from email_env.search.database import Email, SearchHit
+from email_env.search.database import MAX_COUNTED, Email, SearchHit
 from email_env.search.query import shown
+from email_env.tools.found import Found
 
 ANSWER_RECEIVED = "Answer received."
 _MAX_LISTED = 20
@@ -27,42 +28,68 @@ def system_message(scenario: Scenario, max_turns: int) -> str:
 
 
 def search_results(
-    hits: Sequence[SearchHit],
-    keywords: Sequence[str],
-    filters: Mapping[str, str] | None = None,
-    *,
-    partial: bool = False,
+    found: Found, keywords: Sequence[str], filters: Mapping[str, str] | None = None, *, terse: bool = False
 ) -> str:
     """One line for each hit, `m4821 | 2024-03-05 | Anna Keller | Subject | snippet`, or advice where there is none.
 
-    A line above `partial` hits says that they match only some of the keywords. Markup in a mail is escaped.
+    A line above the hits that match only some of the keywords says so, and a line below the hits says that there are
+    more. Markup in a mail is escaped. `terse` leaves out what has been counted.
     """
-    if not hits:
-        asked = ", ".join(f'"{keyword}"' for keyword in keywords)
-        if filters:
-            given = " and ".join(f"{name} {value}" for name, value in filters.items())
-            if not asked:
-                return f"No mail with {given}. Try other ones, or keywords."
-            return (
-                f"No mail with {given} matches all of: {asked}. Try without {' or '.join(filters)}, or other keywords."
-            )
-        return f"No mail matches all of: {asked}. Try fewer or other keywords."
-    return ("No mail matches all keywords. Some match:\n" if partial else "") + "\n".join(
-        " | ".join(
-            (
-                hit.message_id,
-                hit.sent_at[:10],
-                _line(hit.from_name or hit.from_addr, _MAX_SUBJECT_CHARS),
-                _line(hit.subject, _MAX_SUBJECT_CHARS),
-                _line(hit.snippet, _MAX_SNIPPET_CHARS),
-            )
+    lines = [_hit_line(hit) for hit in found.hits]
+    if found.full < len(lines):
+        lines.insert(found.full, _partial_line(found, terse))
+    elif found.offset + found.full < found.total and lines:
+        shown_to = found.offset + found.full
+        total = f"{found.total} or more" if found.total == MAX_COUNTED else found.total
+        first = f"{found.offset + 1} to " if found.offset else ""
+        lines.append(f"[{first}{shown_to} of {total} shown; offset {shown_to} shows more]")
+    if lines:
+        return "\n".join(lines)
+    if found.total:
+        return f"No more mail; {found.total} match."
+    return _no_hits(keywords, filters or {}) + _alone(found)
+
+
+def _hit_line(hit: SearchHit) -> str:
+    return " | ".join(
+        (
+            hit.message_id,
+            hit.sent_at[:10],
+            _line(hit.from_name or hit.from_addr, _MAX_SUBJECT_CHARS),
+            _line(hit.subject, _MAX_SUBJECT_CHARS),
+            _line(hit.snippet, _MAX_SNIPPET_CHARS),
         )
-        for hit in hits
     )
 
 
-def whole_email(email: Email, max_body_chars: int) -> str:
-    """The mail with its headers; a body over `max_body_chars` is cut, and a line says so."""
+def _partial_line(found: Found, terse: bool) -> str:
+    if found.full or found.offset:
+        return "Mail with some of the words:"
+    if terse:
+        return "No mail matches all keywords. Some match:"
+    return f"No mail matches all keywords.{_alone(found)} Some of the words match:"
+
+
+def _no_hits(keywords: Sequence[str], filters: Mapping[str, str]) -> str:
+    asked = ", ".join(f'"{keyword}"' for keyword in keywords)
+    if not filters:
+        return f"No mail matches all of: {asked}. Try fewer or other keywords."
+    given = " and ".join(f"{name} {value}" for name, value in filters.items())
+    if not asked:
+        return f"No mail with {given}. Try other ones, or keywords."
+    return f"No mail with {given} matches all of: {asked}. Try without {' or '.join(filters)}, or other keywords."
+
+
+def _alone(found: Found) -> str:
+    """How many mails each part of a search fits alone, so that the next one can leave out what fits none."""
+    if not found.alone:
+        return ""
+    counts = (f"{part} {f'{MAX_COUNTED}+' if count == MAX_COUNTED else count}" for part, count in found.alone)
+    return f" Alone: {', '.join(counts)}."
+
+
+def whole_email(email: Email, max_body_chars: int, offset: int = 0, *, terse: bool = False) -> str:
+    """The mail with its headers, and of its body `max_body_chars` from `offset` on; a line says where it is cut."""
     sender = f"{email.from_name} <{email.from_addr}>" if email.from_name else email.from_addr
     lines = [f"From: {sender}", f"To: {_listed(email.to)}"]
     lines += [
@@ -73,9 +100,13 @@ def whole_email(email: Email, max_body_chars: int) -> str:
     if email.attachments:
         lines.append(f"Attachments: {_listed(email.attachments)}")
     body = email.body.strip()
-    if len(body) > max_body_chars:
-        body = f"{body[:max_body_chars]}\n[... {len(body) - max_body_chars} more characters]"
-    return "\n".join(lines) + f"\n\n{body}"
+    end = offset + max_body_chars
+    part = body[offset:end]
+    if offset:
+        part = f"[from character {offset} of {len(body)}]\n{part}"
+    if len(body) > end:
+        part += f"\n[... {len(body) - end} more characters{'' if terse else f'; offset {end} shows them'}]"
+    return "\n".join(lines) + f"\n\n{part}"
 
 
 def unknown_email(message_id: str) -> str:

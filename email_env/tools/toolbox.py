@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from email_env.errors import ToolInputError
 from email_env.scenarios.scenario import Scenario
-from email_env.search.database import MailDatabase, SearchHit
-from email_env.search.query import MAX_RESULTS, bare_message_id, shown, whole_number
+from email_env.search.database import MailDatabase
+from email_env.search.query import MAX_OFFSET, MAX_RESULTS, bare_message_id, shown, whole_number
 from email_env.tools import prompts
 from email_env.tools.actions import TOOL_NAMES, CallFault, ErrorCode, ToolCall
+from email_env.tools.found import Finder, Found
+from email_env.tools.schemas import tool_schemas, unknown_argument
 
 MAX_ANSWER_CHARS = 2000
 MAX_SOURCES = 50
+MAX_BODY_OFFSET = 1_000_000_000
 _FILTERS = ("from_addr", "to_addr", "sent_after", "sent_before")
 
 
@@ -59,52 +61,6 @@ class ToolResult:
     answer: Answer | None = None
 
 
-def tool_schemas(
-    max_results: int = MAX_RESULTS, order: str = "newest", *, fallback_any: bool = False
-) -> list[dict[str, Any]]:
-    """The tools as OpenAI function schemas, new objects at every call."""
-    first = "newest mail" if order == "newest" else "best match"
-    rule = "All keywords must occur in a mail."
-    if fallback_any:
-        rule = "Where no mail has all keywords, mail with some of them is shown."
-    words = {"type": "array", "items": {"type": "string"}}
-    return [
-        _schema(
-            "search_inbox",
-            f"Search the inbox, {first} first. {rule}",
-            {
-                "keywords": words | {"description": "Words or phrases."},
-                "from_addr": {"type": "string", "description": "Sender's name or address."},
-                "to_addr": {"type": "string", "description": "A recipient's name or address."},
-                "sent_after": {"type": "string", "description": "First day, YYYY-MM-DD."},
-                "sent_before": {"type": "string", "description": "Day after the last, YYYY-MM-DD."},
-                "max_results": {"type": "integer", "minimum": 1, "maximum": max_results},
-            },
-            ["keywords"],
-        ),
-        _schema(
-            "read_email",
-            "Read a whole mail.",
-            {"message_id": {"type": "string", "description": "Id from the search results."}},
-            ["message_id"],
-        ),
-        _schema(
-            "return_final_answer",
-            "Answer the question and end.",
-            {
-                "answer": {"type": "string", "description": 'Short answer, or "I don\'t know".'},
-                "sources": dict(words) | {"description": "Ids of the mails that say so."},
-            },
-            ["answer", "sources"],
-        ),
-    ]
-
-
-def _schema(name: str, description: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
 class Toolbox:
     """Runs calls against a mail database.
 
@@ -114,7 +70,8 @@ class Toolbox:
         snippet_words: words of the body in a search hit.
         max_body_chars: a longer body is cut.
         order: "newest" or "relevance".
-        fallback_any: where no mail has all keywords, show those with any of them, best match first.
+        fallback_any: False, True or "fill", as in `Finder`.
+        terse: for small models: no argument `offset`, and no counts of what is not shown.
     """
 
     def __init__(
@@ -125,26 +82,31 @@ class Toolbox:
         snippet_words: int,
         max_body_chars: int,
         order: str,
-        fallback_any: bool = False,
+        fallback_any: bool | str = False,
+        terse: bool = False,
     ) -> None:
         self.database = database
         self.max_results = max_results
-        self.snippet_words = snippet_words
         self.max_body_chars = max_body_chars
-        self.order = order
-        self.fallback_any = fallback_any
+        self.terse = terse
+        self.finder = Finder(database, snippet_words, order, fallback_any, count=not terse)
         self._arguments = {
             schema["function"]["name"]: (
                 tuple(schema["function"]["parameters"]["properties"]),
                 tuple(schema["function"]["parameters"]["required"]),
             )
-            for schema in tool_schemas()
+            for schema in self.schemas()
         }
         self._tools: dict[str, Callable[[dict[str, Any], Scenario], ToolResult]] = {
             "search_inbox": self._search_inbox,
             "read_email": self._read_email,
             "return_final_answer": self._return_final_answer,
         }
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools as OpenAI function schemas, new objects at every call."""
+        finder = self.finder
+        return tool_schemas(self.max_results, finder.order, fallback_any=finder.fallback_any, terse=self.terse)
 
     def run(self, call: ToolCall | CallFault, scenario: Scenario) -> ToolResult:
         """Runs one call; a mistake of the model becomes a result with an error code."""
@@ -162,25 +124,21 @@ class Toolbox:
     def _checked(self, call: ToolCall) -> dict[str, Any]:
         """The given arguments, checked by name. Null and "" mean that an optional argument is left out."""
         known, required = self._arguments[call.name]
+        if call.name == "search_inbox":
+            required = ("keywords",)
         for name in call.arguments:
             if name not in known:
-                raise ToolInputError(self._unknown_argument(call.name, name))
+                raise ToolInputError(unknown_argument(call.name, name, known))
         given = {
             name: value
             for name, value in call.arguments.items()
             if name in required or not (value is None or (isinstance(value, str) and not value.strip()))
         }
-        if not given.keys().isdisjoint(_FILTERS) and given.get("keywords") is None:  # they say enough
+        if given.get("keywords") is None and not given.keys().isdisjoint(_FILTERS):  # they say enough
             given["keywords"] = []
         if missing := [name for name in required if given.get(name) is None]:
             raise ToolInputError(f"{call.name} needs {' and '.join(missing)}. Its arguments: {', '.join(known)}.")
         return given
-
-    def _unknown_argument(self, tool: str, name: str) -> str:
-        known, _ = self._arguments[tool]
-        near = get_close_matches(name[:100], known, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        return f"{tool} has no argument {shown(name)}.{hint} Its arguments: {', '.join(known)}."
 
     def _search_inbox(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         keywords = _listed(arguments.pop("keywords"))
@@ -189,38 +147,34 @@ class Toolbox:
             if not keywords and arguments.keys().isdisjoint(_FILTERS):
                 raise ToolInputError('keywords must be a list of words or phrases, e.g. ["budget"]; got [].')
         limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
-        hits, partial = self.search(scenario, keywords, min(limit, self.max_results), **arguments)
-        text = prompts.search_results(hits, keywords, arguments, partial=partial)
-        return ToolResult(text, searched=True, found=tuple(hit.message_id for hit in hits))
+        offset = whole_number(arguments.pop("offset", 0), "offset", MAX_OFFSET, least=0)
+        found = self.search(scenario, keywords, min(limit, self.max_results), offset, **arguments)
+        text = prompts.search_results(found, keywords, arguments, terse=self.terse)
+        return ToolResult(text, searched=True, found=tuple(hit.message_id for hit in found.hits))
 
     def search(
-        self, scenario: Scenario, keywords: Sequence[str], max_results: int | None = None, **filters: str
-    ) -> tuple[list[SearchHit], bool]:
-        """What `search_inbox` shows: the hits, and whether they match only some of the keywords.
+        self,
+        scenario: Scenario,
+        keywords: Sequence[str],
+        max_results: int | None = None,
+        offset: int = 0,
+        **filters: str,
+    ) -> Found:
+        """What `search_inbox` shows.
 
         Raises:
             ToolInputError: an argument cannot be used.
         """
-        common: dict[str, Any] = {
-            "inbox": scenario.inbox,
-            "keywords": keywords,
-            "until": scenario.query_date,
-            "max_results": max_results or self.max_results,
-            "snippet_words": self.snippet_words,
-            **filters,
-        }
-        hits = self.database.search(order=self.order, **common)
-        if hits or not self.fallback_any:
-            return hits, False
-        hits = self.database.search(match="any", order="relevance", **common)
-        return hits, bool(hits)
+        return self.finder.find(scenario, keywords, max_results or self.max_results, offset, filters)
 
     def _read_email(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         message_id = arguments["message_id"]
         email = self.database.read(message_id, inbox=scenario.inbox, until=scenario.query_date)
         if email is None:
             return ToolResult(prompts.unknown_email(message_id), unknown_id=True)
-        return ToolResult(prompts.whole_email(email, self.max_body_chars), read=email.message_id)
+        offset = whole_number(arguments.get("offset", 0), "offset", MAX_BODY_OFFSET, least=0)
+        text = prompts.whole_email(email, self.max_body_chars, offset, terse=self.terse)
+        return ToolResult(text, read=email.message_id)
 
     def _return_final_answer(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         answer = _number_as_text(arguments["answer"])

@@ -87,7 +87,10 @@ class Caller:
             return ToolCall("search_inbox", self._search())
         if pick < 0.9:
             known = self.found if self.found and self.generator.random() < 0.5 else self.message_ids
-            return ToolCall("read_email", {"message_id": self._either(self.generator.choice(known), 0.3)})
+            arguments = {"message_id": self._either(self.generator.choice(known), 0.3)}
+            if self.generator.random() < 0.1:
+                arguments["offset"] = self._either(self.generator.randint(0, 2000), 0.2)
+            return ToolCall("read_email", arguments)
         if pick < 0.97:
             sources = [self._either(self.generator.choice(self.message_ids), 0.2) for _ in range(self._count(3))]
             answer = self._either("Thursday", 0.3)
@@ -99,17 +102,25 @@ class Caller:
         keywords: Any = [self._either(self._phrase(), 0.08) for _ in range(self._count(5))]
         arguments: dict[str, Any] = {"keywords": self._either(keywords, 0.06)}
         for name, sound in (
-            ("from_addr", lambda: generator.choice(self.addresses)),
-            ("to_addr", lambda: generator.choice(self.addresses)),
+            ("from_addr", self._person),
+            ("to_addr", self._person),
             ("sent_after", self._day),
             ("sent_before", self._day),
             ("max_results", lambda: generator.randint(1, 10)),
+            ("offset", lambda: generator.randint(0, 30)),
         ):
             if generator.random() < 0.2:
                 arguments[name] = self._either(sound(), 0.15)
+        if generator.random() < 0.05:
+            del arguments["keywords"]
         if generator.random() < 0.03:
             arguments[generator.choice(("max_result", "message_id", self._text()))] = 1
         return arguments
+
+    def _person(self) -> str:
+        address = self.generator.choice(self.addresses)
+        name = address.partition("@")[0].replace(".", " ")
+        return self.generator.choice((address, name, f"{name} <{address}>"))
 
     def _phrase(self) -> str:
         return " ".join(self.generator.choice(self.words) for _ in range(self.generator.choice((1, 1, 1, 2, 3))))

@@ -76,19 +76,10 @@ def play(mail: Mail, database: MailDatabase, calls: int, seed: int) -> tuple[int
     generator = random.Random(seed)
     caller = Caller(generator, mail.words, mail.addresses, list(mail.seen_by))
     searches = hits = reads = refused = 0
+    scenario, toolbox = _setting(generator, mail, database)
     for number in range(calls):
-        if number % 50 == 0:
-            scenario = Scenario(
-                "fuzz", "?", "!", (), (), generator.choice(mail.addresses), generator.choice(mail.days), "train"
-            )
-            toolbox = Toolbox(
-                database,
-                max_results=10,
-                snippet_words=generator.choice((1, 12, 64)),
-                max_body_chars=500,
-                order=generator.choice(("newest", "relevance")),
-                fallback_any=generator.random() < 0.5,
-            )
+        if number and number % 50 == 0:
+            scenario, toolbox = _setting(generator, mail, database)
         call = caller.call()
         result = toolbox.run(call, scenario)
         if result.error and not result.text.startswith("Error: "):
@@ -107,6 +98,20 @@ def play(mail: Mail, database: MailDatabase, calls: int, seed: int) -> tuple[int
     return searches, hits, reads, refused
 
 
+def _setting(generator: random.Random, mail: Mail, database: MailDatabase) -> tuple[Scenario, Toolbox]:
+    """An inbox and a day, and what the tools show."""
+    inbox, day = generator.choice(mail.addresses), generator.choice(mail.days)
+    return Scenario("fuzz", "?", "!", (), (), inbox, day, "train"), Toolbox(
+        database,
+        max_results=10,
+        snippet_words=generator.choice((1, 12, 64)),
+        max_body_chars=500,
+        order=generator.choice(("newest", "relevance")),
+        fallback_any=generator.choice((False, True, "fill")),
+        terse=generator.random() < 0.5,
+    )
+
+
 def over_threads(mail: Mail, calls: int, threads: int, seed: int = 0) -> Outcome:
     """`calls` calls over threads that share one `MailDatabase`."""
     with closing(MailDatabase(mail.path)) as database:
@@ -115,8 +120,8 @@ def over_threads(mail: Mail, calls: int, threads: int, seed: int = 0) -> Outcome
         before = _memory_mb(), len(os.listdir("/proc/self/fd"))
         more = _threads(mail, database, max(1, calls // threads - first), threads, seed + 1_000)
         after = _memory_mb(), len(os.listdir("/proc/self/fd"))
-    counts = [sum(both) for both in zip(total, more, strict=True)]
-    return Outcome(calls, *counts, after[0] - before[0], after[1] - before[1])
+    searches, hits, reads, refused = (sum(both) for both in zip(total, more, strict=True))
+    return Outcome(calls, searches, hits, reads, refused, after[0] - before[0], after[1] - before[1])
 
 
 def _threads(mail: Mail, database: MailDatabase, calls: int, threads: int, seed: int) -> list[int]:
@@ -144,8 +149,11 @@ def over_processes(mail: Mail, calls: int, processes: int, seed: int = 0) -> Out
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         work = [(mail.path, calls // processes, seed + 10_000 * (number + 1)) for number in range(processes)]
         outcomes = pool.starmap(_process, work, chunksize=1)
-    counts = [sum(getattr(o, name) for o in outcomes) for name in ("searches", "hits", "reads", "refused")]
-    return Outcome(calls, *counts, max(o.grown_mb for o in outcomes), max(o.more_files for o in outcomes))
+    names = ("searches", "hits", "reads", "refused")
+    searches, hits, reads, refused = (sum(getattr(o, name) for o in outcomes) for name in names)
+    return Outcome(
+        calls, searches, hits, reads, refused, max(o.grown_mb for o in outcomes), max(o.more_files for o in outcomes)
+    )
 
 
 def _process(path: Path, calls: int, seed: int) -> Outcome:

@@ -231,8 +231,13 @@ def test_a_judge_is_told_what_was_answered_and_what_its_verdict_is_worth(path):
 def test_limits_of_what_is_shown_are_options(path):
     env = EmailSearchEnv(path, max_results=1, snippet_words=2, max_body_chars=5)
     env.reset(options={"scenario_id": "budget"})
-    assert env.step(search("falcon"))[0].count("\n") == 0
-    assert env.step(read("m1"))[0].endswith("Finan\n[... 31 more characters]")
+    assert env.step(search("falcon"))[0].endswith("\n[1 of 2 shown; offset 1 shows more]")
+    assert env.step(read("m1"))[0].endswith("Finan\n[... 31 more characters; offset 5 shows them]")
+    terse = EmailSearchEnv(path, max_results=1, snippet_words=2, max_body_chars=5, terse=True)
+    terse.reset(options={"scenario_id": "budget"})
+    assert terse.step(search("falcon"))[0].count("\n") == 0
+    assert terse.step(read("m1"))[0].endswith("Finan\n[... 31 more characters]")
+    assert terse.step(search("falcon", offset=1))[4]["error"] == "bad_args"
 
 
 def test_rewards_are_an_option(path):

@@ -114,8 +114,10 @@ def test_the_keyword_baseline_drops_words_until_something_is_found(path):
         answer("$48,250", "m1"),
     ]
     assert metrics["success"] == 1.0
-    env = EmailSearchEnv(path, scenarios=[replace(BUDGET, question="Is the zebra at the Falcon?")])
-    assert episode(env, "keyword")[0][:2] == [search("Falcon", "zebra"), search("Falcon")]
+    zebra = [replace(BUDGET, question="Is the zebra at the Falcon?")]
+    strict = EmailSearchEnv(path, scenarios=zebra, fallback_any=False)
+    assert episode(strict, "keyword")[0][:2] == [search("Falcon", "zebra"), search("Falcon")]
+    assert episode(EmailSearchEnv(path, scenarios=zebra), "keyword")[0][:2] == [search("Falcon", "zebra"), read("m2")]
 
 
 def test_the_keyword_baseline_says_so_where_nothing_is_found(path):
@@ -197,7 +199,7 @@ def tutored(seed, **kwargs):
 def test_the_tutor_stumbles_in_about_two_episodes_of_three_recovers_and_marks_what_not_to_imitate():
     searches = reads = 0
     for seed in range(60):
-        _, turns, metrics = tutored(seed)
+        _, turns, metrics = tutored(seed, fallback_any=False)
         hasty = [(action, observation) for action, imitate, observation in turns if not imitate]
         assert len(hasty) <= 1
         for action, observation in hasty:

@@ -82,7 +82,7 @@ def test_a_scenario_that_is_not_there_is_an_error_that_helps(env, options, error
         ({"difficulties": ["eazy"]}, "Did you mean 'easy'?"),
         ({"difficulties": 5}, "difficulties must be a list, got 5"),
         ({"scenarios": 5}, "scenarios must be a list, got 5"),
-        ({"fallback_any": "no"}, "fallback_any must be True or False, got 'no'"),
+        ({"fallback_any": "no"}, "fallback_any must be True, False or \"fill\", got 'no'"),
         ({"max_turns": 0}, "max_turns must be a whole number from 1"),
         ({"max_results": 11}, "max_results must be a whole number from 1 to 10, got 11"),
         ({"snippet_words": 2.5}, "snippet_words"),

@@ -94,13 +94,25 @@ def test_the_words_of_an_address_are_a_name(address, form):
     assert address_form(address) == form
 
 
-def test_the_name_that_most_mails_give_an_address_counts_and_the_mails_own_beside_it():
+def test_the_name_that_most_mails_give_an_address_counts():
     people = People()
-    number = people.number("robert.quick@x.com")
+    bob, role, kim = map(people.number, ("robert.quick@x.com", "no.address@x.com", "kim_ward7@x.com"))
     for name in ("Bob Quick", "Office of Bob", "Quick, Bob", "Bob Quick"):
-        people.note(number, name)
-    assert people.forms(number) == "bob quick robert quick"
-    assert people.forms(number, "Office of Bob") == "bob quick robert quick office of bob"
-    role = people.number("no.address@x.com")
+        people.note(bob, name)
     people.note(role, "The Chairman")
-    assert people.forms(role) == "the chairman"
+    assert [people.forms(number) for number in (bob, role, kim)] == [
+        "bob quick robert quick",
+        "the chairman",
+        "kim ward",
+    ]
+
+
+def test_what_one_mail_calls_its_sender_counts_for_that_mail(tmp_path):
+    role = {"from_addr": "office@x.com", "to": (BOX,)}
+    build(
+        tmp_path / "mail.db",
+        *(mail(f"m{n}", f"S{n}", from_name=("Ken Lay", "Ken Lay", "Stan Horton")[n], **role) for n in range(3)),
+    )
+    database = MailDatabase(tmp_path / "mail.db")
+    assert ids(database, "Stan Horton") == ids(database, from_addr="Stan Horton") == ["m2"]
+    database.close()

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from email_env.search.database import MailDatabase
 from email_env.spaces import format_call
 from email_env.tools.actions import CallFault, ErrorCode, ToolCall, parse_action
-from email_env.tools.toolbox import Answer, Toolbox, tool_schemas
+from email_env.tools.schemas import tool_schemas
+from email_env.tools.toolbox import Answer, Toolbox
 from tests.email_env.mails import build, mail, question
 from tests.email_env.office import BUDGET, CITY, answer, as_json, build_office, read, search
 
@@ -18,11 +19,13 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
+LIMITS = {"max_results": 3, "snippet_words": 6, "max_body_chars": 100, "order": "newest"}
+
 
 @pytest.fixture(scope="module")
 def toolbox(tmp_path_factory):
     database = MailDatabase(build_office(tmp_path_factory.mktemp("office")))
-    yield Toolbox(database, max_results=3, snippet_words=6, max_body_chars=100, order="newest")
+    yield Toolbox(database, **LIMITS)
     database.close()
 
 
@@ -147,8 +150,7 @@ def test_a_search_shows_one_line_a_hit_newest_first(toolbox):
 
 
 def test_where_no_mail_has_all_keywords_those_with_some_are_shown_if_wanted_and_marked(toolbox):
-    options = {"max_results": 3, "snippet_words": 6, "max_body_chars": 100, "order": "newest"}
-    lenient = Toolbox(toolbox.database, **options, fallback_any=True)
+    lenient = Toolbox(toolbox.database, **LIMITS, fallback_any=True, terse=True)
     strict_result, result = run(toolbox, search("falcon", "zebra")), run(lenient, search("falcon", "zebra"))
     assert strict_result.found == ()
     note, *lines = result.text.split("\n")
@@ -157,7 +159,48 @@ def test_where_no_mail_has_all_keywords_those_with_some_are_shown_if_wanted_and_
     assert set(result.found) == {"m1", "m2"}
     assert run(lenient, search("falcon", "budget")).text == run(toolbox, search("falcon", "budget")).text
     assert run(lenient, search("zebra")).text == run(toolbox, search("zebra")).text
+    counted = Toolbox(toolbox.database, **LIMITS, fallback_any=True)
+    assert run(counted, search("falcon", "zebra")).text == "\n".join(
+        ['No mail matches all keywords. Alone: "falcon" 2, "zebra" 0. Some of the words match:', *lines]
+    )
     assert run(lenient, search("secret", "zebra")).found == (), "another inbox's mail stays hidden"
+
+
+def test_what_mail_with_all_keywords_leaves_of_the_list_is_filled_with_mail_that_has_some_of_their_words(toolbox):
+    filling = Toolbox(toolbox.database, **LIMITS, fallback_any="fill")
+    result = run(filling, search("falcon", "budget"))
+    assert result.found == ("m1", "m2")
+    assert result.text.split("\n")[1] == "Mail with some of the words:"
+    assert run(filling, search("falcon review approved")).found == ("m1", "m2", "m3"), "a phrase that no mail has"
+    assert run(filling, search("falcon", "budget", offset=1)).found == ("m2",)
+    assert run(filling, search("falcon", "budget", offset=2)).text == "No more mail; 1 match."
+    assert run(filling, search("falcon")).text == run(toolbox, search("falcon")).text
+
+
+def test_what_does_not_fit_is_counted_and_shown_by_offset(toolbox):
+    assert run(toolbox, as_json("search_inbox", sent_after="2001-05-01")).text.endswith(
+        "\n[3 of 5 shown; offset 3 shows more]"
+    )
+    rest = run(toolbox, as_json("search_inbox", sent_after="2001-05-01", offset=3))
+    assert len(rest.found) == rest.text.count("\n") + 1 == 2
+    one = run(toolbox, as_json("search_inbox", sent_after="2001-05-01", offset=1, max_results=1))
+    assert one.text.endswith("\n[2 to 2 of 5 shown; offset 2 shows more]")
+    assert run(toolbox, as_json("search_inbox", sent_after="2001-05-01", offset=5)).text == "No more mail; 5 match."
+
+
+def test_a_long_mail_is_read_to_its_end(toolbox):
+    parts, offset = [], 0
+    while True:
+        text = run(toolbox, as_json("read_email", message_id="m4", offset=offset), CITY).text.partition("\n\n")[2]
+        body, more, rest = text.partition("\n[... ")
+        parts.append(body.partition(f"[from character {offset} of 342]\n")[2] if offset else body)
+        if not more:
+            break
+        offset = int(rest.split("offset ")[1].split()[0])
+    assert "".join(parts) == "Die Messe: see you at the fair in Zürich.\n" + "x" * 300
+    assert len(parts) == 4
+    past = run(toolbox, as_json("read_email", message_id="m4", offset=10_000), CITY)
+    assert (past.error, past.text.endswith("\n\n[from character 10000 of 342]\n")) == ("", True)
 
 
 def test_a_search_sees_neither_later_mail_nor_other_inboxes(toolbox):
@@ -169,14 +212,17 @@ def test_a_search_sees_neither_later_mail_nor_other_inboxes(toolbox):
 
 def test_a_search_without_hits_advises(toolbox):
     assert run(toolbox, search("falcon", "zebra")).text == (
-        'No mail matches all of: "falcon", "zebra". Try fewer or other keywords.'
+        'No mail matches all of: "falcon", "zebra". Try fewer or other keywords. Alone: "falcon" 2, "zebra" 0.'
     )
+    assert run(toolbox, search("falcon zebra")).text.endswith(' Alone: "falcon" 2, "zebra" 0.')
+    assert run(toolbox, search("zebra")).text == 'No mail matches all of: "zebra". Try fewer or other keywords.'
 
 
 def test_a_search_without_hits_names_the_filters_it_had(toolbox):
     assert run(toolbox, search("falcon", from_addr="nobody@x.com", sent_after="2001-05-15")).text == (
         'No mail with from_addr nobody@x.com and sent_after 2001-05-15 matches all of: "falcon".'
         " Try without from_addr or sent_after, or other keywords."
+        ' Alone: "falcon" 2, from_addr nobody@x.com and sent_after 2001-05-15 0.'
     )
 
 
@@ -202,7 +248,7 @@ def test_a_mail_is_shown_with_its_headers_and_its_body_cut(toolbox):
     head, body = text.split("\n\n")
     assert head == "From: Anna Keller <anna@x.com>\nTo: ben@x.com\nDate: 2001-05-17 08:00\nSubject: Messe"
     assert body.startswith("Die Messe: see you at the fair in Zürich.\nxxx")
-    assert body.endswith("\n[... 242 more characters]")
+    assert body.endswith("\n[... 242 more characters; offset 100 shows them]")
     many = run(toolbox, read("m7")).text
     assert "From: Anna Keller <ben@x.com>" in many
     assert many.count("p1") == 11  # p1, p10 to p19
@@ -331,6 +377,9 @@ def test_the_schema_says_what_comes_first_and_what_must_match():
         return tool_schemas(*arguments, **options)[0]["function"]["description"]
 
     assert description() == "Search the inbox, newest mail first. All keywords must occur in a mail."
+    assert description(fallback_any="fill") == (
+        "Search the inbox: mail with all keywords, newest mail first, then mail with some of their words, best first."
+    )
     assert description(5, "relevance", fallback_any=True) == (
         "Search the inbox, best match first. Where no mail has all keywords, mail with some of them is shown."
     )
@@ -343,3 +392,27 @@ def test_schemas_name_what_the_tools_take_and_are_new_at_every_call():
     assert [schema["function"]["name"] for schema in one] == ["search_inbox", "read_email", "return_final_answer"]
     assert one[0]["function"]["parameters"]["properties"]["max_results"]["maximum"] == 5
     assert all(schema["function"]["parameters"]["additionalProperties"] is False for schema in one)
+    assert [schema["function"]["parameters"]["required"] for schema in one[:2]] == [[], ["message_id"]]
+    offsets = [
+        "offset" in schema["function"]["parameters"]["properties"] for schema in (*one, *tool_schemas(terse=True))
+    ]
+    assert offsets == [True, True, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("tool", "wrong", "right"),
+    [
+        ("search_inbox", "query", "keywords"),
+        ("search_inbox", "limit", "max_results"),
+        ("search_inbox", "From", "from_addr"),
+        ("search_inbox", "since", "sent_after"),
+        ("search_inbox", "end_date", "sent_before"),
+        ("search_inbox", "page", "offset"),
+        ("read_email", "id", "message_id"),
+        ("read_email", "email_id", "message_id"),
+        ("return_final_answer", "response", "answer"),
+        ("return_final_answer", "ids", "sources"),
+    ],
+)
+def test_a_name_from_other_tools_is_answered_with_the_right_one(toolbox, tool, wrong, right):
+    assert f"Did you mean {right}?" in run(toolbox, as_json(tool, **{wrong: "x"})).text
