@@ -13,6 +13,7 @@ from grpo.files import read_jsonl
 from grpo.runs.checkpoint import newest_checkpoint
 from judges.llm.record import read_judgements
 from tests import ROOT
+from tests.grpo.rollout.test_marking import shown
 from tests.judge_server import JudgeServer, score_by
 
 pytestmark = [
@@ -22,17 +23,21 @@ pytestmark = [
 ]
 
 
-def train(run_dir: Path, policy_url: str, judge_url: str) -> subprocess.CompletedProcess[str]:
+def train(run_dir: Path, policy_url: str, *judge: str) -> subprocess.CompletedProcess[str]:
     command = [
         *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
         *("--run-dir", str(run_dir), "--resume", "--steps", "2", "--warm-start-steps", "0", "--eval-scenarios", "0"),
         *("--groups-per-step", "2", "--group-size", "2"),
         *("--set", "rollout.max_tokens=900", "--set", "rollout.max_turn_tokens=48"),
         *("--set", f'server.urls=["{policy_url}"]', "--env-kwargs", '{"max_turns": 2}'),
-        *("--reward", "ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
+        *judge,
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
+
+
+def ruler(url: str) -> tuple[str, ...]:
+    return ("--reward", "ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", url)
 
 
 def by_length(messages):
@@ -48,7 +53,7 @@ def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_chec
         return judged(messages) if next(sound, False) else "I would rather not say."
 
     with JudgeServer(judge) as server:
-        stopped = train(run_dir, vllm_server.url, server.url)
+        stopped = train(run_dir, vllm_server.url, *ruler(server.url))
     assert stopped.returncode == 1, stopped.stdout + stopped.stderr
     assert "2 of 2 groups of a step have no rewards, above the bound of 0.5" in stopped.stderr
     assert "I would rather not say." in stopped.stderr
@@ -58,7 +63,7 @@ def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_chec
     (first,) = read_jsonl(run_dir / "metrics.jsonl")
 
     with JudgeServer(judged) as server:
-        finished = train(run_dir, vllm_server.url, server.url)
+        finished = train(run_dir, vllm_server.url, *ruler(server.url))
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "resumed from step-0001" in finished.stdout
     steps = read_jsonl(run_dir / "metrics.jsonl")
@@ -77,3 +82,26 @@ def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_chec
     assert all(
         "I would rather not say." in answer for r in records[2:4] for v in r["verdicts"] for answer in v["answers"]
     )
+
+
+def test_answers_in_other_words_are_marked_while_vllm_samples(vllm_server, tmp_path):
+    """The model without a warm start answers in prose at once, and no rule can tell what it says."""
+
+    def judge(messages):
+        *_, said = shown(messages)
+        return json.dumps({"reasoning": "by its length", "accept": len(said) % 2 == 0})
+
+    run_dir = tmp_path / "run"
+    with JudgeServer(judge) as server:
+        named = ("--answer-judge", "openai/o4-mini", "--answer-judge-api-base", server.url)
+        finished = train(run_dir, vllm_server.url, *named)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    steps = read_jsonl(run_dir / "metrics.jsonl")
+    assert max(step.get("answer/by_judge", 0.0) for step in steps) > 0
+    assert all(step.get("answer/undecided", 0.0) == step["judge/failures"] == 0.0 for step in steps)
+    episodes = [e for n in (1, 2) for e in read_jsonl(run_dir / "trajectories" / f"step-{n:04d}.jsonl")]
+    judged = [e for e in episodes if e["verdict"] and e["verdict"]["decided_by"] == "judge"]
+    assert len(server.requests) <= len(judged) + 1, "one before the start, and one for every answer"
+    for episode in judged:
+        assert episode["metrics"]["success"] == float(episode["verdict"]["accept"])
+        assert episode["metrics"]["reward_tier"] == (1.0 if episode["verdict"]["accept"] else -0.2)
