@@ -1,4 +1,4 @@
-"""The settings of a run in groups: frozen pydantic models, filled from a recipe and command-line flags.
+"""The settings of a run, in the groups of `grpo.settings`, filled from a recipe and command-line flags.
 
 A recipe is TOML with a table for each group, or the ``config.json`` of another run. ``--set`` names a setting with its
 group: ``judge.model``. Wrong keys name the nearest right one. The whole config is written to ``config.json`` of the
@@ -13,18 +13,24 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from grpo.errors import ConfigError
-
-LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
-"""The losses of ``grpo.learner.loss``, by the names of their papers."""
-
-Kernel = Literal["shared_rows", "attention", "fused_lora"]
-KERNELS: tuple[Kernel, ...] = get_args(Kernel)
-"""The fast paths of the learner, named after their modules in ``grpo.learner.cpu``."""
+from grpo.settings import (
+    AnswerJudgeSettings,
+    EvalSettings,
+    JudgeSettings,
+    LearnerSettings,
+    LoraSettings,
+    LossSettings,
+    OptimizerSettings,
+    RolloutSettings,
+    ServerSettings,
+    Settings,
+    WarmStartSettings,
+)
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
 REWARDS = ("env", "ruler", "env+ruler")
@@ -35,172 +41,6 @@ RESUMABLE_CHANGES = frozenset(
     | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""
-
-
-def _without_users(url: str) -> str:
-    from judges.llm.secrets import without_users
-
-    return without_users(url)
-
-
-Url = Annotated[str, PlainSerializer(_without_users, when_used="json")]
-"""Files and trackers get no user and no password of a URL; a continuation is told them again."""
-
-
-class Settings(BaseModel):
-    """Settings that never change and take no unknown name. Token counts are in tokens, times in seconds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class RolloutSettings(Settings):
-    """How the policy samples episodes, and how its context is built."""
-
-    groups_per_step: int = Field(default=8, ge=1)
-    group_size: int = Field(default=8, ge=2)
-    refill_rounds: int = Field(default=0, ge=0, description="extra rollout rounds that replace groups without spread")
-    temperature: float = Field(
-        default=1.0, gt=0, description="of the rollouts, and of the distributions that the loss takes"
-    )
-    max_turn_tokens: int = Field(default=256, ge=8)
-    max_tokens: int = Field(
-        default=4096, ge=64, description="of what the policy sees at once, the sampled turn included"
-    )
-    history: Literal["fork", "append"] = Field(
-        default="fork",
-        description="where the model's chat template rewrites earlier turns: fork a segment that begins with what it "
-        "shows, or append and leave the turns as they were sampled",
-    )
-    chat_template_kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="variables for the model's chat template, for example enable_thinking"
-    )
-    concurrency: int = Field(default=64, ge=1)
-
-
-class JudgeSettings(Settings):
-    """RULER's judge."""
-
-    model: str = "openai/o4-mini"
-    api_base: Url | None = None
-    rubric: str | None = None
-    permutations: int = Field(
-        default=1, ge=1, description="orders in which the judge sees a group; scores are the means"
-    )
-    concurrency: int = Field(default=16, ge=1, description="calls to the judge at the same time")
-    max_cost: float | None = Field(
-        default=None, gt=0, description="dollars; once this process has spent them, it stops"
-    )
-    max_failures: float = Field(
-        default=0.5, ge=0, le=1, description="share of groups in a step that may fail, for whichever judge"
-    )
-
-
-class AnswerJudgeSettings(Settings):
-    """The judge of single answers, asked about those that the rule leaves undecided; none where no model is named."""
-
-    model: str | None = None
-    api_base: Url | None = None
-    concurrency: int = Field(default=16, ge=1, description="calls to the judge at the same time")
-    max_cost: float | None = Field(
-        default=None, gt=0, description="dollars; once this process has spent them, it stops"
-    )
-    audit_share: float = Field(
-        default=0.05, ge=0, le=1, description="of the answers that the rule took for right, shown to the judge, too"
-    )
-    max_disagreement: float = Field(
-        default=0.1,
-        ge=0,
-        le=1,
-        description="share of audited answers that the judge refuses; above it the run warns",
-    )
-
-
-class OptimizerSettings(Settings):
-    """The optimizer of GRPO and its learning rate."""
-
-    learning_rate: float = Field(default=2e-5, gt=0)
-    warmup_steps: int = Field(
-        default=0, ge=0, description="steps before the first at the full learning rate; it rises evenly"
-    )
-    final_lr_share: float = Field(
-        default=1.0, ge=0, le=1, description="of the rate, left at the last step; it falls evenly"
-    )
-    updates_per_step: int = Field(
-        default=1, ge=1, description="optimizer updates a step, each on its share of the rollouts"
-    )
-    max_grad_norm: float = Field(default=1.0, gt=0)
-
-
-class LossSettings(Settings):
-    """The loss, and how advantages are weighed in it."""
-
-    type: LossType = Field(
-        default="dapo", description="how tokens are weighed and clipped; formulas: grpo/learner/loss.py"
-    )
-    kl_coef: float = Field(default=0.0, ge=0, description="weight of the KL divergence from the model without adapter")
-    scale_by_std: bool = False
-    negative_weight: float = Field(default=1.0, ge=0, description="factor on advantages below zero")
-    invalid_call_weight: float | None = Field(
-        default=None,
-        ge=0,
-        description="if set: invalid calls are learned from rollouts below the mean only, with this factor",
-    )
-    clip_low: float = Field(default=0.2, gt=0)
-    clip_high: float = Field(default=0.28, gt=0)
-    max_importance_weight: float = Field(default=2.0, gt=0)
-    max_gap: float = Field(default=0.25, gt=0, description="mean |sampler - trainer| logprob above which the run stops")
-
-    @model_validator(mode="after")
-    def _one_row_a_rollout(self) -> Self:
-        if self.type in ("grpo", "gspo") and self.invalid_call_weight is not None:
-            raise ValueError(
-                f"loss.type = {self.type!r} counts every row the same, but with loss.invalid_call_weight = "
-                f"{self.invalid_call_weight} a rollout is two rows; leave one of them out, or use loss.type = 'dapo'"
-            )
-        return self
-
-
-class LoraSettings(Settings):
-    """The adapter that is trained."""
-
-    rank: Literal[1, 8, 16, 32, 64, 128, 256] = 16
-    alpha: int = Field(default=32, ge=1)
-
-
-class LearnerSettings(Settings):
-    """How the learner computes."""
-
-    token_budget: int = Field(default=3072, ge=64, description="tokens of one forward pass, shared ones once")
-    kernels: tuple[Kernel, ...] = Field(default=KERNELS, description="fast paths in use; results are the same without")
-
-
-class WarmStartSettings(Settings):
-    """The imitation of demonstrations before GRPO."""
-
-    policy: str = "oracle"
-    steps: int = Field(default=0, ge=0, description="optimizer steps on demonstrations before GRPO")
-    batch: int = Field(default=8, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
-
-
-class EvalSettings(Settings):
-    """The evaluation on held-out tasks."""
-
-    split: str = "test"
-    scenarios: int = Field(default=64, ge=0)
-    samples: int = Field(default=1, ge=1, description="sampled episodes of each scenario")
-    seed: int = 1234
-    greedy: bool = True
-    every: int = Field(default=0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only")
-    selection_split: str = Field(
-        default="validation", description="split of the evaluations of `every`, by which the best checkpoint is chosen"
-    )
-
-
-class ServerSettings(Settings):
-    """The vLLM server that samples; one is started where none is named."""
-
-    urls: tuple[Url, ...] = ()
 
 
 class TrainConfig(Settings):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.config import AnswerJudgeSettings
 from grpo.display.terminal import Display
 from grpo.display.waiting import said_if_slow
 from grpo.envs.message_env import MessageEnv
@@ -33,6 +32,7 @@ from grpo.rollout.marking import Marker, check_markable
 from grpo.rollout.references import reach_warning
 from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import evaluation_tasks
+from grpo.settings import AnswerJudgeSettings
 from judges.llm.secrets import blank_secrets, without_credentials, without_users
 
 if TYPE_CHECKING:

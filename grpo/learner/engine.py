@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from grpo.config import LossType
 from grpo.learner.segments import Segment
+from grpo.settings import LossType
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from grpo.config import KERNELS, Kernel, TrainConfig
+from grpo.config import TrainConfig
 from grpo.errors import CheckpointError
 from grpo.learner import distributed
 from grpo.learner.cpu import fused_lora, shared_rows
@@ -28,6 +28,7 @@ from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
 from grpo.machine.dtype import computing_dtype
+from grpo.settings import KERNELS, Kernel
 
 LOGIT_CHUNK_TOKENS = 512
 STATE_FILE = "engine.pt"

@@ -11,11 +11,12 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from grpo.config import OptimizerSettings, TrainConfig
+from grpo.config import TrainConfig
 from grpo.errors import TrainingError
 from grpo.learner.engine import Engine, LossSpec
 from grpo.learner.segments import Segment
 from grpo.learner.update_metrics import Update, update_metrics
+from grpo.settings import OptimizerSettings
 
 
 @dataclass(frozen=True, slots=True)

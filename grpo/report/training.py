@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from grpo.config import AnswerJudgeSettings, dotted
+from grpo.config import dotted
 from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, Summary, short_duration, short_number
 from grpo.report.audits import audit_section, audited_episodes, warnings_of
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
@@ -19,6 +19,7 @@ from grpo.report.page import Page, settings
 from grpo.report.run import Change, Run, compare, conclusion, read_episodes
 from grpo.report.transcripts import Pair, Record, choose_pairs
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
+from grpo.settings import AnswerJudgeSettings
 from grpo.statistics import slice_order
 
 EVALUATIONS = ((SAMPLED, "T = 1", "Sampled at temperature 1"), (GREEDY, "greedy", "Greedy decoding"))

@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from grpo.config import AnswerJudgeSettings, JudgeSettings, TrainConfig
+from grpo.config import TrainConfig
 from grpo.errors import ConfigError, JudgeFailure
+from grpo.settings import AnswerJudgeSettings, JudgeSettings
 from judges import JudgeError, Session, answer, ruler
 from judges.llm.record import FILE_NAME
 

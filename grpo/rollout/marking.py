@@ -18,12 +18,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo.config import AnswerJudgeSettings
 from grpo.envs.message_env import MessageEnv
 from grpo.errors import ConfigError
 from grpo.files import Closeable
 from grpo.rollout.judges import judge_session
 from grpo.seeds import derive_seed
+from grpo.settings import AnswerJudgeSettings
 from grpo.types import AnswerKey, Outcome, Trajectory
 from judges.answers.answer import AnswerVerdict, DecidedBy, answer
 from judges.answers.matching import Verdict, decide

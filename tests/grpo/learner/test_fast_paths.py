@@ -4,12 +4,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
-from grpo.config import KERNELS  # noqa: E402
 from grpo.errors import ModelError  # noqa: E402
 from grpo.learner.cpu.attention import causal_attention  # noqa: E402
 from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
+from grpo.settings import KERNELS  # noqa: E402
 from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
-from grpo.config import OptimizerSettings, load_config  # noqa: E402
+from grpo.config import load_config  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
@@ -18,6 +18,7 @@ from grpo.learner.update import (  # noqa: E402
     update_policy,
 )
 from grpo.learner.update_metrics import check_gap  # noqa: E402
+from grpo.settings import OptimizerSettings  # noqa: E402
 from tests.fakes import tiny_engine as engine  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from grpo.config import AnswerJudgeSettings, load_config
+from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
 from grpo.errors import ConfigError, EnvError, JudgeFailure
@@ -17,6 +17,7 @@ from grpo.rollout.rewards import group_reward
 from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.unfinished_step import UnfinishedStep
+from grpo.settings import AnswerJudgeSettings
 from grpo.training.batches import Batches
 from grpo.types import AnswerKey, Outcome, SampledTurn, Task
 from judges.llm.record import read_judgements
