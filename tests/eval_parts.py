@@ -155,6 +155,8 @@ class EndlessEnv(gymnasium.Env):
     def step(self, action: str):
         if self.how == "leaves":
             sys.exit("no more road")
+        if self.how == "hangs":
+            time.sleep(1000)
         if self.how == "interrupts":
             raise KeyboardInterrupt
         return "on", 0.0, False, False, {"messages": [{"role": "tool", "content": "on"}], "metrics": {}}

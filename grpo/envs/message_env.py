@@ -263,3 +263,7 @@ class MessageEnv:
                 raise EnvError(f"{self.env_id}.{when}() does not return {_RETURNED[when]}{found}") from error
             hint = _IN_A_LOOP if isinstance(error, RuntimeError) and "event loop" in str(error) else ""
             raise EnvError(f"{self.env_id} failed at {when}: {describe(error)}{hint}") from error
+
+
+CALL_OF_AN_ENV = MessageEnv._guarded.__code__
+"""Of the frame in which an env is called, for whoever looks at a stack."""

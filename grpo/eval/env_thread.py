@@ -9,16 +9,50 @@ questions or its answers.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
+import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from queue import SimpleQueue
+from types import FrameType
 from typing import Any, Protocol, TypeVar
 
+from grpo.envs.message_env import CALL_OF_AN_ENV
+from grpo.errors import EnvError
 from grpo.eval.episode import Episode
 
 Result = TypeVar("Result")
+
+
+STUCK_SECONDS = 600.0
+"""How long one call of an env may take before it is taken to hang."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let the first Ctrl-C end a call of an env in the main thread, too; an event loop would wait for its end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual: Any = signal.getsignal(signal.SIGINT)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        outer = frame
+        while outer is not None:
+            if outer.f_code is CALL_OF_AN_ENV:
+                raise KeyboardInterrupt
+            outer = outer.f_back
+        usual(number, frame)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 class EnvThread(Protocol):
@@ -58,13 +92,22 @@ class OwnThread:
         """Start the thread."""
         self.requests: SimpleQueue[Any] = SimpleQueue()
         self._episodes: dict[str, Episode] = {}
+        self._called = math.inf
         threading.Thread(target=self._serve, name="grpo-eval-envs", daemon=True).start()
 
     async def run(self, act: Callable[[], Result]) -> Result:
-        """Call ``act`` in the thread; the event loop goes on meanwhile."""
+        """Call ``act`` in the thread; the event loop goes on meanwhile.
+
+        Raises:
+            EnvError: An env has been in one call for `STUCK_SECONDS`: nothing else can be called any more.
+        """
         future: Future[Result] = Future()
         self.requests.put((None, act, None, future))
-        return await asyncio.wrap_future(future)
+        waiting = asyncio.wrap_future(future)
+        while not (await asyncio.wait([waiting], timeout=1.0))[0]:
+            if time.monotonic() - self._called > STUCK_SECONDS:
+                raise EnvError(f"an env has been in one call for {STUCK_SECONDS:g} s and does not come back")
+        return await waiting
 
     def admit(self, episode: Episode) -> str:
         """Let tool calls reach an episode; returns its token."""
@@ -82,7 +125,9 @@ class OwnThread:
 
     def _serve(self) -> None:
         while True:
+            self._called = math.inf
             token, act, arguments, reply = self.requests.get()
+            self._called = time.monotonic()
             if token is None:
                 _settle(reply, act)
                 continue

@@ -21,6 +21,7 @@ from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
 from grpo.errors import ConfigError, EnvError, EvaluationError, GrpoError
 from grpo.eval.agents.named import AgentOptions, make_agent
+from grpo.eval.env_thread import interruptible
 from grpo.eval.episode import MAX_TURNS
 from grpo.eval.output import print_plan, print_summary
 from grpo.eval.progress import EvaluationProgress
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("evals")
 DEFAULT_TASKS = 100
 """How many tasks there are of an env that names no scenarios."""
+
+CLOSING_SECONDS = 10.0
+"""How long the envs may take to close."""
 
 INFRASTRUCTURE_STATUS = 3
 """Exit status where some episodes ended in infrastructure failures."""
@@ -182,9 +186,13 @@ def _run(runner: Runner, agent: Agent, pool: EnvPool, episodes: list[PlannedEpis
     async def main() -> None:
         async with agent:
             try:
-                await runner.run(episodes)
+                with interruptible():
+                    await runner.run(episodes)
+            except KeyboardInterrupt:  # it has ended the loop already; here it would be told once more
+                raise asyncio.CancelledError from None
             finally:
-                await agent.env_thread.run(pool.close)
+                with suppress(TimeoutError):  # an env that hangs does not close
+                    await asyncio.wait_for(agent.env_thread.run(pool.close), CLOSING_SECONDS)
 
     try:
         asyncio.run(main())

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from grpo.eval import env_thread, request
 from tests import ROOT
 from tests.eval_parts import ENDLESS_ENV, rows, run
 
@@ -41,23 +42,14 @@ def test_there_is_a_cap_of_turns_without_asking_for_one(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["max_turns"] == 1000
 
 
+@pytest.mark.parametrize("how", ["", "hangs"])
 @pytest.mark.parametrize("agent", AGENTS)
-def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent):
-    command = [
-        sys.executable,
-        "-m",
-        "grpo",
-        "eval",
-        "--env",
-        ENDLESS_ENV,
-        "--agent",
-        agent,
-        "--max-turns",
-        "10000000",
-    ]
+def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent, how):
+    command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", agent, "--limit", "2"]
+    command += ["--max-turns", "10000000", "--out", str(tmp_path / "run"), "--env-kwargs", json.dumps({"how": how})]
     process = subprocess.Popen(
-        [*command, "--limit", "2", "--out", str(tmp_path / "run")],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not (tmp_path / "run" / "results.jsonl").exists() and process.poll() is None:
         time.sleep(0.05)
@@ -70,6 +62,15 @@ def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent):
     assert process.returncode == 130, stderr
     assert "Stopped. Finished episodes are kept; the same command with --resume plays what is missing." in stderr
     assert "Traceback" not in stderr
+
+
+def test_an_env_that_does_not_come_back_from_a_call_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(env_thread, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(request, "CLOSING_SECONDS", 0.1)
+    arguments = ("--limit", "2", "--timeout", "0.2", "--out", str(tmp_path))
+    shown = run("--agent", "tests.eval_agents:walking", *arguments, env=ENDLESS_ENV, how="hangs")
+    assert shown.exit_code == 1
+    assert "Error: an env has been in one call for 1 s and does not come back" in shown.output
 
 
 @pytest.mark.parametrize("agent", AGENTS)
