@@ -52,17 +52,21 @@ class Contract:
 
     def reward(self, when: str, given: Any) -> float:
         """A finite number."""
-        return self.number(when, f"the reward {_seen(given)}", "a reward must be", given)
-
-    def number(self, when: str, found: str, wanted: str, given: Any) -> float:
-        """A finite number."""
         if not math.isfinite(value := _number(given)):
-            raise self.breach(when, found, f"{wanted} a finite number")
+            raise self.breach(when, f"the reward {_seen(given)}", "a reward must be a finite number")
         return value
+
+    def success(self, key: str, given: Any) -> float:
+        """1.0 or 0.0, of what a plain env says under ``key``."""
+        if not math.isfinite(value := _number(given)):
+            raise self.breach("step", f"info[{key!r}] = {_seen(given)}", "a success is True, False or a number")
+        return float(value != 0)
 
     def flag(self, name: str, given: Any) -> bool:
         """``terminated`` or ``truncated``."""
-        if isinstance(given, bool | np.bool_) or (isinstance(given, int | np.integer) and given in (0, 1)):
+        if given is True or given is False:
+            return given
+        if isinstance(given, np.bool_) or (isinstance(given, int | np.integer) and given in (0, 1)):
             return bool(given)
         raise self.breach("step", f"{name} = {_seen(given)}", f"{name} is True or False")
 
@@ -78,7 +82,7 @@ class Contract:
         if not isinstance(messages, list | tuple):
             raise self.breach(when, f"info['messages'] = {_seen(messages)}", "messages are a list of dicts")
         for message in messages:
-            if not (isinstance(message, dict) and isinstance(message.get("content"), str) and "role" in message):
+            if not isinstance(message, dict) or not isinstance(message.get("content"), str) or "role" not in message:
                 wanted = "a message is a dict with 'role' and 'content', both text"
                 raise self.breach(when, f"the message {_seen(message)}", wanted)
             if message["role"] not in ROLES[when]:
@@ -119,8 +123,9 @@ class Contract:
             return dict(given)  # as it should be; what follows is for the first, and for what is wrong
         metrics: dict[str, float] = {}
         for name, value in given.items():
-            found = f"info['metrics'][{name!r}] = {_seen(value)}"
-            metrics[str(name)] = self.number(when, found, "a metric is", value)
+            metrics[str(name)] = _number(value)
+            if not math.isfinite(metrics[str(name)]):
+                raise self.breach(when, f"info['metrics'][{name!r}] = {_seen(value)}", "a metric is a finite number")
         names = set(metrics)
         if self._metric_names is None:
             self._metric_names = names

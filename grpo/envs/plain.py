@@ -194,9 +194,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             "turns": float(self._turns),
         }
         if self._success_key:
-            given = info.get(self._success_key, False)
-            found = f"info[{self._success_key!r}] = {given!r}"
-            metrics["success"] = float(self._contract.number("step", found, "a success is True, False or", given) != 0)
+            metrics["success"] = self._contract.success(self._success_key, info.get(self._success_key, False))
         return metrics
 
     def _text(self, observation: Any) -> str:
