@@ -172,12 +172,7 @@ def check_disk(run_dir: Path, needed_gib: float) -> str:
 
 def check_env(config: TrainConfig) -> str:
     """The env is made, reset twice alike, played to the end of one episode, and bears what a model may write."""
-    try:
-        env = _env(config)
-    except GrpoError as error:
-        raise Trouble(
-            str(error), "give --env an id that is registered (--env-import), and --env-kwargs that the env takes"
-        ) from error
+    env = _env(config)
     try:
         ids = env.scenario_ids()
         task = Task(config.seed, ids[0] if ids else None)
@@ -236,9 +231,8 @@ def _env(config: TrainConfig) -> MessageEnv:
 
 async def _played(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
     """Play in a running event loop, as training and evaluations do: an env whose code is async may fail there alone."""
-    turns, how = _play(env, config, task)
     _provoke(env, task)
-    return turns, how
+    return _play(env, config, task)
 
 
 def _play(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
@@ -262,6 +256,7 @@ def _provoke(env: MessageEnv, task: Task) -> None:
     call = {"name": name, "arguments": {"no_such_argument": 1}}
     openai = {"id": "call_0", "type": "function", "function": {**call, "arguments": "{}"}}
     turns = {
+        "prose": "I do not know.",
         "an empty turn": "",
         "a call that is no JSON": '<tool_call>{"name": ',
         "a call of a tool that does not exist": '<tool_call>{"name": "no_such_tool", "arguments": {}}</tool_call>',
@@ -274,6 +269,8 @@ def _provoke(env: MessageEnv, task: Task) -> None:
         try:
             env.step(turn)
         except EnvError as error:
+            if " failed at step: " not in str(error):
+                raise
             fix = f"answer {what} with a text, an error code and a small penalty: {turn!r}"
             raise Trouble(f"{what}: {error}", fix) from error
 

@@ -147,7 +147,9 @@ def test_an_unknown_env_and_a_damaged_one_are_named():
     )
     (unneeded,) = examine([("env's data", lambda: doctor.check_data(config("NoSuch")))])
     assert (unneeded.status, unneeded.found) == ("skipped", "needs the check of the env")
-    assert unknown.fix == "give --env an id that is registered (--env-import), and --env-kwargs that the env takes"
+    assert unknown.found.endswith(
+        "Give a registered id; module:id or --env-import imports the module that registers it first"
+    )
     assert (unknown.status, damaged.status) == ("failed", "failed")
     assert "NoSuch-v0" in unknown.found
     assert (damaged.found, damaged.fix) == ("table words: page 3 is gone", "build the env's data again")
