@@ -84,13 +84,11 @@ class Marker(Closeable):
         ConfigError: The cache in the folder cannot be used.
 
     Attributes:
-        last_error: Why the judge gave no verdict the last time; "" where that never happened.
         is_spent: Whether the judge was not asked because its money is spent.
     """
 
     def __init__(self, settings: AnswerJudgeSettings | None = None, folder: Path | None = None):
         self.settings = settings or AnswerJudgeSettings()
-        self.last_error = ""
         self.is_spent = False
         self._session: Session | None = None
         if self.settings.model is not None and folder is not None:
@@ -173,7 +171,6 @@ class Marker(Closeable):
                 session=self._session,
             )
         except JudgeError as error:
-            self.last_error = str(error)
             self.is_spent = self.is_spent or isinstance(error, SpendLimitReached)
             raise
 

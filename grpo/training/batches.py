@@ -235,7 +235,8 @@ class Batches:
         failed = [t for t in sampled if t.stop_reason is StopReason.FAILED]
         if failed and len(failed) > len(sampled) / 2:
             raise EnvError(f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}")
-        bound, why = self.config.judge.max_failures, self.marker.last_error or self.reward.last_error
+        bound = self.config.judge.max_failures
+        why = next((t.unmarked for t in sampled if t.unmarked), self.reward.last_error)
         if asked - rewarded > bound * asked or rewarded == 0:
             raise JudgeFailure(
                 f"{asked - rewarded} of {asked} groups of a step have no rewards, above the bound of {bound:g} of them "

@@ -114,12 +114,12 @@ class HeldOut:
             JudgeFailure: There are too many of them, or the judge's money is spent: what a rule can decide alone would
                 be all that is left.
         """
-        unmarked = sum(bool(t.unmarked) for t in trajectories)
+        unmarked = [t.unmarked for t in trajectories if t.unmarked]
         bound = self.config.judge.max_failures
-        if unmarked > bound * len(trajectories) or (unmarked and self.marker.is_spent):
+        if len(unmarked) > bound * len(trajectories) or (unmarked and self.marker.is_spent):
             raise JudgeFailure(
-                f"evaluation {spec.label!r}: the answer judge gave no verdict on {unmarked} of {len(trajectories)} "
-                f"episodes; the last error: {self.marker.last_error}. Mend the judge and go on with --resume"
+                f"evaluation {spec.label!r}: {len(unmarked)} of {len(trajectories)} episodes have no verdict on their "
+                f"answers; the last error: {unmarked[-1]}. Mend the judge and go on with --resume"
             )
         return [replace(t, stop_reason=StopReason.FAILED, error=t.unmarked) if t.unmarked else t for t in trajectories]
 

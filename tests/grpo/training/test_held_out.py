@@ -133,14 +133,18 @@ def test_a_held_out_episode_without_a_verdict_failed_and_counts_as_neither_right
 @pytest.mark.parametrize(
     ("answer", "settings", "reason"),
     [
-        (lambda _: Reply("no"), {}, "gave no verdict on 2 of 4 episodes; the last error: .*no usable verdict"),
+        (
+            lambda _: Reply("no"),
+            {},
+            "2 of 4 episodes have no verdict on their answers; the last error: .*no usable verdict",
+        ),
         (
             lambda _: '{"reasoning": "", "accept": true}',
             {"answer_judge.max_cost": 1e-9, "answer_judge.concurrency": 1},
-            "gave no verdict on 1 of 4 episodes; the last error: .*are spent",
+            "1 of 4 episodes have no verdict on their answers; the last error: .*are spent",
         ),
     ],
 )
 def test_an_evaluation_that_a_judge_left_unmarked_stops_the_run(tmp_path, answer, settings, reason):
-    with pytest.raises(JudgeFailure, match=f"evaluation 'before-sampled': the answer judge {reason}.*--resume"):
+    with pytest.raises(JudgeFailure, match=f"evaluation 'before-sampled': {reason}.*--resume"):
         marked(tmp_path, answer, **settings)
