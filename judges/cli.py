@@ -8,7 +8,9 @@ Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped b
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +38,12 @@ class _ErrorsInOneLine(click.Group):
             return super().invoke(ctx)
         except JudgeError as error:
             click.echo(f"Error: {error}", err=True)
+            sys.exit(1)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # "| head": click ends quietly
+                raise
+            click.echo(f"Error: the figures cannot be written: {error}", err=True)
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  its buffer would be tried once more
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo("\nStopped. Judgements that were recorded or cached are kept.", err=True)
@@ -145,9 +153,12 @@ def calibrate(
 
 def _text_of(rubric: Path | None) -> str | None:
     try:
-        return rubric.read_text(encoding="utf-8") if rubric else None
+        text = rubric.read_text(encoding="utf-8") if rubric else None
     except (OSError, UnicodeError) as error:
         raise JudgeInputError(f"the rubric {rubric} cannot be read: {error}; write it as text in UTF-8") from error
+    if text is not None and not text.strip():
+        raise JudgeInputError(f"the rubric {rubric} is empty; leave it out for the generic one")
+    return text
 
 
 @contextmanager

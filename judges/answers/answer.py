@@ -97,7 +97,7 @@ async def answer(
     decided = decide(given, references, question) if by_rule else None
     if decided is not None and decided.verdict is not Verdict.UNDECIDED:
         return AnswerVerdict(decided.reasoning, decided.verdict is Verdict.RIGHT, DecidedBy.MATCH)
-    return await _judged(client, question, references, given, session or Session())
+    return await _judged(client, question, references, given, Session.of(session))
 
 
 def check_answer(

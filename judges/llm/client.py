@@ -105,7 +105,13 @@ class JudgeClient:
             raise JudgeInputError(
                 f"extra_litellm_params may not set {', '.join(taken)}; use judge_model, timeout_seconds and max_retries"
             )
+        headers = (self.extra_litellm_params or {}).get("extra_headers") or {}
+        if not isinstance(headers, Mapping) or not all(
+            isinstance(text, str) for pair in headers.items() for text in pair
+        ):
+            raise JudgeInputError("extra_headers must be a dict of texts; its values are not shown here")
         self._prices()
+        self._key()
 
     def __repr__(self) -> str:
         return f"JudgeClient({self.identity()})"
@@ -157,16 +163,24 @@ class JudgeClient:
             base = base or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or None
         return model, base, extra
 
+    def _key(self) -> str | None:
+        """The key that was given, without the line break that a file may have put behind it."""
+        key = self.api_key or (self.extra_litellm_params or {}).get("api_key")
+        if key and not (isinstance(key, str) and key.strip().isascii() and key.strip().isprintable()):
+            raise JudgeInputError("api_key holds what no header can; write it without quotes and line breaks")
+        return key.strip() if key else None
+
     def _params(self) -> dict[str, Any]:
         """What litellm is called with, but for the messages."""
         model, base, extra = self._route()
         extra.pop("api_base", None)
         extra.pop("base_url", None)
+        extra.pop("api_key", None)
         for name in _PRICES:  # litellm would keep a price for the rest of the process, for every call to the model
             extra.pop(name, None)
-        key = self.api_key or extra.pop("api_key", None)
+        key = self._key()
         if _is_openai(model):
-            key = key or os.environ.get("OPENAI_API_KEY") or ("EMPTY" if base else None)
+            key = key or os.environ.get("OPENAI_API_KEY", "").strip() or ("EMPTY" if base else None)
             if key is None and model.startswith("openai/"):
                 raise JudgeCallError(
                     f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own"

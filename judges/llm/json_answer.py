@@ -80,15 +80,25 @@ def _is_inside(place: int, objects: _Objects) -> bool:
     return before > 0 and place <= objects[before - 1][1]
 
 
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object; a key that stands in it twice has no one value."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise MalformedVerdict("an object in the answer has a key twice")
+    return found
+
+
 def _json_objects(text: str) -> _Objects:
     """Every outermost JSON object in a text, with its start and end."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=_without_doubles)
     objects: _Objects = []
     false_starts = 0
     begin = _BEGIN_OF_OBJECT.search(text)
     while begin:
         try:
             value, end = decoder.raw_decode(text, begin.start())
+        except MalformedVerdict:
+            raise
         except ValueError:
             end = begin.start() + 1
             false_starts += 1

@@ -54,7 +54,7 @@ def read_lines(path: str | os.PathLike[str], read: Callable[[Any], T | None]) ->
     finally:  # a reader may stop before the end of the file
         if count and good:
             more = f"; and {count - len(damaged)} more" if count > len(damaged) else ""
-            logger.warning("%d lines of %s are passed over: %s%s", count, os.fspath(path), "; ".join(damaged), more)
+            logger.warning("passed over in %s: %s%s", os.fspath(path), "; ".join(damaged), more)
     if count and not good:
         raise JudgeInputError(f"no line of {os.fspath(path)} can be used: {damaged[0]}")
 

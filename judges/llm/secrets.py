@@ -68,8 +68,8 @@ def without_credentials(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "(not readable)"
-    if not parts.netloc:  # without a scheme, a password stands where urlsplit sees a path
-        return parts.path.rpartition("@")[2]
+    if not parts.netloc:  # without "//", a password stands where urlsplit sees a scheme and a path
+        return re.split("[?#]", url)[0].rpartition("@")[2]
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 

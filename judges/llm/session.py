@@ -97,6 +97,17 @@ class Session:
 
             self._record = JudgementLog(record)
 
+    @classmethod
+    def of(cls, session: Session | None) -> Session:
+        """The session that was handed in, or a new one.
+
+        Raises:
+            JudgeInputError: It is something else.
+        """
+        if session is not None and not isinstance(session, cls):
+            raise JudgeInputError(f"session must be a judges.Session, got {session!r:.80}")
+        return session or cls()
+
     async def complete(
         self, client: JudgeClient, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None
     ) -> Reply:

@@ -134,11 +134,13 @@ def calibrate(
     if not groups:
         raise JudgeInputError("there is no labelled group to measure a judge on")
     client = judge_model if isinstance(judge_model, JudgeClient) else JudgeClient(judge_model, **call)
-    session = session or Session()
+    session = Session.of(session)
     prompts: list[list[JudgePrompt]] = []
     labels: list[Sequence[float]] = []
     too_long: list[PromptTooLong] = []
     for number, group in enumerate(groups, start=1):
+        if not isinstance(group, LabelledGroup):
+            raise JudgeInputError(f"group {number} must be a judges.LabelledGroup, got a {type(group).__name__}")
         try:
             orders = build_prompts(
                 group.trajectories,

@@ -95,7 +95,7 @@ def replay(
         JudgeError: The other judge failed on every group; the last failure.
     """
     settled = settle(replay, judge_model, options)
-    session = settled.get("session") or Session()
+    session = Session.of(settled.get("session"))
     settled["session"] = session
     if session.records_to(record_file(run)):
         raise JudgeInputError(f"{record_file(run)} is read; record the new judgements in another file")

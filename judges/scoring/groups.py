@@ -61,6 +61,8 @@ async def ruler_score_group(
     """
     shared: SharedOptions = {**options, "extra_litellm_params": extra_litellm_params, "rubric": rubric}
     settled = settle(ruler_score_group, judge_model, shared)
+    if not hasattr(group, "trajectories"):
+        raise JudgeInputError(f"a group must have trajectories, got a {type(group).__name__}")
     members = list(group.trajectories)
     message_lists = [_messages(member, place) for place, member in enumerate(members, start=1)]
     _copy(group, trajectories=[_scored(member, TrajectoryScore("", "", 0.0)) for member in members])  # fails unpaid

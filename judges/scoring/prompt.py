@@ -13,6 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,14 @@ def build_prompts(
     """
     if not message_lists:
         raise JudgeInputError("there is no trajectory to judge: message_lists is empty")
-    if not isinstance(permutations, int) or permutations < 1:
+    if not isinstance(permutations, Integral) or permutations < 1:
         raise JudgeInputError(f"permutations must be 1 or more, got {permutations!r:.80}")
     if rubric is not None and (not isinstance(rubric, str) or not rubric.strip()):
         raise JudgeInputError(
             f"rubric must be a text that is not empty, got {rubric!r:.80}; leave it out for the generic"
         )
+    if max_prompt_tokens is not None and not isinstance(max_prompt_tokens, Real):
+        raise JudgeInputError(f"max_prompt_tokens must be a number or None, got {max_prompt_tokens!r:.80}")
     plain = [plain_messages(messages, place) for place, messages in enumerate(message_lists, start=1)]
     encoded = [_encode_messages(messages, place) for place, messages in enumerate(plain, start=1)]
     writer = _PromptWriter(encoded, rubric, tools, seed, permutations)

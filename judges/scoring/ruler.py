@@ -22,7 +22,8 @@ the missing ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Unpack
 
 from judges.errors import JudgeInputError
@@ -90,10 +91,10 @@ async def ruler(
 
     check_names(call, ruler, Reach.__annotations__)
     clients = judges_of(judge_model, judges, {**call, "extra_litellm_params": extra_litellm_params})
-    session = session or Session()
+    session = Session.of(session)
     # Generators can be read once.
     message_lists = [as_mappings(messages) for messages in (() if message_lists is None else message_lists)]
-    schemas: Any = list(tools) if isinstance(tools, Iterator) else tools
+    schemas: Any = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, (str, Mapping)) else tools
     if not message_lists:
         return []
     prompts = build_prompts(
@@ -127,7 +128,8 @@ async def _scores(judgement: Judgement, session: Session, debug: bool) -> list[T
     if debug:
         from judges.scoring.debug import show_judgement
 
-        show_judgement(judgement)
+        with suppress(OSError):  # stderr may be a full disk, and the verdict was paid for
+            show_judgement(judgement)
     if judgement.failure is not None:
         raise judgement.failure
     return judgement.scores()

@@ -1,6 +1,12 @@
+import shlex
+import subprocess
+import sys
+
+import pytest
 from click.testing import CliRunner
 
 from judges.cli import main
+from tests.judge_server import JudgeServer, score_by
 from tests.judges.test_import import run
 
 
@@ -30,11 +36,28 @@ def test_every_command_has_help_and_an_example():
         assert command.help
 
 
-def test_a_rubric_that_is_no_text_is_explained(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "problem"), [(b"\xff\xfe\x00", "cannot be read"), (b" \n", "is empty; leave it out")]
+)
+def test_a_rubric_that_is_no_text_is_explained(tmp_path, content, problem):
     rubric, labelled = tmp_path / "rubric.txt", tmp_path / "labelled.jsonl"
-    rubric.write_bytes(b"\xff\xfe\x00")
+    rubric.write_bytes(content)
     labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
     words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--rubric", str(rubric)]
     shown = CliRunner().invoke(main, words)
     assert shown.exit_code == 1
-    assert f"Error: the rubric {rubric} cannot be read" in shown.output
+    assert f"Error: the rubric {rubric} {problem}" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"), [("> /dev/full", "Error: the figures cannot be written: "), ("| head -1", "")]
+)
+def test_figures_that_cannot_be_written_are_one_line_at_most(tmp_path, target, shown):
+    labelled = tmp_path / "labelled.jsonl"
+    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
+    with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
+        words = [sys.executable, "-m", "judges.cli", "calibrate", str(labelled), "--judge-api-base", server.url]
+        command = f"{shlex.join([*words, '--judge-model', 'openai/m'])} {target}"
+        ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert ended.stderr.startswith(shown)
+    assert len(ended.stderr.splitlines()) == (1 if shown else 0), ended.stderr

@@ -39,6 +39,15 @@ async def test_url_and_key_come_from_the_environment_where_no_argument_gives_the
     assert server.requests[0].body["model"] == "some-model"
 
 
+async def test_a_key_from_a_file_may_end_in_a_line_break(monkeypatch):
+    with JudgeServer(["a", "b"]) as server:
+        await client(server, api_key="sk-from-a-file\n").complete(ASK)
+        monkeypatch.setenv("OPENAI_API_KEY", " sk-from-a-variable\r\n")
+        await client(server).complete(ASK)
+    keys = [request.headers["authorization"] for request in server.requests]
+    assert keys == ["Bearer sk-from-a-file", "Bearer sk-from-a-variable"]
+
+
 async def test_user_and_password_of_the_url_go_to_the_server_in_place_of_the_key(monkeypatch):
     with JudgeServer(["a", "b", "c"]) as server:
         url = server.url.replace("://", "://me:p%40ss@")
@@ -195,6 +204,10 @@ async def test_an_unclear_provider_is_explained():
         ({"max_retries": -1}, "max_retries must be 0 or more"),
         ({"extra_litellm_params": {"model": "x", "stream": True}}, "may not set model, stream"),
         ({"extra_litellm_params": "temperature=0"}, "must be a dict, got a str"),
+        ({"extra_litellm_params": {"extra_headers": "X-Team: mail"}}, "extra_headers must be a dict of texts"),
+        ({"extra_litellm_params": {"extra_headers": {"X-Team": 7}}}, "extra_headers must be a dict of texts"),
+        ({"api_key": 12345678}, "api_key holds what no header can; write it without quotes and line breaks"),
+        ({"api_key": "sk-0123\n4567"}, "api_key holds what no header can"),
         ({"timeout_seconds": "9"}, "timeout_seconds must be above 0 and finite, got '9'"),
         ({"max_retries": 2.5}, "max_retries must be 0 or more, got 2.5"),
         ({"model": 3}, "judge_model is 3"),
@@ -219,8 +232,9 @@ async def test_half_a_character_in_an_answer_can_be_shown_to_the_judge_again():
         ("127.0.0.1:8000/v1", "127.0.0.1:8000/v1"),
         ("me:pa55word@host:8000/v1", "host:8000/v1"),
         ("localhost", "localhost"),
+        ("localhost:8000?key=0123456789", "localhost:8000"),
         ("ftp://me:pa55word@host/v1", "ftp://host/v1"),
-        ("http:///v1", "/v1"),
+        ("http:///v1", "http:///v1"),
         ("http://me:pa55word@host:port/v1", "http://host:port/v1"),
         ("http://[me:pa55word@host/v1", "(not readable)"),
         (8000, 8000),

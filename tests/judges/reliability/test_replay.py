@@ -229,7 +229,7 @@ def test_damaged_records_are_named_and_passed_over_and_spoil_themselves_alone(ru
         assert caplog.text == ""
         assert replay(folder, judges=["openai/other"], api_base=server.url) == whole
     assert count > 40
-    assert f"{count} lines of {folder / 'judgements.jsonl'} are passed over: line 2 is no judgement" in caplog.text
+    assert f"passed over in {folder / 'judgements.jsonl'}: line 2 is no judgement" in caplog.text
     assert f"; and {count - 5} more" in caplog.text
 
 

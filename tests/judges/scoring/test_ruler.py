@@ -1,5 +1,6 @@
 import asyncio
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -189,9 +190,29 @@ async def test_debug_shows_prompt_raw_answer_and_scores_on_stderr_and_nothing_is
 
 
 async def test_debug_shows_the_raw_answers_of_a_verdict_that_failed(capsys):
-    with JudgeServer(lambda messages: "[bold]no") as server, pytest.raises(MalformedVerdict):
+    with JudgeServer(lambda messages: "[bold]no\x1b[2J") as server, pytest.raises(MalformedVerdict):
         await judge(server, GROUP, debug=True)
     err = capsys.readouterr().err
     assert "raw answer 2 (after the repair turn)" in err
-    assert "[bold]no" in err
+    assert "[bold]no?[2J" in err
     assert "no verdict" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"permutations": "4"}, "permutations must be 1 or more, got '4'"),
+        ({"permutations": 2.5}, "permutations must be 1 or more, got 2.5"),
+        ({"max_prompt_tokens": "9000"}, "max_prompt_tokens must be a number or None, got '9000'"),
+        ({"rubric": Path("rubric.txt")}, r"rubric must be a text that is not empty, got PosixPath\('rubric.txt'\)"),
+        ({"rubric": " "}, "leave it out for the generic"),
+        ({"session": "cache.db"}, "session must be a judges.Session, got 'cache.db'"),
+        ({"judges": "openai/o4-mini"}, "judges must be a non-empty list"),
+        ({"tools": "search"}, "tools must be a list of function schemas"),
+        ({"lists": GROUP[0]}, "message_lists is a list of trajectories, each of them a list of messages"),
+    ],
+)
+async def test_a_setting_of_the_wrong_kind_is_told_with_its_value_and_nothing_is_sent(options, problem):
+    with JudgeServer([]) as server, pytest.raises(judges.JudgeInputError, match=problem):
+        await judge(server, **{"lists": GROUP, **options})
+    assert server.requests == []

@@ -57,6 +57,7 @@ def test_a_closing_tag_inside_an_explanation_does_not_cut_the_verdict():
         (f"Well.\n <THINKING>{GOOD}", "ends within its reasoning"),
         (f"<think>a</think><think>{GOOD}", "ends within its reasoning"),
         (f"[THINK]{GOOD}", "ends within its reasoning"),
+        (GOOD.replace('"score": 1', '"score": 0, "score": 1'), "an object in the answer has a key twice"),
         ("{" * 200_001, "longer than 200000 characters"),
         (GOOD + " " * 200_000, "longer than 200000 characters"),
         ('{"' * 100_000, "more than 100 braces in the answer begin no JSON"),
