@@ -4,9 +4,6 @@ A frame is of a closed list ("the answer is", "according to the mail"). The ques
 has them: in a row up to the reference (`Lotus acquired` of "Whom did Lotus acquire?"), or behind it from the question
 word on (`has the lead of Nimbus`), or before an `is` in their order (`the lead of Nimbus is`). So roles cannot
 be turned round, and what is asked for negatively must be said negatively.
-
-`email_env` and `judges` import nothing of each other and must mark alike. So this file stands in both, word for word;
-a test compares them.
 """
 
 from __future__ import annotations

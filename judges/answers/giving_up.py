@@ -1,8 +1,4 @@
-"""Does a text say that the answer is not known? Only if nothing in it could be an answer ("I don't know, 5 pm?").
-
-`email_env` and `judges` import nothing of each other and must mark alike. So this file stands in both, word for word;
-a test compares them.
-"""
+"""Does a text say that the answer is not known? Only if nothing in it could be an answer ("I don't know, 5 pm?")."""
 
 from __future__ import annotations
 

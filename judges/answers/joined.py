@@ -1,8 +1,4 @@
-"""Tokens joined to values: number words, signs, currencies, percent, rates, units and ranges.
-
-`email_env` and `judges` import nothing of each other and must mark alike. So this file stands in both, word for word;
-a test compares them.
-"""
+"""Tokens joined to values: number words, signs, currencies, percent, rates, units and ranges."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Is an answer refuted by rule? Only if it and every reference are values, and it is another one.
-
-`email_env` and `judges` import nothing of each other and must mark alike. So this file stands in both, word for word;
-a test compares them.
-"""
+"""Is an answer refuted by rule? Only if it and every reference are values, and it is another one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A token: a word or a symbol as it stands, or a value that can be written in many ways.
-
-`email_env` and `judges` import nothing of each other and must mark alike. So this file stands in both, word for word;
-a test compares them.
-"""
+"""A token: a word or a symbol as it stands, or a value that can be written in many ways."""
 
 from __future__ import annotations
 

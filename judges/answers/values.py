@@ -3,9 +3,6 @@
 `tokens("Tuesday, March 5 at 2:30 pm: -$4.2 million a month")` is a weekday, the date 5 March (of an unknown year), the
 word `at`, the time 14:30, -4200000 USD, and the words `per` and `month`. Punctuation between words is left out. What
 can change a value stays: signs, `+`, `#`, `>`, `?`, and the `A` of `plan A`. Dates with slashes are month/day/year.
-
-`email_env` and `judges` import nothing of each other and must mark alike. So this file stands in both, word for word;
-a test compares them.
 """
 
 from __future__ import annotations
