@@ -58,6 +58,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
 
     Attributes:
         invalid_call_reward: What a turn without a valid call is rewarded with.
+        cut_remark: For people, where episodes are cut before the env would end them.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], max_turns: int = DEFAULT_MAX_TURNS, own_turns: int | None = None):
@@ -75,6 +76,9 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         self._schema = schema_of(self._actions)
         self._words = {name.casefold(): value for value, name in self._docs.actions.items()}
         self.invalid_call_reward, self._success_key = self._rehearse()
+        whole = f"episodes are cut after {max_turns}{self._of_own} turns; to play whole ones: "
+        option = json.dumps({"max_episode_steps": own_turns})
+        self.cut_remark = f"{self.env_id}: {whole}--env-kwargs '{option}'" if self._of_own else ""
         self.scripted_policies = {"random": lambda _env, seed: RandomPolicy(self, seed)}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:

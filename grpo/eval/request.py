@@ -120,6 +120,8 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode
             model=request.model,
             say=lambda line: click.echo(line, err=True),
         )
+        if remark := probe.told("cut_remark"):
+            click.echo(remark, err=True)
         fingerprint = _fingerprint(probe)
         if request.judge_model is not None:
             check_markable(probe, "--judge-model")

@@ -127,6 +127,8 @@ async def _run(words: list[str], environment: dict[str, str]) -> tuple[int, byte
         tails = asyncio.gather(_tail(process.stdout), _tail(process.stderr))
         while process.returncode is None and not tails.done():
             await asyncio.wait([tails], timeout=0.05)  # a child that outlives the program may hold its pipes open
+        if tails.done():  # a program may close its outputs before its end, as coreutils do
+            await process.wait()
         _kill_group(process.pid)
         await asyncio.wait([tails], timeout=LAST_WORDS_SECONDS)
         if not tails.done():  # a child in a group of its own holds the pipes still; asyncio has no public word for it

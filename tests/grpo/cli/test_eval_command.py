@@ -61,6 +61,16 @@ def test_the_database_and_the_questions_are_named_by_their_hashes(tmp_path):
     assert saved["scenarios"] == env.fingerprint()["scenarios"] != other.fingerprint()["scenarios"]
 
 
+def test_a_plain_env_whose_episodes_are_cut_says_how_whole_ones_are_played(tmp_path):
+    cut = run("--agent", "random", "--limit", "1", "--out", str(tmp_path / "cut"), env="MountainCar-v0")
+    said = "MountainCar-v0: episodes are cut after 50 of the env's 200 turns; to play whole ones: --env-kwargs "
+    assert cut.stderr.startswith(said + "'{\"max_episode_steps\": 200}'\n")
+    arguments = ("--agent", "random", "--limit", "1", "--out", str(tmp_path / "whole"))
+    whole = run(*arguments, env="MountainCar-v0", max_episode_steps=200)
+    assert "are cut" not in whole.stderr
+    assert [rows(tmp_path / name)[0]["steps"] for name in ("cut", "whole")] == [50, 200]
+
+
 def test_turn_limits_and_invalid_calls_are_counted(tmp_path):
     summary = json.loads(run("--agent", "silly", "--json", "--out", str(tmp_path), count=4).stdout)
     assert summary["endings"] == {"max_turns": 4}

@@ -97,6 +97,13 @@ def test_at_its_time_limit_a_program_is_killed_with_its_children(tmp_path):
         assert not _is_running(int(pid))
 
 
+def test_a_program_that_closes_its_outputs_may_still_end_in_its_own_time(tmp_path):
+    found, _ = evaluated(
+        tmp_path, "import os, time\nprint(0, flush=True)\nos.close(1)\nos.close(2)\ntime.sleep(0.5)", count=1
+    )
+    assert (found[0]["ending"], found[0]["answer"], found[0]["error"]) == ("answered", "0", "")
+
+
 def test_a_child_that_outlives_its_program_holds_nothing_up(tmp_path):
     source = "import subprocess\nsubprocess.Popen(['sleep', '60'])\nprint('I am done')"
     began = time.monotonic()
