@@ -1,5 +1,7 @@
 """Which mails are asked about, and in which split. Splits go by inbox, so no mailbox is in two splits.
 
+A single inbox is divided by its mails: of ten, seven are for training, one for validation and two for test.
+
 Unless inboxes are named, only the owners of mailboxes are asked. Everybody else's inbox holds but what they exchanged
 with the owners.
 
@@ -24,6 +26,7 @@ MIN_BODY_CHARS = 40
 MAX_BODY_CHARS = 8_000
 HELD_OUT_SHARE = 0.1
 """Share of the inboxes in validation, and the same again in test."""
+_OF_ONE_INBOX = ("train", "train", "train", "test", "train", "train", "validation", "train", "test", "train")
 
 _Item = TypeVar("_Item")
 _MAILS = "SELECT id, who FROM emails WHERE date_ok AND length(body) BETWEEN ? AND ? ORDER BY id"
@@ -47,7 +50,7 @@ class Draw:
 def split_by_inbox(inboxes: Iterable[str], seed: int) -> dict[str, str]:
     """The split of each inbox: a tenth each for validation and test, drawn at random.
 
-    Of three inboxes or more, each split has at least one. Of two, one is for test; a single one is for training.
+    Of three inboxes or more, each split has at least one. Of two, one is for test.
     """
     ordered = sorted(set(inboxes), key=lambda inbox: hashlib.sha256(f"{seed}\n{inbox}".encode()).digest())
     held_out = max(1, round(HELD_OUT_SHARE * len(ordered)))
@@ -120,7 +123,8 @@ def _in_turn(
                 continue
             drawn.add(row)
             (message_id,) = connection.execute("SELECT message_id FROM emails WHERE id = ?", (row,)).fetchone()
-            yield Draw(inbox, message_id, splits[inbox])
+            split = splits[inbox] if len(splits) > 1 else _OF_ONE_INBOX[(len(drawn) - 1) % len(_OF_ONE_INBOX)]
+            yield Draw(inbox, message_id, split)
 
 
 def _shuffled(items: Sequence[_Item], seed: str) -> list[_Item]:

@@ -83,7 +83,7 @@ class Record:
         self.splits: dict[str, int] = {}
         self.reasons: dict[Reason, int] = {}
         self.done: set[str] = set()
-        self._inboxes: dict[str, str] = {}
+        self._made: list[tuple[str, str, str]] = []
         for line in _lines(questions):
             self._note_question(Scenario.from_dict(line))
         for line in _lines(rejected):
@@ -97,13 +97,18 @@ class Record:
         """Compares the questions that are there with the draw that is to continue.
 
         Raises:
-            ConfigurationError: an inbox is in another split than before, or not drawn at all.
+            ConfigurationError: a question or its inbox is in another split than before, or not drawn at all.
         """
-        splits = {draw.inbox: draw.split for draw in draws}
-        for inbox, split in self._inboxes.items():
-            if splits.get(inbox) != split:
+        by_mail: dict[str, str] = {}
+        by_inbox: dict[str, set[str]] = {}
+        for draw in draws:
+            by_mail[draw.scenario_id] = draw.split
+            by_inbox.setdefault(draw.inbox, set()).add(draw.split)
+        for scenario_id, inbox, split in self._made:
+            now = {by_mail[scenario_id]} if scenario_id in by_mail else by_inbox.get(inbox, {"not drawn"})
+            if split not in now:
                 raise ConfigurationError(
-                    f"{inbox} was in the split {split!r} and is now {splits.get(inbox, 'not drawn')!r}. Go on with the"
+                    f"{inbox} was in the split {split!r} and is now {min(now)!r}. Go on with the"
                     " database, --seed, --inbox, --min-mails and at least the --limit of the first run."
                 )
 
@@ -122,7 +127,7 @@ class Record:
     def _note_question(self, scenario: Scenario) -> None:
         self.done.add(scenario.scenario_id)
         self.splits[scenario.split] = self.splits.get(scenario.split, 0) + 1
-        self._inboxes[scenario.inbox] = scenario.split
+        self._made.append((scenario.scenario_id, scenario.inbox, scenario.split))
 
     def _note_rejected(self, scenario_id: str, reason: Reason) -> None:
         self.done.add(scenario_id)

@@ -92,6 +92,17 @@ def test_only_owners_are_asked_where_they_are_known(tmp_path):
         assert {d.inbox for d in draw_mails(connections.get(), seed=0, min_mails=1, inboxes=[ANNA])} == {ANNA}
 
 
+def test_a_single_inbox_is_divided_by_its_mails(tmp_path):
+    body = "A body that is long enough to be asked about, surely."
+    build(tmp_path / "mail.db", *(mail(f"m{n}", f"S{n}", body) for n in range(40)), owners=[(BEN, "ben@home.org")])
+    with closing(Connections(tmp_path / "mail.db")) as connections:
+        drawn = list(draw_mails(connections.get(), seed=0, min_mails=1))
+        splits = [d.split for d in drawn]
+        assert (splits.count("train"), splits.count("validation"), splits.count("test")) == (28, 4, 8)
+        assert splits[:3] == ["train"] * 3
+        assert list(draw_mails(connections.get(), seed=0, min_mails=1)) == drawn
+
+
 def test_whom_a_question_is_put_to_is_an_owner(tmp_path):
     build(tmp_path / "mail.db", mail("m1"), mail("m2", "S2", to=(CARO,)), scenarios=[question()])
     with closing(Connections(tmp_path / "mail.db")) as connections:
