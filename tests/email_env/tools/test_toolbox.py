@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from email_env.search.database import MailDatabase
@@ -131,6 +131,7 @@ def test_parsing_takes_any_json(value):
     assert bool(action.calls) != bool(action.prose)
 
 
+@example("</think>", {})
 @given(st.text(min_size=1), st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
 def test_a_written_call_is_read_back_as_it_was(name, arguments):
     text = format_call(name, arguments)
