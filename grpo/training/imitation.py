@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 WARM_UP_STEPS = 5
 MAX_UNUSABLE = 200
+MAX_TURNS = 1000
 FINAL_RATE = 0.3
 """The learning rate rises over the first steps and falls linearly to this fraction of its peak."""
 
@@ -39,13 +40,16 @@ def demonstrate(env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed:
     """One episode of the env's scripted policy; its actions are marked like sampled ones, with logprob 0.
 
     A policy may set ``imitate`` to False for an action that is part of the demonstration but not to be learned.
+
+    Raises:
+        TrainingError: The episode does not end.
     """
     trajectory = Trajectory(env.env_id, task, 0, 0)
     observation = env.reset(task)
     begin(trajectory, observation, chat)
     policy = env.scripted_policy(policy_name, seed)
     text, info = observation.text, observation.info
-    while True:
+    for _ in range(MAX_TURNS):
         action = own_form(chat, policy.act(text, info), trajectory.tools)
         ids = [*chat.encode(action), chat.stop_token_ids[0]]
         trajectory.append(ids, [0.0] * len(ids) if getattr(policy, "imitate", True) else None)
@@ -53,6 +57,10 @@ def demonstrate(env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed:
         text, info = observation.text, observation.info
         if done:
             return trajectory
+    raise TrainingError(
+        f"a demonstration of {policy_name!r} in {env.env_id} did not end within {MAX_TURNS:,} turns; give the env a "
+        "limit of its own, for example env_kwargs.max_episode_steps"
+    )
 
 
 def demonstrations(

@@ -7,6 +7,7 @@ from grpo.errors import EnvError, TrainingError
 from grpo.rollout.tasks import TaskStream
 from grpo.training.imitation import demonstrate, demonstrations, warm_start_rate
 from grpo.types import Task
+from tests.eval_parts import ENDLESS_ENV
 from tests.fakes import WORD_ENV, ByteChat
 
 
@@ -31,6 +32,11 @@ def test_demonstrations_go_through_the_tasks_and_leave_out_what_is_too_long():
 def test_an_unknown_expert_names_the_ones_there_are():
     with pytest.raises(EnvError, match="has no scripted policy 'wizard'; it offers: oracle"):
         demonstrate(MessageEnv(WORD_ENV, {}), Task(0), ByteChat(), "wizard", 0)
+
+
+def test_a_demonstration_that_does_not_end_is_an_error():
+    with pytest.raises(TrainingError, match=r"demonstration of 'walker' in \S+ did not end within 1,000 turns; give"):
+        demonstrate(MessageEnv(ENDLESS_ENV, {}), Task(0), ByteChat(), "walker", 0)
 
 
 def test_where_the_env_tells_no_success_every_demonstration_is_taken():
