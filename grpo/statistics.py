@@ -26,7 +26,7 @@ Key = TypeVar("Key", bound=Hashable)
 MIN_CLUSTERS = 5
 """With fewer clusters an interval would say more of its formula than of the data: there is none."""
 
-NO_SHARES = frozenset({"turns", "steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds"})
+NO_SHARES = frozenset({"turns", "steps", "tool_calls", "model_calls", "prompt_tokens", "completion_tokens", "seconds"})
 """Columns that are no shares of 0 to 1, even where every value is 1."""
 
 _DRAWN_AT_ONCE = 2_000_000  # a bootstrap's memory: 16 MB of numbers

@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from grpo.errors import GrpoError
+from grpo.machine.packages import how_to_install
 
 Command = Callable[..., None]
 
@@ -42,6 +43,11 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                 command(**options)
             except GrpoError as error:
                 click.echo(f"Error: {error}", err=True)
+                sys.exit(1)
+            except ModuleNotFoundError as error:
+                if (advice := how_to_install(error)) is None:
+                    raise
+                click.echo(f"Error: {advice}", err=True)
                 sys.exit(1)
             except KeyboardInterrupt:
                 click.echo(f"\nStopped. {on_stop(options)}".rstrip(), err=True)

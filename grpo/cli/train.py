@@ -130,6 +130,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     """Train, evaluate and report; prints the table of evaluations and the report's path."""
     from grpo.config import dotted
     from grpo.display.terminal import Display
+    from grpo.machine.packages import LEARNER, require
     from grpo.report import write_report
     from grpo.report.run import conclusion, load_run
     from grpo.rollout.judges import check_judges
@@ -140,6 +141,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     from grpo.runs.trained_policy import init_adapter
 
     share_cores()
+    require(*LEARNER)
     _check_user_code(config)
     check_tracker(config.track)
     init_adapter(config)

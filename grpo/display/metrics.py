@@ -52,6 +52,8 @@ class ShownMetric:
         """``[-0.3 pp, +4.2 pp]``, the ends of a difference's interval."""
         if not difference.is_known:
             return f"[{TOO_FEW}]"
+        if difference.low == difference.high:
+            return "[the same everywhere]"
         return f"[{self.format_difference(difference.low)}, {self.format_difference(difference.high)}]"
 
     def ends(self, summary: Summary | None) -> tuple[float, float, float] | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from grpo.errors import ModelError
+from grpo.machine.packages import require
 from grpo.machine.processes import child_environment, module_command
 
 Dtype = Literal["float32", "bfloat16"]
@@ -65,6 +66,7 @@ def computing_dtype(setting: str, device: str, model_path: Path) -> ComputingDty
         return ComputingDtype(cast("Dtype", setting), "as set")
     if device != "cpu":
         return ComputingDtype("bfloat16", "the default on a GPU")
+    require("torch")
     config = json.loads((model_path / "config.json").read_text(encoding="utf-8"))
     sizes = (config.get("hidden_size"), config.get("intermediate_size"))
     hidden, intermediate = (size if isinstance(size, int) else 1024 for size in sizes)

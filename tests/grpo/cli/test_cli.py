@@ -189,3 +189,18 @@ def test_an_env_or_reward_that_cannot_be_used_stops_before_anything_is_started(a
     assert result.exit_code == 1
     assert message in result.output
     assert not (tmp_path / "run").exists()
+
+
+def test_a_package_of_training_that_is_missing_is_told_with_what_installs_it(capsys):
+    def without_torch():
+        raise ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
+
+    def broken():
+        raise ModuleNotFoundError("No module named 'mine'", name="mine")
+
+    with pytest.raises(SystemExit):
+        explained()(without_torch)()
+    said = "Error: this needs the package torch, which is not installed; scripts/quickstart installs all"
+    assert capsys.readouterr().err.startswith(said)
+    with pytest.raises(ModuleNotFoundError, match="mine"):
+        explained()(broken)()

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from grpo.display.metrics import EVALUATION_METRICS, RunningMean, short_duration, short_number
+from grpo.statistics import Interval
 
 
 def test_a_running_mean_is_sum_over_count() -> None:
@@ -40,6 +41,9 @@ def test_shares_are_in_percent_and_their_differences_in_percentage_points() -> N
     reward, success = EVALUATION_METRICS[:2]
     assert (reward.format(0.0875), success.format(0.281)) == ("0.087", "28.1 %")
     assert (reward.format_difference(0.4), success.format_difference(-0.0266)) == ("+0.400", "-2.7 pp")
+    assert reward.format_ends(Interval(0.1, -0.2, 0.4, 9)) == "[-0.200, +0.400]"
+    assert success.format_ends(Interval(0.0, 0.0, 0.0, 9)) == "[the same everywhere]"
+    assert success.format_ends(Interval(0.0, -math.inf, math.inf, 4)) == "[too few to say]"
     assert (success.format(None), success.format_difference(-math.inf)) == ("–", "-∞")
 
 
