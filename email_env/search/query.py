@@ -45,6 +45,7 @@ MAX_RANKED_MAILS = 200_000
 _PHRASE_READS = 20  # finding where the words of a phrase meet costs this many times more than reading one of them
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_RUN = re.compile(r"[^\W_]+")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _JOINED = {"all": " AND ", "any": " OR "}
 _REPR = reprlib.Repr()
@@ -166,8 +167,9 @@ def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase
 
 
 def split_words(keywords: Sequence[str]) -> list[str]:
-    """What blanks separate in the keywords, each once."""
-    return list(dict.fromkeys(word for keyword in keywords for word in keyword.split() if _words(word)))
+    """The words of all keywords, each once and without single letters; a run of Chinese characters stays one."""
+    words = [word for keyword in keywords for word in _RUN.findall(unicodedata.normalize("NFC", keyword))]
+    return list(dict.fromkeys(word for word in words if len(word) > 1 or not word.isascii()))
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class Finder:
         if not self.fallback_any or not keywords or (top and self.fallback_any is True):
             return []
         if self.fallback_any is not True:
-            keywords = split_words(keywords)[:MAX_KEYWORDS]
+            keywords = split_words(keywords)[:MAX_KEYWORDS] or keywords
             more["leave_out"] = [hit.message_id for hit in top]
         with suppress(ToolInputError):  # single words may cost more than their phrase
             return self.database.search(keywords=keywords, match="any", order="relevance", **more)

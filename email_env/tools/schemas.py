@@ -31,7 +31,7 @@ def tool_schemas(
     """The tools as OpenAI function schemas, new objects at every call; the arguments are `Toolbox`'s."""
     words = {"type": "array", "items": {"type": "string"}}
     search: dict[str, Any] = {
-        "keywords": words | {"description": "Words, phrases or names. No operators."},
+        "keywords": words | {"description": "Words, names or exact phrases; no operators."},
         "from_addr": {"type": "string", "description": "Sender's name or address."},
         "to_addr": {"type": "string", "description": "A recipient's name or address."},
         "sent_after": {"type": "string", "description": "First day, YYYY-MM-DD."},

@@ -49,7 +49,7 @@ def test_a_question_is_played_to_its_end_and_the_reward_taken_apart():
     shown = played(lines, "--scenario", scenario_of("order number of the laptops for Austin"))
     assert shown.exit_code == 0, shown.output
     assert "user: What is the order number of the laptops for Austin?" in shown.output
-    assert "  read_email(message_id): Read a whole mail." in shown.output
+    assert "  read_email(message_id, offset?): Read a mail." in shown.output
     assert "'read_email(\"m1\"' cannot be read" in shown.output
     assert "tool: m3007 | 2021-08-17" in shown.output
     assert "terminated after 2 actions, reward 1.480\n  = +1.000 tier +0.400 sources +0.080 speed\n" in shown.output
