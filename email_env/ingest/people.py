@@ -1,17 +1,17 @@
 """The names that a person can be found by: display names, and what can be read from an address.
 
 A mail tells the names of some of its people, and many mails tell nobody's. So a name that any mail gives an address
-counts for all mail of that address. Of several names the one that a majority of mails gives is kept, whatever their
-order; where there is no majority, it is one of the frequent ones.
+counts for all mail of that address. Of several names the one that most mails give is kept.
 
 Names are indexed as `kim ward`, first name first and without initials, whether the mail has `Kim Ward`, `Ward, Kim S.
-(Houston)` or `kim.ward@enron.com`. `email_env.search.query.name_forms` does the same to what is searched.
+(Houston)` or `kim.ward@enron.com`. The search does the same to what is asked for (`email_env.search.query`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from email_env.search.query import name_words
@@ -31,7 +31,7 @@ class People:
         self.ids: dict[str, int] = {}
         self._groups = {address: group for group in groups for address in group}
         self._addresses: list[list[str]] = []
-        self._names: dict[int, tuple[str, int]] = {}  # the leading name, and by how many mails it leads
+        self._told: Counter[tuple[str, str]] = Counter()
 
     def number(self, address: str) -> int:
         """The id of whose address this is; a new one where none of theirs was seen before."""
@@ -49,24 +49,31 @@ class People:
         first = self._addresses[number - 1][0]
         return self._groups.get(first, (first,))[0]
 
-    def note(self, number: int, name: str) -> None:
-        """Counts a mail that calls person `number` so."""
-        form = index_form(name)
-        leading, lead = self._names.get(number, (form, 0))
-        if leading == form:
-            self._names[number] = (form, lead + 1)
-        elif form:  # the majority vote of Boyer and Moore
-            self._names[number] = (leading, lead - 1) if lead > 1 else (form, 1)
+    def note(self, told: Iterable[tuple[str, str]]) -> None:
+        """Counts what a mail tells, (address, display name)."""
+        self._told.update(told)
 
-    def forms(self, number: int) -> str:
-        """Everything that is indexed as name of a person."""
-        name = self._names.get(number, ("", 0))[0]
-        forms = [name] if name else []
-        for address in map(address_form, self._addresses[number - 1]):
-            related = not name or not set(name.split()).isdisjoint(address.split())  # info@x.com is no name of Ann
-            if related and address and not any(address in form for form in forms):
-                forms.append(address)
-        return " ".join(forms)
+    def forms(self) -> dict[int, str]:
+        """Everything that is indexed as name of a person, by id; who has no name is left out."""
+        names: dict[int, Counter[str]] = {}
+        for (address, name), mails in self._told.items():
+            if (number := self.ids.get(address)) and (form := index_form(name)):
+                names.setdefault(number, Counter())[form] += mails
+        return {
+            number: form
+            for number, addresses in enumerate(self._addresses, start=1)
+            if (form := _forms(names.get(number, Counter()), addresses))
+        }
+
+
+def _forms(names: Counter[str], addresses: Iterable[str]) -> str:
+    name = max(names, key=lambda form: (names[form], form), default="")
+    forms = [name] if name else []
+    for address in map(address_form, addresses):
+        related = not name or not set(name.split()).isdisjoint(address.split())  # info@x.com is no name of Ann
+        if related and address and not any(address in form for form in forms):
+            forms.append(address)
+    return " ".join(forms)
 
 
 @lru_cache(maxsize=1 << 16)

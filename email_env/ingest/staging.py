@@ -16,7 +16,7 @@ from email_env.ingest.mailboxes import Mailbox, Mailboxes, Owner
 from email_env.ingest.people import People, index_form
 from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.search.cjk import separated
-from email_env.search.query import who
+from email_env.search.query import WHO_MARK, who
 
 COLUMNS = (
     "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, attachments, body,"
@@ -212,7 +212,7 @@ class Staging:
 
     def _named(self, mails: Iterable[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
         """(row, names of the sender, names of the recipients) of mails as (row, `who`, name in From)."""
-        forms = {number: form for number in self.people.ids.values() if (form := self.people.forms(number))}
+        forms = self.people.forms()
         senders = {who("f", number): form for number, form in forms.items()}
         recipients = {who("t", number): form for number, form in forms.items()}
         for row, tokens, from_name in mails:
@@ -271,20 +271,18 @@ class Staging:
         return mail.message_id > lowest and mail.message_id not in self.evidence
 
     def _row(self, mail: ParsedMail, content: bytes, box: Mailbox | None) -> tuple[Any, ...]:
-        people = self.people
+        people, ids = self.people, self.people.ids
         sent = [people.number(mail.from_addr)] if mail.from_addr else []
-        received = list(dict.fromkeys([people.number(address) for address in _received_by(mail)]))
-        for address, name in ((mail.from_addr, mail.from_name), *mail.names):
-            if address and name:
-                people.note(people.number(address), name)
+        received = list(dict.fromkeys([ids.get(a) or people.number(a) for a in _received_by(mail)]))
+        people.note(((mail.from_addr, mail.from_name), *mail.names))
         all_people = list(dict.fromkeys(sent + received))
         if box and mail.delivered and mail.listed:  # a list's mail names the list
             delivered = [people.number(address) for address in mail.delivered]
             box.vote(delivered, delivered)
         elif box and not mail.listed:
             box.vote(all_people, received)
-        tokens = [who("p", person) for person in all_people]
-        tokens += [who("f", person) for person in sent] + [who("t", person) for person in received]
+        tokens = [f"{WHO_MARK}p{person}" for person in all_people]  # as `who` makes them
+        tokens += [f"{WHO_MARK}f{person}" for person in sent] + [f"{WHO_MARK}t{person}" for person in received]
         return (
             mail.message_id,
             mail.sent_at,

@@ -170,14 +170,10 @@ class MailDatabase:
             search["words"] = min(_CHARACTERS_OF_A_WORD * search["words"], query.MAX_SNIPPET_WORDS)
         if leave_out:
             search["leave_out"] = json.dumps(list(leave_out))
-        ranked = order == "relevance" and phrases
-        rows = self._ranked(search, people, phrases, match) if ranked else None
+        rows = self._ranked(search, people, phrases, match) if order == "relevance" and phrases else None
         if rows is None:
             rows = self.connection().execute(_NEWEST[bool(leave_out)], search).fetchall()
-        return [
-            SearchHit(*fields, subject=cjk.joined(subject), snippet=" ".join(cjk.joined(snippet).split()))
-            for *fields, subject, snippet in rows
-        ]
+        return [_hit(*row) for row in rows]
 
     def count(
         self,
@@ -340,6 +336,12 @@ class MailDatabase:
             return None
         row = self.connection().execute("SELECT id FROM addresses WHERE address = ?", (value,)).fetchone()
         return row[0] if row else None
+
+
+def _hit(message_id: str, sent_at: str, address: str, name: str, subject: str, snippet: str) -> SearchHit:
+    if not (subject.isascii() and snippet.isascii()):
+        subject, snippet = cjk.joined(subject), cjk.joined(snippet)
+    return SearchHit(message_id, sent_at, address, name, subject, " ".join(snippet.split()))
 
 
 def _expression(people: Sequence[str], phrases: Sequence[query.Phrase], match: str) -> str:

@@ -109,7 +109,9 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
         text = cjk.separated(keyword.replace('"', '""').replace(WHO_MARK, " "))
         address = keyword.strip().lower() if "@" in keyword and " " not in keyword.strip() else ""
         found.append(Phrase(_with_name(f'"{text}"', words, keyword), words, address))
-    count = sum(0.5 if cjk.is_cjk(word) else 1 for phrase in found for word in phrase.words)
+    count = sum([len(phrase.words) for phrase in found])
+    if count > MAX_SEARCH_WORDS:  # a word of Chinese has about two characters, of which each counts as a word here
+        count -= sum([cjk.is_cjk(word) for phrase in found for word in phrase.words]) / 2
     if count > MAX_SEARCH_WORDS:
         raise ToolInputError(f"At most {MAX_SEARCH_WORDS} words over all keywords, got {count:g}. Use fewer.")
     return found

@@ -160,8 +160,9 @@ class Corpus:
         local = (sent - timedelta(hours=ZONE)).strftime("%a, %d %b %Y %H:%M:%S")
         if chance[5] < SHARE_FORWARDED:
             before, after = body[: len(body) // 3], body[len(body) // 3 :]
+            asked, asker = (name.replace("x", "") for name, _ in (box, others[0]))  # nobody is called like a word
             body = (
-                f"{before}\n\n -----Original Message-----\nFrom: \t{others[0][0]}\nSent:\t{local}\nTo:\t{box[0]}\n"
+                f"{before}\n\n -----Original Message-----\nFrom: \t{asker}\nSent:\t{local}\nTo:\t{asked}\n"
                 f"Subject:\t{subject}\n\n{after}"
             )
         encoding = "7bit"
