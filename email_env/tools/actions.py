@@ -117,7 +117,8 @@ def _without_thought(text: str) -> str:
     if thought := _THOUGHT.match(text):
         return text[thought.end() :]
     before, closed, after = text.partition("</think>")
-    return after if closed and "<tool_call>" not in before else text
+    said = closed and "<tool_call>" not in before and _decode_whole(text.strip()) is None  # else it is in a string
+    return after if said else text
 
 
 def _decode(text: str, start: int) -> tuple[Any, int] | None:

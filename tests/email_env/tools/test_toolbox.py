@@ -133,6 +133,7 @@ def test_parsing_takes_any_json(value):
 
 @example("</think>", {})
 @given(st.text(min_size=1), st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
+@example("</think>", {})
 def test_a_written_call_is_read_back_as_it_was(name, arguments):
     text = format_call(name, arguments)
     assert parse_action(text).calls == (ToolCall(name, arguments),)
