@@ -34,7 +34,7 @@ class ParsedMail:
         delivered: lower-case addresses that it was delivered to, by the headers that a server adds.
         listed: whether it came by a mailing list.
         attachments: names of the attached files, each once.
-        attached: the text of attachments and calendars.
+        attached: the text of attached files, calendars and messages.
     """
 
     message_id: str

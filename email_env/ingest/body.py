@@ -24,6 +24,8 @@ from email_env.ingest.text import clean_body, decode, one_line, unix_lines
 MAX_ATTACHED_CHARS = 5_000
 """Of the text of all attachments together, so much is kept."""
 MAX_ATTACHMENTS = 100
+MAX_MARKUP_CHARS = 1_000_000
+"""Of all HTML of a message; of one that has more hardly anything is text, and reading this much takes two seconds."""
 MAX_STUB_CHARS = 500
 """A plain alternative that is longer is no stub."""
 
@@ -42,7 +44,7 @@ class Content:
     Attributes:
         body: its own text.
         attachments: names of the attached files, each once.
-        attached: the text of attachments and calendars, each below its name.
+        attached: the text of attached files, calendars and messages, each below its name or its letterhead.
     """
 
     body: str
@@ -76,6 +78,7 @@ class _Reader:
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
         self.attached: dict[str, None] = {}
+        self._markup_left = MAX_MARKUP_CHARS
 
     def text(self, part: Message, depth: int = 0, *, rich: bool = True) -> str:
         """The text of a part and all within it; without that of HTML where it is not `rich`."""
@@ -86,9 +89,12 @@ class _Reader:
             within = cast(Sequence[Message], part.get_payload())
             if kind == "multipart/alternative":
                 return self._best(within, depth)
-            head = _letterhead(within[0]) if kind == "message/rfc822" and within else ""
-            texts = [head, *(self.text(one, depth + 1, rich=rich) for one in within)]
-            return "\n".join(text for text in texts if text.strip())
+            texts = [self.text(one, depth + 1, rich=rich) for one in within]
+            text = "\n".join(text for text in texts if text.strip())
+            if kind != "message/rfc822":
+                return text
+            self.attached[f"{_letterhead(within[0])}\n\n{text}"] = None
+            return ""
         if self._is_attachment(part, kind):
             self._attach(part, kind)
             return ""
@@ -96,7 +102,7 @@ class _Reader:
             self.attached[calendar_text(_decoded(part))] = None
             return ""
         if kind == "text/html":
-            return markup_text(_decoded(part)) if rich else ""
+            return self._page(part) if rich else ""
         return _text_of(part, kind)
 
     def _best(self, parts: Sequence[Message], depth: int) -> str:
@@ -123,11 +129,16 @@ class _Reader:
         if kind == "text/calendar" or name.lower().endswith(".ics"):
             text = calendar_text(_decoded(part))
         elif kind == "text/html":
-            text = markup_text(_decoded(part))
+            text = self._page(part)
         elif kind.startswith("text/"):
             text = _text_of(part, kind)
         if text.strip():
             self.attached[f"[{name}]\n{text}" if name else text] = None
+
+    def _page(self, part: Message) -> str:
+        page = _decoded(part)[: self._markup_left]
+        self._markup_left -= len(page)
+        return markup_text(page)
 
 
 def _text_of(part: Message, kind: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from email_env.ingest.text import unix_lines
+
 _SHOWN = {
     "SUMMARY": "Event",
     "DTSTART": "Start",
@@ -17,7 +19,7 @@ _SHOWN = {
     "DESCRIPTION": "",
 }
 _COMPONENTS = ("VEVENT", "VTODO")
-_FOLD = re.compile(r"\r?\n[ \t]")
+_FOLD = re.compile(r"\n[ \t]")
 _LINE = re.compile(r'([A-Za-z-]++)((?:;[^;:"]*+(?:"[^"]*+"[^;:"]*+)*+)*+):(.*)')
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
 _ZONE = re.compile(r";TZID=\"?([^;\"]+)", re.IGNORECASE)
@@ -29,7 +31,7 @@ def calendar_text(text: str) -> str:
     """The events and tasks of a calendar; a text that has none is returned as it is."""
     events: list[list[str]] = []
     inside = False
-    for line in _FOLD.sub("", text).splitlines():
+    for line in _FOLD.sub("", unix_lines(text)).split("\n"):
         match = _LINE.match(line)
         name, parameters, value = match.groups() if match else ("", "", "")
         if name.upper() in ("BEGIN", "END"):

@@ -4,8 +4,8 @@ All mail of a mailbox belongs to its owner, also what reached them by Bcc or by 
 Whose a folder is, its mail tells: every mail has one vote, shared by everyone on it, so a mail to thirty people says
 little. Mail of lists has none, since it names the list. Who only sent is no owner, unless most of the mail is theirs.
 
-The folders of a source are those of its first level (`lay-k` of `lay-k/inbox/1.`). If one person takes part in most
-mail of a source, or if most of it lies in folders of one person, the source is theirs, except for folders in which
+The folders of a source are those of its first level (`lay-k` of `maildir/lay-k/inbox/1.`). If one person takes part in
+most mail of a source, or if most of it lies in folders of one person, the source is theirs, except for folders in which
 somebody else takes part in half the mail or more, and they in less. Otherwise each folder is somebody's. A source
 without folders is the person's who takes part in most of its mail; who is named counts before who is found. Tables and
 records without folders are nobody's: they may hold anybody's mail.
@@ -105,6 +105,7 @@ class Mailboxes:
     def of(self, label: str) -> Mailbox | None:
         """The mailbox of a mail by its label; None where the label does not tell."""
         source, _, place = label.rpartition(MARK)
+        place = place.partition("maildir/")[2] or place
         folder, slash, _ = place.partition("/")
         if not place or (not slash and _NUMBERED.fullmatch(place)):
             return None

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 
-MAX_MARKUP_CHARS = 1_000_000
-"""What follows is not read: of a mail so large hardly anything is text, and reading this much takes two seconds."""
-
 _NO_TAG = re.compile(r"<(?![A-Za-z/!?])")
 
 
@@ -14,7 +11,7 @@ def markup_text(page: str) -> str:
     """The text of a page, one line a block; scripts, styles and comments are no text."""
     from justhtml import JustHTML  # a third of a second, and most mail is plain
 
-    whole = _NO_TAG.sub("&lt;", " ".join(page[:MAX_MARKUP_CHARS].split()))
+    whole = _NO_TAG.sub("&lt;", " ".join(page.split()))
     bodies = JustHTML(whole).query("body")
     blocks = bodies[0].to_text(separator="\n", separator_blocks_only=True, strip=False) if bodies else ""
     return "\n".join(line for line in (" ".join(block.split()) for block in blocks.split("\n")) if line)

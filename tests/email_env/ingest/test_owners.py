@@ -3,6 +3,7 @@
 import json
 import mailbox
 import random
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -57,6 +58,12 @@ def test_each_folder_of_a_tree_has_its_owner_who_has_all_its_mail(tmp_path):
     assert ids(path, BEN) == ["a1", "b1", "b2", "b3"]
     assert ids(path, CARO) == ["a2", "a6", "b1"], "who owns no folder has what names them"
     assert ids(path, ANNA, to_addr=ANNA) == ["a1", "a2"], "a list's mail names the list"
+
+
+def test_the_folders_of_cmus_tree_lie_one_level_deeper(tmp_path):
+    path = tmp_path / "mail.db"
+    deeper = [replace(m, source=f"enron/maildir/{m.source}") for m in (*ANNAS, *BENS)]
+    assert [owner.folders for owner in build(path, *deeper).owners] == [("anna",), ("ben",)]
 
 
 def test_the_order_of_the_mail_does_not_matter(tmp_path):
