@@ -90,8 +90,6 @@ class JudgeClient:
         if not isinstance(self.model, str) or not self.model.strip():
             said = f"{self.model!r:.80}" if self.model else "empty"
             raise JudgeInputError(f"judge_model is {said}; name one, for example openai/o4-mini")
-        if self.api_base:
-            _check_url(self.api_base)
         for name, value in (("timeout_seconds", self.timeout_seconds), ("backoff_seconds", self.backoff_seconds)):
             if not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise JudgeInputError(f"{name} must be above 0 and finite, got {value!r:.80}")
@@ -105,6 +103,12 @@ class JudgeClient:
             raise JudgeInputError(
                 f"extra_litellm_params may not set {', '.join(taken)}; use judge_model, timeout_seconds and max_retries"
             )
+        for base in (
+            self.api_base,
+            *((self.extra_litellm_params or {}).get(name) for name in ("api_base", "base_url")),
+        ):
+            if base:
+                _check_url(base)
         headers = (self.extra_litellm_params or {}).get("extra_headers") or {}
         if not isinstance(headers, Mapping) or not all(
             isinstance(text, str) for pair in headers.items() for text in pair
@@ -157,7 +161,7 @@ class JudgeClient:
     def _route(self) -> tuple[str, str | None, dict[str, Any]]:
         """Model with its provider, URL, and a copy of the further parameters."""
         extra: dict[str, Any] = _copied(self.extra_litellm_params or {})
-        base = self.api_base or extra.get("api_base") or extra.get("base_url")
+        base = (self.api_base or extra.get("api_base") or extra.get("base_url") or "").strip() or None
         model = f"openai/{self.model}" if base and "/" not in self.model else self.model
         if _is_openai(model):
             base = base or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or None

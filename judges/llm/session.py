@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 class Session:
     """Limits, running cost, cache and record of a series of judgements.
 
-    Equal questions at the same time are asked once. A cache or record that can no longer be written (a full disk) costs
-    no verdict: a warning says so, once.
+    Equal questions at the same time are asked once. A cache or record that fails after its start (a full disk) costs no
+    verdict: a warning says so, once.
 
     Args:
         max_concurrency: Calls under way at the same time, waits before retries included.
@@ -126,7 +126,13 @@ class Session:
 
     async def cached_answer(self, key: str) -> str | None:
         """The cached answer, if there is one."""
-        return await asyncio.to_thread(self._cache.get, key) if self._cache else None
+        if self._cache is None:
+            return None
+        try:
+            return await asyncio.to_thread(self._cache.get, key)
+        except JudgeInputError as error:
+            self._warn_once(f"a verdict that was paid for may be paid for again: {error}", self._cache.path)
+            return None
 
     def count_cached(self) -> None:
         """Count an answer that came from the cache."""

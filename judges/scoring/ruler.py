@@ -139,7 +139,7 @@ def judges_of(judge_model: str, judges: Iterable[str | JudgeClient] | None, call
     """The judges that are named in one of the two ways.
 
     Raises:
-        JudgeInputError: None or both are named, or a setting cannot be used.
+        JudgeInputError: None or both are named, one is named twice, or a setting cannot be used.
     """
     if judges is None:
         judges = [judge_model]
@@ -148,7 +148,13 @@ def judges_of(judge_model: str, judges: Iterable[str | JudgeClient] | None, call
     named = list(judges) if isinstance(judges, Iterable) and not isinstance(judges, str) else []
     if not named:
         raise JudgeInputError(f'judges must be a non-empty list such as ["openai/o4-mini"], got {judges!r:.80}')
-    return [judge if isinstance(judge, JudgeClient) else JudgeClient(judge, **call) for judge in named]
+    clients = [judge if isinstance(judge, JudgeClient) else JudgeClient(judge, **call) for judge in named]
+    for client in clients:
+        if sum(client.identity() == other.identity() for other in clients) > 1:
+            raise JudgeInputError(
+                f"judges name {client.model} twice, and it would be asked once; name different judges"
+            )
+    return clients
 
 
 def settle(function: Callable[..., Any], judge_model: str, options: SharedOptions) -> SharedOptions:

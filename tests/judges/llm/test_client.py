@@ -43,7 +43,7 @@ async def test_a_key_from_a_file_may_end_in_a_line_break(monkeypatch):
     with JudgeServer(["a", "b"]) as server:
         await client(server, api_key="sk-from-a-file\n").complete(ASK)
         monkeypatch.setenv("OPENAI_API_KEY", " sk-from-a-variable\r\n")
-        await client(server).complete(ASK)
+        await JudgeClient("o4-mini", api_base=f" {server.url}\n").complete(ASK)
     keys = [request.headers["authorization"] for request in server.requests]
     assert keys == ["Bearer sk-from-a-file", "Bearer sk-from-a-variable"]
 

@@ -1,10 +1,11 @@
 """Ctrl-C while a judge is asked, in programs of their own."""
 
+import multiprocessing
 import signal
 import subprocess
 import sys
 
-from judges.llm.sync import STOPPED
+from judges.llm.sync import STOPPED, run_sync
 from tests import ROOT
 
 ASK = """
@@ -38,6 +39,24 @@ def test_a_program_ends_with_one_line_and_by_the_signal():
     assert ended.returncode == -signal.SIGINT, "so that a loop of a shell ends too"
 
 
+def test_many_calls_one_after_another_leave_nothing_open_and_print_nothing():
+    program = """
+import asyncio, os
+import judges
+from tests.judge_server import JudgeServer, score_by
+
+group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
+with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
+    for seed in range(230):
+        judges.score(group, "openai/o4-mini", api_base=server.url, seed=seed)
+        if seed == 20:
+            open_before = len(os.listdir("/proc/self/fd"))
+    assert len(os.listdir("/proc/self/fd")) <= open_before + 2
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
 def test_a_program_may_catch_it_and_its_later_errors_are_shown_as_ever():
     ended = run(
         """
@@ -67,3 +86,17 @@ def test_in_a_notebook_it_ends_too_and_does_not_wait_for_the_judge():
 """
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == (f"{STOPPED}\n", "", 0)
+
+
+def test_a_callback_of_a_judgement_may_ask_for_another_one_and_a_forked_process_too():
+    async def inner():
+        return "inner"
+
+    async def outer():
+        return run_sync(inner())
+
+    assert run_sync(outer()) == "inner"
+    process = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(run_sync(inner()) != "inner"))
+    process.start()
+    process.join(20)
+    assert process.exitcode == 0

@@ -208,11 +208,12 @@ async def test_debug_shows_the_raw_answers_of_a_verdict_that_failed(capsys):
         ({"rubric": " "}, "leave it out for the generic"),
         ({"session": "cache.db"}, "session must be a judges.Session, got 'cache.db'"),
         ({"judges": "openai/o4-mini"}, "judges must be a non-empty list"),
+        ({"judges": ["openai/a", "openai/b", "openai/a"]}, "judges name openai/a twice, and it would be asked once"),
         ({"tools": "search"}, "tools must be a list of function schemas"),
-        ({"lists": GROUP[0]}, "message_lists is a list of trajectories, each of them a list of messages"),
+        ({"message_lists": GROUP[0]}, "message_lists is a list of trajectories, each of them a list of messages"),
     ],
 )
 async def test_a_setting_of_the_wrong_kind_is_told_with_its_value_and_nothing_is_sent(options, problem):
     with JudgeServer([]) as server, pytest.raises(judges.JudgeInputError, match=problem):
-        await judge(server, **{"lists": GROUP, **options})
+        await judges.ruler(**{"message_lists": GROUP, "api_base": server.url, **options})
     assert server.requests == []
