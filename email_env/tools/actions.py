@@ -80,9 +80,7 @@ def parse_action(text: object) -> Action:
 
 
 def _parse(text: str, *, may_unwrap: bool) -> Action:
-    text = _without_end_of_turn(text).strip()
-    if not text.startswith(("{", "[")) or _decode_whole(text) is None:  # in a whole JSON </think> is a text like others
-        text = _without_thought(text).strip()
+    text = _without_thought(_without_end_of_turn(text)).strip()
     if not text:
         return _fault(ErrorCode.NO_TOOL_CALL, "the turn is empty. Call a tool, or give the answer.")
     if text[0] in "{[" and (value := _decode_whole(text)) is not None:
