@@ -120,12 +120,13 @@ class Mailboxes:
         sources: dict[str, list[Mailbox]] = {}
         for box in self._boxes.values():
             sources.setdefault(box.source, []).append(box)
-        return [
-            (box, owner)
-            for boxes in sources.values()
-            for box, owner in zip(boxes, _owners(boxes, named), strict=True)
-            if owner is not None
-        ]
+        found: list[tuple[Mailbox, int | None]] = []
+        for boxes in sources.values():
+            found += zip(boxes, _owners(boxes, named), strict=True)
+        people = {*named, *(person for _, person in found if person is not None)}
+        only = people.pop() if len(people) == 1 else None  # who also owns what is nothing but mail of lists
+        owners = ((box, only if person is None and not box.mails else person) for box, person in found)
+        return [(box, person) for box, person in owners if person is not None]
 
 
 def _owners(boxes: list[Mailbox], named: Collection[int]) -> list[int | None]:

@@ -100,8 +100,7 @@ class Staging:
 
     def give_to_owners(self) -> None:
         """Puts all mail of a mailbox into the inbox of its owner, whatever its headers say."""
-        ids = self.people.ids
-        named = {ids[address] for group in self._groups for address in group if address in ids}
+        named = {self.people.number(group[0]) for group in self._groups}
         for box, person in self._mailboxes.owners(named):
             self._boxes.setdefault(person, []).append(box)
         tokens = {box.number: who("p", person) for person, boxes in self._boxes.items() for box in boxes}
@@ -116,11 +115,10 @@ class Staging:
 
     def known_owners(self) -> list[Owner]:
         """The owners named and found; how much mail each has is not known here."""
-        ids = self.people.ids
-        owners: list[Owner] = []
-        for group in self._groups:
-            person = next((ids[address] for address in group if address in ids), 0)
-            owners.append(Owner(group[0], group[1:], self._folders(person), is_named=True))
+        owners = [
+            Owner(group[0], group[1:], self._folders(self.people.number(group[0])), is_named=True)
+            for group in self._groups
+        ]
         named = {owner.address for owner in owners}
         for person in self._boxes:
             if (address := self.people.address(person)) not in named:
@@ -129,13 +127,10 @@ class Staging:
 
     def address_numbers(self) -> dict[str, int]:
         """The number of the person of every address; those of an owner without mail of their own are there too."""
-        ids = self.people.ids
-        numbers = dict(ids)
         for group in self._groups:
-            seen = next((ids[address] for address in group if address in ids), None)
-            if seen is not None:
-                numbers |= dict.fromkeys(group, seen)
-        return numbers
+            for address in group:
+                self.people.number(address)
+        return self.people.ids
 
     def _folders(self, person: int) -> tuple[str, ...]:
         return tuple(box.name for box in self._boxes.get(person, ()))

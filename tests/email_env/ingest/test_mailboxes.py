@@ -225,6 +225,18 @@ def test_several_sources_go_into_one_database(tmp_path):
     database.close()
 
 
+def test_saved_messages_named_one_by_one_are_one_mailbox(tmp_path):
+    for n in range(12):
+        (tmp_path / f"{n:02}.eml").write_bytes(raw(f"From: p{n}@x.com\nTo: ann@x.com\nSubject: S{n}"))
+    (tmp_path / "12.eml").write_bytes(raw("From: q@x.com\nTo: undisclosed-recipients:;\nSubject: Secret"))
+    files = sorted(tmp_path.glob("*.eml"))
+    result = CliRunner().invoke(main, [*map(str, files), "--out", str(tmp_path / "mail.db"), "--json"])
+    report = json.loads(result.stdout)
+    assert report["source"] == ", ".join(map(str, files[:10])) + " and 3 more"
+    assert [(owner["address"], owner["mails"]) for owner in report["owners"]] == [("ann@x.com", 13)]
+    assert subjects_and_labels(open_sources(files).mails)[0] == ("S0", "00.eml")
+
+
 def test_sources_of_one_name_are_told_apart_and_their_checksums_are_noted(tmp_path):
     paths = [mbox_of(tmp_path / name / "Inbox", message(name)) for name in ("ann", "ben")]
     source = open_sources(paths)

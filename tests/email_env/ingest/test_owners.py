@@ -176,6 +176,23 @@ def test_a_file_is_the_persons_on_most_of_its_mail_or_the_named_one(tmp_path):
     assert build(path, *mails, *many, *others, owners=[(ANNA,)]).owners[0].mails == 4
 
 
+def test_mail_of_lists_alone_is_the_only_owners(tmp_path):
+    listed = {"from_addr": "q@y.org", "to": ("users@lists.org",), "listed": True}
+    lists = [mail(f"l{n}", f"L{n}", source=f"lists.mbox::message {n}", **listed) for n in range(4)]
+    inbox = [
+        mail(f"i{n}", f"I{n}", source=f"inbox.mbox::message {n}", to=(BEN,), from_addr=f"p{n}@y.org") for n in range(4)
+    ]
+    (owner,) = build(tmp_path / "mail.db", *lists, *inbox).owners
+    assert (owner.address, owner.mails, set(owner.folders)) == (BEN, 8, {"inbox.mbox", "lists.mbox"})
+    others = [
+        mail(f"c{n}", f"C{n}", source=f"other.mbox::message {n}", to=(CARO,), from_addr=f"r{n}@y.org") for n in range(4)
+    ]
+    report = build(tmp_path / "mail.db", *lists, *inbox, *others)
+    assert {owner.address: owner.mails for owner in report.owners} == {BEN: 4, CARO: 4}
+    (owner,) = build(tmp_path / "mail.db", *lists, owners=[("anna@home.org", ANNA)]).owners
+    assert (owner.address, owner.mails) == ("anna@home.org", 4)
+
+
 def test_only_mail_of_the_inbox_asked_for_is_taken_with_what_lies_in_its_folder(tmp_path):
     path = tmp_path / "mail.db"
     report = build(path, *ANNAS, *BENS, filters=Filters(inboxes=(BEN,)))
