@@ -6,9 +6,10 @@ little. Mail of lists has none, since it names the list. Who only sent is no own
 
 The folders of a source are those of its first level (`lay-k` of `maildir/lay-k/inbox/1.`). If one person takes part in
 most mail of a source, or if most of it lies in folders of one person, the source is theirs, except for folders in which
-somebody else takes part in half the mail or more, and they in less. Otherwise each folder is somebody's. A source
-without folders is the person's who takes part in most of its mail; who is named counts before who is found. Tables and
-records without folders are nobody's: they may hold anybody's mail.
+somebody else takes part in half the mail or more, and they in less (and if they were named: somebody who also sent
+mail, as lists do not). Otherwise each folder is somebody's. A source without folders is the person's who takes part in
+most of its mail; who is named counts before who is found. Tables and records without folders are nobody's: they may
+hold anybody's mail.
 
 Of the 28 mailboxes of real Enron mail that was looked at, all were found to be their owners'; in two of them somebody
 else took part in more mails than the owner.
@@ -137,7 +138,11 @@ def _owners(boxes: list[Mailbox], named: Collection[int]) -> list[int | None]:
     main = _main_person(boxes, likely)
     if main is None:
         return likely
-    return [main if _is_mains(box, person, main, named) else person for box, person in zip(boxes, likely, strict=True)]
+    able = {person for person in likely if person in named or main not in named or _has_written(boxes, person)}
+    return [
+        person if person in able and not _is_mains(box, person, main, named) else main
+        for box, person in zip(boxes, likely, strict=True)
+    ]
 
 
 def _main_person(boxes: list[Mailbox], likely: list[int | None]) -> int | None:
@@ -168,3 +173,8 @@ def _is_mains(box: Mailbox, person: int | None, main: int, named: Collection[int
     if person in named:
         return False
     return person not in box.received or box.share(person) < MAJORITY or box.share(main) > MAJORITY
+
+
+def _has_written(boxes: list[Mailbox], person: int | None) -> bool:
+    """Whether a person sent any mail of a source, which the address of a list does not."""
+    return person is not None and any(box.present.get(person, 0) > box.received.get(person, 0) for box in boxes)

@@ -146,6 +146,26 @@ def test_folders_of_one_persons_mail_are_theirs_whoever_else_is_in_them(tmp_path
     assert set(report.owners[0].folders) == {"INBOX", "Ben", "Lists", "Sent"}
 
 
+def test_a_list_that_does_not_say_so_is_no_owner_beside_one_who_is_named(tmp_path):
+    mails = lying("inbox", *((f"i{n}", {"from_addr": f"p{n}@y.org", "to": (ANNA,)}) for n in range(8)))
+    mails += lying("memos", *((f"m{n}", {"from_addr": f"q{n}@y.org", "to": (LIST,)}) for n in range(4)))
+    assert {owner.address for owner in build(tmp_path / "mail.db", *mails).owners} == {ANNA, LIST}
+    (owner,) = build(tmp_path / "mail.db", *mails, owners=[(ANNA,)]).owners
+    assert owner.mails == 12
+    assert (
+        len(
+            build(
+                tmp_path / "mail.db",
+                *ANNAS,
+                *BENS,
+                mail("b9", from_addr=BEN, to=(DAN,), source="ben/9"),
+                owners=[(ANNA,)],
+            ).owners
+        )
+        == 2
+    )
+
+
 def test_a_smaller_mailbox_beside_a_large_one_is_not_taken_in(tmp_path):
     mails = [mail(f"a{n}", f"S{n}", source=f"anna/{n}", from_addr=f"p{n}@y.org", to=(ANNA,)) for n in range(50)]
     report = build(tmp_path / "mail.db", *mails, *BENS)
