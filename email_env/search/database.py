@@ -139,15 +139,12 @@ class MailDatabase:
             to_addr: only mail with this person in To, Cc or Bcc.
             sent_after: ISO date, inclusive.
             sent_before: ISO date, exclusive.
-            max_results: 1 to `MAX_RESULTS`.
+            max_results: hits to return at most, 1 to `MAX_RESULTS`.
             offset: hits to leave out from the top, 0 to `MAX_OFFSET`.
             leave_out: ids of mails that are no hits; they are not counted by `offset`.
             match: whether "all" keywords must occur or "any" of them.
             order: "newest" or "relevance" (bm25).
             snippet_words: words around the match, 1 to `MAX_SNIPPET_WORDS`.
-
-        Returns:
-            At most `max_results` hits.
 
         Raises:
             ToolInputError: an argument cannot be used; the text says what to do.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
@@ -127,14 +127,25 @@ def calibrate(
         JudgeInputError: The groups cannot be used, or a setting cannot.
         JudgeError: No verdict at all came back; the last failure.
     """
-    from judges.scoring.prompt import build_prompts
-
     check_names(call, calibrate, CallOptions.__annotations__)
     groups = read_labelled(groups) if isinstance(groups, (str, os.PathLike)) else list(groups)
     if not groups:
         raise JudgeInputError("there is no labelled group to measure a judge on")
     client = judge_model if isinstance(judge_model, JudgeClient) else JudgeClient(judge_model, **call)
     session = Session.of(session)
+    shown = {"rubric": rubric, "seed": seed, "permutations": permutations, "max_prompt_tokens": max_prompt_tokens}
+    prompts, labels = _prompts_and_labels(groups, shown)
+    verdicts = run_sync(_judge_all(client, prompts, session, max_prompt_tokens, on_progress))
+    judged = [MeasuredGroup(*labels_and_orders) for labels_and_orders in zip(labels, verdicts, strict=True)]
+    return _measure(judged, permutations, session.usage, seed)
+
+
+def _prompts_and_labels(
+    groups: Sequence[LabelledGroup], shown: Mapping[str, Any]
+) -> tuple[list[list[JudgePrompt]], list[Sequence[float]]]:
+    """The prompts and the labels of every group that fits into a prompt; at least one does."""
+    from judges.scoring.prompt import build_prompts
+
     prompts: list[list[JudgePrompt]] = []
     labels: list[Sequence[float]] = []
     too_long: list[PromptTooLong] = []
@@ -142,27 +153,17 @@ def calibrate(
         if not isinstance(group, LabelledGroup):
             raise JudgeInputError(f"group {number} must be a judges.LabelledGroup, got a {type(group).__name__}")
         try:
-            orders = build_prompts(
-                group.trajectories,
-                rubric=rubric,
-                tools=group.tools,
-                seed=seed,
-                permutations=permutations,
-                max_prompt_tokens=max_prompt_tokens,
-            )
+            prompts.append(build_prompts(group.trajectories, tools=group.tools, **shown))
         except PromptTooLong as error:
             too_long.append(PromptTooLong(f"group {number}: {error}"))
             logger.warning("passed over: %s", too_long[-1])
             continue
         except JudgeInputError as error:
             raise type(error)(f"group {number}: {error}") from None
-        prompts.append(orders)
         labels.append(group.labels)
     if not prompts:
         raise too_long[-1]
-    verdicts = run_sync(_judge_all(client, prompts, session, max_prompt_tokens, on_progress))
-    judged = [MeasuredGroup(*labels_and_orders) for labels_and_orders in zip(labels, verdicts, strict=True)]
-    return _measure(judged, permutations, session.usage, seed)
+    return prompts, labels
 
 
 async def _judge_all(

@@ -58,8 +58,7 @@ async def ruler(
     """Score a group of trajectories relative to each other. An empty group gives an empty list without a call.
 
     Args:
-        message_lists: One list of OpenAI-style messages per trajectory; all pursue the same goal. Objects of the openai
-            package (``ChatCompletionMessage``, ``Choice``) serve as messages too.
+        message_lists: One list of OpenAI-style messages, or of the openai package's objects, per trajectory.
         judge_model: A litellm model name.
         extra_litellm_params: As in `JudgeClient`.
         rubric: Grading standards in plain words instead of the generic ones.
@@ -79,8 +78,7 @@ async def ruler(
         their range, and ``explanation`` that of the verdict nearest to the mean.
 
     Raises:
-        JudgeInputError: Something is no message list, or a setting cannot be used (`PromptTooLong`: no cut makes it
-            fit).
+        JudgeInputError: No message list, or a setting that cannot be used (`PromptTooLong`: no cut makes it fit).
         JudgeCallError: A judge could not be reached or refused (`JudgeTimeoutError`: did not answer in time).
         MalformedVerdict: A judge's answer was no exact verdict, nor was the one after the repair turn.
         SpendLimitReached: The session's money is spent.
@@ -97,14 +95,8 @@ async def ruler(
     schemas: Any = list(tools) if isinstance(tools, Iterable) and not isinstance(tools, (str, Mapping)) else tools
     if not message_lists:
         return []
-    prompts = build_prompts(
-        message_lists,
-        rubric=rubric,
-        tools=schemas,
-        seed=seed,
-        permutations=permutations,
-        max_prompt_tokens=max_prompt_tokens,
-    )
+    shown = {"rubric": rubric, "tools": schemas, "seed": seed, "permutations": permutations}
+    prompts = build_prompts(message_lists, **shown, max_prompt_tokens=max_prompt_tokens)
     verdicts = await judge_prompts(clients, prompts, session, max_prompt_tokens)
     judgement = Judgement(message_lists, rubric, schemas, verdicts)
     return await _scores(judgement, session, debug)
