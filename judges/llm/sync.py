@@ -3,64 +3,68 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 STOPPED = "Stopped. Judgements that were recorded or cached are kept."
-_CLEAN_UP_SECONDS = 2.0
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in a loop of a thread of its own, so that a notebook's own loop does not matter.
+    """Run a coroutine to its end. In a notebook, whose thread has a running loop, it runs in a thread of its own.
 
     Raises:
         KeyboardInterrupt: On Ctrl-C, after the coroutine was cancelled. A program that does not catch it ends with one
             line instead of the pages of a traceback through every library below.
     """
-    ended = threading.Event()
-
-    async def noted() -> T:
-        try:
-            return await coroutine
-        finally:
-            ended.set()
-
-    loop = _loop_of(os.getpid())
-    if _running_loop() is loop:  # a callback of a judgement asks for another one
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, coroutine).result()
-    running = asyncio.run_coroutine_threadsafe(noted(), loop)
     try:
-        return running.result()
+        asyncio.get_running_loop()
+        is_notebook = True
+    except RuntimeError:
+        is_notebook = False
+    try:  # not in the handler above, whose error would stand in front of each of the coroutine's
+        return _run_in_thread(coroutine) if is_notebook else asyncio.run(_quietly(coroutine))
     except KeyboardInterrupt:
-        running.cancel()
-        ended.wait(_CLEAN_UP_SECONDS)
         stopped = KeyboardInterrupt(STOPPED)
     _show_in_one_line(stopped)
     raise stopped
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+async def _quietly(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The coroutine, in a loop that does not tell of the clients that litellm keeps for it.
+
+    It keeps a client for each loop, and 200 at most. Their connections are closed, but aiohttp would tell on stderr of
+    every client that is dropped.
+    """
+
+    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not context.keys() & {"client_session", "connector"}:
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(tell)
+    return await coroutine
 
 
-@cache
-def _loop_of(process: int) -> asyncio.AbstractEventLoop:
-    """The one loop of all synchronous calls of a process: litellm keeps a client for each loop, and 200 at most."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="judges", daemon=True).start()
-    return loop
+def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def noted() -> T:
+        if task := asyncio.current_task():
+            tasks.append(task)
+        return await _quietly(coroutine)
+
+    with ThreadPoolExecutor(1) as thread:  # its end waits for the coroutine's
+        running = thread.submit(asyncio.run, noted())
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            for task in tasks:
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            raise
 
 
 def _show_in_one_line(stopped: KeyboardInterrupt) -> None:
