@@ -98,7 +98,7 @@ class TrlReward:
             self._judge([trajectories[start : start + size] for start, size in zip(starts, sizes, strict=True)])
         )
         if log_extra is not None:
-            log_extra("ruler", [score.explanation if score else "" for score in scores])
+            log_extra("ruler_explanation", [score.explanation if score else "" for score in scores])
         return [score.score if score else None for score in scores]
 
     def _group_sizes(self, prompts: Sequence[Any]) -> list[int]:

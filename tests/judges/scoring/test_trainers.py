@@ -45,7 +45,7 @@ def test_every_completion_gets_its_score_in_the_order_of_the_batch(num_generatio
             log_extra=logged.__setitem__,
         )
     assert (texts, turns) == ([0.0, 1.0, 0.5, 0.25], [0.75, 1.0])
-    assert logged == {"ruler": ["it says four", "it says 4"]}
+    assert logged == {"ruler_explanation": ["it says four", "it says 4"]}
     assert len(server.requests) == 3
     assert reward.__name__ == "ruler"
 
@@ -125,7 +125,7 @@ def test_trl_itself_calls_it_and_logs_under_its_name(monkeypatch):
     assert trainer.reward_func_names == ["ruler"]
     assert rewards[:2].tolist() == [[1.0], [0.0]]
     assert torch.isnan(rewards[2:]).all()
-    assert logged == {"ruler": ["it says 4", "it says 5", "", ""]}
+    assert logged == {"ruler_explanation": ["it says 4", "it says 5", "", ""]}
 
 
 class Said(pydantic.BaseModel):
