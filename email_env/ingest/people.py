@@ -16,7 +16,6 @@ from functools import lru_cache
 
 from email_env.search.query import name_words
 
-_BESIDE = re.compile(r"\([^)]*\)|[/@].*")
 _PART = re.compile(r"[^\W\d_]+")
 
 
@@ -78,13 +77,8 @@ def _forms(names: Counter[str], addresses: Iterable[str]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def index_form(name: str) -> str:
-    """A display name as it is indexed.
-
-    >>> index_form("Ward, Kim S. (Houston)")
-    'kim ward'
-    """
-    last, comma, first = _BESIDE.sub("", name).partition(",")
-    return " ".join(name_words(f"{first} {last}" if comma else last))
+    """A display name as it is indexed."""
+    return " ".join(name_words(name))
 
 
 def address_form(address: str) -> str:

@@ -45,6 +45,7 @@ MAX_RANKED_MAILS = 200_000
 _PHRASE_READS = 20  # finding where the words of a phrase meet costs this many times more than reading one of them
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_BESIDE_NAME = re.compile(r"\([^)]*\)|[/@].*")
 _RUN = re.compile(r"[^\W_]+")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _JOINED = {"all": " AND ", "any": " OR "}
@@ -119,10 +120,9 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
 
 def _with_name(quoted: str, words: tuple[str, ...], keyword: str) -> str:
     """The phrase, or the name that it gives with an initial or behind the surname: `Ward, Kim S.` is "kim ward" too."""
-    if len(words) == 1 or ("," not in keyword and min(map(len, words)) > 1):
+    if len(words) == 1 or (min(map(len, words)) > 1 and "," not in keyword and "(" not in keyword):
         return quoted
-    last, comma, first = keyword.partition(",")
-    name = tuple(name_words(f"{first} {last}" if comma else last))
+    name = tuple(name_words(keyword))
     return f'({quoted} OR "{" ".join(name)}")' if len(name) > 1 and name != words else quoted
 
 
@@ -153,8 +153,14 @@ def who(letter: str, person: int | str) -> str:
 
 
 def name_words(name: str) -> list[str]:
-    """The words of a name as they are indexed: without initials, since mail names a person with and without them."""
-    return [word for word in _words(name) if len(word) > 1 or not word.isascii()]
+    """The words of a name as they are indexed: first name first, without initials and what stands beside a name.
+
+    >>> name_words("Ward, Kim S. (Houston)")
+    ['kim', 'ward']
+    """
+    last, comma, first = _BESIDE_NAME.sub("", name).partition(",")
+    words = _words(f"{first} {last}" if comma else last)
+    return [word for word in words if len(word) > 1 or not word.isascii()]
 
 
 def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase]:
@@ -193,9 +199,9 @@ def _folded(char: str) -> str:
 def person(value: str, name: str) -> Person:
     """A person from a name, an address, or `Name <address>`; the words of a name may stand in any order."""
     if isinstance(value, str) and storable(value) and len(value) <= MAX_PERSON_CHARS:
-        outside, angle, inside = value.rpartition("<")
-        if "@" in value:
-            return Person(address=(inside if angle else outside + inside).strip().removesuffix(">").strip().lower())
+        address = value.rpartition("<")[2].strip().removesuffix(">").strip().lower()
+        if "@" in address and " " not in address:
+            return Person(address=address)
         if words := name_words(value.replace(WHO_MARK, " "))[:MAX_NAME_WORDS]:
             near = " ".join(f'"{word}"' for word in words)
             return Person(named=f"NEAR({near}, {len(words)})")

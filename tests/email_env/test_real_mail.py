@@ -11,6 +11,7 @@ import re
 import sqlite3
 import tarfile
 from collections import Counter
+from datetime import date, timedelta
 from email.utils import getaddresses
 from itertools import combinations
 from pathlib import Path
@@ -126,6 +127,27 @@ def test_the_source_mail_of_every_question_is_found_by_words_of_the_question_and
             assert list(addresses) == [a.lower() for _, a in getaddresses([source.get(header, "")]) if a]
         assert mail.from_addr == source["From"].lower()
         assert mail.body == source.get_payload(decode=True).decode("latin-1").replace("\r\n", "\n").strip()
+    database.close()
+
+
+def test_the_mail_of_every_question_is_found_by_the_name_of_its_sender_and_of_a_recipient(built, sources):
+    database = MailDatabase(built[0])
+    for scenario in load_scenarios(QUESTIONS):
+        (message_id,) = scenario.message_ids
+        at = {"inbox": scenario.inbox, "until": scenario.query_date}
+        mail, source = database.read(message_id, **at), sources[message_id]
+        assert mail is not None
+        day = {
+            "sent_after": mail.sent_at[:10],
+            "sent_before": str(date.fromisoformat(mail.sent_at[:10]) + timedelta(1)),
+        }
+        assert f" {mail.sent_at[11:19]} {mail.sent_at[19:].replace(':', '').replace('Z', '+0000')}" in source["Date"]
+        for header, role in (("X-From", "from_addr"), ("X-To", "to_addr")):
+            name = re.split(r" *[<(]", source[header])[0].strip('"').removesuffix("@ENRON")
+            if header == "X-From" or (len(mail.to) == 1 and re.fullmatch(r"[\w ,.'-]+", name)):
+                for asked in ({"keywords": [name]}, {"keywords": [], role: name}):
+                    found = [hit.message_id for hit in database.search(**at, **day, **asked, max_results=10)]
+                    assert message_id in found or len(found) == 10, (scenario.scenario_id, header)
     database.close()
 
 
