@@ -167,3 +167,16 @@ def test_quickstart_explains_itself():
     shown = subprocess.run([str(ROOT / "scripts/quickstart"), "--help"], capture_output=True, text=True, check=True)
     assert "Example: scripts/quickstart" in shown.stdout
     assert "$ scripts/quickstart" in TEXTS["README.md"]
+
+
+NO_HELP = {"_setup.sh", "test"}  # sourced by the others; takes pytest's arguments
+PROGRAMS = sorted({path.name for path in (ROOT / "scripts").iterdir() if path.is_file()} - NO_HELP)
+
+
+@pytest.mark.parametrize("script", PROGRAMS)
+def test_every_program_under_scripts_explains_itself(script):
+    text = (ROOT / "scripts" / script).read_text(encoding="utf-8")
+    command = [sys.executable] if text.startswith("#!/usr/bin/env python3") else []
+    shown = subprocess.run([*command, str(ROOT / "scripts" / script), "--help"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.lower().startswith("usage: ")
