@@ -84,7 +84,7 @@ def share_of_guesses(trajectory: Trajectory) -> float:
 
     Any function of a trajectory serves; `grpo-train --reward` has an LLM judge too, which compares the whole group.
     """
-    return trajectory.turn_errors.count("") / trajectory.num_turns
+    return trajectory.turn_errors.count("") / max(1, trajectory.num_turns)  # an episode that failed may have none
 
 
 def update(engine: Engine, groups: list[Group]) -> float:
