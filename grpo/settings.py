@@ -148,7 +148,9 @@ class LearnerSettings(Settings):
     """How the learner computes."""
 
     token_budget: int = Field(default=3072, ge=64, description="tokens of one forward pass, shared ones once")
-    kernels: tuple[Kernel, ...] = Field(default=KERNELS, description="fast paths in use; results are the same without")
+    kernels: tuple[Kernel, ...] | None = Field(
+        default=None, description="fast paths in use; default: those that are faster in the dtype; results are the same"
+    )
 
 
 class WarmStartSettings(Settings):

@@ -27,7 +27,7 @@ from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
-from grpo.machine.dtype import computing_dtype
+from grpo.machine.dtype import Dtype, computing_dtype
 from grpo.settings import KERNELS, Kernel
 
 LOGIT_CHUNK_TOKENS = 512
@@ -36,17 +36,23 @@ STATE_FILE = "engine.pt"
 
 def local_engine(config: TrainConfig, model_path: Path, init_adapter: Path | None = None) -> LocalEngine:
     """The engine that a run's settings ask for."""
+    dtype = computing_dtype(config.dtype, config.device, model_path).dtype
     return LocalEngine(
         model_path,
         LoraSpec(config.lora.rank, config.lora.alpha),
         seed=config.seed,
         device=config.device,
-        dtype=computing_dtype(config.dtype, config.device, model_path).dtype,
+        dtype=dtype,
         threads=config.threads,
         token_budget=config.learner.token_budget,
         init_adapter=init_adapter,
-        kernels=config.learner.kernels,
+        kernels=usual_kernels(dtype) if config.learner.kernels is None else config.learner.kernels,
     )
+
+
+def usual_kernels(dtype: Dtype) -> tuple[Kernel, ...]:
+    """Those that make the learner faster: in float32 torch's own attention is faster than ours (see its module)."""
+    return tuple(name for name in KERNELS if dtype == "bfloat16" or name != "attention")
 
 
 class LocalEngine:

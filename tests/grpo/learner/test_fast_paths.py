@@ -4,10 +4,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
+from grpo.config import load_config  # noqa: E402
 from grpo.errors import ModelError  # noqa: E402
 from grpo.learner.cpu.attention import causal_attention  # noqa: E402
 from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
+from grpo.learner.local_engine import local_engine  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.settings import KERNELS  # noqa: E402
 from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
@@ -128,3 +130,16 @@ def test_a_model_whose_layers_the_adapter_would_miss_is_refused(tmp_path):
     missing = r"no linear layers q_proj, k_proj, v_proj, gate_proj, up_proj \(its linear layers: .*qkv_proj"
     with pytest.raises(ModelError, match=missing):
         tiny_engine(tmp_path / "model")
+
+
+def test_our_attention_is_used_where_it_is_faster_or_asked_for(tmp_path):
+    folder = tiny_model_folder(tmp_path / "model")
+    for dtype, kernels, used in (
+        ("float32", None, False),
+        ("bfloat16", None, True),
+        ("float32", ["attention"], True),
+        ("bfloat16", [], False),
+    ):
+        given = {} if kernels is None else {"learner.kernels": kernels}
+        made = local_engine(load_config(None, {"env": "CartPole-v1", "dtype": dtype, **given}), folder)
+        assert made._own_attention is used
