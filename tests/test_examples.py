@@ -22,7 +22,8 @@ DOCUMENTS = documents()
 def _not_yet_registered():
     """Another test may have taken the example by its path, under another module name."""
     gymnasium.registry.pop("GuessNumber-v0", None)
-    sys.modules.pop("examples.guess_number", None)
+    for name in ("examples.guess_number", "guess_number"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[!_]*.py")), ids=lambda path: path.stem)

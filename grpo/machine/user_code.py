@@ -7,6 +7,7 @@ directory as well, as ``python -m`` does.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ def import_user_module(name: str) -> ModuleType:
         path = Path(name).resolve()
         if not path.is_file():
             raise ConfigError(f"there is no file {name} (looked for {path})")
-        module = _loaded_from(path) or _import(path.stem, path.parent, shown=name)
+        module = _import(path.stem, path.parent, shown=name, file=path)
         if Path(getattr(module, "__file__", None) or "").resolve() != path:
             raise ConfigError(f"{name} cannot be imported: another module is named {path.stem!r}; rename the file")
         return module
@@ -60,11 +61,14 @@ def _loaded_from(path: Path) -> ModuleType | None:
     return None
 
 
-def _import(name: str, folder: Path, *, shown: str) -> ModuleType:
+def _import(name: str, folder: Path, *, shown: str, file: Path | None = None) -> ModuleType:
     if os.fspath(folder) not in sys.path:
         sys.path.insert(0, os.fspath(folder))
     try:
-        return importlib.import_module(name)
+        if file is None and name not in sys.modules:
+            spec = importlib.util.find_spec(name)
+            file = Path(spec.origin).resolve() if spec is not None and spec.has_location and spec.origin else None
+        return (_loaded_from(file) if file is not None else None) or importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(f"there is no module {shown!r} (looked in {folder} and in what is installed)") from error

@@ -30,6 +30,9 @@ def test_a_file_that_was_imported_before_under_its_packages_name_is_not_run_agai
     (folder / "below" / "mine_four.py").write_text("value = [4]")
     by_package = import_user_module("below.mine_four")
     assert import_user_module("below/mine_four.py") is by_package
+    (folder / "below" / "mine_five.py").write_text("value = [5]")
+    by_file = import_user_module("below/mine_five.py")
+    assert import_user_module("below.mine_five") is by_file
 
 
 def test_what_cannot_be_imported_says_why(folder):
