@@ -103,7 +103,7 @@ class OptimizerSettings(Settings):
         default=1.0, ge=0, le=1, description="of the rate, left at the last step; it falls evenly"
     )
     updates_per_step: int = Field(
-        default=1, ge=1, description="optimizer updates a step, each on its share of the rollouts"
+        default=1, ge=1, description="optimizer updates a step, each on its share of the groups"
     )
     max_grad_norm: float = Field(default=1.0, gt=0)
 

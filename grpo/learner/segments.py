@@ -32,6 +32,8 @@ class Segment:
     advantage: float
     rollout_share: float = 1.0
     """One over the number of rows that its rollout became; a step's rows sum up to the number of rollouts."""
+    task: str = ""
+    """Key of the task that its rollout began from: the rows of a group have it, and a beginning, in common."""
 
     @property
     def num_actions(self) -> int:
@@ -87,7 +89,8 @@ def _segments(trajectory: Trajectory, mask: list[bool], advantage: float) -> lis
     for start, end in trajectory.segment_spans:
         if any(mask[start:end]):
             row = slice(start, end - mask[start:end][::-1].index(True))
-            rows.append(Segment(trajectory.token_ids[row], mask[row], trajectory.logprobs[row], advantage))
+            ids, logprobs = trajectory.token_ids[row], trajectory.logprobs[row]
+            rows.append(Segment(ids, mask[row], logprobs, advantage, task=trajectory.task.key))
     return rows
 
 

@@ -23,8 +23,9 @@ from grpo.settings import OptimizerSettings
 class UpdateConfig:
     """How a step's rows become updates.
 
-    ``count`` updates share the rows evenly. The loss of each is normalised by its share of the step's action tokens (or
-    rows, see ``normalizers``); bnpo's by the update's own, dr_grpo's by rollouts of ``max_completion_tokens``.
+    ``count`` updates share the rows (``split``). The loss of each is normalised by its share of the step's action
+    tokens (or rows, see ``normalizers``); bnpo's by the update's own, dr_grpo's by rollouts of
+    ``max_completion_tokens``.
     """
 
     count: int
@@ -87,7 +88,7 @@ def update_policy(
         engine: What computes.
         rows: Of the whole step.
         config: See there.
-        seed: Which rows share an update.
+        seed: Which groups share an update, and which update is the first.
         on_rows: Called with the number of rows that were computed.
 
     Returns:
@@ -97,8 +98,7 @@ def update_policy(
         TrainingError: The loss is not finite.
     """
     useful = computed_rows(rows, config.loss.kl_coef)
-    shuffled = random.Random(seed).sample(useful, len(useful))
-    shares = [shuffled[number :: config.count] for number in range(min(config.count, len(useful)))]
+    shares = split(useful, config.count, seed)
     updates: list[Update] = []
     for share, normalizer in zip(shares, normalizers(rows, shares, config), strict=True):
         old_policy = "sampler" if updates else "current"
@@ -113,6 +113,54 @@ def update_policy(
 def computed_rows(rows: Sequence[Segment], kl_coef: float) -> list[Segment]:
     """The rows that have a gradient: those with an advantage, and all where there is a KL term."""
     return [row for row in rows if row.advantage != 0.0 or kl_coef > 0]
+
+
+def split(rows: Sequence[Segment], count: int, seed: int) -> list[list[Segment]]:
+    """The rows of each of ``count`` updates (fewer where there are fewer rows): whole groups, even in action tokens.
+
+    The rows of a group begin alike, and what they share is computed once in each update that has some of them. So a
+    group stays in one update. It is cut in two, in the order of the ids, only while there are fewer pieces than
+    updates, or where it has more than an even share of the action tokens. The pieces are dealt out heaviest first, each
+    to the update that has least so far.
+
+    Learning loses nothing by it. Every row is in one update, and all updates have the same normalizer (but bnpo's), so
+    at one policy their gradients have the step's as their mean, whoever shares an update with whom. Which update is the
+    first hangs on the seed alone. The advantages of a group sum up to zero (unless ``loss.negative_weight`` changes
+    that): whole, it brings its baseline along, and what its rows have in common cancels within the update.
+    """
+    generator = random.Random(seed)
+    groups: dict[str, list[Segment]] = {}
+    for row in generator.sample(rows, len(rows)):
+        groups.setdefault(row.task, []).append(row)
+    pieces = _pieces(list(groups.values()), count)
+    shares: list[list[Segment]] = [[] for _ in range(min(count, len(pieces)))]
+    sizes = [0] * len(shares)
+    for piece in sorted(pieces, key=_num_actions, reverse=True):
+        lightest = sizes.index(min(sizes))
+        shares[lightest] += piece
+        sizes[lightest] += _num_actions(piece)
+    generator.shuffle(shares)
+    return shares
+
+
+def _pieces(groups: list[list[Segment]], count: int) -> list[list[Segment]]:
+    """The groups, the heaviest cut in two while there are fewer than ``count`` or it has more than an even share."""
+    even_share = sum(map(_num_actions, groups)) / count
+    pieces = [group for group in groups if len(group) == 1]
+    divisible = [group for group in groups if len(group) > 1]
+    while divisible:
+        divisible.sort(key=_num_actions)
+        if len(pieces) + len(divisible) >= count and _num_actions(divisible[-1]) <= even_share:
+            break
+        in_order = sorted(divisible.pop(), key=lambda row: row.ids)
+        middle = len(in_order) // 2
+        for half in (in_order[:middle], in_order[middle:]):
+            (divisible if len(half) > 1 else pieces).append(half)
+    return pieces + divisible
+
+
+def _num_actions(rows: Sequence[Segment]) -> int:
+    return sum(row.num_actions for row in rows)
 
 
 def normalizers(rows: Sequence[Segment], shares: Sequence[Sequence[Segment]], config: UpdateConfig) -> list[float]:
@@ -130,4 +178,4 @@ def _divisor(rows: Sequence[Segment], config: UpdateConfig) -> float:
         return len(rows)
     if config.loss.kind == "dr_grpo":
         return math.fsum(row.rollout_share for row in rows) * config.max_completion_tokens
-    return sum(row.num_actions for row in rows)
+    return _num_actions(rows)

@@ -36,6 +36,7 @@ def test_a_segment_ends_with_the_last_action_token():
     trajectory.append([6, 7])
     (segment,) = segments_of(trajectory, 0.5)
     assert (segment.ids, segment.action_mask) == ([1, 2, 3, 4, 5], [False, False, False, True, True])
+    assert segment.task == "seed-0"
     assert segments_of(Trajectory("e", Task(0), 0, 0), 0.5) == []
 
 

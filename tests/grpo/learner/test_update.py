@@ -15,6 +15,7 @@ from grpo.learner.update import (  # noqa: E402
     normalizers,
     schedule_note,
     scheduled_learning_rate,
+    split,
     update_policy,
 )
 from grpo.learner.update_metrics import check_gap  # noqa: E402
@@ -121,6 +122,54 @@ def test_every_loss_divides_by_its_own_count():
     assert divisors("bnpo") == [20.0, 10.0], "the row that is not computed is counted with the first update"
     assert divisors("dr_grpo") == [75.0, 75.0]
     assert divisors("grpo") == divisors("gspo") == [1.5, 1.5]
+
+
+def group(task, *actions):
+    """Rows of a task: two ids in common, then ids of their own, as many as they have actions."""
+    return [
+        Segment([7, 8] + [number] * acts, [False] * 2 + [True] * acts, [0.0] * (2 + acts), 1.0, task=task)
+        for number, acts in enumerate(actions)
+    ]
+
+
+def shares_of(rows, count, seed):
+    """The updates, each as its rows' tasks and numbers of actions."""
+    return [sorted((row.task, row.num_actions) for row in share) for share in split(rows, count, seed)]
+
+
+def test_a_group_stays_in_one_update_and_the_updates_have_as_many_action_tokens():
+    a, b, c, d = group("a", 9, 9), group("b", 3, 5), group("c", 4, 4, 1), group("d", 6)
+    rows = [row for groups in zip(a, b, c[:2], strict=True) for row in groups] + c[2:] + d
+    # of 41 actions a has 18, and of the other update c has 9, b 8 and d, which comes last, 6
+    expected = [[("a", 9), ("a", 9)], [("b", 3), ("b", 5), ("c", 1), ("c", 4), ("c", 4), ("d", 6)]]
+    assert sorted(shares_of(rows, 2, seed=0)) == expected
+    assert shares_of(rows, 2, seed=5) == shares_of(rows, 2, seed=5)
+    orders = {tuple(map(tuple, shares_of(rows, 2, seed))) for seed in range(20)}
+    assert len(orders) == 2, "the seed says which is the first"
+    assert shares_of(rows, 1, seed=0) == [sorted([*expected[0], *expected[1]])]
+
+
+def test_a_group_is_cut_where_there_are_too_few_or_it_is_more_than_an_even_share():
+    rows = group("a", 3, 3, 2, 2) + group("b", 6)  # an even share is 8, of three updates 5.3
+    assert sorted(shares_of(rows, 2, seed=0)) == [[("a", 2), ("a", 2), ("b", 6)], [("a", 3), ("a", 3)]]
+    assert sorted(shares_of(rows, 3, seed=0)) == [[("a", 2), ("a", 2)], [("a", 3), ("a", 3)], [("b", 6)]]
+    assert sorted(map(len, shares_of(rows, 9, seed=0))) == [1, 1, 1, 1, 1], "no more updates than rows"
+    assert split([], 4, seed=0) == []
+
+
+def test_the_updates_of_a_step_add_up_to_one_update_of_all_rows(model_folder):
+    rows = [replace(segment(number, 0.3 * number - 1.0), task=str(number // 3)) for number in range(9)]
+    found = []
+    for count in (1, 3):
+        made = engine(model_folder)
+        config = UpdateConfig(count, 0.0, 1.0, LossSpec())
+        shares = split(rows, count, seed=1)
+        for share, normalizer in zip(shares, normalizers(rows, shares, config), strict=True):
+            made.forward_backward(share, replace(config.loss, normalizer=normalizer * len(shares)))
+        found.append([parameter.grad for parameter in made.parameters])
+    assert any(gradient.abs().max() > 1e-4 for gradient in found[0])
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
 
 
 def test_a_loss_that_is_not_finite_stops_the_step(model_folder):
