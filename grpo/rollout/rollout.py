@@ -72,8 +72,9 @@ class EnvPool(Closeable):
 class Rollout:
     """Everything an episode needs besides its task: envs, chat format, policy, limits, and who marks its answer.
 
-    At most ``concurrency`` episodes are played at once. ``max_tokens`` bounds what the policy sees at once, the turn it
-    samples included. An episode goes on while there is room for half a turn of ``sampling.max_turn_tokens``.
+    At most ``concurrency`` episodes are played at once; rollouts that share a ``gate`` are bounded by it together.
+    ``max_tokens`` bounds what the policy sees at once, the turn it samples included. An episode goes on while there is
+    room for half a turn of ``sampling.max_turn_tokens``.
     """
 
     pool: EnvPool
@@ -83,10 +84,11 @@ class Rollout:
     max_tokens: int
     concurrency: int = 64
     marker: Marker | None = None
+    gate: asyncio.Semaphore | None = None
     _gate: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self._gate = asyncio.Semaphore(self.concurrency)
+        self._gate = self.gate or asyncio.Semaphore(self.concurrency)
 
     async def group(self, task: Task, size: int, *seed_parts: int | str, on_done: OnTrajectory | None = None) -> Group:
         """Play a group: ``size`` episodes of one task, each with a sampling seed of its own from ``seed_parts``.

@@ -8,6 +8,7 @@ the same weights is read back instead of repeated.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -66,8 +67,7 @@ class HeldOut:
                 tasks = self._tasks(pool, when, todo[0].seed)
                 if is_final(when):
                     self.display.phase(f"Evaluation {when} GRPO: {_what(tasks, split)}")
-                for spec in todo:
-                    await self._play(spec, tasks, pool, policy)
+                await self._play(todo, tasks, pool, policy)
         return summaries(self.run, config, when)
 
     def _specs(self, when: str) -> list[EvalSpec]:
@@ -88,24 +88,41 @@ class HeldOut:
         pool.give_back(env)
         return evaluation_tasks(ids, count if ids is None or is_final(when) else min(count, len(ids)), seed)
 
-    async def _play(self, spec: EvalSpec, tasks: Sequence[Task], pool: EnvPool, policy: Policy) -> None:
-        """Play ``spec.samples`` episodes of each task; write them and then the summary: it says that all is there."""
+    async def _play(self, specs: Sequence[EvalSpec], tasks: Sequence[Task], pool: EnvPool, policy: Policy) -> None:
+        """Play the episodes of all ``specs`` in one pass; write them then summaries, which say that all is there.
+
+        One pass, because the last episodes of each keep the server waiting for a few long ones. Its seconds are shared
+        by the number of episodes.
+        """
+        gate = asyncio.Semaphore(self.config.rollout.concurrency)
+        began = time.monotonic()
+        jobs = [asyncio.create_task(self._episodes(spec, tasks, pool, policy, gate)) for spec in specs]
+        try:
+            played = await asyncio.gather(*jobs)
+        finally:
+            for job in jobs:
+                job.cancel()
+        seconds = (time.monotonic() - began) / sum(map(len, played))
+        for spec, trajectories in zip(specs, played, strict=True):
+            marked = self._without_unmarked(spec, trajectories)
+            summary = summarise(spec, marked, policy.version, seconds * len(marked))
+            path = self.run.evaluation(spec.label)
+            write_jsonl(path.with_suffix(".jsonl"), self.sampled_tokens.records(marked))
+            write_json(path, summary)
+
+    async def _episodes(
+        self, spec: EvalSpec, tasks: Sequence[Task], pool: EnvPool, policy: Policy, gate: asyncio.Semaphore
+    ) -> list[Trajectory]:
+        """``spec.samples`` episodes of each task."""
         settings = self.config.rollout
         sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
-        limits = settings.max_tokens, settings.concurrency
-        rollout = Rollout(pool, self.chat, policy, sampling, *limits, self.marker)
-        began = time.monotonic()
+        rollout = Rollout(pool, self.chat, policy, sampling, settings.max_tokens, marker=self.marker, gate=gate)
         with self.display.progress(spec.label, len(tasks) * spec.samples) as bar:
 
             def on_done(trajectory: Trajectory) -> None:
                 bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
 
-            trajectories = await rollout.run(group_specs(tasks, spec.samples, "evaluation", spec.seed), on_done)
-        trajectories = self._without_unmarked(spec, trajectories)
-        summary = summarise(spec, trajectories, policy.version, time.monotonic() - began)
-        path = self.run.evaluation(spec.label)
-        write_jsonl(path.with_suffix(".jsonl"), self.sampled_tokens.records(trajectories))
-        write_json(path, summary)
+            return await rollout.run(group_specs(tasks, spec.samples, "evaluation", spec.seed), on_done)
 
     def _without_unmarked(self, spec: EvalSpec, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
         """Episodes on whose answers a judge failed count as failed, not as wrong: they are in no mean.

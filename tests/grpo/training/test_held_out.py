@@ -90,6 +90,40 @@ def test_more_scenarios_than_there_are_is_an_error_that_says_how_many(tmp_path):
         evaluated(tmp_path, WORD_ENV, ["maple"], **{"eval.scenarios": 5})
 
 
+class WaitsForThree:
+    """Answers nobody until three episodes wait, and notes how many wait at once and at which temperatures."""
+
+    version = 0
+
+    def __init__(self):
+        self.enough, self.waiting, self.most, self.temperatures = asyncio.Event(), 0, 0, []
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        self.temperatures.append(params.temperature)
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        if self.waiting == 3:
+            self.enough.set()
+        await asyncio.wait_for(self.enough.wait(), 10)
+        await asyncio.sleep(0)
+        self.waiting -= 1
+        ids = [*ByteChat().encode("maple"), ByteChat.END]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+
+
+def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_episodes_at_once(tmp_path):
+    config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, "rollout.concurrency": 3})
+    policy = WaitsForThree()
+    held_out = HeldOut(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
+    sampled, greedy = asyncio.run(held_out.evaluate("before", 0, policy))
+    assert policy.most == 3
+    assert policy.temperatures[:3] == [1.0, 1.0, 0.0]
+    assert (sampled["label"], sampled["temperature"]) == ("before-sampled", 1.0)
+    assert (greedy["label"], greedy["temperature"]) == ("before-greedy", 0.0)
+    assert sampled["episodes"] == greedy["episodes"] == 2
+    assert sampled["seconds"] == greedy["seconds"], "the pass's time is shared by the number of episodes"
+
+
 class Says:
     """Answers every question with the same words."""
 
