@@ -151,6 +151,11 @@ class LearnerSettings(Settings):
     kernels: tuple[Kernel, ...] | None = Field(
         default=None, description="fast paths in use; default: those that are faster in the dtype; results are the same"
     )
+    gradient_checkpointing: bool | Literal["auto"] = Field(
+        default="auto",
+        description="compute activations again for the gradient instead of keeping them; auto: on a GPU; results are "
+        "the same",
+    )
 
 
 class WarmStartSettings(Settings):

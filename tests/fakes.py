@@ -228,8 +228,8 @@ class ScriptedPolicy:
         return SampledTurn(ids, [-0.5] * len(ids), "stop" if self.ended and ids == whole else "length")
 
 
-def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0) -> Path:
-    """A random two-layer Llama in float32 with 264 ids, saved as transformers saves it (no tokenizer)."""
+def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0, layers: int = 2) -> Path:
+    """A random Llama in float32 with 264 ids, saved as transformers saves it (no tokenizer)."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -238,7 +238,7 @@ def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0) -> Path:
         vocab_size=vocab,
         hidden_size=32,
         intermediate_size=64,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=512,

@@ -41,16 +41,6 @@ class Piece:
     offset: int
     length: int
 
-    @property
-    def of_list(self) -> slice:
-        """Where it is in the list."""
-        return slice(self.start, self.start + self.length)
-
-    @property
-    def of_row(self) -> slice:
-        """Where it is in the row."""
-        return slice(self.offset, self.offset + self.length)
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -96,50 +86,98 @@ def lay_out(batch: Sequence[Segment], *, share_beginnings: bool = True) -> Layou
     return Layout(ids + [0] * padding, positions + [0] * padding, rows, own, longest + -longest % LENGTH_MULTIPLE)
 
 
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """Which of some values are added up, sum by sum: those at ``places[starts[n]:starts[n + 1]]`` are the n-th."""
+
+    places: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of(cls, sums: Tensor, places: Tensor, count: int) -> Bags:
+        """``places[i]`` is added to the sum ``sums[i]`` of ``count``."""
+        order = torch.argsort(sums, stable=True)
+        starts = torch.nn.functional.pad(torch.bincount(sums, minlength=count).cumsum(0), (1, 0))
+        return cls(places[order], starts)
+
+    def sums(self, values_NW: Tensor) -> Tensor:
+        """One row of sums a bag; zeros where a bag is empty. Added up in float32, always in the same order."""
+        return torch.nn.functional.embedding_bag(
+            self.places, values_NW, self.starts, mode="sum", include_last_offset=True
+        )
+
+    def to(self, device: torch.device) -> Bags:
+        """On another device."""
+        return Bags(self.places.to(device), self.starts.to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaps:
+    """Where values go between the list of T tokens and the B rows of length L, each map as indices made once.
+
+    Behind a row stand its first token's values, which no token of a row attends to. So all layers need is one gather
+    each way, and one sum each way back.
+    """
+
+    shape: tuple[int, int]
+    to_rows: Tensor
+    of_tokens: Bags
+    to_list: Tensor
+    of_places: Bags
+
+    @classmethod
+    def of(cls, layout: Layout, device: torch.device) -> RowMaps:
+        """The maps of a layout."""
+        shape = (len(layout.rows), layout.longest)
+        held = [(row * layout.longest, piece) for row, pieces in enumerate(layout.rows) for piece in pieces]
+        own = [(row * layout.longest, piece) for row, piece in enumerate(layout.own) if piece is not None]
+        tokens, places = _pairs(held)
+        own_tokens, own_places = _pairs(own)
+        firsts = torch.tensor([pieces[0].start for pieces in layout.rows])
+        to_rows = firsts.repeat_interleave(layout.longest)
+        to_rows[places] = tokens
+        to_list = torch.zeros(len(layout.ids), dtype=torch.long)
+        to_list[own_tokens] = own_places
+        of_tokens = Bags.of(tokens, places, len(layout.ids))
+        of_places = Bags.of(own_places, own_tokens, shape[0] * shape[1])
+        return cls(shape, to_rows.to(device), of_tokens.to(device), to_list.to(device), of_places.to(device))
+
+
+def _pairs(pieces: list[tuple[int, Piece]]) -> tuple[Tensor, Tensor]:
+    """Of each token of the pieces: its place in the list, and its place in rows laid end to end."""
+    tokens = [torch.arange(piece.start, piece.start + piece.length) for _, piece in pieces]
+    places = [row + torch.arange(piece.offset, piece.offset + piece.length) for row, piece in pieces]
+    return torch.cat(tokens), torch.cat(places)
+
+
 class WholeRows(torch.autograd.Function):
-    """``(T, W) -> (B, L, W)``: each row put together from its pieces; zeros behind it."""
+    """``(T, W) -> (B, L, W)``: each row put together from its pieces."""
 
     @staticmethod
-    def forward(ctx, x_TW: Tensor, layout: Layout):  # type: ignore[override]
+    def forward(ctx, x_TW: Tensor, maps: RowMaps):  # type: ignore[override]
         """Copies."""
-        ctx.layout, ctx.tokens = layout, len(x_TW)
-        rows_BLW = x_TW.new_zeros(len(layout.rows), layout.longest, x_TW.shape[1])
-        for row_LW, pieces in zip(rows_BLW, layout.rows, strict=True):
-            for piece in pieces:
-                row_LW[piece.of_row] = x_TW[piece.of_list]
-        return rows_BLW
+        ctx.maps = maps
+        return x_TW.index_select(0, maps.to_rows).view(*maps.shape, -1)
 
     @staticmethod
     def backward(ctx, grad_BLW: Tensor):  # type: ignore[override]
         """A token's gradient is the sum over the rows that hold it."""
-        grad_TW = grad_BLW.new_zeros(ctx.tokens, grad_BLW.shape[2])
-        for row_LW, pieces in zip(grad_BLW, ctx.layout.rows, strict=True):
-            for piece in pieces:
-                grad_TW[piece.of_list] += row_LW[piece.of_row]
-        return grad_TW, None
+        return ctx.maps.of_tokens.sums(grad_BLW.flatten(0, 1)), None
 
 
 class OwnTokens(torch.autograd.Function):
     """``(B, L, W) -> (T, W)``: back to the list; of a shared token, the first row's value."""
 
     @staticmethod
-    def forward(ctx, rows_BLW: Tensor, layout: Layout):  # type: ignore[override]
+    def forward(ctx, rows_BLW: Tensor, maps: RowMaps):  # type: ignore[override]
         """Copies."""
-        ctx.layout, ctx.shape = layout, rows_BLW.shape
-        x_TW = rows_BLW.new_zeros(len(layout.ids), rows_BLW.shape[2])
-        for row_LW, piece in zip(rows_BLW, layout.own, strict=True):
-            if piece is not None:
-                x_TW[piece.of_list] = row_LW[piece.of_row]
-        return x_TW
+        ctx.maps = maps
+        return rows_BLW.flatten(0, 1).index_select(0, maps.to_list)
 
     @staticmethod
     def backward(ctx, grad_TW: Tensor):  # type: ignore[override]
         """Each row gets the gradient of its own piece."""
-        grad_BLW = grad_TW.new_zeros(ctx.shape)
-        for row_LW, piece in zip(grad_BLW, ctx.layout.own, strict=True):
-            if piece is not None:
-                row_LW[piece.of_row] = grad_TW[piece.of_list]
-        return grad_BLW, None
+        return ctx.maps.of_places.sums(grad_TW).view(*ctx.maps.shape, -1), None
 
 
 def register() -> str:
@@ -158,18 +196,18 @@ def _forward(
     v_1KTD: Tensor,
     attention_mask: Any,
     scaling: float,
-    layout: Layout | None = None,
+    maps: RowMaps | None = None,
     own_attention: bool = False,
     **special: Any,
 ) -> tuple[Tensor, None]:
-    """Causal attention, torch's or ``cpu.attention``; without a layout the inputs are whole rows already."""
-    _refuse_special(special, layout.longest if layout else q_1HTD.shape[2])
+    """Causal attention, torch's or ``cpu.attention``; without ``maps`` the inputs are whole rows already."""
+    _refuse_special(special, maps.shape[1] if maps else q_1HTD.shape[2])
     attend = causal_attention if own_attention else _torchs_attention
-    if layout is None:
+    if maps is None:
         return attend(q_1HTD, k_1KTD, v_1KTD, scaling), None
-    q, k, v = (_whole_rows(x, layout) for x in (q_1HTD, k_1KTD, v_1KTD))
+    q, k, v = (_whole_rows(x, maps) for x in (q_1HTD, k_1KTD, v_1KTD))
     out_BLHD = attend(q, k, v, scaling)
-    out_TW = OwnTokens.apply(out_BLHD.flatten(2), layout)
+    out_TW = OwnTokens.apply(out_BLHD.flatten(2), maps)
     return out_TW.view(1, -1, *out_BLHD.shape[2:]), None  # type: ignore[union-attr]
 
 
@@ -185,9 +223,9 @@ def _refuse_special(special: dict[str, Any], longest: int) -> None:
         )
 
 
-def _whole_rows(x_1HTD: Tensor, layout: Layout) -> Tensor:
+def _whole_rows(x_1HTD: Tensor, maps: RowMaps) -> Tensor:
     _, heads, tokens, width = x_1HTD.shape
-    rows_BLW = WholeRows.apply(x_1HTD[0].transpose(0, 1).reshape(tokens, heads * width), layout)
+    rows_BLW = WholeRows.apply(x_1HTD[0].transpose(0, 1).reshape(tokens, heads * width), maps)
     return rows_BLW.unflatten(2, (heads, width)).transpose(1, 2)  # type: ignore[union-attr]
 
 

@@ -4,12 +4,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 from grpo.config import load_config  # noqa: E402
 from grpo.errors import ModelError  # noqa: E402
 from grpo.learner.cpu.attention import causal_attention  # noqa: E402
 from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
-from grpo.learner.local_engine import local_engine  # noqa: E402
+from grpo.learner.local_engine import checkpoints_gradients, local_engine  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.settings import KERNELS  # noqa: E402
 from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
@@ -130,6 +132,70 @@ def test_a_model_whose_layers_the_adapter_would_miss_is_refused(tmp_path):
     missing = r"no linear layers q_proj, k_proj, v_proj, gate_proj, up_proj \(its linear layers: .*qkv_proj"
     with pytest.raises(ModelError, match=missing):
         tiny_engine(tmp_path / "model")
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations of torch that run inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_layers_operations_are_bounded_and_do_not_grow_with_the_rows(tmp_path):
+    """On a GPU each operation is a launch. Rows of a group have a piece each, so copies piece by piece grew with them."""
+    counts = {}
+    for layers in (2, 4):
+        made = tiny_engine(
+            tiny_model_folder(tmp_path / str(layers), layers=layers), kernels=("shared_rows", "fused_lora")
+        )
+        for number in (4, 16):
+            rows = [row_of(17 - row % 3, row) for row in range(number)]
+            with Operations() as forward:
+                made._forward(rows)
+            counts[layers, number] = forward.count
+    per_layer = (counts[4, 4] - counts[2, 4]) / 2
+    assert (counts[4, 16] - counts[2, 16]) / 2 == per_layer
+    assert per_layer <= 140
+
+
+@pytest.mark.parametrize("kernels", [KERNELS, ()], ids=["all kernels", "none"])
+def test_gradient_checkpointing_changes_no_bit_of_the_gradient_and_keeps_less(tmp_path, kernels):
+    folder = tiny_model_folder(tmp_path / "model")
+    rows = [row_of(shared, seed) for shared, seed in ((17, 1), (17, 2), (9, 3), (0, 4))]
+    found = {}
+    for checkpointing in (False, True):
+        made = tiny_engine(folder, kernels=kernels, gradient_checkpointing=checkpointing)
+        kept: dict[int, int] = {}
+
+        def keep(tensor, kept=kept):
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            tokens, _ = made._forward(rows)
+        made.forward_backward(rows, LossSpec(normalizer=50))
+        gradient = torch.cat([parameter.grad.flatten() for parameter in made.parameters])
+        found[checkpointing] = (tokens.logprobs_T.detach(), gradient, sum(kept.values()))
+    (plain, gradient, saved), (again, same_gradient, saved_less) = found[False], found[True]
+    assert torch.equal(plain, again)
+    assert torch.equal(gradient, same_gradient)
+    assert gradient.norm() > 0
+    assert saved_less < saved / 3
+
+
+def test_gradients_are_checkpointed_where_asked_for():
+    def config(**settings):
+        return load_config(None, {"env": "CartPole-v1", **settings})
+
+    assert not checkpoints_gradients(config())
+    assert checkpoints_gradients(config(device="cuda"))
+    assert checkpoints_gradients(config(**{"learner.gradient_checkpointing": True}))
+    assert not checkpoints_gradients(config(**{"device": "cuda", "learner.gradient_checkpointing": False}))
 
 
 def test_our_attention_is_used_where_it_is_faster_or_asked_for(tmp_path):
