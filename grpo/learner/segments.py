@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from grpo.devices.memory import ROWS_BUDGET
 from grpo.errors import ConfigError
 from grpo.types import Trajectory
-
-ROWS_BUDGET = 3
-"""Attention works on whole rows: this many times the token budget bounds its memory where rows share much."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,149 @@
+"""How much memory of a GPU a learner and a vLLM server take, computed from the model's shape and the run's settings.
+
+What autograd keeps of a token in a block is counted tensor by tensor (``saved_bytes``), and a test compares it with
+what torch keeps. What lives only while a block or a chunk of the vocabulary is computed is counted by its largest
+moment. The runtime (CUDA's context, workspaces of libraries, vLLM's CUDA graphs) is an allowance, not a measurement.
+
+All figures are bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from grpo.devices.shape import DTYPE_BYTES, ModelShape
+from grpo.machine.dtype import Dtype
+
+GIB = 1024**3
+
+ROWS_BUDGET = 3
+"""Attention works on whole rows: this many times the token budget bounds its memory where rows share much."""
+
+LEARNER_RUNTIME = GIB
+SERVER_RUNTIME = int(2.5 * GIB)
+
+SERVER_TOKENS = 8192
+"""Tokens that vLLM computes at once (``--max-num-batched-tokens``); longer prompts are cut in chunks."""
+
+_SLACK = 1.1
+"""Freed blocks that fit nothing: a tenth of what is allocated and freed again."""
+
+_FLOAT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes by what they are for."""
+
+    weights: int
+    adapter: int
+    activations: int
+    runtime: int
+    kv_cache: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+    def __str__(self) -> str:
+        """For example ``5.0 GiB (weights 0.9, adapter 0.1, activations 3.0, runtime 1.0)``."""
+        parts = [(field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self)]
+        shown = ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts if size)
+        return f"{self.total / GIB:.1f} GiB ({shown})"
+
+
+def saved_bytes(shape: ModelShape, rank: int, dtype: Dtype, *, rows_per_token: float = 1.0) -> float:
+    """What autograd keeps of a token in one block, in the learner's form of it.
+
+    Args:
+        shape: Of the model.
+        rank: Of the adapter.
+        dtype: Of the base model.
+        rows_per_token: Places in whole rows for each token, above 1 where rows share tokens or are padded.
+
+    Returns:
+        Bytes: the float32 inputs of two norms; the inputs of q, k, v, of o, and of gate and up; each adapter's r
+        values; queries, keys, values and output of attention with its float32 normaliser; gate, its activation, up,
+        and their product.
+    """
+    d, i, q, k = shape.hidden, shape.intermediate, shape.query_width, shape.kv_width
+    kept_in_dtype = 2 * d + q + 7 * rank + 4 * i + rows_per_token * (2 * q + 2 * k)
+    return 2 * _FLOAT * (d + 1) + DTYPE_BYTES[dtype] * kept_in_dtype + rows_per_token * _FLOAT * shape.heads
+
+
+def vocabulary_bytes(shape: ModelShape, dtype: Dtype) -> int:
+    """Of an action token while its chunk is projected: logits, probabilities, their product (float32), and one more."""
+    return shape.vocab * (3 * _FLOAT + DTYPE_BYTES[dtype])
+
+
+def learner_memory(
+    shape: ModelShape,
+    rank: int,
+    dtype: Dtype,
+    *,
+    tokens: int,
+    rows_per_token: float = ROWS_BUDGET,
+    gradient_checkpointing: bool,
+    logit_chunk_tokens: int,
+) -> Memory:
+    """What the learner takes at its highest.
+
+    Args:
+        shape: Of the model.
+        rank: Of the adapter.
+        dtype: Of the base model; the adapter, its gradient and Adam's two moments are float32.
+        tokens: Of a forward pass, shared ones once.
+        rows_per_token: See ``saved_bytes``.
+        gradient_checkpointing: Whether blocks keep their input alone.
+        logit_chunk_tokens: Action tokens that are projected to the vocabulary at once.
+    """
+    width = DTYPE_BYTES[dtype]
+    block = tokens * saved_bytes(shape, rank, dtype, rows_per_token=rows_per_token)
+    # Embedding, last norm, hidden states of action tokens and their gradient.
+    ends = tokens * shape.hidden * (_FLOAT + 4 * width)
+    vocabulary = logit_chunk_tokens * vocabulary_bytes(shape, dtype)
+    if gradient_checkpointing:
+        kept, worked = shape.layers * tokens * shape.hidden * width, 2 * block  # a block again, and its gradients
+    else:
+        kept, worked = shape.layers * block, block
+    return Memory(
+        weights=shape.parameters * width,
+        adapter=shape.adapter_parameters(rank) * 4 * _FLOAT,
+        activations=int(_SLACK * (kept + ends + max(worked, vocabulary))),
+        runtime=LEARNER_RUNTIME,
+    )
+
+
+def server_memory(
+    shape: ModelShape,
+    rank: int,
+    dtype: Dtype,
+    *,
+    adapters: int,
+    sequences: int,
+    kv_cache: int,
+    tensor_parallel: int = 1,
+) -> Memory:
+    """What vLLM takes of each of its GPUs.
+
+    Args:
+        shape: Of the model.
+        rank: Highest rank that is served.
+        dtype: Of the model, its adapters and the KV cache.
+        adapters: Slots for adapters; embedding and vocabulary have slots, too.
+        sequences: Decoded at once.
+        kv_cache: Bytes of the KV cache on each GPU.
+        tensor_parallel: GPUs that share the model.
+    """
+    width = DTYPE_BYTES[dtype]
+    slots = adapters * (shape.adapter_parameters(rank) + 2 * rank * (shape.vocab + shape.hidden)) * width
+    computed = SERVER_TOKENS * width * (3 * shape.intermediate + 8 * shape.hidden)
+    sampled = sequences * shape.vocab * 5 * _FLOAT  # logits, probabilities, logprobs, noise and a copy
+    return Memory(
+        weights=shape.parameters * width // tensor_parallel,
+        adapter=slots // tensor_parallel,
+        activations=computed + sampled,
+        runtime=SERVER_RUNTIME,
+        kv_cache=kv_cache,
+    )

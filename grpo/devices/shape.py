@@ -1,0 +1,122 @@
+"""The shape of a model as its ``config.json`` says it, and what follows from it: counts of weights, bytes of a token.
+
+No weights are read and no torch is loaded. Shapes: D hidden, I intermediate, Q = heads x head size, K = key/value heads
+x head size, V vocabulary, r rank of the adapter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo.errors import ModelError
+from grpo.machine.dtype import Dtype
+
+DTYPE_BYTES: dict[Dtype, int] = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Sizes of a decoder with gated MLPs (Llama, Qwen2, Qwen3, SmolLM2).
+
+    Attributes:
+        layers: Blocks.
+        hidden: D.
+        intermediate: I.
+        heads: Query heads.
+        kv_heads: Key/value heads.
+        head_dim: Values of a head.
+        vocab: V.
+        tied: Whether the vocabulary projection is the embedding.
+    """
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    tied: bool
+
+    @classmethod
+    def read(cls, model_path: Path) -> ModelShape:
+        """The shape of the model in a folder.
+
+        Raises:
+            ModelError: ``config.json`` lacks a size.
+        """
+        return cls.of(json.loads((model_path / "config.json").read_text(encoding="utf-8")))
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> ModelShape:
+        """The shape that a ``config.json`` describes.
+
+        Raises:
+            ModelError: A size is missing.
+        """
+        needed = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+        if missing := [name for name in needed if not isinstance(config.get(name), int)]:
+            raise ModelError(
+                f"config.json has no {', '.join(missing)}, so the memory of the model cannot be computed; "
+                "train a model such as Llama, Qwen2.5 or SmolLM2"
+            )
+        layers, hidden, intermediate, heads, vocab = (config[name] for name in needed)
+        kv_heads, head_dim = config.get("num_key_value_heads") or heads, config.get("head_dim") or hidden // heads
+        return cls(
+            layers, hidden, intermediate, heads, kv_heads, head_dim, vocab, bool(config.get("tie_word_embeddings"))
+        )
+
+    def to_config(self) -> dict[str, Any]:
+        """The sizes by their names in ``config.json``."""
+        return {
+            "num_hidden_layers": self.layers,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "vocab_size": self.vocab,
+            "tie_word_embeddings": self.tied,
+        }
+
+    @property
+    def query_width(self) -> int:
+        """Q."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """K."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def linears(self) -> tuple[tuple[int, int], ...]:
+        """(in, out) of q, k, v, o, gate, up and down of a block."""
+        d, i, q, k = self.hidden, self.intermediate, self.query_width, self.kv_width
+        return ((d, q), (d, k), (d, k), (q, d), (d, i), (d, i), (i, d))
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model; biases and norms of heads, a ten-thousandth, are left out."""
+        block = sum(rows * columns for rows, columns in self.linears) + 2 * self.hidden
+        return self.layers * block + self.hidden + self.vocab * self.hidden * (1 if self.tied else 2)
+
+    def adapter_parameters(self, rank: int) -> int:
+        """Weights of an adapter on all linear layers: r (in + out) of each (LoRA, arXiv 2106.09685)."""
+        return self.layers * rank * sum(rows + columns for rows, columns in self.linears)
+
+    def kv_bytes(self, dtype: Dtype) -> int:
+        """Bytes of a token in the KV cache: keys and values of every layer."""
+        return 2 * self.layers * self.kv_width * DTYPE_BYTES[dtype]
+
+
+QWEN_MODELS = {
+    "Qwen/Qwen2.5-0.5B-Instruct": ModelShape(24, 896, 4864, 14, 2, 64, 151936, tied=True),
+    "Qwen/Qwen2.5-7B-Instruct": ModelShape(28, 3584, 18944, 28, 4, 128, 152064, tied=False),
+    "Qwen/Qwen2.5-14B-Instruct": ModelShape(48, 5120, 13824, 40, 8, 128, 152064, tied=False),
+}
+"""The models of the bundled recipes, so that a run can be planned before its model is fetched."""

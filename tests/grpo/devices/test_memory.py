@@ -1,0 +1,158 @@
+"""The memory estimate against what torch keeps: models of the recipes' real shapes on the meta device, without weights."""
+
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from peft import LoraConfig, get_peft_model  # noqa: E402
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config  # noqa: E402
+
+from grpo.devices.memory import GIB, Memory, learner_memory, saved_bytes, server_memory  # noqa: E402
+from grpo.devices.shape import QWEN_MODELS, ModelShape  # noqa: E402
+from grpo.errors import ModelError  # noqa: E402
+from grpo.learner.cpu import fused_lora, shared_rows  # noqa: E402
+from grpo.learner.lora_model import LINEAR_LAYERS  # noqa: E402
+from grpo.learner.segments import Segment  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+RANK = 16
+SIZES = ("0.5B", "7B", "14B")
+
+
+def shape_of(size):
+    return QWEN_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"]
+
+
+def meta_model(size, layers, *, gradient_checkpointing=False):
+    """The learner's model as ``LocalEngine`` makes it, of ``layers`` blocks, without memory."""
+    config = Qwen2Config(**replace(shape_of(size), layers=layers).to_config())
+    with torch.device("meta"):
+        base = AutoModelForCausalLM.from_config(
+            config, dtype=torch.bfloat16, attn_implementation=shared_rows.register()
+        )
+        lora = LoraConfig(r=RANK, target_modules=LINEAR_LAYERS, lora_dropout=0.0, task_type="CAUSAL_LM")
+        model = get_peft_model(base, lora)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    assert fused_lora.fuse_lora(model) == 7 * layers
+    if gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+    return model.train()
+
+
+def flash_attention(q, k, v, is_causal, scale, enable_gqa):
+    """What ``scaled_dot_product_attention`` is on a GPU; on the meta device it would be its plain form."""
+    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, is_causal, scale=scale)[0]
+
+
+def kept_bytes(model, rows):
+    """Bytes that autograd keeps for the backward of the blocks, each tensor's memory once, without the weights."""
+    layout = shared_rows.lay_out(rows)
+    maps = shared_rows.RowMaps.of(layout, torch.device("meta"))
+    ids = torch.zeros(1, len(layout.ids), dtype=torch.long, device="meta")
+    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    kept = {}
+
+    def keep(tensor):
+        if tensor.untyped_storage()._cdata not in weights:
+            kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.get_base_model().model(
+            input_ids=ids, position_ids=ids, attention_mask={"full_attention": None}, use_cache=False, maps=maps
+        )
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+
+
+def some_rows(count, length, shared):
+    """Rows of which each begins with the same ``shared`` tokens."""
+    mask = [False] * (length - 1) + [True]
+    return [
+        Segment([*range(shared), *range(1000 * (row + 1), 1000 * (row + 1) + length - shared)], mask, [0.0] * length, 1)
+        for row in range(count)
+    ]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("shared", [0, 384])
+def test_what_a_token_keeps_in_a_block_is_what_torch_keeps(size, shared, monkeypatch):
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", flash_attention)
+    rows = some_rows(8, 512, shared)
+    tokens = shared + 8 * (512 - shared)
+    one, two = (kept_bytes(meta_model(size, layers), rows) for layers in (1, 2))
+    expected = saved_bytes(shape_of(size), RANK, "bfloat16", rows_per_token=8 * 512 / tokens)
+    assert (two - one) / tokens == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("gradient_checkpointing", [False, True])
+def test_the_estimate_holds_what_the_whole_model_keeps_and_not_much_more(size, gradient_checkpointing, monkeypatch):
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", flash_attention)
+    rows, tokens = some_rows(8, 512, 0), 8 * 512
+    one, two = (
+        kept_bytes(meta_model(size, layers, gradient_checkpointing=gradient_checkpointing), rows) for layers in (1, 2)
+    )
+    shape = shape_of(size)
+    kept = one + (shape.layers - 1) * (two - one)
+    sizes = {"tokens": tokens, "rows_per_token": 1.0, "logit_chunk_tokens": 1}
+    whole = learner_memory(shape, RANK, "bfloat16", gradient_checkpointing=gradient_checkpointing, **sizes)
+    # One block's gradients are computed at a time, and where it was not kept, the block is there again as well.
+    block = tokens * saved_bytes(shape, RANK, "bfloat16")
+    alive = kept + block * (2 if gradient_checkpointing else 1)
+    assert alive <= whole.activations <= 1.15 * alive
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_weights_and_adapter_are_counted_to_a_thousandth(size):
+    shape = shape_of(size)
+    model = meta_model(size, shape.layers)
+    adapter = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    weights = sum(parameter.numel() for parameter in set(model.parameters())) - adapter
+    assert shape.adapter_parameters(RANK) == adapter
+    assert shape.parameters == pytest.approx(weights, rel=1e-3)
+
+
+def test_the_figures_of_the_smallest_model_by_hand():
+    """Qwen2.5-0.5B: D 896, I 4,864, Q 896, K 128, 24 blocks."""
+    shape = shape_of("0.5B")
+    # 2 norms x 4 B x 897, 2 B x (2 x 896 + 896 + 7 x 16 + 4 x 4,864 + 2 x 896 + 2 x 128), 4 B x 14 heads
+    assert saved_bytes(shape, 16, "bfloat16") == 7176 + 2 * (1792 + 896 + 112 + 19456 + 2048) + 56
+    assert shape.kv_bytes("bfloat16") == 2 * 24 * 128 * 2
+    # r x (in + out) of q, k, v, o, and of gate, up and down
+    assert shape.adapter_parameters(16) == 24 * 16 * (1792 + 1024 + 1024 + 1792 + 3 * 5760)
+    assert shape.parameters == 24 * (2 * 896 * 896 + 2 * 896 * 128 + 3 * 896 * 4864 + 2 * 896) + 896 + 151936 * 896
+
+
+def test_each_part_grows_with_what_it_is_for():
+    shape = shape_of("7B")
+    sizes = {"tokens": 8192, "gradient_checkpointing": True, "logit_chunk_tokens": 512}
+    usual = learner_memory(shape, 16, "bfloat16", **sizes)
+    assert learner_memory(shape, 32, "bfloat16", **sizes).adapter == 2 * usual.adapter
+    assert learner_memory(shape, 16, "float32", **sizes).weights == 2 * usual.weights
+    without = learner_memory(shape, 16, "bfloat16", **sizes | {"gradient_checkpointing": False})
+    assert without.activations > 5 * usual.activations
+    many_logits = learner_memory(shape, 16, "bfloat16", **sizes | {"logit_chunk_tokens": 16384})
+    assert many_logits.activations > usual.activations
+    served = {"adapters": 3, "sequences": 64, "kv_cache": 8 * GIB}
+    one, two = (server_memory(shape, 16, "bfloat16", **served, tensor_parallel=gpus) for gpus in (1, 2))
+    assert two.weights == one.weights // 2
+    assert one.total == one.weights + one.adapter + one.activations + one.runtime + 8 * GIB
+
+
+def test_memory_is_shown_by_what_it_is_for():
+    assert str(Memory(GIB, 0, 2 * GIB, GIB // 2)) == "3.5 GiB (weights 1.0, activations 2.0, runtime 0.5)"
+
+
+def test_a_shape_is_read_from_any_llamas_config():
+    config = LlamaConfig(hidden_size=64, num_attention_heads=8, num_key_value_heads=2, vocab_size=100).to_dict()
+    shape = ModelShape.of(config)
+    assert ModelShape.of(shape.to_config()) == shape
+    assert (shape.kv_width, shape.query_width, shape.tied) == (16, 64, False)
+    assert ModelShape.of(config | {"head_dim": 16}) == replace(shape, head_dim=16)
+    with pytest.raises(ModelError, match=r"config.json has no hidden_size, intermediate_size, num_attention_heads"):
+        ModelShape.of({"num_hidden_layers": 2, "vocab_size": 10})
