@@ -60,7 +60,8 @@ def doctor(
     if config.env_import is not None:
         import_user_module(config.env_import)
     results: list[Result] = []
-    for result in _results(config, Needs(run_dir, port, disk_gib), quick=quick):
+    training_meant = any(value is not None for value in (recipe, options["model"], options["device"]))
+    for result in _results(config, Needs(run_dir, port, disk_gib, training_meant), quick=quick):
         results.append(result)
         if not as_json:
             click.echo(f"{SIGNS[result.status]}  {result.name}: {result.found}")
@@ -84,7 +85,7 @@ def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Resu
         yield result
     if quick:
         return
-    if any(result.name == "versions" and result.status == "failed" for result in results):
+    if any(result.name == "versions" and result.status != "ok" for result in results):
         yield Result("model and vLLM", "skipped", "needs the check of the versions")
         return
     from grpo.doctor.model_checks import ModelDoctor

@@ -94,7 +94,9 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option(
     "--track", type=click.Choice(TRACKERS), help="Send the metrics there too; needs the extra of the same name."
 )
-@click.option("--threads", type=int, help="CPU threads.  [default: all]")
+@click.option(
+    "--threads", type=int, help="CPU threads.  [default: all, or one where it is faster because others use the cores]"
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting: loss.type=gspo (JSON value)."
 )
@@ -212,9 +214,13 @@ def _check_user_code(config: TrainConfig) -> None:
 
 
 def _find_model(config: TrainConfig, run: RunDirectory, display: Display) -> tuple[TrainConfig, ResolvedModel]:
-    """The model, and the settings with the dtype that it computes in, which the run keeps from now on."""
+    """The model, and the settings with the dtype that it computes in, which the run keeps from now on.
+
+    The number of threads is that of this process alone: what else uses the cores may have ended the next time.
+    """
     from grpo.machine.dtype import computing_dtype
     from grpo.machine.models import resolve_model
+    from grpo.machine.probe import probe
 
     if config.device != "cpu":  # torch is loaded while vLLM starts, but where a GPU is said to be
         from grpo.learner.lora_model import usable_device
@@ -225,7 +231,13 @@ def _find_model(config: TrainConfig, run: RunDirectory, display: Display) -> tup
     display.note(f"model: {model.path}")
     computing = computing_dtype(config.dtype, config.device, model.path)
     display.note(f"computing in {computing}")
-    return run.write_config(config.model_copy(update={"dtype": computing.dtype})), model
+    config = run.write_config(config.model_copy(update={"dtype": computing.dtype}))
+    if config.device == "cpu":
+        measured = probe(model.path)
+        if note := measured.note(config.threads):
+            display.note(note)
+        config = config.model_copy(update={"threads": config.threads or measured.threads})
+    return config, model
 
 
 def _train(config: TrainConfig, run: RunDirectory, model: ResolvedModel, display: Display, tracking: Tracking) -> None:

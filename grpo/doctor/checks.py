@@ -24,6 +24,7 @@ from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
 from grpo.errors import EnvError, GrpoError, ServerStartError, describe
 from grpo.machine.hardware import detect, hub_reachable
+from grpo.machine.memory import available_gib
 from grpo.machine.models import EMBEDDED_MODEL, default_cache_dir
 from grpo.serving.vllm import free_port
 from grpo.types import Task
@@ -34,7 +35,7 @@ MAX_TURNS = 1000
 
 
 class Unneeded(GrpoError):
-    """A check that another one stands in the way of; skipped."""
+    """A check that is not needed here, or that another one stands in the way of; skipped."""
 
 
 class Trouble(GrpoError):
@@ -65,11 +66,15 @@ Check = tuple[str, Callable[[], str]]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What is asked of the machine besides what the run's settings say."""
+    """What is asked of the machine besides what the run's settings say.
+
+    ``training_meant``: a recipe, a model or a device was named, so packages of the training must be there.
+    """
 
     run_dir: Path = Path("runs")
     port: int = 0
     disk_gib: float = 5.0
+    training_meant: bool = True
 
 
 def examine(checks: Iterable[Check]) -> Iterator[Result]:
@@ -91,7 +96,7 @@ def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
     """The checks that take seconds: no model is loaded and no server started."""
     checks: list[Check] = [
         ("hardware", lambda: check_hardware(config)),
-        ("versions", lambda: check_versions(config)),
+        ("versions", lambda: check_versions(config, training_meant=needs.training_meant)),
         ("model hub", lambda: check_hub(config.model)),
         ("port", lambda: check_port(needs.port)),
         ("disk", lambda: check_disk(needs.run_dir, needs.disk_gib)),
@@ -109,7 +114,9 @@ def check_hardware(config: TrainConfig) -> str:
     """Cores, memory, GPUs; and that the device the run asks for is there."""
     machine = detect()
     gpus = ", ".join(f"{gpu.name} ({gpu.memory_gib:.0f} GiB)" for gpu in machine.gpus) or "no GPU"
-    found = f"{machine.cpus} cores, {machine.memory_gib:.0f} GiB of memory, {gpus}"
+    available = available_gib()
+    free = "" if available is None else f" ({available:.0f} free)"
+    found = f"{machine.cpus} cores, {machine.memory_gib:.0f} GiB of memory{free}, {gpus}"
     if config.device == "cuda" and not machine.gpus:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
         why = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if hidden is not None else " (nvidia-smi shows none)"
@@ -119,11 +126,17 @@ def check_hardware(config: TrainConfig) -> str:
     return found
 
 
-def check_versions(config: TrainConfig) -> str:
-    """The packages that a run needs, and a torch that fits its device."""
+def check_versions(config: TrainConfig, *, training_meant: bool = True) -> str:
+    """The packages that a run needs, and a torch that fits its device.
+
+    Where none of them is installed this is an install for evaluation and judging, which need none: unless training is
+    meant, that is no failure.
+    """
     extra = "gpu" if config.device == "cuda" else "cpu"
     install = f"pip install 'email-rl[{extra}]', or let scripts/quickstart set it up"
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if len(missing) == len(PACKAGES) and not training_meant:
+        raise Unneeded(f"training and serving are not installed here, evaluation and judging are; for them: {install}")
     if missing:
         raise Trouble(f"not installed: {', '.join(missing)}", install)
     versions = {name: _version(name) for name in PACKAGES}

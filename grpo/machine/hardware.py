@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-_GIB = 1024**3
+from grpo.machine.memory import memory_gib
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Hardware:
 
     Attributes:
         cpus: Cores this process may run on (affinity and container quota).
-        memory_gib: Memory of the machine or of the container, whichever is less.
+        memory_gib: Memory of the machine, or what a container allows of it.
         gpus: CUDA devices that ``CUDA_VISIBLE_DEVICES`` leaves visible.
     """
 
@@ -47,17 +47,6 @@ def cpu_count() -> int:
         return affinity if quota == "max" else max(1, min(affinity, round(int(quota) / int(period))))
     except (OSError, ValueError):
         return affinity
-
-
-def memory_gib() -> float:
-    """Memory in GiB that this machine, or its container, has."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-        total = total if limit == "max" else min(total, int(limit))
-    except (OSError, ValueError):
-        pass
-    return total / _GIB
 
 
 def visible_gpus() -> tuple[Gpu, ...]:

@@ -91,6 +91,32 @@ def test_a_missing_package_is_named_with_its_extra():
     assert shown.startswith("failed|not installed: no_such_package|pip install 'email-rl[cpu]'")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "found"),
+    [
+        (
+            [],
+            "skipped",
+            "training and serving are not installed here, evaluation and judging are; for them: pip install",
+        ),
+        (["--recipe", "email-cpu"], "failed", "not installed: no_such_package, nor_this"),
+        (["--model", "smollm2-135m"], "failed", "not installed: no_such_package, nor_this"),
+        (["--cpu"], "failed", "not installed: no_such_package, nor_this"),
+    ],
+)
+def test_packages_of_the_training_are_missed_only_by_who_means_to_train(
+    monkeypatch, tmp_path, arguments, status, found
+):
+    monkeypatch.setattr(doctor, "PACKAGES", ("no_such_package", "nor_this"))
+    common = ["--env", WORD_ENV, "--json", "--disk-gib", "0.001", "--run-dir", str(tmp_path)]
+    shown = CliRunner().invoke(command, [*common, *arguments, *(["--quick"] if arguments else [])])
+    results = {result["name"]: result for result in json.loads(shown.output)}
+    assert results["versions"]["status"] == status
+    assert results["versions"]["found"].startswith(found)
+    assert shown.exit_code == (1 if arguments else 0)
+    assert results.get("model and vLLM", {"status": "skipped"})["status"] == "skipped"
+
+
 def test_a_hub_out_of_reach_matters_only_to_a_model_that_is_not_here(monkeypatch, tmp_path):
     constants = pytest.importorskip("huggingface_hub.constants", reason="huggingface_hub is not installed")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)

@@ -1,19 +1,12 @@
-"""The dtype that is faster here: both orders from given times, and the real probe with the instruction set limited."""
+"""The dtype that is faster here: both orders from given times, and the real probe."""
 
 import json
-import os
-import platform
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from grpo.errors import ModelError
 from grpo.machine.dtype import computing_dtype, faster
-from grpo.machine.processes import child_environment, module_command
-
-WITHOUT_UNITS = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
-"""Variables that limit torch and oneDNN to what processors without matrix units for bfloat16 have."""
 
 
 def test_the_faster_dtype_is_taken_and_the_log_says_by_how_much():
@@ -28,18 +21,6 @@ def test_a_set_dtype_and_a_gpu_are_not_probed():
     nowhere = Path("no model")
     assert str(computing_dtype("bfloat16", "cpu", nowhere)) == "bfloat16: as set"
     assert str(computing_dtype("auto", "cuda", nowhere)) == "bfloat16: the default on a GPU"
-
-
-@pytest.mark.torch
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the variables limit x86 processors")
-def test_a_processor_without_matrix_units_for_bfloat16_computes_in_float32():
-    pytest.importorskip("torch", reason="the probe needs torch (install the extra 'train')")
-    command = module_command("grpo.machine.dtype", "576", "1536")
-    probed = subprocess.run(
-        command, env=child_environment(os.environ | WITHOUT_UNITS), capture_output=True, text=True, timeout=200
-    )
-    assert probed.returncode == 0, probed.stderr
-    assert faster(json.loads(probed.stdout)).dtype == "float32"
 
 
 @pytest.mark.torch

@@ -1,0 +1,183 @@
+"""A measured second of this processor: which dtype is faster, how fast its threads are, whether others use its cores.
+
+    python -m grpo.machine.probe HIDDEN INTERMEDIATE THREADS
+
+The probe runs in a process of its own: who asks need not load torch. The dtypes are compared on one thread in that
+thread's CPU time, because a busy neighbour then changes nothing. The speed is of wall-clock time, because a run takes
+that, with one thread and with all: beside a busy neighbour two threads can be slower than one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo.errors import ModelError
+from grpo.machine.hardware import cpu_count
+from grpo.machine.packages import require
+from grpo.machine.processes import child_environment, module_command
+
+Dtype = Literal["float32", "bfloat16"]
+
+DTYPES: tuple[Dtype, ...] = ("float32", "bfloat16")
+"""In the order in which ties are decided: float32 rounds less."""
+
+ROWS = 256
+"""Tokens of the probe: once together, as in a prompt and in the learner, and once ``DECODED_ROWS`` at a time."""
+
+DECODED_ROWS = 32
+ROUNDS = 3
+WALL_SECONDS = 0.3
+MAX_HIDDEN, MAX_INTERMEDIATE = 1024, 4096
+"""Larger models are probed with products of this size: they tell the same and take a second at most."""
+
+SHARED = 0.75
+"""Cores that give less than this share of what they could are said to be shared. Idle ones give 0.9 to 1."""
+
+_TIMEOUT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What was measured.
+
+    Attributes:
+        seconds: CPU seconds of the same products on one thread, by dtype.
+        core_gflops: GFLOP/s of CPU time of one thread, in the faster dtype.
+        gflops: GFLOP/s of wall-clock time by number of threads, in the faster dtype; one thread and all.
+        steal: Share of the cores' time that the machine's host gave to others meanwhile.
+    """
+
+    seconds: Mapping[Dtype, float]
+    core_gflops: float
+    gflops: Mapping[int, float]
+    steal: float = 0.0
+
+    @property
+    def dtype(self) -> Dtype:
+        """The faster one."""
+        return min(DTYPES, key=lambda dtype: self.seconds[dtype])
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that was fastest; of equals all."""
+        return max(sorted(self.gflops, reverse=True), key=lambda threads: self.gflops[threads])
+
+    def speed(self, dtype: str, threads: int | None = None) -> float:
+        """GFLOP/s of wall-clock time in ``dtype`` with the number of measured threads nearest to ``threads``."""
+        nearest = min(self.gflops, key=lambda measured: abs(measured - (threads or self.threads)))
+        slower = self.seconds[self.dtype] / self.seconds[dtype] if dtype in DTYPES else 1.0
+        return self.gflops[nearest] * slower
+
+    def note(self, threads: int | None = None) -> str:
+        """A line for the log where the cores are shared, "" where they are not; ``threads`` is the user's setting."""
+        most = max(self.gflops)
+        share = self.gflops[most] / (most * self.core_gflops)
+        if share >= SHARED:
+            return ""
+        stolen = f", {self.steal:.0%} of their time taken by other virtual machines" if self.steal >= 0.02 else ""
+        noun = "the core gives" if most == 1 else f"{most} cores give"
+        fewer = f"; one thread is faster than {most}, so it uses one" if not threads and self.threads < most else ""
+        return (
+            f"other programs use these cores: {noun} {share:.0%} of what they could (load average "
+            f"{os.getloadavg()[0]:.1f}{stolen}), and the run takes that much longer{fewer}"
+        )
+
+
+def probe(model_path: Path) -> Probe:
+    """Measure this machine with products of a model's size; a process measures it once for each size.
+
+    Takes a few seconds, nearly all of them to load torch.
+
+    Raises:
+        ModelError: The probe failed.
+    """
+    require("torch")
+    config = json.loads((model_path / "config.json").read_text(encoding="utf-8"))
+    sizes = (config.get("hidden_size"), config.get("intermediate_size"))
+    hidden, intermediate = (size if isinstance(size, int) else 1024 for size in sizes)
+    return _probed(min(hidden, MAX_HIDDEN), min(intermediate, MAX_INTERMEDIATE), cpu_count())
+
+
+@lru_cache
+def _probed(hidden: int, intermediate: int, threads: int) -> Probe:
+    command = module_command("grpo.machine.probe", str(hidden), str(intermediate), str(threads))
+    before = _cpu_times()
+    try:
+        done = subprocess.run(
+            command, env=child_environment(), capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
+        )
+        return read(json.loads(done.stdout), stolen(before, _cpu_times()))
+    except (subprocess.SubprocessError, ValueError) as error:
+        shown = (getattr(error, "stderr", None) or "").strip()
+        raise ModelError(
+            f"how fast this machine is could not be measured ({error}); choose what it computes in: dtype = float32 or "
+            "bfloat16\n" + "\n".join(shown.splitlines()[-12:])
+        ) from error
+
+
+def read(measured: Mapping[str, Any], steal: float = 0.0) -> Probe:
+    """A probe from what ``measure`` printed."""
+    gflops = {int(threads): float(value) for threads, value in measured["gflops"].items()}
+    return Probe(measured["seconds"], float(measured["core_gflops"]), gflops, steal)
+
+
+def stolen(before: str, after: str) -> float:
+    """Share of all cores' time between two first lines of /proc/stat that the host gave to other machines."""
+    try:
+        passed = [int(b) - int(a) for a, b in zip(before.split()[1:9], after.split()[1:9], strict=True)]
+        return passed[7] / sum(passed)
+    except (ValueError, IndexError, ZeroDivisionError):
+        return 0.0
+
+
+def _cpu_times() -> str:
+    try:
+        return Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def measure(hidden: int, intermediate: int, threads: int) -> dict[str, Any]:
+    """Time products ``(rows, hidden) x (hidden, intermediate)``; see `Probe`."""
+    import torch
+
+    torch.set_num_threads(1)
+    seconds = dict.fromkeys(DTYPES, float("inf"))
+    for number in range(1 + ROUNDS):  # the first round warms up
+        for dtype in DTYPES:
+            x_TH, weight_IH = (torch.ones(size, hidden, dtype=getattr(torch, dtype)) for size in (ROWS, intermediate))
+            began = time.thread_time()
+            for x_RH in (x_TH, *x_TH.split(DECODED_ROWS)):
+                torch.nn.functional.linear(x_RH, weight_IH)
+            if number:
+                seconds[dtype] = min(seconds[dtype], time.thread_time() - began)
+    faster = getattr(torch, min(DTYPES, key=lambda dtype: seconds[dtype]))
+    weight_IH = torch.ones(intermediate, hidden, dtype=faster)
+    gflops: dict[int, float] = {}
+    core_gflops = 0.0
+    for count in sorted({1, threads}):  # each thread gets as many rows, so that the work for a thread is the same
+        torch.set_num_threads(count)
+        x_TH = torch.ones(ROWS * count, hidden, dtype=faster)
+        torch.nn.functional.linear(x_TH, weight_IH)
+        rounds, began, worked = 0, time.perf_counter(), time.thread_time()
+        while time.perf_counter() - began < WALL_SECONDS:
+            torch.nn.functional.linear(x_TH, weight_IH)
+            rounds += 1
+        work = rounds * 2 * ROWS * count * hidden * intermediate / 1e9
+        gflops[count] = work / (time.perf_counter() - began)
+        if count == 1:
+            core_gflops = work / (time.thread_time() - worked)
+    return {"seconds": seconds, "core_gflops": core_gflops, "gflops": gflops}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*map(int, sys.argv[1:]))))
