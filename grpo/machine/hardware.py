@@ -108,6 +108,11 @@ def current_rss_gb(pid: int | None = None) -> float | None:
     return _status_gb("VmRSS", pid)
 
 
+def peak_rss_gb() -> float | None:
+    """The most resident memory that this process ever had, in GB (10^9 bytes); ``None`` where unknown."""
+    return _status_gb("VmHWM", None)
+
+
 def _status_gb(field: str, pid: int | None) -> float | None:
     try:
         text = Path(f"/proc/{'self' if pid is None else pid}/status").read_text()

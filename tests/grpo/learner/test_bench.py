@@ -1,0 +1,62 @@
+"""`scripts/bench_train` on a tiny model: both forms train on the same rollouts, and find the same gradient."""
+
+import re
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+
+import pytest
+
+pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+pytest.importorskip("trl", reason="the reference needs trl (install the extra 'dev')")
+pytest.importorskip("datasets", reason="trl needs datasets")
+
+from grpo.learner.segments import common_prefix
+from tests import ROOT
+from tests.fakes import tiny_chat_model
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def bench():
+    loader = SourceFileLoader("bench_train", str(ROOT / "scripts" / "bench_train"))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    sys.modules[loader.name] = module  # its dataclasses look themselves up there
+    loader.exec_module(module)
+    yield module
+    del sys.modules[loader.name]
+
+
+def test_each_turn_trains_both_forms_and_their_gradients_agree(tmp_path):
+    folder = tiny_chat_model(tmp_path)
+    command = ["scripts/bench_train", "--model", folder, "--scale", "0.05", "--rounds", "1", "--shapes", "recipe"]
+    shown = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=ROOT)
+    assert shown.returncode == 0, shown.stderr
+    first, ours, trl, ratio = shown.stdout.splitlines()
+    assert re.fullmatch(r"recipe: 8 rollouts, \d+ tokens, (float32|bfloat16)", first)
+    norms = [float(line.rpartition(" ")[2]) for line in (ours, trl)]
+    assert norms[0] > 1e-3
+    assert norms[1] == pytest.approx(norms[0], rel=0.05)
+    assert re.fullmatch(r"  ours: \d+\.\d\d times the tokens/s \(.* to .*\), \d\.\d\d of the memory", ratio)
+
+
+def test_the_shapes_are_what_the_page_says(bench):
+    found = {name: shape.rows(1000, 1.0) for name, shape in bench.SHAPES.items()}
+    assert {name: len(rows) for name, rows in found.items()} == {"recipe": 8, "prefix": 8, "long": 4}
+    means = {name: sum(len(row.ids) for row in rows) / len(rows) for name, rows in found.items()}
+    assert means == pytest.approx({"recipe": 550, "prefix": 960, "long": 1980}, rel=0.1)
+    for name, shared in (("recipe", 230), ("prefix", 720), ("long", 230)):
+        assert common_prefix(found[name][0].ids, found[name][1].ids) == shared
+    assert 720 / means["prefix"] > 0.6
+    for rows in found.values():
+        for task in {row.task for row in rows}:
+            assert sum(row.advantage for row in rows if row.task == task) == 0.0
+
+
+def test_a_model_that_is_not_there_is_said_to_be_so():
+    command = [sys.executable, "scripts/bench_train", "--model", "no/such/folder"]
+    shown = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert shown.returncode == 2
+    assert "error: Model 'no/such/folder' is neither an existing folder" in shown.stderr
