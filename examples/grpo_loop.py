@@ -18,9 +18,10 @@ from grpo.learner.segments import Segment, segments_of
 from grpo.machine.models import resolve_model
 from grpo.rollout.rollout import EnvPool, Rollout
 from grpo.rollout.tasks import TaskStream
+from grpo.serving.fleet import Fleet
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.serving.sampler import VllmSampler
-from grpo.serving.server import PolicyServer, ServerOptions, VllmServer
+from grpo.serving.server import ServerOptions, VllmServer
 from grpo.types import Group, Task, Trajectory
 
 ENV = "examples.guess_number:GuessNumber-v0"
@@ -37,16 +38,19 @@ def main() -> None:
     """Train, and print each step's mean reward."""
     model = resolve_model("smollm2-135m").path
     options = ServerOptions(max_model_len=MAX_TOKENS, max_num_seqs=GROUPS * GROUP_SIZE)
-    with tempfile.TemporaryDirectory() as folder, VllmServer(model, Path(folder) / "server.log", options) as server:
-        train(model, server, Path(folder), STEPS)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Fleet([VllmServer(model, Path(folder) / "server.log", options)]) as servers,
+    ):
+        train(model, servers, Path(folder), STEPS)
 
 
-def train(model: Path, server: PolicyServer, folder: Path, steps: int) -> list[list[Group]]:
-    """GRPO with the model in ``model``, which ``server`` samples; returns the groups of every step."""
+def train(model: Path, servers: Fleet, folder: Path, steps: int) -> list[list[Group]]:
+    """GRPO with the model in ``model``, which ``servers`` sample; returns the groups of every step."""
     # The policy is the model with an adapter of low rank. The learner trains the adapter alone; vLLM samples from it.
     engine = LocalEngine(model, LoraSpec(rank=16, alpha=32), seed=0)
     chat = chat_for(load_tokenizer(model))
-    sampler = VllmSampler(server, folder / "adapters", chat.stop_token_ids, concurrency=GROUPS * GROUP_SIZE)
+    sampler = VllmSampler(servers, folder / "adapters", chat.stop_token_ids, concurrency=GROUPS * GROUP_SIZE)
     tasks = TaskStream(scenario_ids=None, seed=0)  # endless; for this env a task is a seed, and so a number
     done: list[list[Group]] = []
     with EnvPool(ENV, {"max_episode_steps": TURNS}) as pool:

@@ -37,7 +37,7 @@ REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
     {"steps", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
-    | {"judge.api_base", "judge.concurrency", "judge.max_cost"}
+    | {"judge.api_base", "judge.concurrency", "judge.max_cost", "server.urls", "server.replicas"}
     | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""

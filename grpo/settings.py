@@ -182,6 +182,20 @@ class EvalSettings(Settings):
 
 
 class ServerSettings(Settings):
-    """The vLLM server that samples; one is started where none is named."""
+    """The vLLM servers that sample; they are started where none is named."""
 
-    urls: tuple[Url, ...] = ()
+    urls: tuple[Url, ...] = Field(default=(), description="of servers of your own, which see the run directory")
+    replicas: int = Field(
+        default=1, ge=1, description="servers to start, each on its share of the cores or its own GPU"
+    )
+
+    @model_validator(mode="after")
+    def _given_or_started(self) -> Self:
+        if self.urls and self.replicas > 1:
+            raise ValueError(
+                f"server.replicas = {self.replicas} starts servers, but server.urls names {len(self.urls)} of your "
+                "own; leave one of them out"
+            )
+        if len({url.rstrip("/").removesuffix("/v1") for url in self.urls}) < len(self.urls):
+            raise ValueError(f"server.urls names a server twice: {', '.join(self.urls)}")
+        return self

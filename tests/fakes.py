@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from grpo.chat.turns import hermes_turn
-from grpo.serving.policy import SamplingParams
+from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import Group, SampledTurn
 
 WORD_ENV = "tests.fakes:WordEnv-v0"
@@ -207,7 +207,7 @@ class ByteChat:
         return bytes(i for i in sampled_ids if i < 256).decode(errors="replace")
 
 
-class ScriptedPolicy:
+class ScriptedPolicy(Policy):
     """Says the given turns in order, whatever it is asked; records the prompts it saw."""
 
     version = 3

@@ -13,6 +13,9 @@ from typing import Any
 
 import torch
 
+_LOADING = threading.Lock()
+"""transformers loads one model at a time: meanwhile it changes settings of the whole process."""
+
 
 class TinyPolicyServer:
     """Serves ``model_folder`` and every adapter that it is told to load, in float32."""
@@ -47,7 +50,8 @@ class TinyPolicyServer:
     def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
             if path == "/v1/load_lora_adapter":
-                self._models[body["lora_name"]] = self._load(body["lora_path"])
+                with _LOADING:
+                    self._models[body["lora_name"]] = self._load(body["lora_path"])
             elif path == "/v1/unload_lora_adapter":
                 del self._models[body["lora_name"]]
             elif path == "/v1/completions":

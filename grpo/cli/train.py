@@ -95,6 +95,15 @@ DEFAULT_RUN_DIR = "runs/{env}"
     "--track", type=click.Choice(TRACKERS), help="Send the metrics there too; needs the extra of the same name."
 )
 @click.option(
+    "--server",
+    "server__urls",
+    multiple=True,
+    metavar="URL",
+    callback=lambda _context, _parameter, urls: urls or None,
+    help="A vLLM server of your own that samples; several times for several.",
+)
+@click.option("--replicas", "server__replicas", type=int, help="vLLM servers to start.  [default: 1]")
+@click.option(
     "--threads", type=int, help="CPU threads.  [default: all, or one where it is faster because others use the cores]"
 )
 @click.option(
@@ -241,28 +250,29 @@ def _find_model(config: TrainConfig, run: RunDirectory, display: Display) -> tup
 
 
 def _train(config: TrainConfig, run: RunDirectory, model: ResolvedModel, display: Display, tracking: Tracking) -> None:
-    from grpo.serving.server import make_server
+    from grpo.serving.fleet import Fleet
+    from grpo.serving.server import make_servers
 
-    server = make_server(config, model.path, run.server_log)
-    server.start()
+    servers = Fleet(make_servers(config, model.path, run.server_log), on_change=[display.note])
+    servers.start()
     try:
         if config.server.urls:
-            display.note(f"sampling from the server at {server.url}")
+            display.note(f"sampling from {servers.url}")
         else:
-            display.note(f"vLLM is starting at {server.url}; its log: {run.server_log}")
+            display.note(f"vLLM is starting at {servers.url}; its log: {run.server_log}")
         from grpo.training.trainer import Trainer
 
         if (
             config.device != "cpu"
         ):  # vLLM measures the GPU's free memory while it starts; the learner must not take of it
-            server.wait_ready()
-        trainer = Trainer(config, run, model, server, display, tracking)
+            servers.wait_ready()
+        trainer = Trainer(config, run, model, servers, display, tracking)
         try:
             trainer.train()
         finally:
             trainer.close()
     finally:
-        server.stop()
+        servers.stop()
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from grpo.machine.dtype import computing_dtype
 from grpo.machine.models import ResolvedModel, resolve_model
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
+from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
-from grpo.serving.server import PolicyServer, make_server
+from grpo.serving.server import PolicyServer, make_servers
 from grpo.types import Message, SampledTurn
 
 SAMPLED_TOKENS = 48
@@ -46,7 +47,7 @@ class ModelDoctor:
     config: TrainConfig
     _model: ResolvedModel | None = None
     _chat: Chat | None = None
-    _server: PolicyServer | None = None
+    _servers: Fleet | None = None
     _log: Path = field(default_factory=Path)
 
     def examine(self) -> Iterator[Result]:
@@ -71,8 +72,8 @@ class ModelDoctor:
                         failed = name
                     yield result
             finally:
-                if self._server is not None:
-                    self._server.stop()
+                if self._servers is not None:
+                    self._servers.stop()
 
     def check_model(self) -> str:
         """The model is there, and a chat format fits it."""
@@ -95,32 +96,35 @@ class ModelDoctor:
         return check_round_trip(self._chat)
 
     def check_server(self) -> str:
-        """vLLM starts and samples one token."""
+        """vLLM starts, and each server samples one token."""
         assert self._model is not None, "the model was found"
-        self._server = make_server(self.config, self._model.path, self._log)
-        self._server.start()
-        seconds = self._server.wait_ready()
-        turn = asyncio.run(self._sample(self._server.model, 1))
-        return f"ready after {seconds:.0f} s at {self._server.url}; sampled one token ({turn.ids[0]})"
+        servers = self._servers = Fleet(make_servers(self.config, self._model.path, self._log))
+        servers.start()
+        seconds = servers.wait_ready()
+        ids = [self._sample(server, server.model, 1).ids[0] for server in servers.servers]
+        return f"ready after {seconds:.0f} s at {servers.url}; sampled one token ({', '.join(map(str, ids))})"
 
     def check_adapter(self) -> str:
         """A published adapter is what samples: its logprobs are the trainer's, and not the base model's."""
-        assert self._server is not None, "the server runs"
+        assert self._servers is not None, "the servers run"
         assert self._model is not None, "the model was found"
         engine = local_engine(self.config, self._model.path)
         generator = torch.Generator().manual_seed(1)
         for parameter in engine.parameters:
             parameter.data += (torch.randn(parameter.shape, generator=generator) * 0.02).to(parameter.device)
         with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as folder:
-            name = AdapterStore(self._server, Path(folder)).publish(engine.save_adapter, 0).name
-            turn = asyncio.run(self._sample(name, SAMPLED_TOKENS))
-        gap = _gap(turn, engine, self._prompt_ids())
-        with engine.model.disable_adapter():
-            gap_to_base = _gap(turn, engine, self._prompt_ids())
-        figures = f"mean |sampler - trainer| is {gap:.4f} nats a token with the adapter, {gap_to_base:.4f} without"
-        if gap * GAP_RATIO > gap_to_base:
+            name = AdapterStore(self._servers, Path(folder)).publish(engine.save_adapter, 0).name
+            turns = {server.url: self._sample(server, name, SAMPLED_TOKENS) for server in self._servers.servers}
+        figures = ""
+        for url, turn in turns.items():
+            gap = _gap(turn, engine, self._prompt_ids())
+            with engine.model.disable_adapter():
+                gap_to_base = _gap(turn, engine, self._prompt_ids())
+            figures = f"mean |sampler - trainer| is {gap:.4f} nats a token with the adapter, {gap_to_base:.4f} without"
+            if gap * GAP_RATIO <= gap_to_base:
+                continue
             raise Trouble(
-                f"{figures}: vLLM does not sample the published adapter",
+                f"{figures}: vLLM at {url} does not sample the published adapter",
                 "start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 where it sees the same files; on "
                 "a CPU, install this project (pip install), so that vLLM finds its plugin grpo_cpu_lora",
             )
@@ -130,12 +134,16 @@ class ModelDoctor:
         assert self._chat is not None, "the model was found"
         return self._chat.prompt_ids(PROMPT, [])
 
-    async def _sample(self, name: str, tokens: int) -> SampledTurn:
-        assert self._server is not None, "the server runs"
-        assert self._chat is not None, "the model was found"
-        async with Connection(self._server) as connection:
-            policy = CompletionsPolicy(connection, name, self._chat.stop_token_ids)
-            return await policy.sample(self._prompt_ids(), SamplingParams(1.0), max_tokens=tokens, seed=1)
+    def _sample(self, server: PolicyServer, name: str, tokens: int) -> SampledTurn:
+        assert self._chat is not None, "the chat format was found"
+        stop_token_ids = self._chat.stop_token_ids
+
+        async def sample() -> SampledTurn:
+            async with Connection(Fleet([server])) as connection:
+                policy = CompletionsPolicy(connection, name, stop_token_ids)
+                return await policy.sample(self._prompt_ids(), SamplingParams(1.0), max_tokens=tokens, seed=1)
+
+        return asyncio.run(sample())
 
 
 def check_round_trip(chat: Chat) -> str:

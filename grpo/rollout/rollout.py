@@ -120,7 +120,8 @@ class Rollout:
         try:
             env = self.pool.take()
             try:
-                await self._play(env, spec, trajectory)
+                with self.policy.session(spec.task) as policy:
+                    await self._play(env, spec, trajectory, policy)
             finally:
                 self.pool.give_back(env)
         except GrpoError as error:
@@ -128,7 +129,7 @@ class Rollout:
         trajectory.seconds = time.monotonic() - began
         return trajectory
 
-    async def _play(self, env: MessageEnv, spec: EpisodeSpec, trajectory: Trajectory) -> None:
+    async def _play(self, env: MessageEnv, spec: EpisodeSpec, trajectory: Trajectory, policy: Policy) -> None:
         observation = env.reset(spec.task)
         begin(trajectory, observation, self.chat)
         longest_prompt = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
@@ -141,7 +142,7 @@ class Rollout:
         done, said = False, ""
         while not done:
             prompt_ids = trajectory.context_ids
-            turn = await self.policy.sample(
+            turn = await policy.sample(
                 prompt_ids,
                 self.sampling,
                 max_tokens=min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt_ids)),

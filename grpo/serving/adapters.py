@@ -2,7 +2,8 @@
 
 vLLM keys its prefix cache and its reload on an adapter's name, so a name or a folder is never used twice: each
 published version gets both anew. A version is unloaded when no episode uses it and a newer one exists; an episode keeps
-its version to its end. All methods may be called from several threads.
+its version to its end. It is given out once every server that is in has it; one that comes back gets all that are
+alive. All methods may be called from several threads.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import logging
 import re
 import secrets
 import shutil
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +22,19 @@ import httpx
 
 from grpo.errors import AdapterError
 from grpo.files import fsync_tree
+from grpo.serving.fleet import Fleet, Member
 from grpo.serving.server import PolicyServer
 
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 _OWN_FOLDER = re.compile(r"\.?policy-[0-9a-f]{6}-\d{4,}(\.\d+)?")
 _LOAD_TIMEOUT_SECONDS = 120.0
+_MAX_AT_ONCE = 32
+_ALREADY_LOADED = "already been loaded"
 _LOGGER = logging.getLogger(__name__)
+
+
+class _NoAnswerError(AdapterError):
+    """The server did not answer: it has ended, or the way to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +53,29 @@ class AdapterHandle:
 
 
 class AdapterStore:
-    """The adapter versions that a run keeps alive on its server."""
+    """The adapter versions that a run keeps alive on its servers."""
 
-    def __init__(self, server: PolicyServer, root: Path, *, delete_unused: bool = True):
+    def __init__(self, fleet: Fleet, root: Path, *, delete_unused: bool = True):
         """Take over ``root``: what an earlier process of the run left there is removed.
 
         Args:
-            server: A ready server with LoRA and run-time adapter loading enabled.
-            root: Folder for the versions; the server must see it under the same path.
+            fleet: Of servers with LoRA and run-time adapter loading enabled.
+            root: Folder for the versions; every server must see it under the same path.
             delete_unused: Delete a version's folder once it is unloaded.
         """
-        self._server = server
+        self._fleet = fleet
         self._root = root.resolve()
         self._delete_unused = delete_unused
         self._session = secrets.token_hex(3)  # a server or a folder may outlive the process that uses it
         self._published = 0
         self._users: dict[AdapterHandle, int] = {}  # insertion order is publication order
         self._newest: AdapterHandle | None = None
-        self._lock = threading.RLock()
+        self._lock = fleet.lock
         self._root.mkdir(parents=True, exist_ok=True)
         for left_over in self._root.iterdir():
             if _OWN_FOLDER.fullmatch(left_over.name):
                 shutil.rmtree(left_over)
-        server.after_restart.append(self.reload_all)
+        fleet.on_return.append(self._reload)
 
     @property
     def newest(self) -> AdapterHandle:
@@ -82,7 +90,7 @@ class AdapterStore:
 
     @property
     def loaded(self) -> list[AdapterHandle]:
-        """The versions that the server holds, oldest first."""
+        """The versions that are alive, oldest first."""
         with self._lock:
             return list(self._users)
 
@@ -98,7 +106,9 @@ class AdapterStore:
         raise AdapterError(f"version {version} is not served; loaded are {[handle.version for handle in self.loaded]}")
 
     def publish(self, save: Callable[[Path], None], version: int) -> AdapterHandle:
-        """Write a new version, have the server load it, and drop versions that nobody uses.
+        """Write a new version, have every server load it, and drop versions that nobody uses.
+
+        A server that does not answer is taken out of the fleet; it gets the version when it comes back.
 
         Args:
             save: Writes the adapter in peft's format into the folder it is given, which does not exist yet.
@@ -108,13 +118,14 @@ class AdapterStore:
             The version, ready to be asked for; the newest from now on.
 
         Raises:
-            AdapterError: ``save`` wrote no whole adapter, or the server refuses it. The former newest stays.
+            AdapterError: ``save`` wrote no whole adapter, or a server refuses it. The former newest stays.
         """
         with self._lock:
             handle = self._write(save, version)
             try:
-                self._load(handle)
+                self._load_everywhere(handle)
             except AdapterError:
+                self._at_each(self._unload, handle)  # those that took it; the others do not know it
                 shutil.rmtree(handle.path)
                 raise
             self._users[handle] = 0
@@ -156,16 +167,6 @@ class AdapterStore:
         finally:
             self.release(held)
 
-    def reload_all(self) -> None:
-        """Load every live version again, after the server has started anew.
-
-        Raises:
-            AdapterError: The server refuses one.
-        """
-        with self._lock:
-            for handle in self._users:
-                self._load(handle)
-
     def _write(self, save: Callable[[Path], None], version: int) -> AdapterHandle:
         self._published += 1
         name = f"policy-{self._session}-{version:04d}.{self._published}"
@@ -185,25 +186,65 @@ class AdapterStore:
     def _drop_unused(self) -> None:
         for handle in [handle for handle, users in self._users.items() if users == 0 and handle != self._newest]:
             del self._users[handle]
-            try:
-                self._post("/v1/unload_lora_adapter", {"lora_name": handle.name})
-            except AdapterError as error:  # not worth a run: a server that is gone or new does not hold it either
-                _LOGGER.warning("%s", error)
+            for _, error in self._at_each(self._unload, handle):
+                if error is not None:  # not worth a run: a server that is gone or new does not hold it either
+                    _LOGGER.warning("%s", error)
             if self._delete_unused:
                 shutil.rmtree(handle.path)
 
-    def _load(self, handle: AdapterHandle) -> None:
-        self._post("/v1/load_lora_adapter", {"lora_name": handle.name, "lora_path": str(handle.path)})
+    def _load_everywhere(self, handle: AdapterHandle) -> None:
+        for member, error in self._at_each(self._load, handle):
+            if isinstance(error, _NoAnswerError):
+                self._fleet.take_out(member, member.returns, str(error))
+            elif error is not None:
+                raise error
 
-    def _post(self, path: str, body: dict[str, str]) -> None:
-        url, name = f"{self._server.url}{path}", body["lora_name"]
+    def _at_each(
+        self, action: Callable[[PolicyServer, AdapterHandle], None], handle: AdapterHandle
+    ) -> Sequence[tuple[Member, AdapterError | None]]:
+        """Do it at every server that is in, all at once; with what went wrong."""
+
+        def tried(member: Member) -> tuple[Member, AdapterError | None]:
+            try:
+                action(member.server, handle)
+            except AdapterError as error:
+                return member, error
+            return member, None
+
+        members = self._fleet.present()
+        if not members:
+            return []
+        with ThreadPoolExecutor(min(len(members), _MAX_AT_ONCE)) as pool:
+            return list(pool.map(tried, members))
+
+    def _reload(self, server: PolicyServer) -> None:
+        """Load every live version at a server that is back; it may hold some of them still."""
+        with self._lock:
+            for handle in self._users:
+                try:
+                    self._load(server, handle)
+                except AdapterError as error:
+                    if _ALREADY_LOADED not in str(error):
+                        raise
+
+    def _load(self, server: PolicyServer, handle: AdapterHandle) -> None:
+        body = {"lora_name": handle.name, "lora_path": str(handle.path)}
+        self._post(server, "/v1/load_lora_adapter", body)
+
+    def _unload(self, server: PolicyServer, handle: AdapterHandle) -> None:
+        self._post(server, "/v1/unload_lora_adapter", {"lora_name": handle.name})
+
+    def _post(self, server: PolicyServer, path: str, body: dict[str, str]) -> None:
+        url, name = f"{server.url}{path}", body["lora_name"]
         try:
-            response = httpx.post(url, json=body, timeout=_LOAD_TIMEOUT_SECONDS, trust_env=self._server.trust_env)
+            response = httpx.post(url, json=body, timeout=_LOAD_TIMEOUT_SECONDS, trust_env=server.trust_env)
         except httpx.HTTPError as error:
-            raise AdapterError(f"{url} did not answer for adapter {name} ({type(error).__name__}: {error})") from error
+            raise _NoAnswerError(
+                f"{url} did not answer for adapter {name} ({type(error).__name__}: {error})"
+            ) from error
         if response.status_code == 404 and "lora" not in response.text.lower():
             raise AdapterError(
-                f"the server at {self._server.url} loads no adapters at run time: start vLLM with --enable-lora "
+                f"the server at {server.url} loads no adapters at run time: start vLLM with --enable-lora "
                 "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
             )
         if response.status_code != 200:

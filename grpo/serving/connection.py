@@ -1,36 +1,39 @@
-"""Requests to a policy server, many at once: repeated where it does not answer, or had to be restarted meanwhile.
+"""Requests to the servers of a run, many at once: repeated where a server does not answer, elsewhere if it has ended.
 
-The only place where a run's server is restarted: whoever samples waits for its answer, and loses nothing.
+Whoever samples waits for its answer and loses nothing: a turn is asked with all ids before it, so another server with
+the same adapter goes on where the first one ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import httpx
 
 from grpo.errors import ServerError
-from grpo.serving.server import PolicyServer
+from grpo.serving.fleet import Fleet, Member, Place
 
 MAX_ATTEMPTS = 3
-TIMEOUT_SECONDS = 600.0
+TIMEOUT = httpx.Timeout(600.0, connect=30.0)
+
+
+class _UnknownModelError(ServerError):
+    """The server does not know the model that it was asked for: it may have been restarted by somebody else."""
 
 
 class Connection:
-    """A server as the coroutines of one event loop ask it."""
+    """A fleet as the coroutines of one event loop ask it."""
 
-    def __init__(self, server: PolicyServer, max_connections: int = 64):
-        """Connect to ``server`` with the first request; at most ``max_connections`` are under way at once."""
-        self._server = server
-        self._client = httpx.AsyncClient(
-            base_url=server.url,
-            timeout=TIMEOUT_SECONDS,
-            limits=httpx.Limits(max_connections=max_connections),
-            trust_env=server.trust_env,
-        )
-        self._restarts = 0
-        self._restarting = asyncio.Lock()
+    def __init__(self, fleet: Fleet, max_connections: int = 64):
+        """Connect to each server with its first request; at most ``max_connections`` to one are under way at once."""
+        self._fleet = fleet
+        self._max_connections = max_connections
+        self._clients: dict[Member, httpx.AsyncClient] = {}
+        self._checking: dict[Member, asyncio.Lock] = {}
+        self._places: dict[Hashable, Place] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -40,51 +43,92 @@ class Connection:
 
     async def aclose(self) -> None:
         """End it; a second call does nothing."""
-        await self._client.aclose()
+        for client in self._clients.values():
+            await client.aclose()
 
-    async def post(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
-        """The server's answer to a request.
+    @contextmanager
+    def place(self, group: Hashable) -> Iterator[Place]:
+        """Where an episode of ``group`` is played, for its length: a server with few episodes, the same for all of it.
+
+        The choice is made with the first request.
+        """
+        place = self._places.setdefault(group, Place())
+        place.count(1)
+        try:
+            yield place
+        finally:
+            place.count(-1)
+
+    async def post(self, path: str, request: dict[str, Any], place: Place | None = None) -> dict[str, Any]:
+        """The answer to a request, of the server at ``place``; without one, of the least loaded.
 
         Raises:
-            ServerError: It refused the request, or did not answer after several attempts although it is up.
-            ServerDiedError: It has ended and cannot be restarted.
+            ServerError: It was refused, or there was no answer after several attempts although the server is up.
+            ServerDiedError: No server is left.
         """
+        place = place or Place()
+        failures = 0
         while True:
-            restarts = self._restarts
+            member = await self._member(place)
+            returns = member.returns
             try:
-                return await self._answer(path, request)
-            except ServerError:
-                if not await self._was_restarted_after(restarts):
+                return await self._answer(member, path, request)
+            except ServerError as error:
+                failures += 1
+                lost_adapter = failures == 1 and isinstance(error, _UnknownModelError)
+                too_often = failures > len(self._fleet.members) + 1  # a request that ends every server it meets
+                if too_often or not await self._is_out(member, returns, error, sure=lost_adapter):
                     raise
 
-    async def _answer(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
+    async def _member(self, place: Place) -> Member:
+        while place.member is None or place.member.out:
+            found = self._fleet.least_loaded()
+            if found is None:
+                await asyncio.sleep(0.2)
+            else:
+                place.move(found)
+        return place.member
+
+    async def _is_out(self, member: Member, returns: int, error: ServerError, *, sure: bool) -> bool:
+        """Whether the server that failed is out, or was until now; else the request is to blame.
+
+        When a server ends, every request to it fails: the first checks it, the others wait for that.
+        """
+        async with self._checking.setdefault(member, asyncio.Lock()):
+            if member.out or member.returns > returns:
+                return True
+            if not sure and await asyncio.to_thread(member.server.is_well):
+                return False
+            self._fleet.take_out(member, returns, str(error))
+            return True
+
+    async def _answer(self, member: Member, path: str, request: dict[str, Any]) -> dict[str, Any]:
+        url = member.server.url
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                response = await self._client.post(path, json=request)
+                response = await self._client(member).post(path, json=request)
             except httpx.TransportError as error:
                 if attempt == MAX_ATTEMPTS:
-                    raise ServerError(f"the policy server does not answer ({type(error).__name__}: {error})") from error
+                    reason = f"({type(error).__name__}: {error})"
+                    raise ServerError(f"the policy server at {url} does not answer {reason}") from error
             else:
                 if response.status_code == 200:
                     return response.json()
                 if response.status_code < 500 or attempt == MAX_ATTEMPTS:
-                    raise ServerError(
-                        f"the policy server answered {response.status_code} for model {request.get('model')!r}: "
-                        f"{response.text[:300]}"
+                    kind = _UnknownModelError if response.status_code == 404 else ServerError
+                    raise kind(
+                        f"the policy server at {url} answered {response.status_code} for model "
+                        f"{request.get('model')!r}: {response.text[:300]}"
                     )
             await asyncio.sleep(0.5 * attempt)
         raise AssertionError("unreachable")
 
-    async def _was_restarted_after(self, restarts: int) -> bool:
-        """Restart the server if it has ended; says whether it was restarted since there were so many ``restarts``.
-
-        When it ends, every request fails: the first restarts it, the others wait for that.
-        """
-        async with self._restarting:
-            if self._restarts == restarts:
-                try:
-                    self._restarts += await asyncio.to_thread(self._server.recover)
-                except asyncio.CancelledError:
-                    self._server.stop()  # else the thread, and with it Ctrl-C, would wait until the server is ready
-                    raise
-        return self._restarts > restarts
+    def _client(self, member: Member) -> httpx.AsyncClient:
+        if member not in self._clients:
+            self._clients[member] = httpx.AsyncClient(
+                base_url=member.server.url,
+                timeout=TIMEOUT,
+                limits=httpx.Limits(max_connections=self._max_connections),
+                trust_env=member.server.trust_env,
+            )
+        return self._clients[member]

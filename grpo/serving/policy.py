@@ -6,11 +6,14 @@ tokenised on the way. It knows nothing of episodes, chat formats or adapters bey
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from grpo.errors import ServerError
 from grpo.serving.connection import Connection
+from grpo.serving.fleet import Place
 from grpo.types import SampledTurn
 
 
@@ -31,15 +34,33 @@ class Policy(Protocol):
         """Sample one turn after ``prompt_ids``, at most ``max_tokens`` tokens."""
         ...
 
+    def session(self, group: Hashable) -> AbstractContextManager[Policy]:
+        """What an episode of ``group`` asks for its turns; all of a group ask where its prompt is cached."""
+        return nullcontext(self)
 
-class CompletionsPolicy:
-    """One named model (base or adapter) behind an OpenAI-compatible completions endpoint of vLLM."""
 
-    def __init__(self, connection: Connection, model: str, stop_token_ids: list[int], version: int = 0):
+class CompletionsPolicy(Policy):
+    """One named model (base or adapter) behind the OpenAI-compatible completions endpoints of vLLM servers."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        model: str,
+        stop_token_ids: list[int],
+        version: int = 0,
+        place: Place | None = None,
+    ):
         self.connection = connection
         self.model = model
         self.stop_token_ids = stop_token_ids
         self.version = version
+        self._place = place
+
+    @contextmanager
+    def session(self, group: Hashable) -> Iterator[Self]:
+        """See `Policy`."""
+        with self.connection.place(group) as place:
+            yield type(self)(self.connection, self.model, self.stop_token_ids, self.version, place)
 
     async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> SampledTurn:
         """Sample one turn.
@@ -60,7 +81,7 @@ class CompletionsPolicy:
             "stop_token_ids": self.stop_token_ids,
             "skip_special_tokens": False,
         }
-        choice = (await self.connection.post("/v1/completions", request))["choices"][0]
+        choice = (await self.connection.post("/v1/completions", request, self._place))["choices"][0]
         missing = [key for key in ("token_ids", "prompt_token_ids", "logprobs") if not choice.get(key)]
         if missing:
             raise ServerError(

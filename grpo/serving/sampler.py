@@ -1,6 +1,6 @@
 """What training samples from: it takes new versions of the policy, and gives each out to be sampled.
 
-The trainer knows no more than `Sampler`. `VllmSampler` is one vLLM server with the run's adapters on it.
+The trainer knows no more than `Sampler`. `VllmSampler` is a fleet of vLLM servers with the run's adapters on them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Protocol
 
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
+from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, Policy
-from grpo.serving.server import PolicyServer
 
 
 class Sampler(Protocol):
@@ -29,19 +29,19 @@ class Sampler(Protocol):
 
 
 class VllmSampler:
-    """A server and the adapters of one run on it."""
+    """A fleet and the adapters of one run on it."""
 
-    def __init__(self, server: PolicyServer, folder: Path, stop_token_ids: list[int], concurrency: int):
-        """Prepare; the server need not be ready yet.
+    def __init__(self, fleet: Fleet, folder: Path, stop_token_ids: list[int], concurrency: int):
+        """Prepare; the servers need not be ready yet.
 
         Args:
-            server: With LoRA and run-time adapter loading enabled.
-            folder: For the adapters; the server must see it under the same path.
+            fleet: Of servers with LoRA and run-time adapter loading enabled.
+            folder: For the adapters; every server must see it under the same path.
             stop_token_ids: Each ends a turn.
-            concurrency: Requests at once.
+            concurrency: Requests at once to one server.
         """
-        self._server = server
-        self._adapters = AdapterStore(server, folder)
+        self._fleet = fleet
+        self._adapters = AdapterStore(fleet, folder)
         self._stop_token_ids = stop_token_ids
         self._concurrency = concurrency
 
@@ -49,7 +49,7 @@ class VllmSampler:
         """See `Sampler`.
 
         Raises:
-            AdapterError: ``save`` wrote no whole adapter, or the server refuses it.
+            AdapterError: ``save`` wrote no whole adapter, or a server refuses it.
         """
         self._adapters.publish(save, version)
 
@@ -61,5 +61,5 @@ class VllmSampler:
             AdapterError: The version is not served.
         """
         with self._adapters.using(self._adapters.of(version)) as adapter:
-            async with Connection(self._server, self._concurrency) as connection:
+            async with Connection(self._fleet, self._concurrency) as connection:
                 yield CompletionsPolicy(connection, adapter.name, self._stop_token_ids, version)

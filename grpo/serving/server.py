@@ -1,9 +1,9 @@
-"""The server that samples, as a run sees it: a vLLM process of its own, or a URL that the user gives."""
+"""A server that samples, as a run sees it: a vLLM process of its own, or a URL that the user gives."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,10 +12,11 @@ import httpx
 from grpo.config import TrainConfig
 from grpo.errors import ConfigError, ServerDiedError, ServerStartError
 from grpo.machine.dtype import computing_dtype
+from grpo.machine.hardware import cpu_count, visible_gpus
 from grpo.serving.vllm import Progress, VllmServer, is_healthy
 from grpo.serving.vllm_options import ServerOptions
 
-__all__ = ["ExternalServer", "PolicyServer", "Progress", "ServerOptions", "VllmServer", "make_server"]
+__all__ = ["ExternalServer", "PolicyServer", "Progress", "ServerOptions", "VllmServer", "make_servers"]
 
 
 class PolicyServer(Protocol):
@@ -25,13 +26,11 @@ class PolicyServer(Protocol):
         url: Base URL, without ``/v1``.
         model: Name of the model without an adapter.
         trust_env: Whether requests may take the environment's proxy; never on the way to a server of our own.
-        after_restart: Called after each restart, before it is reported as done.
     """
 
     url: str
     model: str
     trust_env: bool
-    after_restart: list[Callable[[], None]]
 
     def start(self) -> None:
         """Begin to start; returns at once."""
@@ -41,8 +40,12 @@ class PolicyServer(Protocol):
         """Wait until requests are answered; returns the seconds since ``start``."""
         ...
 
+    def is_well(self) -> bool:
+        """Whether it answers its health check; asked after a failed request."""
+        ...
+
     def recover(self, on_progress: Progress | None = None) -> bool:
-        """After a failed request: restart a server that has ended. Returns whether it was restarted."""
+        """Restart a server that is not well. Returns whether it was restarted; False if it is well as it is."""
         ...
 
     def stop(self) -> None:
@@ -50,16 +53,23 @@ class PolicyServer(Protocol):
         ...
 
 
-def make_server(config: TrainConfig, model_path: Path, log_path: Path) -> PolicyServer:
-    """The server that a run's settings ask for: the given URL, or a vLLM process of our own.
+def make_servers(config: TrainConfig, model_path: Path, log_path: Path) -> list[PolicyServer]:
+    """The servers that a run's settings ask for: the given URLs, or vLLM processes of our own.
+
+    The log of the first is ``log_path``; that of the second ends in ``-2``, and so on.
 
     Raises:
-        ConfigError: More than one URL was given.
+        ConfigError: There are fewer cores or GPUs than servers.
     """
-    if len(config.server.urls) > 1:
-        raise ConfigError(f"server.urls has {len(config.server.urls)} entries; this engine samples from one server")
     if config.server.urls:
-        return ExternalServer(config.server.urls[0])
+        return [ExternalServer(url) for url in config.server.urls]
+    replicas = config.server.replicas
+    have = (len(visible_gpus()), "GPUs") if config.device == "cuda" else (config.threads or cpu_count(), "CPU cores")
+    if 1 < replicas > have[0]:
+        raise ConfigError(
+            f"server.replicas = {replicas}, but there are {have[0]} {have[1]} for them, and each needs one of its own; "
+            "ask for fewer (--replicas), or give the URLs of servers on other machines (--server)"
+        )
     options = ServerOptions(
         device=config.device,
         dtype=computing_dtype(config.dtype, config.device, model_path).dtype,
@@ -69,7 +79,8 @@ def make_server(config: TrainConfig, model_path: Path, log_path: Path) -> Policy
         threads=config.threads,
         seed=config.seed,
     )
-    return VllmServer(model_path, log_path, options)
+    logs = [log_path, *(log_path.with_stem(f"{log_path.stem}-{number}") for number in range(2, replicas + 1))]
+    return [VllmServer(model_path, log, replace(options, share=(index, replicas))) for index, log in enumerate(logs)]
 
 
 class ExternalServer:
@@ -81,7 +92,6 @@ class ExternalServer:
         """Remember a URL; nothing is asked of it yet."""
         self.url = url.rstrip("/").removesuffix("/v1")
         self.model = ""
-        self.after_restart: list[Callable[[], None]] = []
         self._start_timeout_seconds = start_timeout_seconds
 
     def start(self) -> None:
@@ -114,15 +124,19 @@ class ExternalServer:
         self.model = names[0]
         return time.monotonic() - began
 
+    def is_well(self) -> bool:
+        """Whether it answers its health check."""
+        with httpx.Client(base_url=self.url, timeout=10.0) as client:
+            return is_healthy(client)
+
     def recover(self, on_progress: Progress | None = None) -> bool:
         """Check that the server answers; there is nothing of ours to restart.
 
         Raises:
             ServerDiedError: It does not.
         """
-        with httpx.Client(base_url=self.url, timeout=10.0) as client:
-            if not is_healthy(client):
-                raise ServerDiedError(f"the server at {self.url} no longer answers; it is not ours to restart")
+        if not self.is_well():
+            raise ServerDiedError(f"the server at {self.url} no longer answers; it is not ours to restart")
         return False
 
     def stop(self) -> None:

@@ -1,8 +1,7 @@
 """A vLLM server that belongs to a run.
 
 ``VllmServer`` starts vLLM behind a guard process (``server_guard``), so that it ends with this process however that
-happens, keeps its log, says how the start goes, and can be restarted when it fails. It knows nothing of adapters:
-``adapters.AdapterStore`` adds itself to ``after_restart``.
+happens, keeps its log, says how the start goes, and can be restarted when it fails. It knows nothing of adapters.
 
     with VllmServer(model_path, log_path, ServerOptions(max_model_len=2048)) as server:
         httpx.post(f"{server.url}/v1/completions", json={"model": server.model, ...})
@@ -79,7 +78,6 @@ class VllmServer:
         self.options = options or ServerOptions()
         self.model = BASE_MODEL
         self.url = ""
-        self.after_restart: list[Callable[[], None]] = []
         self.restarts_left = restarts
         self._grace_seconds = grace_seconds
         self._start_timeout_seconds = start_timeout_seconds
@@ -160,19 +158,24 @@ class VllmServer:
         """Whether vLLM's process runs; it may still be starting."""
         return self._guard is not None and self._guard.poll() is None
 
+    def is_well(self) -> bool:
+        """Whether vLLM's process runs and answers its health check."""
+        if not self.is_alive():
+            return False
+        with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
+            return is_healthy(client)
+
     def recover(self, on_progress: Progress | None = None) -> bool:
-        """After a failed request: restart vLLM if its process has ended or no longer answers.
+        """Restart vLLM if its process has ended or no longer answers.
 
         Returns:
-            True after a restart, with ``after_restart`` done; False if the server is well, so the request is to blame.
+            True after a restart; False if the server is well.
 
         Raises:
             ServerDiedError: It has ended and no restart is left.
         """
-        if self.is_alive():
-            with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
-                if is_healthy(client):
-                    return False
+        if self.is_well():
+            return False
         if self.restarts_left == 0:
             raise ServerDiedError(self._obituary("vLLM ended again after a restart"))
         self.restarts_left -= 1
@@ -180,12 +183,10 @@ class VllmServer:
         return True
 
     def restart(self, on_progress: Progress | None = None) -> None:
-        """Stop, start and wait; then call ``after_restart``. The URL stays."""
+        """Stop, start and wait. The URL stays."""
         self.stop()
         self.start()
         self.wait_ready(on_progress)
-        for action in self.after_restart:
-            action()
 
     def stop(self) -> None:
         """End vLLM and wait until it is gone. Twice does no harm."""

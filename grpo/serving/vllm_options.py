@@ -39,6 +39,8 @@ class ServerOptions:
         max_loras: Adapters that one batch may mix, which is also the number of versions that should be alive.
         max_num_seqs: Sequences decoded at once.
         threads: CPU cores for the model (CPU only); None: all that this process may use.
+        share: Which of how many servers of one run it is, from 0: (1, 2) is the second of two. It gets its share of the
+            cores, or the GPU of that number.
         host: Address to listen on; adapters can be loaded over it, so it should stay a loopback address.
         port: Port to listen on; 0: any free one.
         kv_cache_gib: Memory for the KV cache, in GiB; None: 2 on the CPU, and on a GPU what is left of
@@ -55,6 +57,7 @@ class ServerOptions:
     max_loras: int = 3
     max_num_seqs: int = 64
     threads: int | None = None
+    share: tuple[int, int] = (0, 1)
     host: str = "127.0.0.1"
     port: int = 0
     kv_cache_gib: float | None = None
@@ -106,9 +109,14 @@ class ServerOptions:
             "TOKENIZERS_PARALLELISM": "false",
             "PYTHONUNBUFFERED": "1",
         }
+        number, servers = self.share
         if self.device == "cpu":
             cores = sorted(os.sched_getaffinity(0))[: self.threads or cpu_count()]
-            variables["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cores))
+            own = cores[len(cores) * number // servers : len(cores) * (number + 1) // servers]
+            variables["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, own))
+        elif servers > 1:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            variables["CUDA_VISIBLE_DEVICES"] = visible.split(",")[number].strip() if visible else str(number)
         return child_environment(variables)
 
     def check_model(self, model_path: Path) -> None:

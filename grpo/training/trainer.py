@@ -42,8 +42,8 @@ from grpo.runs.trackers import Tracking
 from grpo.runs.trained_policy import init_adapter, run_card
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.seeds import derive_seed
+from grpo.serving.fleet import Fleet
 from grpo.serving.sampler import Sampler, VllmSampler
-from grpo.serving.server import PolicyServer
 from grpo.training.batches import Batch, Batches
 from grpo.training.held_out import HeldOut
 from grpo.training.imitation import demonstrations, warm_start
@@ -54,20 +54,20 @@ AUDITED_STEPS = 10
 
 
 class Trainer:
-    """One run in one directory against one policy server."""
+    """One run in one directory against the servers that sample its policy."""
 
     def __init__(
         self,
         config: TrainConfig,
         run: RunDirectory,
         model: ResolvedModel,
-        server: PolicyServer,
+        servers: Fleet,
         display: Display,
         tracking: Tracking,
     ):
         self.config = config
         self.run = run
-        self.server = server
+        self.servers = servers
         self.display = display
         self.tracking = tracking
         rollout = config.rollout
@@ -77,8 +77,7 @@ class Trainer:
         self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split))
         self.engine = local_engine(config, model.path, init_adapter(config))
         stop_token_ids, concurrency = self.chat.stop_token_ids, rollout.concurrency
-        self.sampler: Sampler = VllmSampler(server, run.adapters, stop_token_ids, concurrency)
-        server.after_restart.append(lambda: display.note("vLLM had ended and was restarted; it is asked again"))
+        self.sampler: Sampler = VllmSampler(servers, run.adapters, stop_token_ids, concurrency)
         self.marker = Marker(config.answer_judge, run.root)
         self.held_out = HeldOut(config, run, self.chat, display, self.marker)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
@@ -103,7 +102,7 @@ class Trainer:
         else:
             self._warm_start()
             commit_checkpoint(self._build_checkpoint(), config.keep_checkpoints)
-        seconds = self.server.wait_ready()
+        seconds = self.servers.wait_ready()
         display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
         self._publish()
         if self.step == 0:

@@ -27,14 +27,15 @@ from grpo.runs.retention import find_checkpoint
 from grpo.seeds import derive_seed
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
+from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
-from grpo.serving.server import PolicyServer, VllmServer, make_server
+from grpo.serving.server import VllmServer, make_servers
 
 BASE = "base"
 
 
 class PolicyAgent:
-    """Samples turns from a vLLM server of its own, which lives as long as the agent is open.
+    """Samples turns from the servers of its config, or one of its own that lives as long as the agent is open.
 
     Args:
         target: What follows ``policy:``.
@@ -50,7 +51,7 @@ class PolicyAgent:
         self.adapter = adapter_of(target)
         self._say = say
         self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))
-        self._server: PolicyServer | None = None
+        self._servers: Fleet | None = None
         self._connection: Connection | None = None
         self._chat: Chat | None = None
         self._tokens: SampledTokens | None = None
@@ -66,34 +67,38 @@ class PolicyAgent:
 
     def _start(self) -> None:
         model = resolve_model(self.config.model)
-        server = self._server = make_server(self.config, model.path, self._scratch / "server.log")
-        server.start()
-        if isinstance(server, VllmServer):
-            self._say(f"vLLM is starting, computing in {server.options.dtype}")
+        servers = self._servers = Fleet(make_servers(self.config, model.path, self._scratch / "server.log"))
+        servers.start()
+        if isinstance(first := servers.servers[0], VllmServer):
+            self._say(f"vLLM is starting, computing in {first.options.dtype}")
         rollout = self.config.rollout
         self._chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
         self._tokens = SampledTokens(self._chat)
-        server.wait_ready()
-        name = server.model
+        servers.wait_ready()
+        name = servers.model
         if self.adapter is not None:
-            adapter, store = self.adapter, AdapterStore(server, self._scratch / "adapters")
+            adapter, store = self.adapter, AdapterStore(servers, self._scratch / "adapters")
             name = store.publish(lambda folder: shutil.copytree(adapter, folder) and None, 0).name
-        self._connection = Connection(server, self.config.rollout.concurrency)
+        self._connection = Connection(servers, self.config.rollout.concurrency)
         self._policy = CompletionsPolicy(self._connection, name, self._chat.stop_token_ids)
 
     async def __aexit__(self, *_: object) -> None:
         if self._connection is not None:
             await self._connection.aclose()
-        if self._server is not None:
-            await asyncio.to_thread(self._server.stop)
+        if self._servers is not None:
+            await asyncio.to_thread(self._servers.stop)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     async def run(self, episode: Episode) -> None:
         """Sample turn after turn until the env ends the episode or the policy's context is full."""
-        chat, tokens, policy = self._chat, self._tokens, self._policy
+        assert self._policy is not None, "the agent is open"
+        with self._policy.session(episode.key.scenario_id) as policy:
+            await self._run(episode, policy)
+
+    async def _run(self, episode: Episode, policy: CompletionsPolicy) -> None:
+        chat, tokens = self._chat, self._tokens
         assert chat is not None, "the agent is open"
         assert tokens is not None, "the agent is open"
-        assert policy is not None, "the agent is open"
         ids = chat.prompt_ids(episode.messages, episode.tools)
         longest_prompt = self.config.rollout.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
         while len(ids) <= longest_prompt:

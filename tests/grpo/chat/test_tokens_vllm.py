@@ -15,6 +15,7 @@ from grpo.rollout.rollout import EnvPool, Rollout, group_specs  # noqa: E402
 from grpo.seeds import derive_seed  # noqa: E402
 from grpo.serving.adapters import AdapterStore  # noqa: E402
 from grpo.serving.connection import Connection  # noqa: E402
+from grpo.serving.fleet import Fleet  # noqa: E402
 from grpo.serving.policy import CompletionsPolicy, SamplingParams  # noqa: E402
 from grpo.types import StopReason, Task  # noqa: E402
 from tests.fakes import TALK_ENV, TalkEnv  # noqa: E402
@@ -47,12 +48,17 @@ class Biased(Connection):
     """Asks vLLM with a bias for the token that ends a turn."""
 
     def __init__(self, server, bias: dict[str, float], on_response):
-        super().__init__(server)
+        super().__init__(Fleet([server]))
         self._bias = bias
-        self._client.event_hooks = {"response": [on_response]}
+        self._hooks = {"response": [on_response]}
 
-    async def post(self, path, request):
-        return await super().post(path, {**request, "logit_bias": self._bias})
+    async def post(self, path, request, place=None):
+        return await super().post(path, {**request, "logit_bias": self._bias}, place)
+
+    def _client(self, member):
+        client = super()._client(member)
+        client.event_hooks = self._hooks
+        return client
 
 
 AS_IT_COMES = 0.0
@@ -150,7 +156,7 @@ async def test_each_published_version_samples_with_the_logprobs_of_the_trainer_a
     chat = HERMES.chat(model_dir)
     dtype = vllm_server.options.dtype
     engine = LocalEngine(model_dir, LoraSpec(rank=8, alpha=24), seed=0, dtype=dtype, threads=1)
-    store = AdapterStore(vllm_server, tmp_path)
+    store = AdapterStore(Fleet([vllm_server]), tmp_path)
     base = [torch.zeros_like(parameter) for parameter in engine.parameters]
     versions = [noise_like(engine.parameters, seed) for seed in (1, 2)]
     gaps = {}
@@ -162,7 +168,6 @@ async def test_each_published_version_samples_with_the_logprobs_of_the_trainer_a
         for claimed, other in (("first", versions[0]), ("second", versions[1]), ("base", base)):
             load(engine, other)
             gaps[number, claimed] = mean_gap(engine, segments)
-    vllm_server.after_restart.remove(store.reload_all)
     assert gaps[0, "first"] < MAX_GAPS[dtype], gaps
     assert gaps[1, "second"] < MAX_GAPS[dtype], gaps
     for number, own, claimed in (

@@ -62,13 +62,14 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
     events = []
 
     class Server:
-        url = "http://127.0.0.1:1"
+        url, model = "http://127.0.0.1:1", "base"
 
         def start(self):
             events.append("start")
 
-        def wait_ready(self):
+        def wait_ready(self, _on_progress):
             events.append("ready")
+            return 0.0
 
         def stop(self):
             events.append("stop")
@@ -78,7 +79,7 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
             events.append("learner")
             raise LookupError
 
-    monkeypatch.setattr("grpo.serving.server.make_server", lambda *_arguments: Server())
+    monkeypatch.setattr("grpo.serving.server.make_servers", lambda *_arguments: [Server()])
     monkeypatch.setattr(trainer, "Trainer", Learner)
     config = load_config(None, {"env": "CartPole-v1", "device": device})
     with pytest.raises(LookupError):

@@ -9,6 +9,7 @@ from grpo.learner.segments import segments_of
 from grpo.rollout.rewards import EnvReward
 from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
+from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
 from grpo.training.demonstrations import Demonstrations, from_run
 from grpo.types import SampledTurn, StopReason
@@ -19,7 +20,7 @@ FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
 """What CliffWalking gives for a first step: to the right of the start is the cliff, and it leads back there."""
 
 
-class Walkers:
+class Walkers(Policy):
     """Members of a group, one after another; each does the first action of its plan once and then stays at the wall."""
 
     version = 1

@@ -17,6 +17,7 @@ from grpo.rollout.rewards import group_reward
 from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.unfinished_step import UnfinishedStep
+from grpo.serving.policy import Policy
 from grpo.settings import AnswerJudgeSettings
 from grpo.training.batches import Batches
 from grpo.types import AnswerKey, Outcome, SampledTurn, Task
@@ -36,7 +37,7 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
 
 
-class Speaker:
+class Speaker(Policy):
     """Says what stands for the scenario and the member, and asks for nothing."""
 
     version = 1

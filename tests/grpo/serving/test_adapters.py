@@ -9,8 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from grpo.errors import AdapterError
+from grpo.errors import AdapterError, ServerDiedError
 from grpo.serving.adapters import AdapterStore
+from grpo.serving.fleet import Fleet
 from grpo.serving.server import ExternalServer, VllmServer
 
 
@@ -67,7 +68,7 @@ def fake() -> Iterator[AdapterServer]:
 
 @pytest.fixture
 def store(fake: AdapterServer, tmp_path: Path) -> AdapterStore:
-    return AdapterStore(ExternalServer(fake.url), tmp_path / "adapters")
+    return AdapterStore(Fleet([ExternalServer(fake.url)]), tmp_path / "adapters")
 
 
 def save(folder: Path) -> None:
@@ -137,13 +138,13 @@ def test_a_refusing_server_leaves_the_former_version_in_place(store: AdapterStor
 
 
 def test_after_a_restart_every_live_version_is_loaded_again(fake: AdapterServer, tmp_path: Path):
-    server = ExternalServer(fake.url)
-    store = AdapterStore(server, tmp_path / "adapters")
+    fleet = Fleet([ExternalServer(fake.url)])
+    store = AdapterStore(fleet, tmp_path / "adapters")
     first = store.acquire(store.publish(save, 0))
     second = store.publish(save, 1)
-    fake.loaded.clear()  # what a restart does
-    for action in server.after_restart:
-        action()
+    del fake.loaded[first.name]  # a restart loses all, a lost connection none
+    for action in fleet.on_return:
+        action(fleet.servers[0])
     assert set(fake.loaded) == {first.name, second.name}
     store.release(first)
     assert set(fake.loaded) == {second.name}
@@ -165,16 +166,21 @@ def test_what_an_earlier_process_left_is_removed_and_nothing_else(
     root = store.publish(save, 0).path.parent
     (root / ".policy-0a1b2c-0007.3").mkdir()
     (root / "notes").mkdir()
-    AdapterStore(ExternalServer(fake.url), root)
+    AdapterStore(Fleet([ExternalServer(fake.url)]), root)
     assert [path.name for path in root.iterdir()] == ["notes"]
 
 
 def test_a_server_that_is_gone_is_named(tmp_path: Path):
-    store = AdapterStore(ExternalServer("http://127.0.0.1:9"), tmp_path)
+    told: list[str] = []
+    fleet = Fleet([ExternalServer("http://127.0.0.1:9")], on_change=[told.append])
+    store = AdapterStore(fleet, tmp_path)
     with pytest.raises(AdapterError, match="no adapter was published yet"):
         store.acquire()
-    with pytest.raises(AdapterError, match=r"http://127\.0\.0\.1:9/v1/load_lora_adapter did not answer"):
-        store.publish(save, 0)
+    store.publish(save, 0)  # it would get it when it comes back
+    fleet.stop()
+    assert "http://127.0.0.1:9/v1/load_lora_adapter did not answer" in told[0]
+    with pytest.raises(ServerDiedError, match=r"127\.0\.0\.1:9"):
+        fleet.least_loaded()
 
 
 def test_threads_may_use_and_publish_at_once(store: AdapterStore, fake: AdapterServer):
@@ -220,7 +226,7 @@ def test_a_real_server_swaps_adapters(
         return reply.raise_for_status().json()["choices"][0]["logprobs"]["token_logprobs"][0]
 
     others = served()
-    store = AdapterStore(vllm_server, tmp_path)
+    store = AdapterStore(Fleet([vllm_server]), tmp_path)
     first = store.acquire(store.publish(lambda folder: save_random_adapter(folder, 10), 0))
     of_first = answer(first.name)
     second = store.publish(lambda folder: save_random_adapter(folder, 11), 1)
@@ -235,7 +241,6 @@ def test_a_real_server_swaps_adapters(
     with pytest.raises(AdapterError, match="answered"):
         store.publish(lambda folder: save_broken_adapter(folder), 3)
     assert store.newest == third
-    vllm_server.after_restart.remove(store.reload_all)
 
 
 def save_broken_adapter(folder: Path) -> None:

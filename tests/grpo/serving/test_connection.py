@@ -10,6 +10,7 @@ import pytest
 
 from grpo.errors import ServerDiedError, ServerError
 from grpo.serving.connection import Connection
+from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import VllmSampler
 
@@ -22,7 +23,7 @@ class MortalServer:
 
     def __init__(self, lives=1, answers=10**9):
         self.lives_left, self.answers = lives, answers
-        self.after_restart, self.recoveries, self.restarts, self.bodies = [], 0, 0, []
+        self.recoveries, self.restarts, self.bodies = 0, 0, []
         self._lock = threading.Lock()
         self._port = 0
         self._start()
@@ -67,6 +68,9 @@ class MortalServer:
             ids = {"token_ids": [7], "prompt_token_ids": body["prompt"]}
             return 200, {"choices": [{**ids, "logprobs": {"token_logprobs": [-0.5]}, "finish_reason": "stop"}]}
 
+    def is_well(self):
+        return self._left > 0
+
     def recover(self, on_progress=None):
         self.recoveries += 1
         if self._left:
@@ -79,8 +83,6 @@ class MortalServer:
         self.answers = 10**9 if self.lives_left == 0 else self.answers
         self._start()
         self.restarts += 1
-        for action in self.after_restart:
-            action()
         return True
 
     def stop(self):
@@ -89,7 +91,7 @@ class MortalServer:
 
 
 async def sample_all(server, count):
-    async with Connection(server, count) as connection:
+    async with Connection(Fleet([server], on_change=[]), count) as connection:
         policy = CompletionsPolicy(connection, "m", [9])
         turns = (policy.sample([n], SamplingParams(), max_tokens=1, seed=n) for n in range(count))
         return await asyncio.gather(*turns, return_exceptions=True)
@@ -115,7 +117,7 @@ def test_a_refused_request_is_an_error_while_the_server_is_well():
     server = MortalServer()
 
     async def ask():
-        async with Connection(server) as connection:
+        async with Connection(Fleet([server])) as connection:
             await CompletionsPolicy(connection, "unknown", []).sample([1], SamplingParams(), max_tokens=1, seed=0)
 
     with pytest.raises(ServerError, match=r"answered 404 for model 'unknown': .*no such model"):
@@ -132,7 +134,7 @@ def save(folder):
 
 def test_a_sampler_gives_each_version_under_its_own_name_as_long_as_it_is_used(tmp_path):
     server = MortalServer()
-    sampler = VllmSampler(server, tmp_path, [9], 4)
+    sampler = VllmSampler(Fleet([server]), tmp_path, [9], 4)
 
     async def sample():
         sampler.publish(save, 3)

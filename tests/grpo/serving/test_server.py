@@ -18,7 +18,8 @@ import pytest
 
 from grpo.config import load_config
 from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, ServerStartError
-from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_server
+from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_servers
+from grpo.settings import ServerSettings
 from tests.grpo.serving.fake_vllm import write_fake_vllm
 
 OWNER = """
@@ -136,16 +137,14 @@ def test_what_cannot_work_is_refused_before_anything_starts(model: Path, tmp_pat
 
 
 def test_a_server_is_restarted_once_on_its_port(model: Path, fake_vllm: str, tmp_path: Path):
-    calls: list[str] = []
     with VllmServer(model, tmp_path / "server.log") as server:
-        server.after_restart.append(lambda: calls.append("adapters"))
         with pytest.raises(ServerError, match="started already"):
             server.start()
         assert server.recover() is False
         url = server.url
         kill_api_server(server)
         assert server.recover() is True
-        assert (server.url, calls) == (url, ["adapters"])
+        assert server.url == url
         assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
         kill_api_server(server)
         with pytest.raises(ServerDiedError, match="again after a restart"):
@@ -249,7 +248,7 @@ def other_server() -> Iterator[str]:
 
 def test_a_given_url_is_used_and_its_model_found_out(other_server: str):
     config = load_config(None, {"env": "X-v0", "server.urls": [f"{other_server}/v1/"]})
-    server = make_server(config, Path("unused"), Path("unused"))
+    (server,) = make_servers(config, Path("unused"), Path("unused"))
     server.start()
     server.wait_ready()
     assert (server.url, server.model) == (other_server, "theirs")
@@ -266,16 +265,37 @@ def test_a_url_that_does_not_answer_is_named():
         server.recover()
 
 
-def test_more_than_one_url_is_refused(tmp_path: Path):
-    config = load_config(None, {"env": "X-v0", "server.urls": ["http://a", "http://b"]})
-    with pytest.raises(ConfigError, match=r"server\.urls has 2 entries"):
-        make_server(config, tmp_path, tmp_path / "log")
+def test_several_servers_are_given_or_started_each_with_cores_of_its_own(tmp_path: Path):
+    config = load_config(None, {"env": "X-v0", "server.urls": ["http://a/v1", "http://b"]})
+    assert [server.url for server in make_servers(config, tmp_path, tmp_path / "log")] == ["http://a", "http://b"]
+    started = load_config(None, {"env": "X-v0", "server.replicas": 2, "threads": 2, "dtype": "float32"})
+    first, second = make_servers(started, tmp_path, tmp_path / "server.log")
+    assert isinstance(first, VllmServer)
+    assert isinstance(second, VllmServer)
+    assert [server.log_path.name for server in (first, second)] == ["server.log", "server-2.log"]
+    cores = [server.options.environment()["VLLM_CPU_OMP_THREADS_BIND"] for server in (first, second)]
+    assert cores == [str(core) for core in sorted(os.sched_getaffinity(0))[:2]]
+    with pytest.raises(ConfigError, match=r"server\.replicas = 3, but there are 2 CPU cores"):
+        make_servers(started.model_copy(update={"server": ServerSettings(replicas=3)}), tmp_path, tmp_path / "log")
+    with pytest.raises(ConfigError, match=r"server\.replicas = 2 starts servers, but server\.urls names 1"):
+        load_config(None, {"env": "X-v0", "server.urls": ["http://a"], "server.replicas": 2})
+    with pytest.raises(ConfigError, match="names a server twice"):
+        load_config(None, {"env": "X-v0", "server.urls": ["http://a", "http://a/v1/"]})
+
+
+def test_each_of_several_servers_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    second = ServerOptions(device="cuda", share=(1, 2))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert second.environment()["CUDA_VISIBLE_DEVICES"] == "1"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 6,7")
+    assert second.environment()["CUDA_VISIBLE_DEVICES"] == "6"
+    assert ServerOptions(device="cuda").environment()["CUDA_VISIBLE_DEVICES"] == "4, 6,7"
 
 
 def test_a_run_gets_a_server_with_its_settings(tmp_path: Path):
     sizes = {"rollout.max_tokens": 1234, "rollout.concurrency": 48, "lora.rank": 32}
     config = load_config(None, {"env": "X-v0", **sizes, "dtype": "bfloat16", "threads": 1, "seed": 5})
-    server = make_server(config, tmp_path, tmp_path / "log")
+    (server,) = make_servers(config, tmp_path, tmp_path / "log")
     assert isinstance(server, VllmServer)
     assert server.options == ServerOptions(
         dtype="bfloat16", max_model_len=1234, max_lora_rank=32, max_num_seqs=48, threads=1, seed=5, device="cpu"

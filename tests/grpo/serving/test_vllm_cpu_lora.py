@@ -16,6 +16,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from grpo.serving import vllm_cpu_lora  # noqa: E402
 from grpo.serving.adapters import AdapterHandle, AdapterStore  # noqa: E402
+from grpo.serving.fleet import Fleet  # noqa: E402
 from grpo.serving.server import VllmServer  # noqa: E402
 from grpo.serving.vllm_cpu_lora import install, plan_rows, why_not  # noqa: E402
 
@@ -202,7 +203,7 @@ def published(
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    store = AdapterStore(vllm_server, tmp_path_factory.mktemp("adapters"))
+    store = AdapterStore(Fleet([vllm_server]), tmp_path_factory.mktemp("adapters"))
     handles = [store.acquire(store.publish(lambda f, s=seed: save_random_adapter(f, s), seed)) for seed in (0, 1)]
     base = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
     model = PeftModel.from_pretrained(base, handles[0].path, adapter_name="0")
@@ -223,7 +224,6 @@ def published(
     yield Published(vllm_server, handles, reference)
     for handle in handles:
         store.release(handle)
-    vllm_server.after_restart.remove(store.reload_all)
 
 
 def tokenize(published: Published, text: str) -> list[int]:

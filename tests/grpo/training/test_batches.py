@@ -19,6 +19,7 @@ from grpo.rollout.rewards import EnvReward, HybridReward, RulerReward
 from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.unfinished_step import UnfinishedStep
+from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
 from grpo.types import Group, SampledTurn, StopReason, Task, Trajectory
 from judges import Session
@@ -28,7 +29,7 @@ from tests.judge_server import JudgeServer, Reply, score_by
 IDS = [f"train-{word}" for word in ("falcon", "maple", "harbor", "quartz")]
 
 
-class Guesser:
+class Guesser(Policy):
     """Sees the first letter of the word in its prompt; what it says is up to ``turn(letter, member)``."""
 
     version = 1

@@ -8,14 +8,15 @@ from safetensors.torch import load_file
 
 from examples import grpo_loop
 from grpo.learner.advantages import has_spread
+from grpo.serving.fleet import Fleet
 from grpo.serving.server import ExternalServer
 from tests.fakes import tiny_chat_model_folder
 from tests.policy_server import TinyPolicyServer
 
 
-def check_two_steps(model, server, folder):
+def check_two_steps(model, servers, folder):
     """Each step samples what the step before has trained."""
-    steps = grpo_loop.train(model, server, folder, 2)
+    steps = grpo_loop.train(model, servers, folder, 2)
     for number, groups in enumerate(steps):
         assert len({group.task for group in groups}) == len(groups) == grpo_loop.GROUPS
         for group in groups:
@@ -39,10 +40,10 @@ def test_a_tiny_model_samples_what_it_has_learned(tmp_path, monkeypatch):
     monkeypatch.setattr(grpo_loop, "GROUP_SIZE", 3)
     model = tiny_chat_model_folder(tmp_path / "model")
     with TinyPolicyServer(model) as server:
-        check_two_steps(model, ExternalServer(server.url), tmp_path)
+        check_two_steps(model, Fleet([ExternalServer(server.url)]), tmp_path)
 
 
 @pytest.mark.vllm
 @pytest.mark.timeout(600)
 def test_a_real_model_samples_what_it_has_learned(model_dir, vllm_server, tmp_path):
-    check_two_steps(model_dir, vllm_server, tmp_path)
+    check_two_steps(model_dir, Fleet([vllm_server]), tmp_path)

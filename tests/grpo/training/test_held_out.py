@@ -13,6 +13,7 @@ from grpo.files import read_jsonl
 from grpo.rollout.marking import Marker
 from grpo.runs.directory import RunDirectory
 from grpo.runs.model_card import Card, write_card
+from grpo.serving.policy import Policy
 from grpo.training.held_out import HeldOut
 from grpo.types import SampledTurn
 from tests.eval_parts import SUMS_ENV
@@ -90,7 +91,7 @@ def test_more_scenarios_than_there_are_is_an_error_that_says_how_many(tmp_path):
         evaluated(tmp_path, WORD_ENV, ["maple"], **{"eval.scenarios": 5})
 
 
-class WaitsForThree:
+class WaitsForThree(Policy):
     """Answers nobody until three episodes wait, and notes how many wait at once and at which temperatures."""
 
     version = 0
@@ -124,7 +125,7 @@ def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_
     assert sampled["seconds"] == greedy["seconds"], "the pass's time is shared by the number of episodes"
 
 
-class Says:
+class Says(Policy):
     """Answers every question with the same words."""
 
     version = 0

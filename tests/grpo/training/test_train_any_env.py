@@ -14,6 +14,7 @@ from grpo.files import read_jsonl
 from grpo.rollout.rewards import EnvReward
 from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
+from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
 from grpo.types import SampledTurn
 from tests import ROOT
@@ -22,7 +23,7 @@ from tests.fakes import ByteChat, tiny_chat_model_folder
 EXAMPLE = ROOT / "examples" / "guess_number.py"
 
 
-class Player:
+class Player(Policy):
     """Calls ``act`` with 0 or 1 by its seed, and now and then says something else."""
 
     version = 1

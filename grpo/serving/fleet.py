@@ -1,0 +1,209 @@
+"""Several servers of one model as one: which of them are in, which is least loaded, how one that ended comes back.
+
+    in  -- a request fails, and so does the health check -->  out  -- well again, with every adapter -->  in
+
+A server of our own is restarted (once), one that a user gave is asked again every few seconds, both beside the run.
+Who asks meanwhile asks another server. Where one server is all there is, its return is waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from grpo.errors import ServerDiedError, ServerError, ServerStartError
+from grpo.serving.server import PolicyServer
+from grpo.serving.vllm import Progress
+
+CHECK_SECONDS = 5.0
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """A server of a fleet.
+
+    Attributes:
+        server: The server.
+        out: Why it is out; "" while it is in.
+        given_up: Whether it is out and could not be brought back at the last try.
+        returns: How often it came back.
+        episodes: How many are played on it now.
+    """
+
+    server: PolicyServer
+    out: str = ""
+    given_up: bool = False
+    returns: int = 0
+    episodes: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """Where the episodes of a group are played: all on one server, which has their prompt in its cache."""
+
+    member: Member | None = None
+    episodes: int = 0
+
+    def move(self, member: Member) -> None:
+        """Play on there, all of them."""
+        if self.member is not None:
+            self.member.episodes -= self.episodes
+        self.member = member
+        member.episodes += self.episodes
+
+    def count(self, change: int) -> None:
+        """Note that episodes began (1) or ended (-1)."""
+        self.episodes += change
+        if self.member is not None:
+            self.member.episodes += change
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The servers of a run.
+
+    Attributes:
+        servers: At least one.
+        check_seconds: Between two tries to bring a server back.
+        on_return: Called with a server that is well again, before it is let in; one that raises a `ServerError` keeps
+            it out until the next try.
+        on_change: Called with a line for people when a server goes out or comes back.
+    """
+
+    servers: Sequence[PolicyServer]
+    check_seconds: float = CHECK_SECONDS
+    on_return: list[Callable[[PolicyServer], None]] = field(default_factory=list)
+    on_change: list[Callable[[str], None]] = field(default_factory=lambda: [_LOGGER.warning])
+    members: list[Member] = field(init=False)
+    lock: threading.RLock = field(init=False, default_factory=threading.RLock)
+    """Held while a server is given its adapters and let in: no version is published in between."""
+    _stopped: threading.Event = field(init=False, default_factory=threading.Event)
+    _state: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _returning: list[threading.Thread] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.members = [Member(server) for server in self.servers]
+
+    @property
+    def url(self) -> str:
+        """The URLs of all, for people."""
+        return ", ".join(server.url for server in self.servers)
+
+    @property
+    def model(self) -> str:
+        """Name of the model without an adapter."""
+        return self.servers[0].model
+
+    def start(self) -> None:
+        """Begin to start all; returns at once. One that cannot stops the others."""
+        try:
+            for server in self.servers:
+                server.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_ready(self, on_progress: Progress | None = None) -> float:
+        """Wait until all answer; returns the seconds that the last one took.
+
+        Raises:
+            ServerStartError: One does not answer, or they serve models of different names.
+        """
+        seconds = max(server.wait_ready(on_progress) for server in self.servers)
+        names = {server.url: server.model for server in self.servers}
+        if len(set(names.values())) > 1:
+            served = ", ".join(f"{name!r} at {url}" for url, name in names.items())
+            raise ServerStartError(
+                f"the servers serve different models: {served}. All must serve the model that is trained, under one "
+                "name (vLLM's --served-model-name)"
+            )
+        return seconds
+
+    def stop(self) -> None:
+        """Stop those that are ours, those that are being brought back too. Twice does no harm."""
+        self._stopped.set()
+        for server in self.servers:
+            server.stop()
+        for thread in self._returning:
+            thread.join()
+        if self._returning:
+            for server in self.servers:  # one may have been about to start
+                server.stop()
+
+    def __enter__(self) -> Self:
+        """Start, and wait until all are ready."""
+        try:
+            self.start()
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    def present(self) -> list[Member]:
+        """Those that are in."""
+        return [member for member in self.members if not member.out]
+
+    def least_loaded(self) -> Member | None:
+        """The one with the fewest episodes; None while all are out and one may come back soon.
+
+        Raises:
+            ServerDiedError: None is left; why, server by server.
+        """
+        present = self.present()
+        if present:
+            return min(present, key=lambda member: member.episodes)
+        if all(member.given_up for member in self.members) or self._stopped.is_set():
+            if len(self.members) == 1:
+                raise ServerDiedError(self.members[0].out)
+            reasons = "\n".join(f"  {member.server.url}: {member.out}" for member in self.members)
+            raise ServerDiedError(f"none of {len(self.members)} servers is left:\n{reasons}")
+        return None
+
+    def take_out(self, member: Member, returns: int, why: str) -> None:
+        """Ask a server no more, and begin to bring it back.
+
+        Args:
+            member: Which.
+            returns: How often it had come back when it failed; if it came back since, it stays in.
+            why: What happened.
+        """
+        with self._state:
+            if member.out or member.returns != returns or self._stopped.is_set():
+                return
+            member.out, member.given_up = why, False
+            thread = threading.Thread(target=self._bring_back, args=(member,), daemon=True)
+            self._returning = [other for other in self._returning if other.is_alive()] + [thread]
+            thread.start()
+        left = len(self.present())
+        rest = f"its episodes go on at the other {left}" if left else "its episodes wait until it is back"
+        self._tell(f"the server at {member.server.url} is out ({why.splitlines()[0]}); {rest}")
+
+    def _bring_back(self, member: Member) -> None:
+        while not self._stopped.is_set():
+            try:
+                restarted = member.server.recover()
+                with self.lock:
+                    for action in self.on_return:
+                        action(member.server)
+                    with self._state:
+                        member.out, member.given_up = "", False
+                        member.returns += 1
+                how = "was restarted" if restarted else "answers again"
+                self._tell(f"the server at {member.server.url} {how} and is in")
+                return
+            except ServerError as error:
+                member.out, member.given_up = str(error), True
+            self._stopped.wait(self.check_seconds)
+
+    def _tell(self, line: str) -> None:
+        for tell in self.on_change:
+            tell(line)

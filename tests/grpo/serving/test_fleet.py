@@ -1,0 +1,277 @@
+"""Several servers over real sockets: who is asked, what happens when one ends, and when it is asked again."""
+
+import asyncio
+import time
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+
+from grpo.errors import AdapterError, ServerDiedError, ServerError, ServerStartError
+from grpo.rollout.rollout import EnvPool, Rollout, group_specs
+from grpo.serving.adapters import AdapterStore
+from grpo.serving.connection import Connection
+from grpo.serving.fleet import Fleet
+from grpo.serving.policy import CompletionsPolicy, SamplingParams
+from grpo.serving.sampler import VllmSampler
+from grpo.serving.server import ExternalServer, ServerOptions, VllmServer
+from grpo.types import StopReason, Task
+from scripts.scaling.stub_server import ThreadedStub
+from tests.fakes import WORD_ENV, ByteChat
+from tests.grpo.serving.test_server import kill_api_server
+
+CHAT = ByteChat()
+WORDS = ("falcon", "maple", "harbor", "quartz")
+TASKS = [Task(number, f"train-{word}") for number, word in enumerate(WORDS)]
+
+
+async def guess(request):
+    """Three wrong guesses, which differ by seed: all of an episode's turns are asked for."""
+    await asyncio.sleep(0.01)
+    return [*CHAT.encode(f"oak {request['seed'] % 97}"), ByteChat.END]
+
+
+@contextmanager
+def stubs(count, answer=guess):
+    servers = [ThreadedStub(answer) for _ in range(count)]
+    try:
+        yield servers
+    finally:
+        for server in servers:
+            server.close()
+
+
+def fleet_of(servers, told=None):
+    urls = [ExternalServer(server.url) for server in servers]
+    return Fleet(urls, check_seconds=0.05, on_change=[] if told is None else [told.append])
+
+
+def save(folder):
+    folder.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (folder / name).write_text("{}")
+
+
+async def play(sampler, version=0, size=3, tasks=TASKS, max_tokens=400):
+    async with sampler.policy(version) as policy:
+        rollout = Rollout(EnvPool(WORD_ENV, {}), CHAT, policy, SamplingParams(1.0, 64), max_tokens)
+        return await rollout.run(group_specs(tasks, size, "fleet"))
+
+
+def tokens(trajectories):
+    return [(t.task, t.sample_index, t.token_ids, t.logprobs) for t in trajectories]
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_groups_are_spread_evenly_and_every_episode_of_one_is_played_on_one_server(tmp_path):
+    with stubs(2) as servers:
+        sampler = VllmSampler(fleet_of(servers), tmp_path, [ByteChat.END], 64)
+        sampler.publish(save, 0)
+        trajectories = asyncio.run(play(sampler))
+    assert {t.stop_reason for t in trajectories} == {StopReason.TRUNCATED}
+    seen = [Counter(letter_of(request) for request in server.requests) for server in servers]
+    assert [dict(counts) for counts in seen] in (  # three episodes of three turns each, two groups a server
+        [{"f": 9, "h": 9}, {"m": 9, "q": 9}],
+        [{"m": 9, "q": 9}, {"f": 9, "h": 9}],
+    )
+
+
+def letter_of(request):
+    return CHAT.decode(request["prompt"]).split("begins with ")[1][0]
+
+
+def test_a_server_that_is_killed_mid_episode_loses_no_token_and_no_episode(tmp_path):
+    with stubs(1) as servers:
+        sampler = VllmSampler(fleet_of(servers), tmp_path / "one", [ByteChat.END], 64)
+        sampler.publish(save, 0)
+        undisturbed = asyncio.run(play(sampler))
+
+    async def kills(request):
+        if len(first.requests) == 8:  # in the second turn
+            await first.kill()
+        return await guess(request)
+
+    told = []
+    with stubs(2) as (first, second):
+        first.answer = kills
+        fleet = fleet_of([first, second], told)
+        sampler = VllmSampler(fleet, tmp_path / "two", [ByteChat.END], 64)
+        sampler.publish(save, 0)
+        trajectories = asyncio.run(play(sampler))
+        assert len(first.requests) == 8
+        assert len(second.requests) >= 36 - 8
+        fleet.stop()
+    assert tokens(trajectories) == tokens(undisturbed)
+    assert {t.error for t in trajectories} == {""}
+    assert len(told) == 1
+    assert told[0].startswith(f"the server at {first.url} is out (the policy server at {first.url} does not answer")
+    assert told[0].endswith("its episodes go on at the other 1")
+
+
+def test_a_server_comes_back_when_it_has_the_adapters_that_were_published_meanwhile(tmp_path):
+    told = []
+    with stubs(2) as servers:
+        fleet = fleet_of(servers, told)
+        sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
+        sampler.publish(save, 0)
+        servers[1].die()
+        sampler.publish(save, 1)
+        assert "/v1/load_lora_adapter did not answer" in told[0]
+        asyncio.run(play(sampler, 1))
+        assert not servers[1].requests
+        servers[1].refuses_adapters = True
+        servers[1].revive()
+        wait_until(lambda: "no room for another adapter" in fleet.members[1].out)
+        servers[1].refuses_adapters = False
+        wait_until(lambda: not fleet.members[1].out)
+        assert set(servers[1].loaded) == set(servers[0].loaded)
+        assert told[1:] == [f"the server at {servers[1].url} answers again and is in"]
+        asyncio.run(play(sampler, 1))
+        assert len(servers[1].requests) == 18
+        fleet.stop()
+
+
+def test_a_version_is_given_out_only_where_every_server_took_it(tmp_path):
+    with stubs(3) as servers:
+        store = AdapterStore(fleet_of(servers), tmp_path)
+        first = store.publish(save, 0)
+        servers[2].refuses_adapters = True
+        with pytest.raises(AdapterError, match=r"answered 500 .*no room for another adapter"):
+            store.publish(save, 1)
+        assert store.newest == first
+        assert [set(server.loaded) for server in servers] == [{first.name}] * 3
+        servers[2].refuses_adapters = False
+        second = store.publish(save, 2)
+        assert [set(server.loaded) for server in servers] == [{second.name}] * 3
+
+
+def test_when_none_is_left_the_error_names_each_and_what_happened(tmp_path):
+    with stubs(2) as servers:
+        fleet = fleet_of(servers)
+        sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
+        sampler.publish(save, 0)
+        for server in servers:
+            server.die()
+        trajectories = asyncio.run(play(sampler, size=1))
+        fleet.stop()
+    for trajectory in trajectories:
+        assert trajectory.stop_reason is StopReason.FAILED
+        first, *rest = trajectory.error.splitlines()
+        assert first == "none of 2 servers is left:"
+        assert sorted(rest) == sorted(
+            f"  {s.url}: the server at {s.url} no longer answers; it is not ours to restart" for s in servers
+        )
+
+
+def test_a_server_that_somebody_restarted_gets_its_adapters_again(tmp_path):
+    with stubs(1) as (server,):
+        fleet = fleet_of([server])
+        sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
+        sampler.publish(save, 0)
+        loaded = dict(server.loaded)
+        server.die()
+        server.revive()
+        assert {t.error for t in asyncio.run(play(sampler, size=1))} == {""}
+        assert server.loaded == loaded
+        fleet.stop()
+
+
+def test_a_model_that_no_server_knows_is_an_error_and_both_stay_in():
+    async def ask(fleet):
+        async with Connection(fleet) as connection:
+            policy = CompletionsPolicy(connection, "unknown", [])
+            await policy.sample([1], SamplingParams(), max_tokens=1, seed=0)
+
+    with stubs(2) as servers:
+        fleet = fleet_of(servers)
+        with pytest.raises(ServerError, match=r"answered 404 for model 'unknown': .*does not exist"):
+            asyncio.run(ask(fleet))
+        wait_until(lambda: len(fleet.present()) == 2)
+        fleet.stop()
+
+
+def test_a_request_that_ends_every_server_it_meets_ends_with_an_error(tmp_path):
+    with stubs(2) as servers:
+        for server in servers:
+
+            async def dies(request, server=server):
+                await server.kill()
+                await server.start()
+                await asyncio.sleep(0.2)
+                return []
+
+            server.answer = dies
+        fleet = fleet_of(servers)
+
+        async def ask():
+            async with Connection(fleet) as connection:
+                policy = CompletionsPolicy(connection, "base", [])
+                await policy.sample([1], SamplingParams(), max_tokens=1, seed=0)
+
+        with pytest.raises(ServerError, match="does not answer"):
+            asyncio.run(ask())
+        fleet.stop()
+
+
+def test_servers_of_different_models_are_refused():
+    with stubs(2) as servers:
+        given = [ExternalServer(server.url) for server in servers]
+        fleet = Fleet(given)
+        fleet.wait_ready()
+        given[1].wait_ready = lambda _on_progress=None: 0.0  # type: ignore[method-assign]
+        given[1].model = "another"
+        with pytest.raises(
+            ServerStartError, match=r"different models: 'base' at .*, 'another' at .*--served-model-name"
+        ):
+            fleet.wait_ready()
+
+
+def test_stopping_waits_for_no_server_that_is_out():
+    with stubs(1) as (server,):
+        fleet = Fleet([ExternalServer(server.url)], check_seconds=3600.0, on_change=[])
+        server.die()
+        fleet.take_out(fleet.members[0], 0, "it ended")
+        wait_until(lambda: fleet.members[0].given_up)
+        fleet.stop()
+        with pytest.raises(ServerDiedError, match="not ours to restart"):
+            fleet.least_loaded()
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(600)
+def test_of_two_real_servers_one_is_killed_and_comes_back_with_the_adapter(
+    vllm_server, model_dir, save_random_adapter, tmp_path
+):
+    options = ServerOptions(dtype=vllm_server.options.dtype, max_model_len=512, kv_cache_gib=0.25)
+    with VllmServer(model_dir, tmp_path / "server.log", options) as mortal:
+        told = []
+        fleet = Fleet([mortal, ExternalServer(vllm_server.url)], on_change=[told.append])
+        sampler = VllmSampler(fleet, tmp_path / "adapters", [2], 8)
+        sampler.publish(lambda folder: save_random_adapter(folder, 3), 0)
+
+        async def sample():
+            async with sampler.policy(0) as policy:
+                with policy.session("a group") as session:
+
+                    async def turn():
+                        return await session.sample([5, 6, 7], SamplingParams(0.0), max_tokens=8, seed=1)
+
+                    before = await turn()
+                    kill_api_server(mortal)
+                    elsewhere = await turn()
+                with policy.session("another") as session:
+                    while len(fleet.present()) < 2:
+                        await asyncio.sleep(0.2)
+                    return before, elsewhere, await turn()
+
+        before, elsewhere, after = asyncio.run(sample())
+        assert before.ids[0] == elsewhere.ids[0] == after.ids[0]
+        assert [line.split(" ", 3)[3] for line in told][1:] == [f"{mortal.url} was restarted and is in"]
+        assert mortal.restarts_left == 0
+        fleet.stop()
