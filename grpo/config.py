@@ -36,7 +36,7 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
-    {"steps", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
+    {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
     | {"judge.api_base", "judge.concurrency", "judge.max_cost", "server.urls", "server.replicas"}
     | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
@@ -57,9 +57,12 @@ class TrainConfig(Settings):
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto", description="what learner and sampler compute in; auto: what is faster here, kept for the run"
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of the learner and of vLLM; default: all")
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of learner and vLLM; default: measured")
     seed: int = 0
     steps: int = Field(default=12, ge=0, description="GRPO steps")
+    minutes: float | None = Field(
+        default=None, gt=0, description="time for the whole run; chooses the steps, whatever `steps` says"
+    )
     init_adapter: str | None = None
     reward: str = Field(default="env", description="env, ruler, env+ruler, or your own pkg.mod:function")
     track: Literal["tensorboard", "trackio", "wandb"] | None = None

@@ -35,6 +35,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option("--cpu", "device", flag_value="cpu", help="Train and serve on the CPU.")
 @click.option("--cuda", "device", flag_value="cuda", help="Train and serve on the GPU.")
 @click.option("--steps", type=int, help="Number of GRPO steps.")
+@click.option("--minutes", type=float, help="Time for the whole run: as many GRPO steps as fit, at least one.")
 @click.option("--groups-per-step", "rollout__groups_per_step", type=int, help="Groups (tasks) in a step.")
 @click.option("--group-size", "rollout__group_size", type=int, help="Episodes in a group.")
 @click.option("--learning-rate", "optimizer__learning_rate", type=float, help="Learning rate of GRPO.")
@@ -132,7 +133,10 @@ def train(
 
     if options["init_adapter"] is not None and options["warm_start__steps"] is None:
         options["warm_start__steps"] = 0
-    config = load_config(recipe, parse_settings(settings, options | {"env": env}))
+    if options["steps"] is not None and options["minutes"] is not None:
+        raise click.UsageError("--minutes chooses the steps: give --minutes or --steps, not both")
+    overrides = parse_settings(settings, options | {"env": env})
+    config = load_config(recipe, overrides if options["steps"] is None else {"minutes": None} | overrides)
     directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", env)))
     run_training(config, directory, resume=resume, quiet=quiet)
 
@@ -161,10 +165,12 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
         config = run.config
         found = newest_checkpoint(run.checkpoints)
         steps_done = found[1].step if found else None
-        if steps_done is None or steps_done < config.steps or not is_finished(run, config, steps_done):
+        same_time = config.minutes in (None, run.earlier_minutes)
+        if steps_done is None or steps_done < config.steps or not is_finished(run, config, steps_done) or not same_time:
             for line in (*check_judges(config), *check_references(config)):
                 display.note(line)
-            config, model = _find_model(config, run, display)
+            config, model, gflops = _find_model(config, run, display)
+            _check_memory(config, model, display)
             tracking = Tracking(
                 config.track,
                 run.root,
@@ -173,7 +179,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
                 note=display.note,
                 steps_done=steps_done or 0,
             )
-            _train(config, run, model, display, at_the_end.enter_context(tracking))
+            _train(config, run, model, display, at_the_end.enter_context(tracking), gflops)
         else:
             display.note(
                 f"{directory} is finished: nothing to train. Raise --steps to go on, or choose another --run-dir"
@@ -222,10 +228,11 @@ def _check_user_code(config: TrainConfig) -> None:
             check_markable(pool.take(), "--answer-judge")
 
 
-def _find_model(config: TrainConfig, run: RunDirectory, display: Display) -> tuple[TrainConfig, ResolvedModel]:
-    """The model, and the settings with the dtype that it computes in, which the run keeps from now on.
-
-    The number of threads is that of this process alone: what else uses the cores may have ended the next time.
+def _find_model(
+    config: TrainConfig, run: RunDirectory, display: Display
+) -> tuple[TrainConfig, ResolvedModel, float | None]:
+    """The settings with dtype and number of threads, which the run keeps from now on, the model, and the GFLOP/s of
+    this machine where something of this had to be measured.
     """
     from grpo.machine.dtype import computing_dtype
     from grpo.machine.models import resolve_model
@@ -238,18 +245,48 @@ def _find_model(config: TrainConfig, run: RunDirectory, display: Display) -> tup
     display.phase(f"Model {config.model}")
     model = resolve_model(config.model)
     display.note(f"model: {model.path}")
-    computing = computing_dtype(config.dtype, config.device, model.path)
+    if config.device != "cpu" or (config.dtype != "auto" and config.threads is not None):
+        computing = computing_dtype(config.dtype, config.device, model.path)
+        display.note(f"computing in {computing}")
+        return run.write_config(config.model_copy(update={"dtype": computing.dtype})), model, None
+    machine, computing = probe(model.path), computing_dtype(config.dtype, config.device, model.path)
     display.note(f"computing in {computing}")
-    config = run.write_config(config.model_copy(update={"dtype": computing.dtype}))
-    if config.device == "cpu":
-        measured = probe(model.path)
-        if note := measured.note(config.threads):
-            display.note(note)
-        config = config.model_copy(update={"threads": config.threads or measured.threads})
-    return config, model
+    if note := machine.note(config.threads):
+        display.note(note)
+    threads = machine.threads if config.server.replicas == 1 else max(machine.gflops)  # servers share the cores
+    measured = {"dtype": computing.dtype, "threads": config.threads or threads}
+    gflops = machine.speed(computing.dtype, measured["threads"])
+    return run.write_config(config.model_copy(update=measured)), model, gflops
 
 
-def _train(config: TrainConfig, run: RunDirectory, model: ResolvedModel, display: Display, tracking: Tracking) -> None:
+def _check_memory(config: TrainConfig, model: ResolvedModel, display: Display) -> None:
+    """Say whether the memory is enough, before anything is started; refuse where it cannot be."""
+    from grpo.doctor.checks import Trouble
+    from grpo.doctor.memory import check_memory, memory_needs
+    from grpo.errors import ConfigError
+    from grpo.machine.memory import available_gib
+
+    available = available_gib()
+    try:
+        if found := check_memory(config, model.path, available):
+            display.note(found)
+    except Trouble as trouble:
+        needs = memory_needs(config, model.path)
+        if needs is not None and available is not None and available < needs.least:
+            raise ConfigError(
+                f"{trouble}, of which {needs.least:.1f} cannot be lowered; end other programs"
+            ) from trouble
+        display.note(f"Warning: {trouble}. The system may end it without a word: {trouble.fix}")
+
+
+def _train(
+    config: TrainConfig,
+    run: RunDirectory,
+    model: ResolvedModel,
+    display: Display,
+    tracking: Tracking,
+    gflops: float | None = None,
+) -> None:
     from grpo.serving.fleet import Fleet
     from grpo.serving.server import make_servers
 
@@ -266,7 +303,7 @@ def _train(config: TrainConfig, run: RunDirectory, model: ResolvedModel, display
             config.device != "cpu"
         ):  # vLLM measures the GPU's free memory while it starts; the learner must not take of it
             servers.wait_ready()
-        trainer = Trainer(config, run, model, servers, display, tracking)
+        trainer = Trainer(config, run, model, servers, display, tracking, gflops)
         try:
             trainer.train()
         finally:

@@ -43,14 +43,16 @@ class StepTable:
         self._steps: deque[Mapping[str, Any]] = deque(maxlen=rows)
         self._averages: dict[str, RunningMean] = {}
         self._total_steps: int | None = None
+        self._left_seconds: float | None = None
+        self._about = False
 
     def __bool__(self) -> bool:
         return bool(self._steps)
 
-    def add(self, metrics: Mapping[str, Any], total_steps: int | None) -> None:
-        """Count a step; ``total_steps`` is the number of the run's last one."""
+    def add(self, metrics: Mapping[str, Any], total_steps: int | None, left_seconds: float | None, about: bool) -> None:
+        """Count a step; see ``Display.step``."""
         self._steps.append(dict(metrics))
-        self._total_steps = total_steps
+        self._total_steps, self._left_seconds, self._about = total_steps, left_seconds, about
         for name, _ in COLUMNS:
             if (value := _number(metrics, name)) is not None:
                 self._averages.setdefault(name, RunningMean()).add(value)
@@ -94,8 +96,11 @@ class StepTable:
         if self._total_steps is None or math.isnan(per_step):
             return ""
         done = int(self._steps[-1].get("step", 0))
-        left = short_duration(per_step * max(self._total_steps - done, 0))
-        return f"{done} of {self._total_steps} steps, {short_duration(per_step)} each, about {left} left"
+        left = self._left_seconds
+        if left is None or math.isnan(left):
+            left = per_step * max(self._total_steps - done, 0)
+        total = f"{'about ' if self._about else ''}{self._total_steps}"
+        return f"{done} of {total} steps, {short_duration(per_step)} each, about {short_duration(left)} left"
 
 
 def _cell(metrics: Mapping[str, Any], name: str) -> str:

@@ -87,9 +87,23 @@ class Display(Closeable):
         self._redraw()
         return bar
 
-    def step(self, metrics: Mapping[str, Any], total_steps: int | None = None) -> None:
-        """Shows a finished training step; ``total_steps`` is the number of the last one, for the time left."""
-        self._steps.add(metrics, total_steps)
+    def step(
+        self,
+        metrics: Mapping[str, Any],
+        total_steps: int | None = None,
+        *,
+        left_seconds: float | None = None,
+        about: bool = False,
+    ) -> None:
+        """Shows a finished training step.
+
+        Args:
+            metrics: Of the step.
+            total_steps: Number of the last one, for the time left.
+            left_seconds: Time left, where it is known better than from the steps alone.
+            about: The number of steps may still change.
+        """
+        self._steps.add(metrics, total_steps, left_seconds, about)
         self._bars = [bar for bar in self._bars if not bar.is_closed]  # their numbers are in the row now
         if self.quiet:
             return

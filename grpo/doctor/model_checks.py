@@ -17,9 +17,11 @@ import torch
 from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
 from grpo.config import TrainConfig
 from grpo.doctor.checks import Check, Result, Trouble, examine
+from grpo.doctor.memory import check_memory
 from grpo.learner.local_engine import local_engine
 from grpo.learner.segments import Segment
 from grpo.machine.dtype import computing_dtype
+from grpo.machine.memory import available_gib
 from grpo.machine.models import ResolvedModel, resolve_model
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
@@ -55,6 +57,7 @@ class ModelDoctor:
         needed: tuple[Check, ...] = (
             ("model", self.check_model),
             ("computing dtype", self.check_dtype),
+            ("memory", self.check_memory),
             ("chat template", self.check_template),
             ("vLLM", self.check_server),
             ("adapter", self.check_adapter),
@@ -68,7 +71,7 @@ class ModelDoctor:
                         yield Result(name, "skipped", f"needs the check of the {failed}")
                         continue
                     (result,) = examine([(name, check)])
-                    if result.status == "failed" and name != "chat template":
+                    if result.status == "failed" and name not in ("memory", "chat template"):
                         failed = name
                     yield result
             finally:
@@ -87,6 +90,13 @@ class ModelDoctor:
         """What learner and sampler compute in, and why."""
         assert self._model is not None, "the model was found"
         return str(computing_dtype(self.config.dtype, self.config.device, self._model.path))
+
+    def check_memory(self) -> str:
+        """The free memory is enough for trainer and vLLM; on a CPU alone."""
+        assert self._model is not None, "the model was found"
+        dtype = computing_dtype(self.config.dtype, self.config.device, self._model.path).dtype
+        config = self.config.model_copy(update={"dtype": dtype})
+        return check_memory(config, self._model.path, available_gib()) or "not computed for this device or model"
 
     def check_template(self) -> str:
         """Prompt, turn and what follows, put together from their ids, equal the whole conversation's ids."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,7 +32,9 @@ class RunDirectory(Closeable):
         self.partial = self.root / "partial"
         self.adapters = self.root / "adapters"
         self.server_log = self.root / "server.log"
+        self.opened_at = time.monotonic()
         self.earlier_steps: int | None = None  # of the run that is continued, before this process
+        self.earlier_minutes: float | None = None
         self._lock: TextIO | None = None
 
     @classmethod
@@ -77,16 +80,24 @@ class RunDirectory(Closeable):
         return config
 
     def _settle(self, config: TrainConfig, *, resume: bool) -> None:
-        """Hold the settings against the run that is here; ``dtype = auto`` is what that run computes in."""
+        """Hold the settings against the run that is here, which keeps what it measured: its dtype where that is
+        ``auto``, its threads where none are set, and with ``minutes`` the number of steps that it chose last.
+        """
         earlier = self._earlier_config()
-        if earlier is not None and config.dtype == "auto":
-            config = config.model_copy(update={"dtype": earlier.get("dtype", "auto")})
         if earlier is not None:
+            kept: dict[str, Any] = {}
+            if config.dtype == "auto":
+                kept["dtype"] = earlier.get("dtype", "auto")
+            if config.threads is None:
+                kept["threads"] = earlier.get("threads")
+            if config.minutes is not None:
+                kept["steps"] = earlier["steps"]
+            config = config.model_copy(update=kept)
             if not resume:
                 raise ConfigError(
                     f"{self.root} already holds a run; continue it with --resume, or choose another --run-dir"
                 )
-            self.earlier_steps = earlier["steps"]
+            self.earlier_steps, self.earlier_minutes = earlier["steps"], earlier.get("minutes")
             difference = config.resume_difference(earlier)
             if difference:
                 raise ConfigError(

@@ -24,6 +24,9 @@ from grpo.machine.processes import child_environment
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The maximum ranks that vLLM knows."""
 
+CPU_KV_CACHE_GIB = 2.0
+"""Of the KV cache on a CPU, where no size is set."""
+
 _GIB = 1024**3
 
 
@@ -88,7 +91,7 @@ class ServerOptions:
         kv_cache_gib = self.kv_cache_gib
         if self.device == "cpu":
             # With an explicit cache vLLM skips a warm-up that would size it. Small blocks share more of a prefix.
-            kv_cache_gib = kv_cache_gib or 2.0
+            kv_cache_gib = kv_cache_gib or CPU_KV_CACHE_GIB
             # No prompt is cut in chunks; see the module.
             batched_tokens = self.max_num_seqs * self.max_model_len
             arguments += ["--block-size", "32", "--max-num-batched-tokens", str(batched_tokens)]

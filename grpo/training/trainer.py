@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from grpo.chat import Chat, chat_for, load_tokenizer, served_chat
 from grpo.chat.sampled_tokens import SampledTokens
 from grpo.chat.transcript import best_and_worst, transcript
 from grpo.config import TrainConfig
+from grpo.devices.shape import ModelShape
 from grpo.display.terminal import Display
 from grpo.envs.registry import with_split
-from grpo.errors import TrainingError
+from grpo.errors import ModelError, TrainingError
 from grpo.files import JsonlLog, read_jsonl, write_jsonl
 from grpo.learner.local_engine import local_engine
 from grpo.learner.segments import Segment
@@ -47,6 +49,7 @@ from grpo.serving.sampler import Sampler, VllmSampler
 from grpo.training.batches import Batch, Batches
 from grpo.training.held_out import HeldOut
 from grpo.training.imitation import demonstrations, warm_start
+from grpo.training.pace import Clock, estimated_pace, mean_tokens
 from grpo.types import Trajectory
 
 AUDITED_STEPS = 10
@@ -64,6 +67,7 @@ class Trainer:
         servers: Fleet,
         display: Display,
         tracking: Tracking,
+        gflops: float | None = None,
     ):
         self.config = config
         self.run = run
@@ -85,6 +89,8 @@ class Trainer:
         unfinished = UnfinishedStep(run.partial)
         self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, unfinished, self.marker)
         self.step = 0
+        self.gflops = gflops
+        self.clock = Clock(config, run)
 
     def train(self) -> None:
         """Do what is not done yet."""
@@ -100,14 +106,18 @@ class Trainer:
             ):
                 display.note(note)
         else:
+            self._estimate()
             self._warm_start()
             commit_checkpoint(self._build_checkpoint(), config.keep_checkpoints)
         seconds = self.servers.wait_ready()
         display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
         self._publish()
         if self.step == 0:
+            self._say_what_is_left()
             self._evaluate(BEFORE)
-        if self.step < config.steps:
+        self._choose_steps(self.step)
+        if self.step < self.config.steps:
+            self._say_what_is_left()
             self._grpo_steps()
         if config.eval.every:
             self._evaluate(checkpoint_name(self.step))
@@ -120,17 +130,52 @@ class Trainer:
 
     # -- phases ------------------------------------------------------------------------------------------------
 
+    def _estimate(self) -> None:
+        """Say how long the run will take, from the speed that was measured of this machine."""
+        config = self.config
+        if self.gflops is None:
+            return
+        tokens = config.rollout.max_tokens / 2
+        if config.warm_start.steps:
+            with self._demonstrations("estimate") as segments:
+                tokens = mean_tokens(segments)
+        try:
+            estimate = estimated_pace(config, ModelShape.read(self.model.path), self.gflops, tokens)
+        except ModelError:  # a model of another kind; what is measured later will tell
+            return
+        self.clock = Clock(config, self.run, estimate)
+        self._choose_steps(None)
+        left = self.clock.describe(None, self.config.steps)
+        self.display.note(f"the run will take {left}, estimated from {self.gflops:.0f} GFLOP/s measured here")
+
+    def _say_what_is_left(self) -> None:
+        if left := self.clock.describe(self.step, self.config.steps):
+            self.display.note(f"left: {left}")
+
+    def _choose_steps(self, step: int | None) -> None:
+        """With ``minutes``: how many steps fit, as far as it is known; the run keeps the number."""
+        steps = self.clock.steps(step)
+        if steps is not None and steps != self.config.steps:
+            self.config = self.run.write_config(self.config.model_copy(update={"steps": steps}))
+            self.display.note(
+                f"in {self.config.minutes:g} minutes fit{'s 1 step' if steps == 1 else f' {steps} steps'}"
+            )
+
+    @contextmanager
+    def _demonstrations(self, purpose: str) -> Iterator[Iterator[Segment]]:
+        config, env = self.config, self.pool.take()
+        stream = TaskStream(self.tasks.scenario_ids, derive_seed(config.seed, purpose))
+        yield demonstrations(env, stream, self.chat, config.warm_start.policy, config.rollout.max_tokens)
+        self.pool.give_back(env)
+
     def _warm_start(self) -> None:
         config, settings = self.config, self.config.warm_start
         if settings.steps == 0:
             return
         self.display.phase(f"Warm start: {settings.steps} steps on {settings.policy} demonstrations")
         self.run.warm_start_path.unlink(missing_ok=True)
-        stream = TaskStream(self.tasks.scenario_ids, derive_seed(config.seed, "demonstrations"))
-        env = self.pool.take()
-        segments = demonstrations(env, stream, self.chat, settings.policy, config.rollout.max_tokens)
         bar = self.display.progress("warm start", settings.steps)
-        with JsonlLog(self.run.warm_start_path) as log:
+        with JsonlLog(self.run.warm_start_path) as log, self._demonstrations("demonstrations") as segments:
 
             def on_step(metrics: dict[str, float]) -> None:
                 log.append(metrics)
@@ -147,23 +192,25 @@ class Trainer:
                 on_step=on_step,
             )
         bar.close()
-        self.pool.give_back(env)
         self.engine.reset_optimizer()
 
     def _grpo_steps(self) -> None:
         config = self.config
         groups = f"{config.rollout.groups_per_step} groups of {config.rollout.group_size}"
-        self.display.phase(f"GRPO: steps {self.step + 1} to {config.steps}, {groups}")
+        about = config.minutes is not None
+        self.display.phase(f"GRPO: steps {self.step + 1} to {'about ' if about else ''}{config.steps}, {groups}")
         with JsonlLog(self.run.metrics_path) as log:
             log.truncate_after(self.step)
             for record in read_jsonl(self.run.metrics_path):
                 self.display.step(record, config.steps)
-            while self.step < config.steps:
+            while self.step < self.config.steps:
                 if config.eval.every and self.step and self.step % config.eval.every == 0:
                     self._evaluate(checkpoint_name(self.step))
                 metrics = self._grpo_step(log)
                 self.tracking.log(metrics, self.step)
-                self.display.step(metrics, config.steps)
+                self._choose_steps(self.step)
+                left = self.clock.left(self.step, self.config.steps)
+                self.display.step(metrics, self.config.steps, left_seconds=left, about=about)
 
     def _grpo_step(self, log: JsonlLog) -> dict[str, float]:
         """One step of GRPO: sample groups, reward them, update the policy, publish the new version.

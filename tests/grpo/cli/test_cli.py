@@ -27,6 +27,12 @@ def test_every_command_has_help_an_example_and_a_line_in_the_documents(name):
     assert f"$ {name} " in DOCUMENTS
 
 
+def test_minutes_choose_the_steps_so_both_are_refused():
+    result = CliRunner().invoke(train, ["--env", "E", "--minutes", "10", "--steps", "3"])
+    assert result.exit_code == 2
+    assert "--minutes chooses the steps: give --minutes or --steps, not both" in result.output
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_tells_its_version(name):
     result = CliRunner().invoke(COMMANDS[name], ["--version"])

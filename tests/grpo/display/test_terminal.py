@@ -107,6 +107,15 @@ def test_a_step_in_a_pipe_is_one_line_with_averages_and_time_left() -> None:
     )
 
 
+def test_a_number_of_steps_that_may_change_and_a_better_known_time_left_are_shown() -> None:
+    display, out, _ = make_display()
+    display.step(STEP, 7, left_seconds=200.0, about=True)
+    display.step(STEP, 7, left_seconds=float("nan"), about=True)
+    first, second = out.getvalue().splitlines()
+    assert first.endswith("; 3 of about 7 steps, 41 s each, about 3 min 20 s left")
+    assert second.endswith("; 3 of about 7 steps, 41 s each, about 2 min 44 s left"), "by hand: four steps of 41 s"
+
+
 def test_a_step_may_lack_metrics_and_hold_nulls() -> None:
     display, out, _ = make_display()
     display.step({"step": 1, "reward/mean": None})

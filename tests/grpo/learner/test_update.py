@@ -183,6 +183,8 @@ def test_the_learning_rate_rises_evenly_and_falls_evenly():
     assert [scheduled_learning_rate(step, 5, rising) for step in range(5)] == [2.0, 4.0, 6.0, 8.0, 8.0]
     assert [scheduled_learning_rate(step, 5, falling) for step in range(5)] == [8.0, 7.0, 6.0, 5.0, 4.0]
     assert scheduled_learning_rate(0, 1, falling) == 8.0
+    replanned = [scheduled_learning_rate(step, steps, falling) for step, steps in enumerate((7, 5, 5, 6, 5))]
+    assert replanned == pytest.approx([8.0, 7.0, 6.0, 5.6, 4.0]), "the share of the steps that are planned now"
 
 
 def test_a_run_that_goes_on_for_longer_says_what_becomes_of_the_learning_rate():

@@ -90,6 +90,18 @@ def test_a_continued_run_knows_how_long_it_was_to_be(tmp_path):
         assert run.earlier_steps == 9
 
 
+def test_a_continued_run_keeps_the_steps_that_its_minutes_chose_and_its_number_of_threads(tmp_path):
+    timed = CONFIG.model_copy(update={"minutes": 10.0})
+    begin(tmp_path / "r", timed.model_copy(update={"steps": 7, "threads": 1}))
+    with RunDirectory.open(tmp_path / "r", timed, resume=True) as run:
+        assert (run.config.steps, run.config.threads, run.earlier_minutes) == (7, 1, 10.0)
+    again = timed.model_copy(update={"minutes": 20.0, "threads": 2})
+    with RunDirectory.open(tmp_path / "r", again, resume=True) as run:
+        assert (run.config.steps, run.config.threads, run.earlier_minutes) == (7, 2, 10.0)
+    with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
+        assert (run.config.steps, run.config.minutes) == (9, None)
+
+
 def test_json_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.json"
     write_json(path, {"a": 1})

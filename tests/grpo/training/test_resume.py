@@ -147,6 +147,31 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
     assert not list((broken / "partial").iterdir())
 
 
+def test_minutes_that_are_over_leave_one_step_which_a_continuation_keeps(tmp_path):
+    """0.01 minutes are over before anything is learned; twice as many do not fit another step either."""
+    model = tiny_chat_model_folder(tmp_path / "model")
+    run, log = tmp_path / "run", tmp_path / "output.log"
+
+    def lines():
+        text = log.read_text()
+        log.unlink()
+        return text.splitlines()
+
+    with TinyPolicyServer(model) as server:
+        settings = config(model, server.url, steps=9)
+        run_to_its_end(settings.model_copy(update={"minutes": 0.01}), run, log)
+        shown = lines()
+        assert "in 0.01 minutes fits 1 step" in shown
+        assert any(line.startswith("step 1/1: ") and "1 of about 1 steps" in line for line in shown)
+        assert json.loads((run / "config.json").read_text())["steps"] == 1
+        asked = server.requests
+        run_to_its_end(settings.model_copy(update={"minutes": 0.01}), run, log)
+        assert any("is finished: nothing to train" in line for line in lines())
+        run_to_its_end(settings.model_copy(update={"minutes": 0.02}), run, log)
+        assert server.requests == asked
+    assert [record["step"] for record in read_jsonl(run / "metrics.jsonl")] == [1]
+
+
 def finished_groups(run_dir):
     """The groups of the interrupted step that are on disk: step, members with their seconds."""
     return {path.name: read_jsonl(path) for path in (run_dir / "partial").glob("*.jsonl")}

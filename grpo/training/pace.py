@@ -1,0 +1,216 @@
+"""How long a run takes, and how many GRPO steps fit in the minutes that it was given.
+
+At first it is estimated: the run's work, in multiplications of the model's weights, over the speed that was measured of
+this machine. What was done meanwhile lies in the run directory with its seconds (``warmstart.jsonl``, ``eval/``,
+``metrics.jsonl``), and takes the estimate's place: the warm start corrects the updates, the evaluation before corrects
+the rollouts, and after the first step all is measured. So a run that goes on knows its pace, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from statistics import fmean, median
+
+from grpo.config import TrainConfig
+from grpo.devices.shape import ModelShape
+from grpo.display.metrics import short_duration
+from grpo.files import read_jsonl
+from grpo.learner.segments import Segment
+from grpo.runs.directory import RunDirectory
+from grpo.runs.evaluations import AFTER, BEFORE, planned
+
+LEARNER_SHARE, SAMPLER_SHARE = 0.55, 0.27
+"""Of the speed of a bare matrix product; docs/performance.md has the runs from which they are."""
+
+SAMPLED_EPISODES = 8
+"""Demonstrations whose length stands for that of the run's episodes."""
+
+NEWEST_STEPS = 3
+"""So many steps' median is the pace: a machine's load changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds of a warm start step, of a held-out episode, of a GRPO step's rollout, and of all else in a step.
+
+    NaN is what is not known yet.
+    """
+
+    warm_start_step: float = math.nan
+    episode: float = math.nan
+    rollout: float = math.nan
+    update: float = math.nan
+
+    @property
+    def step(self) -> float:
+        """Seconds of a GRPO step."""
+        return self.rollout + self.update
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """What of a run is left: warm start steps, held-out episodes, GRPO steps."""
+
+    warm_start_steps: int
+    episodes: int
+    steps: int
+
+    def seconds(self, pace: Pace) -> float:
+        """How long it takes; NaN where that is not known."""
+        parts = (
+            (self.warm_start_steps, pace.warm_start_step),
+            (self.episodes, pace.episode),
+            (self.steps, pace.step),
+        )
+        return math.fsum(count * seconds for count, seconds in parts if count)
+
+
+def estimated_pace(config: TrainConfig, shape: ModelShape, gflops: float, tokens: float) -> Pace:
+    """The pace of a machine that makes ``gflops`` GFLOP/s, with episodes of ``tokens`` tokens.
+
+    A token that is read or sampled takes 2 operations for each weight, one that is learned from 4: LoRA needs no
+    gradient of the weights themselves.
+    """
+    rollout = config.rollout
+    read_seconds = 2e-9 * shape.parameters * tokens / (gflops * SAMPLER_SHARE)
+    learned_seconds = 4e-9 * shape.parameters * tokens / (gflops * LEARNER_SHARE)
+    episodes = rollout.groups_per_step * rollout.group_size
+    learned_share = 0.5 if config.loss.negative_weight == 0 else 1.0
+    return Pace(
+        warm_start_step=config.warm_start.batch * learned_seconds,
+        episode=read_seconds,
+        rollout=episodes * read_seconds,
+        update=episodes * learned_share * learned_seconds,
+    )
+
+
+def corrected(estimate: Pace, measured: Pace) -> Pace:
+    """What was measured, and the estimate, corrected by how far it was off in work of the same kind, for the rest."""
+
+    def off(name: str, otherwise: float) -> float:
+        ratio = getattr(measured, name) / getattr(estimate, name)
+        return ratio if math.isfinite(ratio) else otherwise
+
+    learner = off("warm_start_step", 1.0)
+    sampler = off("episode", learner)
+    guessed = {"warm_start_step": learner, "episode": sampler, "rollout": sampler, "update": learner}
+    return Pace(
+        **{
+            name: value if math.isfinite(value := getattr(measured, name)) else getattr(estimate, name) * factor
+            for name, factor in guessed.items()
+        }
+    )
+
+
+def steps_that_fit(seconds: float, seconds_per_step: float, done: int) -> int:
+    """How many steps a run has in all if ``seconds`` are left for steps: those that are ``done``, and at least one."""
+    more = math.floor(seconds / seconds_per_step) if seconds > 0 and seconds_per_step > 0 else 0
+    return max(1, done + more)
+
+
+def measured_pace(run: RunDirectory) -> Pace:
+    """What the run directory says."""
+    warm = [float(step["seconds"]) for step in read_jsonl(run.warm_start_path)]
+    steps = [step for step in read_jsonl(run.metrics_path) if "time/step" in step][-NEWEST_STEPS:]
+    rollouts = [float(step["time/rollout"]) for step in steps]
+    rests = [float(step["time/step"]) - float(step["time/rollout"]) for step in steps]
+    evaluations = list(_evaluations(run))
+    episodes = sum(count for _, count in evaluations)
+    return Pace(
+        warm_start_step=median(warm) if warm else math.nan,
+        episode=sum(seconds for seconds, _ in evaluations) / episodes if episodes else math.nan,
+        rollout=median(rollouts) if rollouts else math.nan,
+        update=median(rests) if rests else math.nan,
+    )
+
+
+def recorded_seconds(run: RunDirectory) -> float:
+    """How long the work took that the run directory has, by whatever process."""
+    return math.fsum(
+        [
+            *(float(step["seconds"]) for step in read_jsonl(run.warm_start_path)),
+            *(seconds for seconds, _ in _evaluations(run)),
+            *(float(step.get("time/step", 0.0)) for step in read_jsonl(run.metrics_path)),
+        ]
+    )
+
+
+class Clock:
+    """The time of one run: what it took so far, what is left, and how many steps fit.
+
+    Args:
+        config: Of the run, as it begins.
+        run: Its directory.
+        estimate: Without it nothing is said before it is measured.
+    """
+
+    def __init__(self, config: TrainConfig, run: RunDirectory, estimate: Pace | None = None):
+        self._config = config
+        self._run = run
+        self._estimate = estimate or Pace()
+        self._earlier_seconds = recorded_seconds(run)
+
+    @property
+    def pace(self) -> Pace:
+        """As far as it is known now."""
+        return corrected(self._estimate, measured_pace(self._run))
+
+    def left(self, step: int | None, steps: int) -> float:
+        """Seconds from a finished ``step`` to the end of ``steps``; None is before the warm start."""
+        return self._todo(step, steps).seconds(self.pace)
+
+    def steps(self, step: int | None) -> int | None:
+        """How many steps the run has in all, for its ``minutes``; None without such a limit, or before it is known."""
+        pace = self.pace
+        if self._config.minutes is None or not math.isfinite(pace.step):
+            return None
+        spent = self._earlier_seconds + time.monotonic() - self._run.opened_at
+        rest = self._todo(step, step or 0).seconds(pace)
+        return steps_that_fit(60 * self._config.minutes - spent - rest, pace.step, step or 0)
+
+    def describe(self, step: int | None, steps: int) -> str:
+        """The whole estimate in a line; "" where it is not known."""
+        seconds, pace, todo = self.left(step, steps), self.pace, self._todo(step, steps)
+        if not math.isfinite(seconds):
+            return ""
+        parts = (
+            ("warm start", todo.warm_start_steps * pace.warm_start_step),
+            (f"{todo.steps} step{'' if todo.steps == 1 else 's'} of", pace.step if todo.steps else 0.0),
+            ("evaluations", todo.episodes * pace.episode),
+        )
+        return f"about {_about(seconds)} ({', '.join(f'{what} {_about(each)}' for what, each in parts if each > 0)})"
+
+    def _todo(self, step: int | None, steps: int) -> Todo:
+        whens = [AFTER] if step else [BEFORE, AFTER]
+        settings = self._config.eval
+        samples = sum(
+            1 if how == "greedy" else settings.samples for when in whens for how in planned(self._config, when)
+        )
+        between = max(0, (steps - (step or 0)) // settings.every) * settings.samples if settings.every else 0
+        return Todo(
+            self._config.warm_start.steps if step is None else 0,
+            settings.scenarios * (samples + between),
+            max(0, steps - (step or 0)),
+        )
+
+
+def _about(seconds: float) -> str:
+    """Whole minutes from two to two hundred: an estimate knows no seconds."""
+    return f"{round(seconds / 60)} min" if 120 <= seconds < 12_000 else short_duration(seconds)
+
+
+def mean_tokens(segments: Iterator[Segment]) -> float:
+    """The mean length of the first episodes, in tokens."""
+    return fmean(len(segment.ids) for segment in islice(segments, SAMPLED_EPISODES))
+
+
+def _evaluations(run: RunDirectory) -> Iterator[tuple[float, int]]:
+    """Seconds and episodes of each evaluation that is done."""
+    for path in sorted((run.root / "eval").glob("*.json")):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        yield float(summary.get("seconds", 0.0)), int(summary["episodes"]) + int(summary.get("failed", 0))

@@ -1,0 +1,147 @@
+"""How long a run takes and how many steps fit: figures worked out by hand."""
+
+import json
+import math
+import time
+
+import pytest
+
+from grpo.config import TrainConfig
+from grpo.devices.shape import ModelShape
+from grpo.runs.directory import RunDirectory
+from grpo.training.pace import (
+    LEARNER_SHARE,
+    SAMPLER_SHARE,
+    Clock,
+    Pace,
+    Todo,
+    corrected,
+    estimated_pace,
+    measured_pace,
+    recorded_seconds,
+    steps_that_fit,
+)
+from tests.fakes import WORD_ENV
+
+ESTIMATE = Pace(warm_start_step=2.0, episode=1.0, rollout=50.0, update=30.0)
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("seconds", "per_step", "done", "steps"),
+    [
+        (600, 100, 0, 6),
+        (599, 100, 0, 5),
+        (250, 100, 3, 5),
+        (99, 100, 3, 3),  # no further one fits
+        (50, 100, 0, 1),  # a run has one step at least
+        (-40, 100, 0, 1),
+        (-40, 100, 4, 4),
+        (600, 0, 2, 2),
+    ],
+)
+def test_the_steps_that_fit(seconds, per_step, done, steps):
+    assert steps_that_fit(seconds, per_step, done) == steps
+
+
+@pytest.mark.parametrize(
+    ("measured", "pace"),
+    [
+        (Pace(), ESTIMATE),
+        (Pace(warm_start_step=6.0), Pace(6.0, 3.0, 150.0, 90.0)),  # three times as slow in all
+        (Pace(warm_start_step=6.0, episode=0.5), Pace(6.0, 0.5, 25.0, 90.0)),  # slow updates, quick rollouts
+        (Pace(episode=2.0), Pace(2.0, 2.0, 100.0, 30.0)),  # no warm start
+        (Pace(6.0, 0.5, 20.0, 40.0), Pace(6.0, 0.5, 20.0, 40.0)),
+    ],
+    ids=["nothing", "warm start", "evaluation", "no warm start", "a step"],
+)
+def test_what_was_measured_corrects_the_rest_of_its_kind(measured, pace):
+    assert corrected(ESTIMATE, measured) == pace
+
+
+def test_without_an_estimate_only_what_was_measured_is_known():
+    pace = corrected(Pace(), Pace(episode=0.5))
+    assert pace.episode == 0.5
+    assert math.isnan(pace.step)
+    assert Todo(0, 10, 0).seconds(pace) == 5.0
+    assert math.isnan(Todo(0, 10, 1).seconds(pace))
+
+
+def test_what_is_left_is_added_up():
+    assert Todo(45, 384, 9).seconds(ESTIMATE) == 45 * 2.0 + 384 * 1.0 + 9 * 80.0
+
+
+def test_the_estimate_is_the_works_operations_over_the_speed():
+    """By hand: 2 and 4 operations for each of a model's weights and each token; half of the rollouts are learned from."""
+    shape = ModelShape(layers=1, hidden=8, intermediate=16, heads=2, kv_heads=1, head_dim=4, vocab=100, tied=True)
+    rollout = {"groups_per_step": 3, "group_size": 4}
+    config = TrainConfig(env=WORD_ENV, rollout=rollout, warm_start={"batch": 5}, loss={"negative_weight": 0.0})
+    pace = estimated_pace(config, shape, 10.0, 500.0)
+    token = shape.parameters / 10e9
+    assert pace.episode == pytest.approx(500 * 2 * token / SAMPLER_SHARE)
+    assert pace.rollout == pytest.approx(12 * pace.episode)
+    assert pace.warm_start_step == pytest.approx(5 * 500 * 4 * token / LEARNER_SHARE)
+    assert pace.update == pytest.approx(6 * 500 * 4 * token / LEARNER_SHARE)
+
+
+def a_run(folder, warm=(), evaluations=(), steps=()):
+    """A run directory in which that much was done: seconds; (name, seconds, episodes); (rollout, step)."""
+    run = RunDirectory(folder)
+    (folder / "eval").mkdir(parents=True)
+    run.warm_start_path.write_text("".join(json.dumps({"seconds": s}) + "\n" for s in warm))
+    for name, seconds, episodes in evaluations:
+        run.evaluation(name).write_text(json.dumps({"seconds": seconds, "episodes": episodes - 1, "failed": 1}))
+    lines = [{"step": i, "time/rollout": r, "time/step": s} for i, (r, s) in enumerate(steps, 1)]
+    run.metrics_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return run
+
+
+DONE = {
+    "warm": (9, 2, 3),
+    "evaluations": (("before-sampled", 40, 96), ("before-greedy", 56, 96)),
+    "steps": ((900, 999), (40, 60), (50, 90), (60, 80)),
+}
+
+
+def test_the_pace_is_read_from_the_run_directory(tmp_path):
+    """By hand: medians of the warm start and of the newest three steps, seconds over episodes of the evaluations."""
+    run = a_run(tmp_path, **DONE)
+    assert measured_pace(run) == Pace(3, 0.5, 50, 20)
+    assert recorded_seconds(run) == 14 + 96 + 999 + 60 + 90 + 80
+    empty = measured_pace(RunDirectory(tmp_path / "empty"))
+    assert all(map(math.isnan, (empty.warm_start_step, empty.episode, empty.rollout, empty.update)))
+    assert recorded_seconds(RunDirectory(tmp_path / "empty")) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("minutes", "steps"),
+    [(30, 9), (31.2, 10), (22, 4), (1, 4), (None, None)],
+    ids=["five more", "six more", "none more", "too few", "no limit"],
+)
+def test_minutes_choose_the_steps_and_count_what_was_done_before(tmp_path, minutes, steps):
+    """By hand: 1339 s are done, 192 episodes of 0.5 s come after the last step, and a step takes 70 s.
+
+    This process has run for 10 s. 30 minutes leave 1800 - 1339 - 10 - 96 = 355 s: five steps. 31.2 leave 427: six.
+    """
+    config = TrainConfig(env=WORD_ENV, minutes=minutes, eval={"scenarios": 96})
+    run = a_run(tmp_path, **DONE)
+    run.opened_at = time.monotonic() - 10
+    assert Clock(config, run).steps(4) == steps
+
+
+def test_before_the_warm_start_all_of_it_is_left(tmp_path):
+    """By hand: 45 x 2 + 192 x 2 x 1 + 9 x 80 s; after it 90 s less; after five steps one evaluation and four steps."""
+    config = TrainConfig(env=WORD_ENV, eval={"scenarios": 96}, warm_start={"steps": 45})
+    clock = Clock(config, RunDirectory(tmp_path), ESTIMATE)
+    assert clock.left(None, 9) == 90 + 384 + 720
+    assert clock.left(0, 9) == 384 + 720
+    assert clock.left(5, 9) == 192 + 320
+    whole = "about 20 min (warm start 1 min 30 s, 9 steps of 1 min 20 s, evaluations 6 min)"
+    assert clock.describe(None, 9) == whole
+    assert Clock(config, RunDirectory(tmp_path)).describe(None, 9) == ""
+
+
+def test_evaluations_between_the_steps_are_counted(tmp_path):
+    """By hand: greedy only before and after; nine steps with one every three leave two between, counted as three."""
+    config = TrainConfig(env=WORD_ENV, eval={"scenarios": 10, "samples": 2, "every": 3, "greedy": False})
+    assert Clock(config, RunDirectory(tmp_path), ESTIMATE).left(0, 9) == 10 * (2 + 2 + 3 * 2) + 720
