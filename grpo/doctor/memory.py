@@ -18,12 +18,12 @@ from grpo.errors import ModelError
 from grpo.machine.dtype import Dtype
 from grpo.serving.vllm_options import CPU_KV_CACHE_GIB, ServerOptions
 
-CPU_SLACK = 1.6
+CPU_SLACK: dict[Dtype, float] = {"float32": 1.3, "bfloat16": 2.0}
 """Measured peak of the learner's activations on the CPU over the computed one (docs/performance.md)."""
 
 SMALLER_BUDGET = 1024
 LOGIT_CHUNK_TOKENS = 512
-"""As in ``grpo.learner.local_engine``, which loads torch."""
+"""At least as many as the learner takes, whose module would load torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
             gradient_checkpointing=config.learner.gradient_checkpointing is True, logit_chunk_tokens=LOGIT_CHUNK_TOKENS,
         )  # fmt: skip
         fixed = memory.total - memory.activations
-        return (fixed + CPU_SLACK * memory.activations) / GIB, fixed / GIB
+        return (fixed + CPU_SLACK[dtype] * memory.activations) / GIB, fixed / GIB
 
     server = server_memory(
         shape, config.lora.rank, dtype, adapters=ServerOptions().max_loras, sequences=config.rollout.concurrency,

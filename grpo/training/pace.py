@@ -24,8 +24,8 @@ from grpo.learner.segments import Segment
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, planned
 
-LEARNER_SHARE, SAMPLER_SHARE = 0.55, 0.27
-"""Of the speed of a bare matrix product; docs/performance.md has the runs from which they are."""
+LEARNER_SHARE, SAMPLER_SHARE = 0.5, 0.33
+"""Of the speed of a bare matrix product; docs/performance.md has what they are from."""
 
 SAMPLED_EPISODES = 8
 """Demonstrations whose length stands for that of the run's episodes."""

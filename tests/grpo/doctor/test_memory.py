@@ -8,7 +8,7 @@ from grpo.config import TrainConfig
 from grpo.devices.memory import GIB, learner_memory, server_memory
 from grpo.devices.shape import ModelShape
 from grpo.doctor.checks import Trouble
-from grpo.doctor.memory import CPU_SLACK, LOGIT_CHUNK_TOKENS, MemoryNeeds, check_memory, memory_needs
+from grpo.doctor.memory import CPU_SLACK, MemoryNeeds, check_memory, memory_needs
 from tests.fakes import WORD_ENV
 
 SMOLLM2 = ModelShape(30, 576, 1536, 9, 3, 64, 49152, tied=True)
@@ -21,18 +21,11 @@ def model(tmp_path):
     return tmp_path
 
 
-def test_the_chunk_of_the_vocabulary_is_the_learners():
-    pytest.importorskip("torch", reason="torch is not installed (extra 'train')")
-    from grpo.learner.local_engine import LOGIT_CHUNK_TOKENS as OF_THE_LEARNER
-
-    assert LOGIT_CHUNK_TOKENS == OF_THE_LEARNER
-
-
 def test_trainer_and_server_are_added_and_a_server_of_the_users_is_not(model):
     needs = memory_needs(CONFIG, model)
     learner = learner_memory(SMOLLM2, 16, "float32", tokens=2048, gradient_checkpointing=False, logit_chunk_tokens=512)
     server = server_memory(SMOLLM2, 16, "float32", adapters=3, sequences=48, kv_cache=2 * GIB)
-    assert needs.trainer == pytest.approx((learner.total + (CPU_SLACK - 1) * learner.activations) / GIB)
+    assert needs.trainer == pytest.approx((learner.total + (CPU_SLACK["float32"] - 1) * learner.activations) / GIB)
     assert needs.server == pytest.approx(server.total / GIB)
     assert needs.least == pytest.approx((learner.total - learner.activations + server.total) / GIB)
     named = TrainConfig(env=WORD_ENV, dtype="float32", server={"urls": ("http://127.0.0.1:8000",)})
