@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,40 +90,43 @@ class HeldOut:
         return evaluation_tasks(ids, count if ids is None or is_final(when) else min(count, len(ids)), seed)
 
     async def _play(self, specs: Sequence[EvalSpec], tasks: Sequence[Task], pool: EnvPool, policy: Policy) -> None:
-        """Play the episodes of all ``specs`` in one pass; write them then summaries, which say that all is there.
+        """Play the episodes of all ``specs`` in one pass; write them and then summaries, which say that all is there.
 
-        One pass, because the last episodes of each keep the server waiting for a few long ones. Its seconds are shared
-        by the number of episodes.
+        One pass, because the last episodes of each keep the server waiting for a few long ones; task by task, because
+        the server then has the prompt in its cache. The seconds of the pass are shared by the number of episodes.
         """
         gate = asyncio.Semaphore(self.config.rollout.concurrency)
         began = time.monotonic()
-        jobs = [asyncio.create_task(self._episodes(spec, tasks, pool, policy, gate)) for spec in specs]
-        try:
-            played = await asyncio.gather(*jobs)
-        finally:
-            for job in jobs:
-                job.cancel()
+        with ExitStack() as bars:
+            players = [self._player(spec, len(tasks), pool, policy, gate, bars) for spec in specs]
+            jobs = [asyncio.create_task(play(task)) for task in tasks for play in players]
+            try:
+                played = await asyncio.gather(*jobs)
+            finally:
+                for job in jobs:
+                    job.cancel()
         seconds = (time.monotonic() - began) / sum(map(len, played))
-        for spec, trajectories in zip(specs, played, strict=True):
+        for number, spec in enumerate(specs):
+            trajectories = [trajectory for group in played[number :: len(specs)] for trajectory in group]
             marked = self._without_unmarked(spec, trajectories)
             summary = summarise(spec, marked, policy.version, seconds * len(marked))
             path = self.run.evaluation(spec.label)
             write_jsonl(path.with_suffix(".jsonl"), self.sampled_tokens.records(marked))
             write_json(path, summary)
 
-    async def _episodes(
-        self, spec: EvalSpec, tasks: Sequence[Task], pool: EnvPool, policy: Policy, gate: asyncio.Semaphore
-    ) -> list[Trajectory]:
-        """``spec.samples`` episodes of each task."""
+    def _player(
+        self, spec: EvalSpec, tasks: int, pool: EnvPool, policy: Policy, gate: asyncio.Semaphore, bars: ExitStack
+    ) -> Callable[[Task], Coroutine[Any, Any, list[Trajectory]]]:
+        """What plays ``spec.samples`` episodes of a task; its bar counts those of all ``tasks``."""
         settings = self.config.rollout
         sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
         rollout = Rollout(pool, self.chat, policy, sampling, settings.max_tokens, marker=self.marker, gate=gate)
-        with self.display.progress(spec.label, len(tasks) * spec.samples) as bar:
+        bar = bars.enter_context(self.display.progress(spec.label, tasks * spec.samples))
 
-            def on_done(trajectory: Trajectory) -> None:
-                bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
+        def on_done(trajectory: Trajectory) -> None:
+            bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
 
-            return await rollout.run(group_specs(tasks, spec.samples, "evaluation", spec.seed), on_done)
+        return lambda task: rollout.run(group_specs([task], spec.samples, "evaluation", spec.seed), on_done)
 
     def _without_unmarked(self, spec: EvalSpec, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
         """Episodes on whose answers a judge failed count as failed, not as wrong: they are in no mean.

@@ -118,7 +118,7 @@ def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_
     held_out = HeldOut(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
     sampled, greedy = asyncio.run(held_out.evaluate("before", 0, policy))
     assert policy.most == 3
-    assert policy.temperatures[:3] == [1.0, 1.0, 0.0]
+    assert policy.temperatures[:3] == [1.0, 0.0, 1.0], "question by question"
     assert (sampled["label"], sampled["temperature"]) == ("before-sampled", 1.0)
     assert (greedy["label"], greedy["temperature"]) == ("before-greedy", 0.0)
     assert sampled["episodes"] == greedy["episodes"] == 2
