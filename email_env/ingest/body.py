@@ -11,9 +11,9 @@ import quopri
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from email.message import Message
-from typing import cast
+from functools import lru_cache
+from typing import NamedTuple, cast
 
 from email_env.ingest.calendar import calendar_text
 from email_env.ingest.flowed import unflowed
@@ -31,14 +31,14 @@ MAX_STUB_CHARS = 500
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
-_PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary"})
+_PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary", "quoted-printable"})
+_CACHED_CHARS = 500
 _NO_LETTERS = re.compile(r"https?://\S+|\W+")
 _MAX_NAME_CHARS = 200
 _MAX_DEPTH = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """What a message says.
 
     Attributes:
@@ -54,12 +54,11 @@ class Content:
 
 def read_content(content_type: str, transfer_encoding: str, data: bytes) -> Content:
     """The content of a body under these two headers; all bytes give one."""
-    kind, encoding = content_type.lower(), transfer_encoding.lower()
-    if not kind or kind.startswith("text/plain"):
-        if encoding == "quoted-printable":
-            data = quopri.decodestring(data)
-        if encoding in _PLAIN_ENCODINGS or encoding == "quoted-printable":
-            return Content(_plain(decode(data, _charset(kind)), kind))
+    is_short = len(content_type) + len(transfer_encoding) <= _CACHED_CHARS
+    if form := (_plain_form if is_short else _plain_form.__wrapped__)(content_type, transfer_encoding):
+        charset, is_quoted, is_flowed = form
+        text = decode(quopri.decodestring(data) if is_quoted else data, charset)
+        return Content(_plain(text, content_type) if is_flowed else unix_lines(text))
     named = (("content-type", content_type), ("content-transfer-encoding", transfer_encoding))
     mime = "".join(f"{name}: {value}\n" for name, value in named if value)
     reader = _Reader()
@@ -70,6 +69,15 @@ def read_content(content_type: str, transfer_encoding: str, data: bytes) -> Cont
         return Content(clean_body(decode(data, "")))
     attached = clean_body("\n\n".join(reader.attached))[:MAX_ATTACHED_CHARS]
     return Content(clean_body(body), tuple(reader.names)[:MAX_ATTACHMENTS], attached)
+
+
+@lru_cache(maxsize=256)  # most mail has one of a few forms
+def _plain_form(content_type: str, transfer_encoding: str) -> tuple[str, bool, bool] | None:
+    """(charset, whether quoted-printable, whether flowed) of a body that is one plain part; None for any other."""
+    kind, encoding = content_type.lower(), transfer_encoding.lower()
+    if (kind and not kind.startswith("text/plain")) or encoding not in _PLAIN_ENCODINGS:
+        return None
+    return _charset(kind), encoding == "quoted-printable", "flowed" in kind
 
 
 class _Reader:

@@ -62,6 +62,11 @@ _SCHEMA = f"""
     CREATE VIRTUAL TABLE emails_fts USING fts5({_INDEXED}, content="emails", content_rowid="id");
 """
 
+_PRAGMAS = f"""
+    PRAGMA page_size = {_PAGE_BYTES}; PRAGMA cache_size = -{_CACHE_KIB};
+    PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+"""  # temporary tables, of which the first is made later, have pages of this size too
+
 _FILL_DAYS = """
     INSERT INTO days SELECT day, min(first) OVER (ORDER BY day), max(last) OVER (ORDER BY day DESC) + 1
     FROM (SELECT substr(sent_at, 1, 10) AS day, min(id) AS first, max(id) AS last FROM emails GROUP BY day)
@@ -135,6 +140,7 @@ def build_database(
     try:
         with replacing(out) as temporary, closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             connection.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)  # lets a Ctrl-C interrupt SQLite
+            connection.executescript(_PRAGMAS + _SCHEMA)
             staging = Staging(connection, filters or Filters(), evidence, owners, progress, on_skip)
             report = _fill(connection, staging, mails, questions, source, checksum, command)
         size = out.stat().st_size
@@ -170,10 +176,6 @@ def _fill(
     checksum: Callable[[], str],
     command: str,
 ) -> BuildReport:
-    connection.executescript(
-        f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA cache_size = -{_CACHE_KIB};"
-        f" PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_SCHEMA}"
-    )
     _stage(connection, staging, mails, source)
     _index_words(connection)
     _write_mails(connection, staging.address_numbers())
@@ -267,13 +269,9 @@ def _write_facts(
     connection: sqlite3.Connection, report: BuildReport, scenarios: list[Scenario], filters: Filters, command: str
 ) -> None:
     """Writes the questions, and what the database is made of."""
-    from sqlite_utils import Database
-
-    tables = Database(connection)
-    tables.table("scenarios").insert_all(
-        {"scenario_id": q.scenario_id, "split": q.split, "inbox": q.inbox, "data": _json(q.to_dict())}
-        for q in scenarios
-    )
+    connection.execute("BEGIN")
+    rows = ((q.scenario_id, q.split, q.inbox, _json(q.to_dict())) for q in scenarios)
+    connection.executemany("INSERT INTO scenarios (scenario_id, split, inbox, data) VALUES (?, ?, ?, ?)", rows)
     facts = {
         "schema_version": SCHEMA_VERSION,
         "builder_version": BUILDER_VERSION,
@@ -286,7 +284,8 @@ def _write_facts(
         "skipped": _json(report.skipped),
         "scenarios": str(report.scenarios),
     }
-    tables.table("meta").insert_all({"key": key, "value": value} for key, value in facts.items())
+    connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", facts.items())
+    connection.execute("COMMIT")
 
 
 def _write_owners(connection: sqlite3.Connection, owners: list[Owner], scenarios: list[Scenario]) -> None:
@@ -312,7 +311,8 @@ def _count_common_words(connection: sqlite3.Connection, kept: int) -> None:
         return
     step = -(-kept // _SAMPLED_MAILS)
     words = "subject, body, sender_names, recipient_names, attachments"
-    connection.execute(f"CREATE VIRTUAL TABLE temp.sample USING fts5({words}, content='')")
+    connection.execute(f"CREATE VIRTUAL TABLE temp.sample USING fts5({words}, content='', detail='none', columnsize=0)")
+    connection.execute("INSERT INTO sample (sample, rank) VALUES ('hashsize', ?)", (_FTS_SETTINGS["hashsize"],))
     connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(temp, sample, row)")
     connection.execute(f"INSERT INTO sample (rowid, {words}) SELECT id, {words} FROM emails WHERE id % ? = 0", (step,))
     connection.execute(

@@ -7,8 +7,9 @@ one mail in ten of the Enron corpus has another day.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from email.utils import parsedate_tz
+from functools import lru_cache
 
 NO_DATE = "1970-01-01T00:00:00Z"
 MIN_YEAR, MAX_YEAR = 1982, 2037
@@ -17,7 +18,8 @@ MIN_YEAR, MAX_YEAR = 1982, 2037
 
 _MAX_ZONE_MINUTES = 14 * 60  # no place is farther from UTC, and SQLite takes no more
 _USUAL = re.compile(
-    r"(?:[A-Za-z]{3},\s*)?(\d{1,2}) ([A-Za-z]{3}) (\d{4}) (\d\d:\d\d:)(\d\d) ([+-])(\d\d)(\d\d)\b", re.ASCII
+    r"(?:[A-Za-z]{3},\s*)?(\d{1,2}) ([A-Za-z]{3}) (\d{4}) ((?:[01]\d|2[0-3]):[0-5]\d:)(\d\d) ([+-])(\d\d)(\d\d)\b",
+    re.ASCII,
 )
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS = {name: f"{number:02}" for number, name in enumerate(_MONTH_NAMES, start=1)}
@@ -29,8 +31,11 @@ def parse_date(text: str) -> tuple[str, bool]:
     try:
         if match:
             day, month, year, clock, second, sign, hours, minutes = match.groups()
-            iso = f"{year}-{_MONTHS[month.lower()]}-{day:0>2}T{clock}{min(second, '59')}"
-            return _stamp(datetime.fromisoformat(iso), sign, int(hours) * 60 + int(minutes))
+            iso_day, is_plausible = _day(day, month, year)
+            local = f"{iso_day}T{clock}{min(second, '59')}"
+            if zone := _zone(sign, int(hours) * 60 + int(minutes)):
+                return local + zone, is_plausible
+            return _stamp(datetime.fromisoformat(local), sign, int(hours) * 60 + int(minutes))
         fields = parsedate_tz(text)
         if fields is None:
             return NO_DATE, False
@@ -46,9 +51,24 @@ def timestamp(sent: datetime) -> tuple[str, bool]:
     return _stamp(sent.replace(tzinfo=None), "-" if zone < 0 else "+", abs(zone))
 
 
+@lru_cache(maxsize=4096)
+def _day(day: str, month: str, year: str) -> tuple[str, bool]:
+    """(`YYYY-MM-DD`, whether the year can be trusted); ValueError or KeyError where there is no such day."""
+    found = date.fromisoformat(f"{year}-{_MONTHS[month.lower()]}-{day:0>2}")
+    return found.isoformat(), MIN_YEAR <= found.year <= MAX_YEAR
+
+
+@lru_cache(maxsize=256)
+def _zone(sign: str, minutes: int) -> str:
+    """`Z` or `-07:00`; "" for a zone that no place has."""
+    if minutes > _MAX_ZONE_MINUTES:
+        return ""
+    return f"{sign}{minutes // 60:02}:{minutes % 60:02}" if minutes else "Z"
+
+
 def _stamp(local: datetime, sign: str, zone_minutes: int) -> tuple[str, bool]:
-    zone = f"{sign}{zone_minutes // 60:02}:{zone_minutes % 60:02}" if zone_minutes else "Z"
-    if zone_minutes > _MAX_ZONE_MINUTES:
+    zone = _zone(sign, zone_minutes)
+    if not zone:
         zone = "Z"
         try:
             local += timedelta(minutes=zone_minutes if sign == "-" else -zone_minutes)

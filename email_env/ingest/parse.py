@@ -64,16 +64,13 @@ def _envelope(
     """The fields of `ParsedMail` from `sent_at` to `subject` and from `names` to `listed`, made from folded headers."""
     x_from, x_to, x_cc, received, delivered, mailing_list = others
     from_addr, from_name = parse_sender(readable(sender))
-    all_to, all_cc, all_bcc = (
-        parse_mailboxes(readable(to)),
-        parse_mailboxes(readable(cc)),
-        parse_mailboxes(readable(bcc)),
-    )
+    all_to, all_cc = _mailboxes(to), _mailboxes(cc)
+    all_bcc = all_cc if bcc == cc else _mailboxes(bcc)  # Enron's Bcc repeats Cc
     names: list[tuple[str, str]] = []
     for addresses, x_header in ((all_to, x_to), (all_cc, x_cc), (all_bcc, "")):
         if any(addresses.values()):
             names += [pair for pair in addresses.items() if pair[1]]
-        if x_header and len(addresses) <= _MAX_LISTED:
+        if addresses and x_header and len(addresses) <= _MAX_LISTED:
             names += listed_names(readable(x_header), addresses)
     sent_at, date_ok = parse_date(unfolded(date))
     if not date_ok and received:  # the end of the last hop has the time
@@ -89,6 +86,10 @@ def _envelope(
         tuple([a for a in all_bcc if a not in all_to and a not in all_cc]),
         " ".join(readable(subject).split()),
         tuple(dict.fromkeys(names)),
-        tuple(parse_mailboxes(readable(delivered))),
+        tuple(_mailboxes(delivered)),
         mailing_list != "",
     )
+
+
+def _mailboxes(header: str) -> dict[str, str]:
+    return parse_mailboxes(readable(header)) if header else {}

@@ -17,6 +17,8 @@ from functools import lru_cache
 from email_env.search.query import name_words
 
 _PART = re.compile(r"[^\W\d_]+")
+_ASCII_PART = re.compile("[a-z]{2,}")
+_COUNTED_AT_ONCE = 5_000
 
 
 class People:
@@ -31,6 +33,7 @@ class People:
         self._groups = {address: group for group in groups for address in group}
         self._addresses: list[list[str]] = []
         self._told: Counter[tuple[str, str]] = Counter()
+        self._uncounted: list[tuple[str, str]] = []
 
     def number(self, address: str) -> int:
         """The id of whose address this is; a new one where none of theirs was seen before."""
@@ -50,10 +53,17 @@ class People:
 
     def note(self, told: Iterable[tuple[str, str]]) -> None:
         """Counts what a mail tells, (address, display name)."""
-        self._told.update(told)
+        self._uncounted += told
+        if len(self._uncounted) > _COUNTED_AT_ONCE:
+            self._count()
+
+    def _count(self) -> None:
+        self._told.update(self._uncounted)
+        self._uncounted.clear()
 
     def forms(self) -> dict[int, str]:
         """Everything that is indexed as name of a person, by id; who has no name is left out."""
+        self._count()
         names: dict[int, Counter[str]] = {}
         for (address, name), mails in self._told.items():
             if (number := self.ids.get(address)) and (form := index_form(name)):
@@ -87,4 +97,7 @@ def address_form(address: str) -> str:
     >>> address_form("kim.s.ward2@enron.com")
     'kim ward'
     """
-    return " ".join(name_words(" ".join(_PART.findall(address.partition("@")[0]))))
+    local = address.partition("@")[0]
+    if local.isascii():
+        return " ".join(_ASCII_PART.findall(local.lower()))
+    return " ".join(name_words(" ".join(_PART.findall(local))))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,13 +17,14 @@ from email_env.ingest.mailboxes import Mailbox, Mailboxes, Owner
 from email_env.ingest.people import People, index_form
 from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.search.cjk import separated
-from email_env.search.query import WHO_MARK, who
+from email_env.search.query import who
 
 COLUMNS = (
     "message_id, sent_at, date_ok, from_addr, from_name, to_addrs, cc_addrs, bcc_addrs, subject, attachments, body,"
     " who, source"
 )
 _BATCH = 500
+_SENDER, _RECIPIENT = (re.compile(rf"{who(letter, '')}(\d+)") for letter in "ft")
 _TABLE = """
     CREATE TEMP TABLE staged (
         digest BLOB, message_id TEXT, sent_at TEXT, who TEXT, mailbox INTEGER, date_ok INTEGER,
@@ -207,14 +209,11 @@ class Staging:
 
     def _named(self, mails: Iterable[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
         """(row, names of the sender, names of the recipients) of mails as (row, `who`, name in From)."""
-        forms = self.people.forms()
-        senders = {who("f", number): form for number, form in forms.items()}
-        recipients = {who("t", number): form for number, form in forms.items()}
+        form = {str(number): form for number, form in self.people.forms().items()}.get
         for row, tokens, from_name in mails:
-            people = tokens.split()
-            sender, own = " ".join(filter(None, map(senders.get, people))), index_form(from_name)
+            sender, own = " ".join(filter(None, map(form, _SENDER.findall(tokens)))), index_form(from_name)
             sender = sender if own in sender else f"{sender} {own}".strip()
-            yield row, sender, " ".join(filter(None, map(recipients.get, people)))
+            yield row, sender, " ".join(filter(None, map(form, _RECIPIENT.findall(tokens))))
 
     def _skip(self, source: str, reason: SkipReason) -> None:
         self.skipped[reason] += 1
@@ -268,7 +267,8 @@ class Staging:
     def _row(self, mail: ParsedMail, content: bytes, box: Mailbox | None) -> tuple[Any, ...]:
         people, ids = self.people, self.people.ids
         sent = [people.number(mail.from_addr)] if mail.from_addr else []
-        received = list(dict.fromkeys([ids.get(a) or people.number(a) for a in _received_by(mail)]))
+        addresses = (*mail.to, *mail.cc, *mail.bcc, *mail.delivered)
+        received = list(dict.fromkeys([ids.get(a) or people.number(a) for a in addresses]))
         people.note(((mail.from_addr, mail.from_name), *mail.names))
         all_people = list(dict.fromkeys(sent + received))
         if box and mail.delivered and mail.listed:  # a list's mail names the list
@@ -276,8 +276,6 @@ class Staging:
             box.vote(delivered, delivered)
         elif box and not mail.listed:
             box.vote(all_people, received)
-        tokens = [f"{WHO_MARK}p{person}" for person in all_people]  # as `who` makes them
-        tokens += [f"{WHO_MARK}f{person}" for person in sent] + [f"{WHO_MARK}t{person}" for person in received]
         return (
             mail.message_id,
             mail.sent_at,
@@ -290,15 +288,17 @@ class Staging:
             separated(mail.subject),
             separated("\n".join(mail.attachments)),
             separated(f"{mail.body}\n\n{mail.attached}".strip() if mail.attached else mail.body),
-            " ".join(tokens),
+            f"{_tokens('p', all_people)}{_tokens('f', sent)}{_tokens('t', received)}"[1:],
             mail.source,
             content,
             box.number if box else None,
         )
 
 
-def _received_by(mail: ParsedMail) -> dict[str, None]:
-    return dict.fromkeys((*mail.to, *mail.cc, *mail.bcc, *mail.delivered))
+def _tokens(letter: str, people: Sequence[int]) -> str:
+    """The tokens of people as `who` makes them, each behind a blank."""
+    begin = f" {who(letter, '')}"
+    return begin + begin.join(map(str, people)) if people else ""
 
 
 def _digest(mail: ParsedMail) -> bytes:

@@ -65,8 +65,8 @@ class _Table:
     def usual_rows(self) -> Iterator[Entry]:
         """The rows of the usual form, up to the first of another form or the first that is not read completely yet."""
         while match := _USUAL_ROW.match(self._block, self._at):
+            self.line += self._block.count(b"\n", self._at, match.end())
             self._at = match.end()
-            self.line += match[0].count(b"\n")
             label = match[2] if match[1] is None else match[1]
             yield _mail(storable(label.decode("utf-8", "surrogateescape")), match[3].replace(b'""', b'"'))
 

@@ -1,6 +1,8 @@
 import re
 import textwrap
 import time
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -190,6 +192,30 @@ def test_a_message_without_an_id_gets_one_of_its_bytes():
 )
 def test_dates_keep_their_zone_and_lost_ones_are_kept_but_marked(text, sent_at, sure):
     assert parse_date(text) == (sent_at, sure)
+
+
+@given(
+    day=st.integers(0, 32),
+    month=st.sampled_from(["Jan", "feb", "JUN", "Dec", "Foo"]),
+    year=st.integers(0, 9999),
+    clock=st.tuples(st.integers(0, 25), st.integers(0, 61), st.integers(0, 60)),
+    zone=st.tuples(st.sampled_from("+-"), st.integers(0, 99), st.integers(0, 99)),
+)
+def test_a_usual_date_is_what_the_calendar_says(day, month, year, clock, zone):
+    text = f"{day} {month} {year:04} {clock[0]:02}:{clock[1]:02}:{clock[2]:02} {zone[0]}{zone[1]:02}{zone[2]:02}"
+    minutes = (60 * zone[1] + zone[2]) * (1 if zone[0] == "+" else -1)
+    try:
+        number = {"Jan": 1, "feb": 2, "JUN": 6, "Dec": 12}[month]
+        sent = datetime(year, number, day, clock[0], clock[1], min(clock[2], 59))
+    except (KeyError, ValueError):
+        assert parse_date(text) == (NO_DATE, False)
+        return
+    if abs(minutes) > 14 * 60:  # no place has this zone: in UTC, as far as there are years
+        with suppress(OverflowError):
+            sent -= timedelta(minutes=minutes)
+        minutes = 0
+    shown = f"{zone[0]}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}" if minutes else "Z"
+    assert parse_date(text) == (sent.isoformat() + shown, 1982 <= sent.year <= 2037)
 
 
 @pytest.mark.parametrize(
