@@ -173,6 +173,16 @@ class Clock:
         rest = self._todo(step, step or 0).seconds(pace)
         return steps_that_fit(60 * self._config.minutes - spent - rest, pace.step, step or 0)
 
+    def too_long(self) -> str:
+        """What is wrong before the warm start if ``minutes`` are too few even for one step; "" if nothing is."""
+        minutes, shortest = self._config.minutes, self.left(None, 1)
+        if minutes is None or not shortest > 60 * minutes:
+            return ""
+        return (
+            f"with one step alone the run takes about {_about(shortest)}, more than {minutes:g} minutes; fewer "
+            "--warm-start-steps or --eval-scenarios shorten it"
+        )
+
     def describe(self, step: int | None, steps: int) -> str:
         """The whole estimate in a line; "" where it is not known."""
         seconds, pace, todo = self.left(step, steps), self.pace, self._todo(step, steps)

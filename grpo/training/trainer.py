@@ -147,6 +147,8 @@ class Trainer:
         self._choose_steps(None)
         left = self.clock.describe(None, self.config.steps)
         self.display.note(f"the run will take {left}, estimated from {self.gflops:.0f} GFLOP/s measured here")
+        if warning := self.clock.too_long():
+            self.display.note(f"Warning: {warning}")
 
     def _say_what_is_left(self) -> None:
         if left := self.clock.describe(self.step, self.config.steps):

@@ -141,6 +141,18 @@ def test_before_the_warm_start_all_of_it_is_left(tmp_path):
     assert Clock(config, RunDirectory(tmp_path)).describe(None, 9) == ""
 
 
+def test_minutes_that_are_too_few_for_one_step_are_said_to_be(tmp_path):
+    """By hand: 45 x 2 + 384 x 1 + 80 = 554 s, which are 9 min 14 s."""
+    run = RunDirectory(tmp_path)
+    config = TrainConfig(env=WORD_ENV, minutes=9, eval={"scenarios": 96}, warm_start={"steps": 45})
+    said = Clock(config, run, ESTIMATE).too_long()
+    assert said.startswith(
+        "with one step alone the run takes about 9 min, more than 9 minutes; fewer --warm-start-steps"
+    )
+    assert Clock(config.model_copy(update={"minutes": 9.25}), run, ESTIMATE).too_long() == ""
+    assert Clock(config, run).too_long() == ""
+
+
 def test_evaluations_between_the_steps_are_counted(tmp_path):
     """By hand: greedy only before and after; nine steps with one every three leave two between, counted as three."""
     config = TrainConfig(env=WORD_ENV, eval={"scenarios": 10, "samples": 2, "every": 3, "greedy": False})
