@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from grpo.errors import ConfigError
 from grpo.settings import (
     AnswerJudgeSettings,
+    EngineName,
     EvalSettings,
     JudgeSettings,
     LearnerSettings,
@@ -38,6 +39,7 @@ REWARDS = ("env", "ruler", "env+ruler")
 RESUMABLE_CHANGES = frozenset(
     {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
     | {"judge.api_base", "judge.concurrency", "judge.max_cost", "server.urls", "server.replicas"}
+    | {"engine", "learner.shard"}
     | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""
@@ -56,6 +58,9 @@ class TrainConfig(Settings):
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto", description="what learner and sampler compute in; auto: what is faster here, kept for the run"
+    )
+    engine: EngineName = Field(
+        default="auto", description="what trains: one process, or all that torchrun started; auto: as it was started"
     )
     threads: int | None = Field(default=None, ge=1, description="CPU threads of learner and vLLM; default: measured")
     seed: int = 0

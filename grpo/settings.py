@@ -13,6 +13,10 @@ Kernel = Literal["shared_rows", "attention", "fused_lora"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 """The fast paths of the learner, named after their modules in ``grpo.learner.cpu``."""
 
+EngineName = Literal["auto", "local", "torchrun"]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+"""What trains: one process, or all that torchrun started; auto: as the program was started."""
+
 
 def _without_users(url: str) -> str:
     from judges.llm.secrets import without_users
@@ -155,6 +159,10 @@ class LearnerSettings(Settings):
         default="auto",
         description="compute activations again for the gradient instead of keeping them; auto: on a GPU; results are "
         "the same",
+    )
+    shard: bool = Field(
+        default=False,
+        description="spread the model's layers over torchrun's processes (fully_shard); results are the same",
     )
 
 

@@ -27,7 +27,13 @@ BLOCKS = [
     (name, *block) for name, text in TEXTS.items() for block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
 ]
 PYTHON = {name: [body for page, kind, body in BLOCKS if (page, kind) == (name, "python")] for name in NAMES}
-LINES = [(page, line[2:]) for page, kind, body in BLOCKS if kind == "console" for line in body.splitlines()]
+UNDER_TORCHRUN = re.compile(r"^torchrun .*-m grpo (?=\w)")
+LINES = [
+    (page, UNDER_TORCHRUN.sub("grpo-", line[2:]))
+    for page, kind, body in BLOCKS
+    if kind == "console"
+    for line in body.splitlines()
+]
 COMMAND_LINES = [(page, line) for page, line in LINES if line.split()[0] in COMMANDS]
 READS_A_RUN = ("grpo-view", "grpo-judge", "grpo-serve", "grpo-export", "grpo-compare")
 

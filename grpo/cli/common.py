@@ -38,7 +38,7 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
     def decorate(command: Command) -> Command:
         @wraps(command)
         def wrapper(**options: Any) -> None:
-            signal.signal(signal.SIGTERM, _raise_interrupt)
+            signal.signal(signal.SIGTERM, _like_ctrl_c)
             try:
                 command(**options)
             except GrpoError as error:
@@ -64,6 +64,20 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
     return decorate
 
 
+def one_drives(command: Command) -> Command:
+    """Of the processes that torchrun started, the first runs the command, and the others compute for it."""
+
+    @wraps(command)
+    def wrapper(**options: Any) -> None:
+        from grpo.learner.engines import learner_processes
+
+        with learner_processes() as drives:
+            if drives:
+                command(**options)
+
+    return wrapper
+
+
 def _is_full_disk(error: BaseException | None) -> bool:
     """Whether this came of a full disk, of which safetensors and torch tell in words of their own, without an errno."""
     while error is not None:
@@ -75,8 +89,12 @@ def _is_full_disk(error: BaseException | None) -> bool:
     return False
 
 
-def _raise_interrupt(_signal: int, _frame: Any) -> None:
-    raise KeyboardInterrupt
+def _like_ctrl_c(_signal: int, frame: Any) -> None:
+    """What Ctrl-C does at this moment: within ``asyncio.run`` it cancels the main task, which then cleans up."""
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
+    if not callable(on_ctrl_c):  # ignored, as in a shell's background jobs
+        raise KeyboardInterrupt
+    on_ctrl_c(signal.SIGINT, frame)
 
 
 def json_object(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> dict[str, Any]:

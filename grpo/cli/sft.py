@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, json_object, parse_settings
+from grpo.cli.common import explained, json_object, one_drives, parse_settings
 from grpo.machine.hardware import share_cores
+from grpo.settings import ENGINES
 
 if TYPE_CHECKING:
     from grpo.config import TrainConfig
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 USED_SETTINGS = frozenset(
     {"rollout.chat_template_kwargs", "rollout.history", "lora.alpha", "lora.rank"}
-    | {"dtype", "learner.kernels", "learner.token_budget", "optimizer.max_grad_norm", "train_split"}
+    | {"dtype", "learner.kernels", "learner.shard", "learner.token_budget", "optimizer.max_grad_norm", "train_split"}
 )
 """Settings of ``grpo-train`` that have no option of their own here, and that imitation depends on."""
 
@@ -62,10 +63,16 @@ USED_SETTINGS = frozenset(
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--seed", type=int, help="Seed of all that is random.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="What trains: local (one process) or torchrun (all that it started).  [default: as it was started]",
+)
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another setting, for example lora.rank=8.")
 @click.option("--quiet", is_flag=True, help="Show nothing but errors and the table at the end.")
 @explained(lambda _options: "Nothing was written.")
+@one_drives
 def sft(
     policy: str | None,
     demonstrations: int,
@@ -90,6 +97,7 @@ def sft(
     if not 0 <= validation < 1 or epochs <= 0:
         raise click.UsageError("--validation is a share from 0 to below 1, and --epochs is above 0")
     from grpo.display.terminal import Display
+    from grpo.learner.engines import engine_name
     from grpo.machine.user_code import import_user_module
     from grpo.runs.export import new_folder
     from grpo.training.sft import SupervisedFineTuning
@@ -97,6 +105,7 @@ def sft(
     share_cores()
     recipe = str(from_run / "config.json") if from_run is not None else options["recipe"]
     config = _config(from_run, options)
+    engine_name(config)
     if config.env_import is not None:
         import_user_module(config.env_import)
     with Display(quiet=quiet) as display, new_folder(out) as folder:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, json_object, parse_settings
+from grpo.cli.common import explained, json_object, one_drives, parse_settings
 from grpo.machine.hardware import share_cores
 from grpo.runs.trackers import TRACKERS, Tracking, check_tracker
+from grpo.settings import ENGINES
 
 if TYPE_CHECKING:
     from grpo.config import TrainConfig
@@ -105,6 +106,11 @@ DEFAULT_RUN_DIR = "runs/{env}"
 )
 @click.option("--replicas", "server__replicas", type=int, help="vLLM servers to start.  [default: 1]")
 @click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="What trains: local (one process) or torchrun (all that it started).  [default: as it was started]",
+)
+@click.option(
     "--threads", type=int, help="CPU threads.  [default: all, or one where it is faster because others use the cores]"
 )
 @click.option(
@@ -119,6 +125,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
         + " goes on from it."
     )
 )
+@one_drives
 def train(
     env: str,
     recipe: str | None,
@@ -145,6 +152,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     """Train, evaluate and report; prints the table of evaluations and the report's path."""
     from grpo.config import dotted
     from grpo.display.terminal import Display
+    from grpo.learner.engines import described
     from grpo.machine.packages import LEARNER, require
     from grpo.report import write_report
     from grpo.report.run import conclusion, load_run
@@ -157,6 +165,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
 
     share_cores()
     require(*LEARNER)
+    learner = described(config)
     _check_user_code(config)
     check_tracker(config.track)
     init_adapter(config)
@@ -171,6 +180,8 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
                 display.note(line)
             config, model, gflops = _find_model(config, run, display)
             _check_memory(config, model, display)
+            if learner:
+                display.note(learner)
             tracking = Tracking(
                 config.track,
                 run.root,

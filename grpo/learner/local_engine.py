@@ -1,7 +1,6 @@
 """The local engine: a frozen base model with LoRA weights in this process, on CPU or one GPU.
 
-It computes what rows have in common once, and the vocabulary projection for action tokens only. Where
-``torch.distributed`` is initialised, its processes share the rows (``distributed``); the model is whole in each.
+It computes what rows have in common once, and the vocabulary projection for action tokens only.
 
 Freed memory stays with the process between updates. ``malloc_trim(0)`` after an update takes it from 4.3 to 0.9 GB,
 but the next update asks the system for all of it again: 17.5 s of CPU instead of 16.1 for an update (four interleaved
@@ -21,7 +20,6 @@ import torch
 
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError
-from grpo.learner import distributed
 from grpo.learner.cpu import fused_lora, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
@@ -36,19 +34,23 @@ STATE_FILE = "engine.pt"
 
 def local_engine(config: TrainConfig, model_path: Path, init_adapter: Path | None = None) -> LocalEngine:
     """The engine that a run's settings ask for."""
+    return LocalEngine(model_path, **engine_options(config, model_path, init_adapter))
+
+
+def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | None) -> dict[str, Any]:
+    """What a run's settings say of a ``LocalEngine``, but its model."""
     dtype = computing_dtype(config.dtype, config.device, model_path).dtype
-    return LocalEngine(
-        model_path,
-        LoraSpec(config.lora.rank, config.lora.alpha),
-        seed=config.seed,
-        device=config.device,
-        dtype=dtype,
-        threads=config.threads,
-        token_budget=config.learner.token_budget,
-        init_adapter=init_adapter,
-        kernels=usual_kernels(dtype) if config.learner.kernels is None else config.learner.kernels,
-        gradient_checkpointing=checkpoints_gradients(config),
-    )
+    return {
+        "lora": LoraSpec(config.lora.rank, config.lora.alpha),
+        "seed": config.seed,
+        "device": config.device,
+        "dtype": dtype,
+        "threads": config.threads,
+        "token_budget": config.learner.token_budget,
+        "init_adapter": init_adapter,
+        "kernels": usual_kernels(dtype) if config.learner.kernels is None else config.learner.kernels,
+        "gradient_checkpointing": checkpoints_gradients(config),
+    }
 
 
 def usual_kernels(dtype: Dtype) -> tuple[Kernel, ...]:
@@ -105,7 +107,7 @@ class LocalEngine:
         torch.manual_seed(seed)
         self.device = usable_device(device)
         self.token_budget = token_budget
-        self.model = load_lora_model(model_path, lora, init_adapter, self.device, getattr(torch, dtype))
+        self.model = self._placed(load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype)))
         if "fused_lora" in kernels:
             fused_lora.fuse_lora(self.model)
         if gradient_checkpointing:
@@ -126,17 +128,10 @@ class LocalEngine:
     ) -> list[RowStatistics]:
         """Accumulate the gradient of ``loss`` over ``rows``; returns what was found in each, in their order."""
         found: dict[int, RowStatistics] = {}
-        for batch in self._batches(distributed.share(rows)):
-            reference_T = self._reference_logprobs(batch, loss.temperature) if loss.kl_coef > 0 else None
-            tokens, entropy_T = self._forward(batch, loss.temperature)
-            tokens.reference_logprobs_T = reference_T
-            loss_T = token_losses(tokens, loss)
-            loss_T.sum().backward()
-            found |= zip(map(id, batch), _statistics(tokens, entropy_T, loss_T), strict=True)
+        for batch in self._batches(rows):
+            found |= zip(map(id, batch), self._backward(batch, loss), strict=True)
             on_rows(len(batch))
-        mine = {number: found[id(row)] for number, row in enumerate(rows) if id(row) in found}
-        everything = {number: row for part in distributed.gather(mine) for number, row in part.items()}
-        return [everything[number] for number in range(len(rows))]
+        return [found[id(row)] for row in rows]
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[Segment]) -> list[list[float]]:
@@ -149,7 +144,6 @@ class LocalEngine:
 
     def optim_step(self, learning_rate: float, max_grad_norm: float) -> float:
         """Clip, step and clear gradients; returns the gradient norm before clipping."""
-        distributed.sum_gradients(self.parameters)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, max_grad_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
@@ -183,6 +177,10 @@ class LocalEngine:
         Raises:
             CheckpointError: The file is missing or does not fit this model.
         """
+        self.set_state(self.read_state(folder))
+
+    def read_state(self, folder: Path) -> dict[str, Any]:
+        """What ``save_state`` wrote, once it is known to fit; raises as ``load_state`` does."""
         path = folder / STATE_FILE
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)  # Adam counts steps there
@@ -196,13 +194,30 @@ class LocalEngine:
             )
         if [p.shape for p in state["parameters"]] != [p.shape for p in self.parameters]:
             raise CheckpointError(f"{path} was written by a model or LoRA rank of other shapes than this run's")
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from what ``read_state`` gave."""
         for parameter, saved in zip(self.parameters, state["parameters"], strict=True):
             parameter.data.copy_(saved)
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
 
+    def _placed(self, model: Any) -> Any:
+        """The loaded model where it is computed."""
+        return model.to(self.device)
+
     def _batches(self, rows: Sequence[Segment]) -> list[list[Segment]]:
         return micro_batches(rows, self.token_budget, share_beginnings=self._share_beginnings)
+
+    def _backward(self, batch: Sequence[Segment], loss: LossSpec) -> list[RowStatistics]:
+        """Accumulate the gradient of a micro-batch."""
+        reference_T = self._reference_logprobs(batch, loss.temperature) if loss.kl_coef > 0 else None
+        tokens, entropy_T = self._forward(batch, loss.temperature)
+        tokens.reference_logprobs_T = reference_T
+        loss_T = token_losses(tokens, loss)
+        loss_T.sum().backward()
+        return _statistics(tokens, entropy_T, loss_T)
 
     @torch.no_grad()
     def _reference_logprobs(self, batch: Sequence[Segment], temperature: float) -> torch.Tensor:

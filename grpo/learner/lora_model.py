@@ -35,15 +35,13 @@ class LoraSpec:
     alpha: int = 32
 
 
-def load_lora_model(
-    model_path: Path, lora: LoraSpec, init_adapter: Path | None, device: torch.device, dtype: torch.dtype
-) -> Any:
-    """The model in ``model_path`` with a new adapter, or the one in ``init_adapter``, ready for training.
+def load_lora_model(model_path: Path, lora: LoraSpec, init_adapter: Path | None, dtype: torch.dtype) -> Any:
+    """The model in ``model_path`` with a new adapter, or the one in ``init_adapter``, on the CPU, ready for training.
 
     Raises:
         ModelError: The model or the adapter cannot be loaded, they do not fit, or the learner does not compute them.
     """
-    base = _load_base(model_path, dtype).to(device)
+    base = _load_base(model_path, dtype)
     model = _new_adapter(base, lora) if init_adapter is None else _load_adapter(base, init_adapter, model_path)
     for parameter in model.parameters():
         if parameter.requires_grad:

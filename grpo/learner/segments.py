@@ -9,6 +9,7 @@ once), and cut into micro-batches under a token budget.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -133,6 +134,35 @@ def micro_batches(
             batches.append([segment])
             tokens = longest = len(segment.ids)
     return batches
+
+
+def even_shares(segments: Sequence[Segment], count: int) -> list[list[int]]:
+    """The numbers of the rows that each of ``count`` processes computes.
+
+    A share is neighbours in the order of their ids, so that common beginnings stay together. Its cost is its tokens,
+    common ones once. Of all ways to cut that order, this one has the smallest largest cost. With few rows, or one that
+    is longer than the others together, some shares are empty.
+    """
+    order = sorted(range(len(segments)), key=lambda number: segments[number].ids)
+    before = [[], *(segments[number].ids for number in order)]
+    added = [len(segments[n].ids) - common_prefix(b, segments[n].ids) for n, b in zip(order, before, strict=False)]
+
+    def cut(capacity: int) -> list[list[int]]:
+        shares: list[list[int]] = []
+        tokens = 0
+        for number, more in zip(order, added, strict=True):
+            if shares and tokens + more <= capacity:
+                shares[-1].append(number)
+                tokens += more
+            else:
+                shares.append([number])
+                tokens = len(segments[number].ids)
+        return shares
+
+    total = sum(len(segment.ids) for segment in segments)
+    largest = bisect_left(range(total), True, key=lambda capacity: len(cut(capacity)) <= count)
+    shares = cut(largest)
+    return shares + [[] for _ in range(count - len(shares))]
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from grpo.machine.torchrun import VARIABLES
+
 
 def module_command(module: str, *arguments: str) -> list[str]:
     """The command line that runs ``module`` with the interpreter of this process."""
@@ -19,7 +21,8 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     Args:
         extra: Variables to set on top.
     """
-    environment = {**os.environ, **(extra or {})}
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    environment = {**inherited, **(extra or {})}
     # Without bytecode files every process compiles torch and vLLM anew: half a minute more for each start of a server.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     root = str(Path(__file__).resolve().parents[2])

@@ -142,11 +142,11 @@ def imitate(
     Returns:
         The validation loss (nats a token) before, after each epoch, and after the last step.
     """
-    from grpo.learner.local_engine import local_engine
+    from grpo.learner.engines import make_engine
     from grpo.runs.trained_policy import init_adapter
 
     display.phase(f"Imitation: {steps} steps of {config.warm_start.batch}, rows: {len(train)}")
-    engine = local_engine(config, model_path, init_adapter(config))
+    engine = make_engine(config, model_path, init_adapter(config))
     epoch_steps = max(1, len(train) // config.warm_start.batch)
     losses = [validation_loss(engine, held_out)]
     with JsonlLog(folder / "metrics.jsonl") as log, display.progress("sft", steps) as bar:

@@ -25,7 +25,7 @@ from grpo.display.terminal import Display
 from grpo.envs.registry import with_split
 from grpo.errors import ModelError, TrainingError
 from grpo.files import JsonlLog, read_jsonl, write_jsonl
-from grpo.learner.local_engine import local_engine
+from grpo.learner.engines import make_engine
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, schedule_note, update_config, update_policy
 from grpo.learner.update_metrics import check_gap
@@ -79,7 +79,7 @@ class Trainer:
         self.sampled_tokens = SampledTokens(self.chat)
         self.model = model
         self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split))
-        self.engine = local_engine(config, model.path, init_adapter(config))
+        self.engine = make_engine(config, model.path, init_adapter(config))
         stop_token_ids, concurrency = self.chat.stop_token_ids, rollout.concurrency
         self.sampler: Sampler = VllmSampler(servers, run.adapters, stop_token_ids, concurrency)
         self.marker = Marker(config.answer_judge, run.root)

@@ -67,14 +67,13 @@ def fuse_lora(model: Any, adapter: str = "default") -> int:
 
 
 def _fused_forward(layer: Any, adapter: str) -> Any:
-    peft_forward = layer.forward
-    weight, bias = layer.base_layer.weight, layer.base_layer.bias
-    a, b = layer.lora_A[adapter].weight, layer.lora_B[adapter].weight
-    scale = layer.scaling[adapter]
+    """Parameters are looked up at every call: under ``fully_shard`` they are others each time."""
+    peft_forward, base = layer.forward, layer.base_layer
+    lora_a, lora_b, scale = layer.lora_A[adapter], layer.lora_B[adapter], layer.scaling[adapter]
 
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if layer.disable_adapters or layer.merged or args or kwargs:
             return peft_forward(x, *args, **kwargs)
-        return FusedLoraLinear.apply(x, weight, bias, a, b, scale)  # type: ignore[no-any-return]
+        return FusedLoraLinear.apply(x, base.weight, base.bias, lora_a.weight, lora_b.weight, scale)  # type: ignore[no-any-return]
 
     return forward

@@ -1,10 +1,14 @@
 """The commands as a user meets them: help, examples, wrong input."""
 
+import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -211,3 +215,23 @@ def test_a_package_of_training_that_is_missing_is_told_with_what_installs_it(cap
     assert capsys.readouterr().err.startswith(said)
     with pytest.raises(ModuleNotFoundError, match="mine"):
         explained()(broken)()
+
+
+def test_sigterm_lets_what_runs_clean_up_as_ctrl_c_does():
+    cleaned = []
+
+    async def episode():
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("connection")
+
+    command = explained(lambda _options: "Kept.")(lambda: asyncio.run(episode()))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        result = CliRunner().invoke(click.command()(command), [])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (result.exit_code, result.output, cleaned) == (130, "\nStopped. Kept.\n", ["connection"])

@@ -1,6 +1,19 @@
 """Rows of token ids: how episodes become them, and how they are put into micro-batches."""
 
-from grpo.learner.segments import Segment, TurnWeights, micro_batches, segments_of, weighted_segments
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grpo.learner.segments import (
+    Segment,
+    TurnWeights,
+    common_prefix,
+    even_shares,
+    micro_batches,
+    segments_of,
+    weighted_segments,
+)
 from grpo.types import Task, Trajectory
 
 
@@ -61,3 +74,32 @@ def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():
     assert weighted_segments(trajectory, -1.0, TurnWeights(0.25, 0.5))[1].ids == [1, 2, 3, 4, 0, 5, 6, 0, 7]
     trajectory.turn_errors = ["bad_json"] * 4
     assert learned(-1.0, TurnWeights(0.25, 0.5)) == [(every, -0.5)]
+
+
+def share_cost(rows, share):
+    """Tokens that a process computes, common beginnings once."""
+    ids = sorted(rows[number].ids for number in share)
+    return sum(len(row) - common_prefix(before, row) for before, row in zip([[], *ids], ids, strict=False))
+
+
+def test_shares_of_two_groups_are_the_groups_whatever_their_order():
+    first, second = ([group] * 10 for group in (1, 2))
+    rows = [row(*ids) for ids in ([*first, 7], second, first, [*second, 8])]
+    assert [set(share) for share in even_shares(rows, 2)] == [{0, 2}, {1, 3}]
+    assert even_shares(rows, 1) == [[2, 0, 1, 3]]
+    assert even_shares(rows[:1], 3) == [[0], [], []]
+    assert even_shares([], 2) == [[], []]
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6), min_size=1, max_size=7), st.integers(1, 4))
+def test_no_other_cut_of_the_sorted_rows_has_a_smaller_largest_share(lists, count):
+    rows = [row(*ids) for ids in lists]
+    shares = even_shares(rows, count)
+    assert sorted(number for share in shares for number in share) == list(range(len(rows)))
+    order = sorted(range(len(rows)), key=lambda number: rows[number].ids)
+    assert [number for share in shares for number in share] == order
+    costs = []
+    for cuts in itertools.combinations_with_replacement(range(len(rows) + 1), count - 1):
+        ends = [0, *cuts, len(rows)]
+        costs.append(max(share_cost(rows, order[a:b]) for a, b in itertools.pairwise(ends)))
+    assert max(share_cost(rows, share) for share in shares) == min(costs)
