@@ -106,9 +106,10 @@ def _invalid_turns(action_mask: list[bool], turn_errors: list[str]) -> list[bool
 def micro_batches(
     segments: Sequence[Segment], token_budget: int, *, share_beginnings: bool = True
 ) -> list[list[Segment]]:
-    """Segments, sorted by their ids, in batches of at most ``token_budget`` tokens.
+    """Segments, sorted by their ids, in as few batches of at most ``token_budget`` tokens as they fill one by one.
 
-    With ``share_beginnings`` the tokens of a common beginning are counted once.
+    With ``share_beginnings`` the tokens of a common beginning are counted once. The batches are made about equal, under
+    the smallest budget that needs no more of them: the largest decides how much memory an update takes.
 
     Counting every row as long as the longest, a batch holds ``ROWS_BUDGET`` times the budget at most. A row above the
     budget is a batch of its own.
@@ -118,21 +119,33 @@ def micro_batches(
     """
     if token_budget <= 0:
         raise ConfigError(f"token_budget must be a positive number of tokens, not {token_budget}")
+    rows = sorted(segments, key=lambda segment: segment.ids)
+    pairs = zip([[], *(row.ids for row in rows)], rows, strict=False)
+    shared = [common_prefix(before, row.ids) if share_beginnings else 0 for before, row in pairs]
+    fewest = len(_filled(rows, shared, token_budget, token_budget))
+    low, high = 1, token_budget
+    while low < high:
+        middle = (low + high) // 2
+        if len(_filled(rows, shared, middle, token_budget)) > fewest:
+            low = middle + 1
+        else:
+            high = middle
+    return _filled(rows, shared, high, token_budget)
+
+
+def _filled(rows: Sequence[Segment], shared: Sequence[int], budget: int, token_budget: int) -> list[list[Segment]]:
+    """Sorted rows in batches, each filled up to ``budget``; ``shared``: ids in common with the row before."""
     batches: list[list[Segment]] = []
     tokens = longest = 0
-    before: list[int] = []
-    for segment in sorted(segments, key=lambda s: s.ids):
-        tokens += len(segment.ids) - (common_prefix(before, segment.ids) if share_beginnings else 0)
-        longest = max(longest, len(segment.ids))
-        before = segment.ids
-        fits = (
-            tokens <= token_budget and longest * (len(batches[-1]) + 1 if batches else 1) <= ROWS_BUDGET * token_budget
-        )
-        if batches and fits:
-            batches[-1].append(segment)
+    for row, common in zip(rows, shared, strict=True):
+        tokens += len(row.ids) - common
+        longest = max(longest, len(row.ids))
+        whole_rows = longest * (len(batches[-1]) + 1) if batches else 0
+        if batches and tokens <= budget and whole_rows <= ROWS_BUDGET * token_budget:
+            batches[-1].append(row)
         else:
-            batches.append([segment])
-            tokens = longest = len(segment.ids)
+            batches.append([row])
+            tokens = longest = len(row.ids)
     return batches
 
 

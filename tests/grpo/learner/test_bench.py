@@ -34,7 +34,7 @@ def test_each_turn_trains_both_forms_and_their_gradients_agree(tmp_path):
     command = ["scripts/bench_train", "--model", folder, "--scale", "0.05", "--rounds", "1", "--shapes", "recipe"]
     shown = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=ROOT)
     assert shown.returncode == 0, shown.stderr
-    first, ours, trl, ratio = shown.stdout.splitlines()
+    first, _, ours, trl, ratio = shown.stdout.splitlines()
     assert re.fullmatch(r"recipe: 8 rollouts, \d+ tokens, (float32|bfloat16)", first)
     norms = [float(line.rpartition(" ")[2]) for line in (ours, trl)]
     assert norms[0] > 1e-3

@@ -37,6 +37,14 @@ def test_micro_batches_put_common_beginnings_together_and_count_them_once():
     assert [len(batch) for batch in equal_rows] == [3, 3, 1]
 
 
+def test_micro_batches_are_about_equal_and_no_more_than_the_budget_needs():
+    rows = [row(number, 7, 7, 7) for number in range(9)]
+    assert [len(batch) for batch in micro_batches(rows, 16)] == [3, 3, 3], "not 4, 4 and 1"
+    group = [row(1, 2, 3, number) for number in range(6)]  # 4 tokens, then one for each row
+    assert [len(batch) for batch in micro_batches(group, 8)] == [3, 3], "not 5 and 1"
+    assert [len(batch) for batch in micro_batches(group, 8, share_beginnings=False)] == [2, 2, 2]
+
+
 def test_a_row_above_the_budget_is_a_batch_of_its_own():
     batches = micro_batches([row(1, 2, 3, 4, 5), row(1, 2), row(7, 8)], 4)
     assert [[s.ids for s in batch] for batch in batches] == [[[1, 2]], [[1, 2, 3, 4, 5]], [[7, 8]]]
