@@ -28,7 +28,10 @@ from grpo.learner.segments import Segment, micro_batches
 from grpo.machine.dtype import Dtype, computing_dtype
 from grpo.settings import KERNELS, Kernel
 
-LOGIT_CHUNK_TOKENS = 512
+LOGIT_CHUNK_TOKENS = 128
+"""Action tokens whose logits are there at once. The 25 MB of 128 (float32, 49,152 ids) stay with the process and are
+used again, where more are asked of the system each time: with 512 the same took 2.3 s of CPU instead of 1.5 (AMD EPYC
+with AVX2, one thread, November 2026; ``scripts/bench_learner`` has that form, too)."""
 STATE_FILE = "engine.pt"
 
 
