@@ -20,7 +20,7 @@ import torch
 
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError
-from grpo.learner.cpu import fused_lora, shared_rows
+from grpo.learner.cpu import fused_lora, gated_activation, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
@@ -113,6 +113,8 @@ class LocalEngine:
         self.model = self._placed(load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype)))
         if "fused_lora" in kernels:
             fused_lora.fuse_lora(self.model)
+        if "gated_activation" in kernels and device == "cpu":
+            gated_activation.fuse_gates(self.model)
         if gradient_checkpointing:
             # There is no dropout, so no random state needs to be kept for the second time.
             self.model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})

@@ -10,6 +10,7 @@ from grpo.config import load_config  # noqa: E402
 from grpo.errors import ModelError  # noqa: E402
 from grpo.learner.cpu.attention import causal_attention  # noqa: E402
 from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
+from grpo.learner.cpu.gated_activation import GatedActivation, fuse_gates  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.local_engine import checkpoints_gradients, local_engine  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
@@ -79,6 +80,36 @@ def test_fused_lora_equals_peft_in_value_and_gradient(tmp_path, make_folder):
     (plain_logits, plain_grads), (fused_logits, fused_grads) = results
     assert relative(fused_logits, plain_logits) < 1e-6
     assert max(relative(a, b) for a, b in zip(fused_grads, plain_grads, strict=True)) < 5e-5
+
+
+def test_the_gated_activation_keeps_its_inputs_alone_and_has_the_same_gradient():
+    generator = torch.Generator().manual_seed(8)
+    gate, up, upstream = (torch.randn(5, 11, generator=generator) for _ in range(3))
+
+    def used(act):
+        inputs, kept = (gate.clone().requires_grad_(), up.clone().requires_grad_()), {}
+
+        def keep(x):
+            kept[x.data_ptr()] = x.numel()
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            out = act(*inputs)
+        return out, *torch.autograd.grad(out, inputs, upstream), sum(kept.values())
+
+    results = [used(GatedActivation.apply), used(lambda gate, up: torch.nn.functional.silu(gate) * up)]
+    (*mine, my_kept), (*plain, plain_kept) = results
+    assert all(torch.equal(one, other) for one, other in zip(mine, plain, strict=True))
+    assert (my_kept, plain_kept) == (110, 165)
+
+
+def test_every_mlp_gets_the_gated_activation(tmp_path):
+    tiny_model_folder(tmp_path / "model")
+    model = adapted(tmp_path / "model")
+    ids = torch.arange(12)[None]
+    plain = model(input_ids=ids).logits
+    assert fuse_gates(model) == 2
+    assert torch.equal(model(input_ids=ids).logits, plain)
 
 
 def test_fused_layers_step_aside_when_adapters_are_disabled(tmp_path):
