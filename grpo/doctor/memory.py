@@ -16,6 +16,7 @@ from grpo.devices.shape import ModelShape
 from grpo.doctor.checks import Trouble
 from grpo.errors import ModelError
 from grpo.machine.dtype import Dtype
+from grpo.machine.torchrun import place
 from grpo.serving.vllm_options import CPU_KV_CACHE_GIB, ServerOptions
 
 CPU_SLACK: dict[Dtype, float] = {"float32": 1.3, "bfloat16": 2.0}
@@ -31,7 +32,7 @@ class MemoryNeeds:
     """What a run on the CPU needs, in GiB.
 
     Attributes:
-        trainer: At its highest.
+        trainer: At its highest; under torchrun, all learners of this machine.
         server: Of a vLLM of its own; 0 where the user names one.
         least: Without what one can lower: below it nothing works.
         with_smaller_budget: Of trainer and server with ``SMALLER_BUDGET`` tokens a forward pass.
@@ -69,6 +70,8 @@ def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
     except ModelError:
         return None
     dtype = cast("Dtype", config.dtype)
+    here = place()
+    learners = here.local_size if here else 1  # each reads the whole model, also where they share its layers later
 
     def trainer(tokens: int) -> tuple[float, float]:
         memory = learner_memory(
@@ -76,7 +79,7 @@ def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
             gradient_checkpointing=config.learner.gradient_checkpointing is True, logit_chunk_tokens=LOGIT_CHUNK_TOKENS,
         )  # fmt: skip
         fixed = memory.total - memory.activations
-        return (fixed + CPU_SLACK[dtype] * memory.activations) / GIB, fixed / GIB
+        return learners * (fixed + CPU_SLACK[dtype] * memory.activations) / GIB, learners * fixed / GIB
 
     server = server_memory(
         shape, config.lora.rank, dtype, adapters=ServerOptions().max_loras, sequences=config.rollout.concurrency,

@@ -32,6 +32,15 @@ def test_trainer_and_server_are_added_and_a_server_of_the_users_is_not(model):
     assert memory_needs(named, model).server == 0.0
 
 
+def test_every_learner_of_this_machine_needs_its_own(model, monkeypatch):
+    alone = memory_needs(CONFIG, model)
+    for name, value in {"RANK": 0, "WORLD_SIZE": 6, "LOCAL_WORLD_SIZE": 3, "MASTER_ADDR": "node0"}.items():
+        monkeypatch.setenv(name, str(value))
+    needs = memory_needs(CONFIG, model)
+    assert (needs.trainer, needs.server) == (pytest.approx(3 * alone.trainer), alone.server)
+    assert needs.least - needs.server == pytest.approx(3 * (alone.least - alone.server))
+
+
 def test_enough_memory_is_said_and_a_shortage_names_what_to_lower(model):
     needs = memory_needs(CONFIG, model)
     assert check_memory(CONFIG, model, 64.0).startswith("64.0 GiB of memory are free, and the run needs about ")
