@@ -40,6 +40,16 @@ class RolloutSettings(Settings):
     groups_per_step: int = Field(default=8, ge=1)
     group_size: int = Field(default=8, ge=2)
     refill_rounds: int = Field(default=0, ge=0, description="extra rollout rounds that replace groups without spread")
+    max_staleness: int = Field(
+        default=0,
+        ge=0,
+        le=8,
+        description="steps by which the policy that sampled may be older than the one that learns; above 0 the next "
+        "step's episodes are played while this one is learned",
+    )
+    oversample: int = Field(
+        default=0, ge=0, description="groups begun beyond a step's own; it closes when its own number is whole"
+    )
     temperature: float = Field(
         default=1.0, gt=0, description="of the rollouts, and of the distributions that the loss takes"
     )

@@ -39,6 +39,12 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option("--minutes", type=float, help="Time for the whole run: as many GRPO steps as fit, at least one.")
 @click.option("--groups-per-step", "rollout__groups_per_step", type=int, help="Groups (tasks) in a step.")
 @click.option("--group-size", "rollout__group_size", type=int, help="Episodes in a group.")
+@click.option(
+    "--max-staleness",
+    "rollout__max_staleness",
+    type=int,
+    help="Play the next steps' episodes while this one is learned, with a policy so many steps old.  [default: 0]",
+)
 @click.option("--learning-rate", "optimizer__learning_rate", type=float, help="Learning rate of GRPO.")
 @click.option(
     "--warm-start-steps",

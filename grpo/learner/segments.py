@@ -33,6 +33,8 @@ class Segment:
     """One over the number of rows that its rollout became; a step's rows sum up to the number of rollouts."""
     task: str = ""
     """Key of the task that its rollout began from: the rows of a group have it, and a beginning, in common."""
+    staleness: int = 0
+    """Steps between the policy that sampled it and the one that the step begins with."""
 
     @property
     def num_actions(self) -> int:

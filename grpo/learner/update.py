@@ -84,6 +84,12 @@ def update_policy(
     second update on the ratio is taken against the sampler (PPO, arXiv 1707.06347, eq. 6 and 7); in the first, both are
     the same policy, and that is where the gap between them is measured.
 
+    Rows of an older policy (``Segment.staleness``) need the decoupled objective (AReaL, arXiv 2505.24298, section 5.2,
+    after Hilton et al., arXiv 2110.00641): the ratio is held near a recent policy, and a weight leads from the policy
+    that sampled to that one. Clipped around the sampler, the ratio would be held near a policy that was left behind
+    steps ago. So an update with such rows takes its ratios against its own weights, whichever update of the step it is:
+    the ratio is 1, and the weight, from sampler to trainer, is truncated (``max_importance_weight``).
+
     Args:
         engine: What computes.
         rows: Of the whole step.
@@ -101,7 +107,8 @@ def update_policy(
     shares = split(useful, config.count, seed)
     updates: list[Update] = []
     for share, normalizer in zip(shares, normalizers(rows, shares, config), strict=True):
-        old_policy = "sampler" if updates else "current"
+        is_stale = any(row.staleness for row in share)
+        old_policy = "sampler" if updates and not is_stale else "current"
         loss = replace(config.loss, normalizer=normalizer, old_policy=old_policy)
         statistics = engine.forward_backward(share, loss, on_rows)
         if not math.isfinite(value := sum(row.loss for row in statistics)):

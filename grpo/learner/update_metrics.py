@@ -38,21 +38,27 @@ def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
         ``loss/policy`` and ``loss/grad_norm``: means over the updates. ``loss/entropy``, ``loss/clip_share`` and, with
         a ``kl_coef``, ``loss/kl``: means over all action tokens, in nats. ``gap/*`` and ``ratio/p99``: of the action
         tokens of the first update; gaps in nats. ``staleness``: optimizer updates between the policy that sampled an
-        action token and the one that learns from it, mean over tokens. Without an update the first two alone.
+        action token and the one that learns from it (a step before counts as many as this one has), mean over tokens;
+        ``staleness/max`` the largest. Without an update the first two alone.
     """
     if not updates:
         return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
     statistics = [row for update in updates for row in update.statistics]
     differences = [difference for row in _differences(updates[0]) for difference in row]
     gaps = [abs(difference) for difference in differences]
+    ages = [
+        number + row.staleness * len(updates)
+        for number, update in enumerate(updates)
+        for row in update.rows
+        for _ in row.sampled_logprobs
+    ]
     metrics = {
         "loss/policy": math.fsum(row.loss for row in statistics) / len(updates),
         "loss/grad_norm": math.fsum(update.grad_norm for update in updates) / len(updates),
         "loss/entropy": _mean([value for row in statistics for value in row.entropies]),
         "loss/clip_share": _mean([float(cut) for update in updates for cut in _clipped(update)]),
-        "staleness": _mean(
-            [float(age) for age, update in enumerate(updates) for row in update.rows for _ in row.sampled_logprobs]
-        ),
+        "staleness": _mean([float(age) for age in ages]),
+        "staleness/max": float(max(ages)),
         "gap/mean_abs": _mean(gaps),
         "gap/max": max(gaps),
         "ratio/p99": float(np.quantile([_exp(difference) for difference in differences], 0.99)),

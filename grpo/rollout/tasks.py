@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from grpo.errors import ConfigError
@@ -16,22 +16,26 @@ class TaskStream:
     """An endless stream of tasks.
 
     With ``scenario_ids`` each epoch is a fresh permutation of them; without, tasks differ in their seed alone.
-    ``position`` counts the tasks handed out and is all the state there is.
+    ``position`` counts the tasks handed out; ``again`` are those of them that were given back. Both are all the state
+    there is.
     """
 
     scenario_ids: list[str] | None
     seed: int
     position: int = 0
+    again: list[Task] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.scenario_ids is not None and not self.scenario_ids:
             raise ConfigError("the env names no scenario; choose another split or other data")
 
     def take(self, count: int) -> list[Task]:
-        """The next ``count`` tasks."""
+        """The next ``count`` tasks, those that were given back first."""
+        back, self.again = self.again[:count], self.again[count:]
+        count -= len(back)
         tasks = [self._task(self.position + offset) for offset in range(count)]
         self.position += count
-        return tasks
+        return back + tasks
 
     def _task(self, index: int) -> Task:
         seed = derive_seed(self.seed, "task", index)

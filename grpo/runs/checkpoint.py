@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from grpo.errors import CheckpointError
@@ -23,10 +23,14 @@ from grpo.runs.retention import STATE_FILE, checkpoint_name, checkpoints, prune
 
 @dataclass(frozen=True, slots=True)
 class TrainState:
-    """What the trainer itself must remember: GRPO steps done and tasks handed out."""
+    """What the trainer itself must remember: GRPO steps done, tasks handed out, and those of them yet to be learned.
+
+    ``open_tasks`` has the key and the seed of each task that was handed out and that no step has learned from.
+    """
 
     step: int
     task_position: int
+    open_tasks: list[tuple[str, int]] = field(default_factory=list)
 
 
 def build_checkpoint(

@@ -1,4 +1,4 @@
-"""The groups that an unfinished step has already, on disk as they complete: a killed run rolls none of them out again.
+"""The groups that no finished step has learned from, on disk as they complete: a killed run plays none of them again.
 
 A line of ``partial/step-0007.jsonl`` is one group, rolled out by the policy of step 7 with every token and logprob, and
 rewarded: what the judge said is in it. A group with a failed episode is not kept; what failed is tried again.
@@ -6,6 +6,7 @@ rewarded: what the judge said is in it. A group with a failed episode is not kep
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from grpo.errors import CheckpointError
@@ -14,56 +15,62 @@ from grpo.types import Group, Task, Trajectory
 
 
 class UnfinishedStep:
-    """The rewarded groups of one step at a time; another step's are dropped."""
+    """The rewarded groups that a step may learn from: its own policy's, and those of up to ``max_staleness`` before."""
 
-    def __init__(self, folder: Path | None = None):
+    def __init__(self, folder: Path | None = None, max_staleness: int = 0):
         """Keep groups in ``folder``, or for as long as this object lives."""
         self._folder = folder
-        self._step: int | None = None
-        self._groups: dict[Task, Group] = {}
+        self._max_staleness = max_staleness
+        self._groups: dict[int, dict[Task, Group]] = {}  # by the step whose policy played them
 
     def groups(self, step: int) -> dict[Task, Group]:
-        """Those that ``step`` has already, by task; each was sampled by the policy of that step.
+        """Those that ``step`` may learn from, by task; others are dropped.
 
         Raises:
-            CheckpointError: Its file is damaged.
+            CheckpointError: A file is damaged.
         """
-        if step != self._step:
-            self._groups = self._read(step)
-            self._step = step
-        return dict(self._groups)
+        versions = range(max(0, step - self._max_staleness), step + 1)
+        self._keep(versions)
+        for version in versions:
+            if version not in self._groups:
+                self._groups[version] = self._read(version)
+        return {task: group for version in versions for task, group in self._groups[version].items()}
 
-    def add(self, step: int, group: Group) -> None:
-        """Keep a rewarded group of ``step``, whole."""
-        self.groups(step)
-        self._groups[group.task] = group
+    def add(self, version: int, group: Group) -> None:
+        """Keep a rewarded group that the policy of step ``version`` played, whole."""
+        if version not in self._groups:
+            self._groups[version] = self._read(version)
+        self._groups[version][group.task] = group
         if self._folder is not None:
-            with JsonlLog(self._path(step)) as log:
+            with JsonlLog(self._path(version)) as log:
                 log.append({"trajectories": [t.to_record(logprobs=True) for t in group.trajectories]})
 
-    def clear(self) -> None:
-        """Forget all: the step is over."""
-        self._step, self._groups = None, {}
-        self._remove(except_step=None)
+    def finish(self, step: int) -> None:
+        """Drop what is too old for ``step``, which comes next."""
+        self._keep(range(max(0, step - self._max_staleness), step + 1))
 
-    def _read(self, step: int) -> dict[Task, Group]:
-        self._remove(except_step=step)
+    def clear(self) -> None:
+        """Forget all."""
+        self._keep(range(0))
+
+    def _keep(self, versions: range) -> None:
+        for version in [version for version in self._groups if version not in versions]:
+            del self._groups[version]
+        for path in self._folder.glob("step-*.jsonl") if self._folder is not None else ():
+            named = re.fullmatch(r"step-(\d+)\.jsonl", path.name)
+            if named is None or int(named[1]) not in versions:
+                path.unlink()
+
+    def _read(self, version: int) -> dict[Task, Group]:
         if self._folder is None:
             return {}
-        path = self._path(step)
+        path = self._path(version)
         try:
             groups = [[Trajectory.from_record(member) for member in line["trajectories"]] for line in read_jsonl(path)]
             return {members[0].task: Group(members[0].task, members) for members in groups}
         except (ValueError, LookupError, TypeError) as error:
             raise CheckpointError(f"{path} is damaged ({error}); remove it, and its groups are sampled anew") from error
 
-    def _remove(self, except_step: int | None) -> None:
-        if self._folder is None:
-            return
-        for path in self._folder.glob("step-*.jsonl"):
-            if except_step is None or path != self._path(except_step):
-                path.unlink()
-
-    def _path(self, step: int) -> Path:
+    def _path(self, version: int) -> Path:
         assert self._folder is not None
-        return self._folder / f"step-{step:04d}.jsonl"
+        return self._folder / f"step-{version:04d}.jsonl"

@@ -5,6 +5,7 @@ The trainer knows no more than `Sampler`. `VllmSampler` is a fleet of vLLM serve
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -44,6 +45,8 @@ class VllmSampler:
         self._adapters = AdapterStore(fleet, folder)
         self._stop_token_ids = stop_token_ids
         self._concurrency = concurrency
+        self._connection: Connection | None = None  # all policies that are in use share it
+        self._in_use = 0
 
     def publish(self, save: Callable[[Path], None], version: int) -> None:
         """See `Sampler`.
@@ -60,6 +63,14 @@ class VllmSampler:
         Raises:
             AdapterError: The version is not served.
         """
-        with self._adapters.using(self._adapters.of(version)) as adapter:
-            async with Connection(self._fleet, self._concurrency) as connection:
-                yield CompletionsPolicy(connection, adapter.name, self._stop_token_ids, version)
+        adapter = self._adapters.acquire(self._adapters.of(version))
+        connection = self._connection = self._connection or Connection(self._fleet, self._concurrency)
+        self._in_use += 1
+        try:
+            yield CompletionsPolicy(connection, adapter.name, self._stop_token_ids, version)
+        finally:
+            self._in_use -= 1
+            if self._in_use == 0:
+                self._connection = None
+                await connection.aclose()
+            await asyncio.to_thread(self._adapters.release, adapter)  # it may unload the version, and wait for that

@@ -75,6 +75,7 @@ def make_servers(config: TrainConfig, model_path: Path, log_path: Path) -> list[
         dtype=computing_dtype(config.dtype, config.device, model_path).dtype,
         max_model_len=config.rollout.max_tokens,
         max_lora_rank=config.lora.rank,
+        max_loras=max(ServerOptions.max_loras, config.rollout.max_staleness + 2),
         max_num_seqs=config.rollout.concurrency,
         threads=config.threads,
         seed=config.seed,

@@ -3,6 +3,11 @@
 A group is complete when its last episode ends; its reward (an LLM judge may take a while) is awaited while other groups
 still roll out. Groups without rewards and groups without spread are dropped and counted.
 
+With ``rollout.max_staleness`` the next steps' groups are begun when a step's batch is there, and played while it is
+learned. With ``rollout.oversample`` more groups are begun than a step needs, and it takes those that are whole first;
+the others are for the next step. A group that is too old for it is dropped and counted, and its task comes again: what
+takes long is played by a newer policy, not left out.
+
 An episode that we cut, because its context was full, is neither learned from nor part of its group's baseline (compare
 DAPO's overlong filtering, arXiv 2503.14476, section 3.4, which masks its loss alone). What it would have come to is not
 known: where every step costs, its reward so far beats every episode that was played out, and long turns would pay;
@@ -14,9 +19,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 
 from grpo.chat import Chat
 from grpo.config import TrainConfig
@@ -31,6 +36,7 @@ from grpo.rollout.rollout import EnvPool, Rollout
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.serving.policy import Policy, SamplingParams
+from grpo.training.group_stream import GroupStream
 from grpo.types import Group, StopReason, Task, Trajectory
 from judges.reliability.agreement import PairCounts, count_pairs
 
@@ -38,6 +44,12 @@ STEP_NAMES = {"independent_reward": "reward/env", "ruler_score": "judge/score"} 
     name: name.replace("answer_", "answer/") for name in METRICS
 }
 """What judges and marking add to a trajectory's metrics, by the name under which a step logs its mean."""
+
+Policies = Callable[[int], AbstractAsyncContextManager[Policy]]
+"""Gives out the policy of a version, as `Sampler.policy` does."""
+
+Played = tuple[Group, Group | None]
+"""A group as it was sampled and as it was rewarded; without rewards None."""
 
 
 @dataclass(slots=True)
@@ -55,7 +67,12 @@ class Batch:
     """Groups without rewards or without spread."""
     unrewarded: int
     """Of these, those without rewards although an episode was whole: the judge gave no verdict."""
+    stale: int
+    """Groups that were dropped because the next step may not learn from the policy that played them, or is none."""
     seconds: float
+    """Until the batch was there; what was played before is not in it."""
+    sampling_seconds: float
+    """Since the batch before was there; without one, as ``seconds``."""
     judge_cost_usd: float | None = None
     """What judging it has cost, where that is known."""
     answer_cost_usd: float | None = None
@@ -70,13 +87,14 @@ class Batch:
             "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
             "groups/used": float(len(self.groups)),
             "groups/dropped": float(self.dropped),
+            "groups/stale": float(self.stale),
             "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
             "episodes/failed": float(len(self.sampled) - len(whole)),
             "episodes/context_full": float(sum(not t.is_played_out for t in whole)),
             "episodes/forks": float(sum(t.num_forks for t in whole)),
             "judge/failures": float(self.unrewarded),
             "time/rollout": self.seconds,
-            "speed/sample_tokens_per_second": sum(t.num_sampled_tokens for t in self.sampled) / self.seconds,
+            "speed/sample_tokens_per_second": sum(t.num_sampled_tokens for t in self.sampled) / self.sampling_seconds,
         }
         for name in dict.fromkeys(name for t in whole for name in t.metrics):
             values = [t.metrics[name] for t in whole if name in t.metrics]
@@ -125,7 +143,7 @@ class Batch:
         return counts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batches:
     """Makes the batches of a run, one after another."""
 
@@ -137,13 +155,29 @@ class Batches:
     display: Display
     unfinished: UnfinishedStep = field(default_factory=UnfinishedStep)
     marker: Marker = field(default_factory=Marker)
+    _stream: GroupStream[Played] | None = field(init=False, default=None)
+    _gate: asyncio.Semaphore | None = field(init=False, default=None)
+    _bar: Bar | None = field(init=False, default=None)
+    _early: int = field(init=False, default=0)
+    """Episodes that ended while no bar was shown."""
+    _costs_before: tuple[float | None, float | None] | None = field(init=False, default=None)
+    _ended: float | None = field(init=False, default=None)
 
-    async def next(self, step: int, policy: Policy) -> Batch:
+    @property
+    def open_tasks(self) -> list[Task]:
+        """Those that were handed out and not learned from: a run that goes on from here plays them first."""
+        return [*(self._stream.tasks if self._stream else ()), *self.tasks.again]
+
+    async def next(self, step: int, policies: Policies, steps: int | None = None) -> Batch:
         """The batch of ``step``: groups with spread, refilled up to ``rollout.refill_rounds`` times.
 
+        With ``rollout.max_staleness`` it is called in one event loop; groups of later steps are under way in it when it
+        returns.
+
         Args:
-            step: Steps done so far; it decides the seeds.
-            policy: What to sample.
+            step: Steps done so far; it decides the seeds, and is the version of the newest policy.
+            policies: Where to get the policy of a version.
+            steps: How many the run has in all; by default the config's.
 
         Raises:
             EnvError: Most episodes failed, or the members of a group began from different prompts.
@@ -151,62 +185,109 @@ class Batches:
         """
         settings = self.config.rollout
         began = time.monotonic()
-        costs_before = self._costs()
-        groups: list[tuple[Group, Group | None]] = []
+        costs_before = self._costs_before or self._costs()
+        if self._stream is None or settings.max_staleness == 0:
+            self._stream, self._gate = GroupStream(), asyncio.Semaphore(settings.concurrency)
+        groups: list[Played] = []
         rewarded: list[Group] = []
         used: list[Group] = []
-        for _ in range(1 + settings.refill_rounds):
-            missing = settings.groups_per_step - len(used)
-            if missing == 0:
-                break
-            groups += await self._sample(self.tasks.take(missing), step, policy)
-            rewarded = [group.played_out() for _, group in groups if group is not None]
-            used = [group for group in rewarded if has_spread(group.rewards)]
-        sampled = [trajectory for pair in groups for trajectory in _with_rewards(*pair)]
-        asked = sum(group.failed < settings.group_size for group, _ in groups)
-        self._check_failures(sampled, asked, len(rewarded))
+        try:
+            for _ in range(1 + settings.refill_rounds):
+                missing = settings.groups_per_step - len(used)
+                if missing == 0:
+                    break
+                self._fill(missing + settings.oversample, step, policies)
+                groups += await self._take(self._stream, missing, step)
+                rewarded = [group.played_out() for _, group in groups if group is not None]
+                used = [group for group in rewarded if has_spread(group.rewards)]
+            sampled = [trajectory for pair in groups for trajectory in _with_rewards(*pair)]
+            asked = sum(group.failed < settings.group_size for group, _ in groups)
+            self._check_failures(sampled, asked, len(rewarded))
+            left = (self.config.steps if steps is None else steps) - step - 1
+            ahead = max(0, min(settings.max_staleness, left))
+            dropped = self._stream.drop_before(step + 1 - settings.max_staleness if ahead else step + 1)
+            self.tasks.again += dropped
+            if ahead:
+                self._fill(ahead * settings.groups_per_step + settings.oversample, step, policies)
+        except BaseException:
+            await self._stream.close()
+            raise
         judge_cost, answer_cost = (
             None if now is None else now - (before or 0.0)
             for now, before in zip(self._costs(), costs_before, strict=True)
         )
+        ended = time.monotonic()
+        since = began if self._ended is None else self._ended
+        if settings.max_staleness:
+            self._costs_before, self._ended = self._costs(), ended
         return Batch(
             used,
             rewarded,
-            self._segments(used),
+            self._segments(used, step),
             sampled,
             dropped=len(groups) - len(used),
             unrewarded=asked - len(rewarded),
-            seconds=time.monotonic() - began,
+            stale=len(dropped),
+            seconds=ended - began,
+            sampling_seconds=ended - since,
             judge_cost_usd=judge_cost,
             answer_cost_usd=answer_cost,
         )
 
-    async def _sample(self, tasks: Sequence[Task], step: int, policy: Policy) -> list[tuple[Group, Group | None]]:
-        """A group of each task, as sampled and as rewarded; those that the step has already are taken as they are."""
-        settings = self.config.rollout
-        kept = {task: group for task, group in self.unfinished.groups(step).items() if task in tasks}
+    async def close(self) -> None:
+        """End the groups that are under way, and close the envs, in the thread in which they were played."""
+        if self._stream is not None:
+            await self._stream.close()
+        self.pool.close()
+
+    def _fill(self, count: int, step: int, policies: Policies) -> None:
+        """Begin groups with the policy of ``step`` until ``count`` are under way; those on disk are as whole as new."""
+        assert self._stream is not None, "there is one once a batch was asked for"
+        new = self.tasks.take(max(0, count - len(self._stream)))
+        on_disk = self.unfinished.groups(step)
+        kept = [task for task in new if task in on_disk]
         if kept:
-            self.display.note(f"step {step + 1}: {len(kept)} of {len(tasks)} groups were finished before")
-        sampling = SamplingParams(settings.temperature, settings.max_turn_tokens)
-        limits = settings.max_tokens, settings.concurrency
-        rollout = Rollout(self.pool, self.chat, policy, sampling, *limits, self.marker)
-        with self.display.progress(f"rollout {step + 1}:", len(tasks) * settings.group_size) as bar:
-            for trajectory in (t for group in kept.values() for t in group.trajectories):
-                _count(bar, trajectory)
+            self.display.note(f"step {step + 1}: {len(kept)} of {len(new)} groups were finished before")
+        for task in new:
+            group = on_disk.get(task)
+            version = step if group is None else group.trajectories[0].policy_version
+            self._stream.begin(task, version, self._play(task, step, policies) if group is None else self._whole(group))
 
-            async def one(task: Task) -> tuple[Group, Group | None]:
-                if task in kept:
-                    return kept[task], kept[task]
-                seed_parts = "train", self.config.seed, step
-                group = await rollout.group(task, settings.group_size, *seed_parts, on_done=partial(_count, bar))
-                return group, await self._reward(group, step)
-
-            jobs = [asyncio.create_task(one(task)) for task in tasks]
+    async def _take(self, stream: GroupStream[Played], count: int, step: int) -> list[Played]:
+        settings = self.config.rollout
+        with self.display.progress(f"rollout {step + 1}:", len(stream) * settings.group_size) as bar:
+            if self._early:
+                bar.update(self._early)
+            self._bar, self._early = bar, 0
             try:
-                return await asyncio.gather(*jobs)
+                return await stream.take(count)
             finally:
-                for job in jobs:
-                    job.cancel()
+                self._bar = None
+
+    async def _play(self, task: Task, step: int, policies: Policies) -> Played:
+        """A group of the policy of ``step``."""
+        settings = self.config.rollout
+        sampling = SamplingParams(settings.temperature, settings.max_turn_tokens)
+        async with policies(step) as policy:
+            rollout = Rollout(
+                self.pool, self.chat, policy, sampling, settings.max_tokens, marker=self.marker, gate=self._gate
+            )
+            seed_parts = "train", self.config.seed, step
+            group = await rollout.group(task, settings.group_size, *seed_parts, on_done=self._count)
+        return group, await self._reward(group, step)
+
+    async def _whole(self, group: Group) -> Played:
+        """A group that was finished before."""
+        for trajectory in group.trajectories:
+            self._count(trajectory)
+        return group, group
+
+    def _count(self, trajectory: Trajectory) -> None:
+        if self._bar is None:
+            self._early += 1
+        else:
+            reward = {"reward": trajectory.reward} if trajectory.is_played_out else {}
+            self._bar.update(1, **reward, completion_tokens=trajectory.num_sampled_tokens)
 
     async def _reward(self, group: Group, step: int) -> Group | None:
         whole = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
@@ -220,7 +301,7 @@ class Batches:
     def _costs(self) -> tuple[float | None, float | None]:
         return self.reward.cost_usd, self.marker.cost_usd
 
-    def _segments(self, groups: Sequence[Group]) -> list[Segment]:
+    def _segments(self, groups: Sequence[Group], step: int) -> list[Segment]:
         """The rows of the groups' trajectories; fills in their advantages."""
         loss = self.config.loss
         weights = TurnWeights(loss.negative_weight, loss.invalid_call_weight)
@@ -228,7 +309,9 @@ class Batches:
         for group in groups:
             group.advantages = group_advantages(group.rewards, scale_by_std=loss.scale_by_std)
             for trajectory, advantage in zip(group.trajectories, group.advantages, strict=True):
-                segments += weighted_segments(trajectory, advantage, weights)
+                staleness = step - trajectory.policy_version
+                rows = weighted_segments(trajectory, advantage, weights)
+                segments += [replace(row, staleness=staleness) for row in rows] if staleness else rows
         return segments
 
     def _check_failures(self, sampled: Sequence[Trajectory], asked: int, rewarded: int) -> None:
@@ -259,8 +342,3 @@ def _with_rewards(group: Group, rewarded: Group | None) -> list[Trajectory]:
     """All members of a group, those that were rewarded in their rewarded form."""
     by_index = {t.sample_index: t for t in rewarded.trajectories} if rewarded is not None else {}
     return [by_index.get(t.sample_index, t) for t in group.trajectories]
-
-
-def _count(bar: Bar, trajectory: Trajectory) -> None:
-    reward = {"reward": trajectory.reward} if trajectory.is_played_out else {}
-    bar.update(1, **reward, completion_tokens=trajectory.num_sampled_tokens)

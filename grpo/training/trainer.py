@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo.chat import Chat, chat_for, load_tokenizer, served_chat
 from grpo.chat.sampled_tokens import SampledTokens
@@ -46,11 +46,14 @@ from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.seeds import derive_seed
 from grpo.serving.fleet import Fleet
 from grpo.serving.sampler import Sampler, VllmSampler
-from grpo.training.batches import Batch, Batches
+from grpo.training.background import BackgroundLoop
+from grpo.training.batches import Batches
 from grpo.training.held_out import HeldOut
 from grpo.training.imitation import demonstrations, warm_start
 from grpo.training.pace import Clock, estimated_pace, mean_tokens
-from grpo.types import Trajectory
+from grpo.types import Task, Trajectory
+
+T = TypeVar("T")
 
 AUDITED_STEPS = 10
 """How many of the newest steps' audits a warning is about: one step audits few answers."""
@@ -86,8 +89,9 @@ class Trainer:
         self.held_out = HeldOut(config, run, self.chat, display, self.marker)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
         reward = group_reward(config, run.root)
-        unfinished = UnfinishedStep(run.partial)
+        unfinished = UnfinishedStep(run.partial, rollout.max_staleness)
         self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, unfinished, self.marker)
+        self._overlap = BackgroundLoop() if rollout.max_staleness else None
         self.step = 0
         self.gflops = gflops
         self.clock = Clock(config, run)
@@ -100,6 +104,7 @@ class Trainer:
             folder, state = found
             self.engine.load_state(folder)
             self.step, self.tasks.position = state.step, state.task_position
+            self.tasks.again = [Task.of_key(key, seed) for key, seed in state.open_tasks]
             display.note(f"resumed from {folder.name} ({folder})")
             if self.run.earlier_steps is not None and (
                 note := schedule_note(config, self.run.earlier_steps, state.step)
@@ -115,6 +120,8 @@ class Trainer:
         if self.step == 0:
             self._say_what_is_left()
             self._evaluate(BEFORE)
+        if self._overlap is not None:
+            self.pool.close()  # from here on envs are made and stepped in another thread
         self._choose_steps(self.step)
         if self.step < self.config.steps:
             self._say_what_is_left()
@@ -124,7 +131,10 @@ class Trainer:
         self._evaluate(AFTER)
 
     def close(self) -> None:
-        """Close the envs and the answer judge's cache."""
+        """End what is played, and close the envs and the answer judge's cache."""
+        if self._overlap is not None:
+            with self._overlap as overlap:
+                overlap.run(self.batches.close())
         self.pool.close()
         self.marker.close()
 
@@ -220,7 +230,7 @@ class Trainer:
         The step has happened once its checkpoint is committed; a run that ends before does it again.
         """
         began = time.monotonic()
-        batch = asyncio.run(self._sample())
+        batch = self._play(self.batches.next(self.step, self.sampler.policy, self.config.steps))
         write_jsonl(self.run.trajectories(self.step + 1), self.sampled_tokens.records(batch.sampled))
         for remark in batch.remarks(self.config.rollout.max_tokens):
             self.display.note(f"step {self.step + 1}: {remark}")
@@ -240,7 +250,7 @@ class Trainer:
         if metrics.get("answer/audit_disagreement"):
             self._warn_of_audits()
         commit_checkpoint(checkpoint, self.config.keep_checkpoints)
-        self.batches.unfinished.clear()
+        self.batches.unfinished.finish(self.step)
         self._show(batch.sampled)
         return metrics
 
@@ -261,10 +271,9 @@ class Trainer:
 
     # -- parts of a step ---------------------------------------------------------------------------------------
 
-    async def _sample(self) -> Batch:
-        """Rewarded groups of the newest policy's episodes, with their advantages."""
-        async with self.sampler.policy(self.step) as policy:
-            return await self.batches.next(self.step, policy)
+    def _play(self, episodes: Coroutine[Any, Any, T]) -> T:
+        """Play episodes to their end; with ``rollout.max_staleness`` in a thread in which others go on meanwhile."""
+        return asyncio.run(episodes) if self._overlap is None else self._overlap.run(episodes)
 
     def _update(self, rows: list[Segment]) -> dict[str, float]:
         """Raise the probability of what did better than its group, lower that of what did worse.
@@ -297,7 +306,7 @@ class Trainer:
 
     def _evaluate(self, when: str) -> None:
         """Evaluate the newest policy; between steps, note whether its checkpoint is the best so far."""
-        found = asyncio.run(self._evaluated(when))
+        found = self._play(self._evaluated(when))
         for summary in found:
             self.tracking.log_evaluation(summary, self.step)
         if found:
@@ -312,7 +321,7 @@ class Trainer:
     # -- checkpoints -------------------------------------------------------------------------------------------
 
     def _build_checkpoint(self) -> Path:
-        state = TrainState(self.step, self.tasks.position)
+        state = TrainState(self.step, self.tasks.position, [(task.key, task.seed) for task in self.batches.open_tasks])
         return build_checkpoint(self.run.checkpoints, self.engine, state, self._describe)
 
     def _describe(self, checkpoint: Path) -> None:

@@ -223,6 +223,26 @@ def test_dr_grpo_counts_rollouts_not_their_rows():
     assert normalizers([half, half, segment(1, 1.0)], [[half, half]], config) == [100.0]
 
 
+def test_rows_of_an_older_policy_are_weighed_from_it_to_the_weights_of_each_update(model_folder):
+    """The decoupled objective: a ratio of 1, and a weight min(p / q, bound) that leads from the sampler to the update."""
+    rows = [replace(segment(number, (-1.0) ** number), staleness=1, task=str(number)) for number in range(4)]
+    ours, plain = engine(model_folder), engine(model_folder)
+    metrics, _ = update(ours, rows, count=2, loss=LossSpec(max_importance_weight=1.5))
+    shares = split(rows, 2, 3)
+    for share in shares:
+        for row in share:
+            logprobs = torch.log_softmax(plain.model(input_ids=torch.tensor([row.ids])).logits[0, 5:-1].float(), -1)
+            sampled = logprobs.gather(1, torch.tensor(row.ids[6:])[:, None])[:, 0]
+            weight = torch.exp(sampled.detach() + 5.5).clamp(max=1.5)
+            (-(weight * row.advantage * sampled).sum() / 12).backward()
+        plain.optim_step(1e-3, 1.0)
+    for got, expected in zip(ours.parameters, plain.parameters, strict=True):
+        torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-4)
+    assert (metrics["staleness"], metrics["staleness/max"]) == (2.5, 3.0), (
+        "a step of two updates, and 0 or 1 of this one"
+    )
+
+
 def test_staleness_counts_the_updates_since_the_policy_that_sampled(model_folder):
     rows = [segment(number, 1.0) for number in range(4)]
     assert update(engine(model_folder), rows)[0]["staleness"] == 0.0

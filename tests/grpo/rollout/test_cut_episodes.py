@@ -13,7 +13,7 @@ from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
 from grpo.training.demonstrations import Demonstrations, from_run
 from grpo.types import SampledTurn, StopReason
-from tests.fakes import ByteChat
+from tests.fakes import ByteChat, always
 
 UP, RIGHT, DOWN = 0, 1, 2
 FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
@@ -23,7 +23,7 @@ FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
 class Walkers(Policy):
     """Members of a group, one after another; each does the first action of its plan once and then stays at the wall."""
 
-    version = 1
+    version = 0
 
     def __init__(self, *members):
         self.members = iter(members)
@@ -46,7 +46,7 @@ def walked(*members):
     config = load_config(None, {"env": "CliffWalking-v1", "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(config.env, kwargs)
     batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), EnvReward(), Display(quiet=True))
-    batch = asyncio.run(batches.next(0, Walkers(*members)))
+    batch = asyncio.run(batches.next(0, always(Walkers(*members))))
     pool.close()
     return batch
 

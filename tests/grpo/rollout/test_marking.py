@@ -24,7 +24,7 @@ from grpo.types import AnswerKey, Outcome, SampledTurn, Task
 from judges.llm.record import read_judgements
 from tests.email_env.mails import build, mail, question
 from tests.eval_parts import SUMS_ENV
-from tests.fakes import ByteChat
+from tests.fakes import ByteChat, always
 from tests.judge_server import JudgeServer, Reply, score_by
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
@@ -40,7 +40,7 @@ def key(monkeypatch):
 class Speaker(Policy):
     """Says what stands for the scenario and the member, and asks for nothing."""
 
-    version = 1
+    version = 0
 
     def __init__(self, *turns):
         self.chat = ByteChat()
@@ -87,7 +87,7 @@ def batches(folder, server, ids=IDS, reward="env", **settings):
 
 
 def sample(made, *turns):
-    return asyncio.run(made.next(0, Speaker(*turns)))
+    return asyncio.run(made.next(0, always(Speaker(*turns))))
 
 
 def test_the_judge_decides_what_the_rule_leaves_undecided_and_the_reward_follows(tmp_path):

@@ -18,7 +18,7 @@ from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
 from grpo.types import SampledTurn
 from tests import ROOT
-from tests.fakes import ByteChat, tiny_chat_model_folder
+from tests.fakes import ByteChat, always, tiny_chat_model_folder
 
 EXAMPLE = ROOT / "examples" / "guess_number.py"
 
@@ -26,7 +26,7 @@ EXAMPLE = ROOT / "examples" / "guess_number.py"
 class Player(Policy):
     """Calls ``act`` with 0 or 1 by its seed, and now and then says something else."""
 
-    version = 1
+    version = 0
 
     async def sample(self, prompt_ids, params, *, max_tokens, seed):
         dice = random.Random(seed)
@@ -42,7 +42,7 @@ def test_a_plain_env_gives_a_batch_to_train_on(env):
     config = load_config(None, {"env": env, "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(env, kwargs)
     batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), EnvReward(), Display(quiet=True))
-    batch = asyncio.run(batches.next(0, Player()))
+    batch = asyncio.run(batches.next(0, always(Player())))
     pool.close()
     metrics = batch.metrics()
     assert len(batch.groups) >= 1
