@@ -38,8 +38,9 @@ REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
     {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
-    | {"judge.api_base", "judge.concurrency", "judge.max_cost", "server.urls", "server.replicas"}
-    | {"engine", "learner.shard"}
+    | {"judge.api_base", "judge.concurrency", "judge.max_cost", "learner.gradient_checkpointing"}
+    | {f"server.{name}" for name in ("urls", "replicas", "tensor_parallel", "kv_cache_gib", "gpu_memory_utilization")}
+    | {"server.extra_args", "engine", "learner.shard"}
     | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""
@@ -93,6 +94,15 @@ class TrainConfig(Settings):
         named = self.answer_judge.model_dump(exclude_defaults=True)
         if named and self.answer_judge.model is None:
             raise ValueError(f"answer_judge.{next(iter(named))} goes with answer_judge.model (--answer-judge)")
+        return self
+
+    @model_validator(mode="after")
+    def _has_gpus(self) -> Self:
+        of_gpus = {"tensor_parallel", "gpu_memory_utilization"} & self.server.model_dump(exclude_defaults=True).keys()
+        if self.device == "cpu" and of_gpus:
+            raise ValueError(
+                f"server.{min(of_gpus)} is for GPUs, but device = 'cpu'; leave it out, or train with --cuda"
+            )
         return self
 
     @field_validator("reward")

@@ -167,8 +167,8 @@ class LearnerSettings(Settings):
     )
     gradient_checkpointing: bool | Literal["auto"] = Field(
         default="auto",
-        description="compute activations again for the gradient instead of keeping them; auto: on a GPU; results are "
-        "the same",
+        description="compute activations again for the gradient instead of keeping them; auto: on a GPU where its "
+        "memory asks for it; results are the same",
     )
     shard: bool = Field(
         default=False,
@@ -207,13 +207,32 @@ class ServerSettings(Settings):
         default=1, ge=1, description="servers to start, each on its share of the cores or its own GPU"
     )
 
+    tensor_parallel: int = Field(default=1, ge=1, description="GPUs that share the model of a server")
+    kv_cache_gib: float | None = Field(
+        default=None,
+        gt=0,
+        description="memory of the KV cache; default: 2 on a CPU, on a GPU room for all sequences at full length, if "
+        "the GPU has it",
+    )
+    gpu_memory_utilization: float | None = Field(
+        default=None, gt=0, le=1, description="share of the GPU's memory for vLLM, instead of kv_cache_gib"
+    )
+    extra_args: tuple[str, ...] = Field(default=(), description="further arguments of vllm serve")
+
     @model_validator(mode="after")
     def _given_or_started(self) -> Self:
-        if self.urls and self.replicas > 1:
+        given = {name: value for name, value in self.model_dump(exclude_defaults=True).items() if name != "urls"}
+        if self.urls and given:
+            name, value = next(iter(given.items()))
             raise ValueError(
-                f"server.replicas = {self.replicas} starts servers, but server.urls names {len(self.urls)} of your "
-                "own; leave one of them out"
+                f"server.{name} = {value} is of servers that are started, but server.urls names {len(self.urls)} of "
+                "your own; leave one of them out"
             )
         if len({url.rstrip("/").removesuffix("/v1") for url in self.urls}) < len(self.urls):
             raise ValueError(f"server.urls names a server twice: {', '.join(self.urls)}")
+        if self.kv_cache_gib is not None and self.gpu_memory_utilization is not None:
+            raise ValueError(
+                f"server.kv_cache_gib = {self.kv_cache_gib} and server.gpu_memory_utilization = "
+                f"{self.gpu_memory_utilization} both size the KV cache; leave one of them out"
+            )
         return self

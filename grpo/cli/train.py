@@ -123,6 +123,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting: loss.type=gspo (JSON value)."
 )
 @click.option("--show-every", type=int, help="Show the best and the worst episode every so many steps.")
+@click.option("--dry-run", is_flag=True, help="Show what would run, where, and its memory; start and write nothing.")
 @click.option("--quiet", is_flag=True, help="Show nothing but errors and the table at the end.")
 @explained(
     lambda options: (
@@ -138,6 +139,7 @@ def train(
     run_dir: Path | None,
     resume: bool,
     settings: tuple[str, ...],
+    dry_run: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -151,6 +153,12 @@ def train(
     overrides = parse_settings(settings, options | {"env": env})
     config = load_config(recipe, overrides if options["steps"] is None else {"minutes": None} | overrides)
     directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", env)))
+    if dry_run:
+        from grpo.cli.dry_run import what_would_run
+
+        for line in what_would_run(config, directory):
+            click.echo(line)
+        return
     run_training(config, directory, resume=resume, quiet=quiet)
 
 
@@ -251,6 +259,8 @@ def _find_model(
     """The settings with dtype and number of threads, which the run keeps from now on, the model, and the GFLOP/s of
     this machine where something of this had to be measured.
     """
+    from grpo.devices.plan import plan_gpus
+    from grpo.devices.shape import ModelShape
     from grpo.machine.dtype import computing_dtype
     from grpo.machine.models import resolve_model
     from grpo.machine.probe import probe
@@ -265,6 +275,9 @@ def _find_model(
     if config.device != "cpu" or (config.dtype != "auto" and config.threads is not None):
         computing = computing_dtype(config.dtype, config.device, model.path)
         display.note(f"computing in {computing}")
+        if config.device == "cuda":
+            for line in plan_gpus(config, ModelShape.read(model.path)).lines():
+                display.note(line)
         return run.write_config(config.model_copy(update={"dtype": computing.dtype})), model, None
     machine, computing = probe(model.path), computing_dtype(config.dtype, config.device, model.path)
     display.note(f"computing in {computing}")

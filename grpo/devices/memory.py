@@ -72,9 +72,9 @@ def saved_bytes(shape: ModelShape, rank: int, dtype: Dtype, *, rows_per_token: f
     return 2 * _FLOAT * (d + 1) + DTYPE_BYTES[dtype] * kept_in_dtype + rows_per_token * _FLOAT * shape.heads
 
 
-def vocabulary_bytes(shape: ModelShape, dtype: Dtype) -> int:
-    """Of an action token while its chunk is projected: logits, probabilities, their product (float32), and one more."""
-    return shape.vocab * (3 * _FLOAT + DTYPE_BYTES[dtype])
+def vocabulary_bytes(shape: ModelShape) -> int:
+    """Of an action token while its chunk is projected: logits, probabilities and their product in float32."""
+    return shape.vocab * 3 * _FLOAT
 
 
 def learner_memory(
@@ -100,17 +100,18 @@ def learner_memory(
     """
     width = DTYPE_BYTES[dtype]
     block = tokens * saved_bytes(shape, rank, dtype, rows_per_token=rows_per_token)
-    # Embedding, last norm, hidden states of action tokens and their gradient.
-    ends = tokens * shape.hidden * (_FLOAT + 4 * width)
-    vocabulary = logit_chunk_tokens * vocabulary_bytes(shape, dtype)
+    # Behind the blocks: the last norm, hidden states, those of action tokens and their gradient, a chunk of logits.
+    behind = tokens * shape.hidden * (_FLOAT + 3 * width) + logit_chunk_tokens * vocabulary_bytes(shape)
     if gradient_checkpointing:
-        kept, worked = shape.layers * tokens * shape.hidden * width, 2 * block  # a block again, and its gradients
+        kept, again = shape.layers * tokens * shape.hidden * width, block
     else:
-        kept, worked = shape.layers * block, block
+        kept, again = shape.layers * block, 0
+    # The largest moment of a block's backward is in its MLP: three gradients of width I, where one activation is gone.
+    gradients = tokens * width * 2 * (shape.intermediate + shape.hidden)
     return Memory(
         weights=shape.parameters * width,
         adapter=shape.adapter_parameters(rank) * 4 * _FLOAT,
-        activations=int(_SLACK * (kept + ends + max(worked, vocabulary))),
+        activations=int(_SLACK * (kept + max(again + gradients, behind))),
         runtime=LEARNER_RUNTIME,
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from grpo.errors import ModelError
 from grpo.machine.dtype import Dtype
+from grpo.machine.models import config_at_hand
 
 DTYPE_BYTES: dict[Dtype, int] = {"float32": 4, "bfloat16": 2}
 
@@ -112,6 +113,16 @@ class ModelShape:
     def kv_bytes(self, dtype: Dtype) -> int:
         """Bytes of a token in the KV cache: keys and values of every layer."""
         return 2 * self.layers * self.kv_width * DTYPE_BYTES[dtype]
+
+
+def shape_at_hand(model: str) -> ModelShape | None:
+    """The shape of a model that is here or in a bundled recipe; None before it is fetched.
+
+    Raises:
+        ModelError: ``config.json`` lacks a size.
+    """
+    config = config_at_hand(model)
+    return QWEN_MODELS.get(model) if config is None else ModelShape.read(config.parent)
 
 
 QWEN_MODELS = {

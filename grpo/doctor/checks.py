@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grpo.config import TrainConfig
+from grpo.devices.plan import plan_gpus
+from grpo.devices.shape import shape_at_hand
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
-from grpo.errors import EnvError, GrpoError, ServerStartError, describe
-from grpo.machine.hardware import detect, hub_reachable
+from grpo.errors import ConfigError, EnvError, GrpoError, ServerStartError, describe
+from grpo.machine.hardware import detect, hub_reachable, visible_gpus
 from grpo.machine.memory import available_gib
-from grpo.machine.models import EMBEDDED_MODEL, default_cache_dir
+from grpo.machine.models import EMBEDDED_MODEL, config_at_hand, default_cache_dir
 from grpo.serving.vllm import free_port
 from grpo.types import Task
 
@@ -101,6 +103,8 @@ def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
         ("port", lambda: check_port(needs.port)),
         ("disk", lambda: check_disk(needs.run_dir, needs.disk_gib)),
     ]
+    if config.device == "cuda":
+        checks.insert(1, ("GPU memory", lambda: check_gpu_memory(config)))
     if config.env:
         checks += [("env", lambda: check_env(config)), ("env's data", lambda: check_data(config))]
     if "ruler" in config.reward:
@@ -124,6 +128,19 @@ def check_hardware(config: TrainConfig) -> str:
     if machine.memory_gib < MIN_MEMORY_GIB:
         raise Trouble(f"{found}: too little memory for any model", f"use a machine with {MIN_MEMORY_GIB:g} GiB or more")
     return found
+
+
+def check_gpu_memory(config: TrainConfig) -> str:
+    """Learner and vLLM fit on the GPUs, as computed from the model's shape."""
+    if not visible_gpus():
+        raise Unneeded("needs the check of the hardware")
+    shape = shape_at_hand(config.model)
+    if shape is None:
+        raise Unneeded(f"needs the config.json of {config.model}, which is not here yet")
+    try:
+        return "; ".join(plan_gpus(config, shape).lines())
+    except ConfigError as error:
+        raise Trouble(str(error), "as the message says; grpo-train --dry-run shows the plan") from error
 
 
 def check_versions(config: TrainConfig, *, training_meant: bool = True) -> str:
@@ -150,7 +167,7 @@ def check_hub(model: str) -> str:
     """The model hub answers, or the run's model needs none: it is embedded, a folder, or cached."""
     if hub_reachable():
         return "in reach"
-    if model == EMBEDDED_MODEL or Path(model).expanduser().is_dir() or _is_cached(model):
+    if model == EMBEDDED_MODEL or Path(model).expanduser().exists() or config_at_hand(model):
         return f"out of reach, and not needed for {model}"
     raise Trouble(
         f"out of reach, and {model} is not in the cache",
@@ -286,18 +303,6 @@ def _provoke(env: MessageEnv, task: Task) -> None:
                 raise
             fix = f"answer {what} with a text, an error code and a small penalty: {turn!r}"
             raise Trouble(f"{what}: {error}", fix) from error
-
-
-def _is_cached(model: str) -> bool:
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return False
-    import huggingface_hub
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        return isinstance(huggingface_hub.try_to_load_from_cache(model, "config.json"), str)
-    except HFValidationError:
-        return False
 
 
 def _version(name: str) -> str:

@@ -19,12 +19,15 @@ from typing import Any
 import torch
 
 from grpo.config import TrainConfig
+from grpo.devices.plan import plan_gpus
+from grpo.devices.shape import ModelShape
 from grpo.errors import CheckpointError
 from grpo.learner.cpu import fused_lora, gated_activation, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
+from grpo.machine import torchrun
 from grpo.machine.dtype import Dtype, computing_dtype
 from grpo.settings import KERNELS, Kernel
 
@@ -41,30 +44,29 @@ def local_engine(config: TrainConfig, model_path: Path, init_adapter: Path | Non
 
 
 def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | None) -> dict[str, Any]:
-    """What a run's settings say of a ``LocalEngine``, but its model."""
+    """What a run's settings say of a ``LocalEngine``, but its model; on a GPU, its part of the plan."""
     dtype = computing_dtype(config.dtype, config.device, model_path).dtype
+    plan = plan_gpus(config, ModelShape.read(model_path)) if config.device == "cuda" else None
+    here = torchrun.place()
     return {
         "lora": LoraSpec(config.lora.rank, config.lora.alpha),
         "seed": config.seed,
-        "device": config.device,
+        "device": plan.learner_devices[here.local_rank if here else 0] if plan else config.device,
         "dtype": dtype,
         "threads": config.threads,
         "token_budget": config.learner.token_budget,
         "init_adapter": init_adapter,
         "kernels": usual_kernels(dtype) if config.learner.kernels is None else config.learner.kernels,
-        "gradient_checkpointing": checkpoints_gradients(config),
+        "gradient_checkpointing": plan.gradient_checkpointing
+        if plan
+        else config.learner.gradient_checkpointing is True,
+        "logit_chunk_tokens": plan.logit_chunk_tokens if plan else LOGIT_CHUNK_TOKENS,
     }
 
 
 def usual_kernels(dtype: Dtype) -> tuple[Kernel, ...]:
     """Those that make the learner faster: in float32 torch's own attention is faster than ours (see its module)."""
     return tuple(name for name in KERNELS if dtype == "bfloat16" or name != "attention")
-
-
-def checkpoints_gradients(config: TrainConfig) -> bool:
-    """What ``learner.gradient_checkpointing`` means on this device."""
-    setting = config.learner.gradient_checkpointing
-    return config.device != "cpu" if setting == "auto" else setting
 
 
 class LocalEngine:
@@ -91,7 +93,7 @@ class LocalEngine:
             model_path: Folder of the base model.
             lora: Of a new adapter.
             seed: Of a new adapter's weights.
-            device: ``cpu`` or ``cuda``.
+            device: ``cpu``, ``cuda`` or ``cuda:1``.
             dtype: Of the base model: ``float32`` or ``bfloat16``.
             threads: CPU threads; None leaves torch's own number.
             token_budget: Tokens of a forward pass, shared ones once.
@@ -109,6 +111,8 @@ class LocalEngine:
             torch.set_num_threads(threads)
         torch.manual_seed(seed)
         self.device = usable_device(device)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
         self.token_budget = token_budget
         self.model = self._placed(load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype)))
         if "fused_lora" in kernels:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from grpo.devices.placement import CARD_ORDER
 from grpo.errors import ConfigError, ModelError
 from grpo.learner.cpu import shared_rows
 
@@ -119,6 +120,8 @@ def usable_device(name: str) -> torch.device:
     Raises:
         ConfigError: It is a GPU, and torch sees none.
     """
+    if name != "cpu":
+        os.environ.update(CARD_ORDER)  # before CUDA is there: a plan numbers the GPUs as nvidia-smi does
     if name != "cpu" and not torch.cuda.is_available():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         raise ConfigError(

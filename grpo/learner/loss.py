@@ -115,13 +115,14 @@ class SelectedLogprobs(torch.autograd.Function):
         gradient_TD = torch.empty_like(hidden_TD) if ctx.needs_input_grad[0] else None
         for start in range(0, hidden_TD.shape[0], chunk):
             part = slice(start, start + chunk)
-            logits_CV = (hidden_TD[part] @ weight_VD.T).float() / temperature
+            logits_CV = (hidden_TD[part] @ weight_VD.T).float().div_(temperature)
             log_z_C = torch.logsumexp(logits_CV, -1)
             logprobs_T[part] = logits_CV.gather(1, target_T[part, None])[:, 0] - log_z_C
             probs_CV = torch.exp(logits_CV - log_z_C[:, None])
             entropy_T[part] = log_z_C - (probs_CV * logits_CV).sum(-1)
             if gradient_TD is not None:
                 gradient_TD[part] = (weight_VD[target_T[part]] - probs_CV.to(weight_VD.dtype) @ weight_VD) / temperature
+            del logits_CV, probs_CV  # before the next ones are made
         ctx.save_for_backward(gradient_TD)
         ctx.mark_non_differentiable(entropy_T)
         return logprobs_T, entropy_T

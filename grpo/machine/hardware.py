@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grpo.machine.memory import memory_gib
@@ -13,10 +13,11 @@ from grpo.machine.memory import memory_gib
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One CUDA device: its name and its memory in GiB."""
+    """One CUDA device: its name, its memory in GiB, and what ``CUDA_VISIBLE_DEVICES`` calls it."""
 
     name: str
     memory_gib: float
+    id: str = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
             list. None leaves all visible.
     """
     rows = [[field.strip() for field in line.split(",")] for line in listing.splitlines() if line.strip()]
-    found = [(row[0], row[1], Gpu(row[2], _number(row[3]) / 1024)) for row in rows if len(row) == 4]
+    found = [(row[0], row[1], Gpu(row[2], _number(row[3]) / 1024, row[0])) for row in rows if len(row) == 4]
     if visible is None:
         return tuple(gpu for _, _, gpu in found)
     chosen: list[Gpu] = []
@@ -76,7 +77,7 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
         match = [gpu for index, uuid, gpu in found if wanted and (wanted == index or uuid.startswith(wanted))]
         if not match:
             break
-        chosen.append(match[0])
+        chosen.append(replace(match[0], id=wanted))
     return tuple(chosen)
 
 

@@ -111,6 +111,25 @@ def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:
     return ResolvedModel(check_model_folder(_from_hub(name)), name, ModelSource.HUB)
 
 
+def config_at_hand(name: str) -> Path | None:
+    """``config.json`` of a model that is here already; nothing is fetched, converted or written."""
+    folder = default_cache_dir().resolve() / "models" / f"{EMBEDDED_MODEL}-{_CONVERSION}"
+    if name != EMBEDDED_MODEL:
+        folder = Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return folder / "config.json"
+    if name == EMBEDDED_MODEL or importlib.util.find_spec("huggingface_hub") is None:
+        return None
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
+    except HFValidationError:
+        return None
+    return Path(cached) if isinstance(cached, str) else None
+
+
 def default_cache_dir() -> Path:
     """Folder for what grpo keeps between runs: ``GRPO_CACHE``, else ``XDG_CACHE_HOME/grpo``, else ``~/.cache/grpo``."""
     if own := os.environ.get("GRPO_CACHE"):

@@ -10,11 +10,13 @@ from typing import Protocol
 import httpx
 
 from grpo.config import TrainConfig
+from grpo.devices.plan import plan_gpus
+from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError, ServerDiedError, ServerStartError
 from grpo.machine.dtype import computing_dtype
-from grpo.machine.hardware import cpu_count, visible_gpus
+from grpo.machine.hardware import cpu_count
 from grpo.serving.vllm import Progress, VllmServer, is_healthy
-from grpo.serving.vllm_options import ServerOptions
+from grpo.serving.vllm_options import ServerOptions, on_gpus, with_user_arguments
 
 __all__ = ["ExternalServer", "PolicyServer", "Progress", "ServerOptions", "VllmServer", "make_servers"]
 
@@ -53,23 +55,36 @@ class PolicyServer(Protocol):
         ...
 
 
-def make_servers(config: TrainConfig, model_path: Path, log_path: Path) -> list[PolicyServer]:
+def make_servers(
+    config: TrainConfig, model_path: Path, log_path: Path, *, learners: int | None = None
+) -> list[PolicyServer]:
     """The servers that a run's settings ask for: the given URLs, or vLLM processes of our own.
 
     The log of the first is ``log_path``; that of the second ends in ``-2``, and so on.
 
+    On a GPU it gets its share (`grpo.devices.plan`) beside ``learners`` processes that train; 0 for none, and by
+    default those of torchrun, or one.
+
     Raises:
-        ConfigError: There are fewer cores or GPUs than servers.
+        ConfigError: There are fewer cores or GPUs than servers, or the GPUs have too little memory.
     """
     if config.server.urls:
         return [ExternalServer(url) for url in config.server.urls]
     replicas = config.server.replicas
-    have = (len(visible_gpus()), "GPUs") if config.device == "cuda" else (config.threads or cpu_count(), "CPU cores")
-    if 1 < replicas > have[0]:
+    if config.device == "cpu" and 1 < replicas > (cores := config.threads or cpu_count()):
         raise ConfigError(
-            f"server.replicas = {replicas}, but there are {have[0]} {have[1]} for them, and each needs one of its own; "
+            f"server.replicas = {replicas}, but there are {cores} CPU cores for them, and each needs one of its own; "
             "ask for fewer (--replicas), or give the URLs of servers on other machines (--server)"
         )
+    logs = [log_path, *(log_path.with_stem(f"{log_path.stem}-{number}") for number in range(2, replicas + 1))]
+    options = server_options(config, model_path, learners)
+    return [VllmServer(model_path, log, each) for log, each in zip(logs, options, strict=True)]
+
+
+def server_options(
+    config: TrainConfig, model_path: Path, learners: int | None, shape: ModelShape | None = None
+) -> list[ServerOptions]:
+    """What servers of our own are started with; see ``make_servers``. ``shape`` stands in for a model not yet here."""
     options = ServerOptions(
         device=config.device,
         dtype=computing_dtype(config.dtype, config.device, model_path).dtype,
@@ -79,9 +94,13 @@ def make_servers(config: TrainConfig, model_path: Path, log_path: Path) -> list[
         max_num_seqs=config.rollout.concurrency,
         threads=config.threads,
         seed=config.seed,
+        kv_cache_gib=config.server.kv_cache_gib,
     )
-    logs = [log_path, *(log_path.with_stem(f"{log_path.stem}-{number}") for number in range(2, replicas + 1))]
-    return [VllmServer(model_path, log, replace(options, share=(index, replicas))) for index, log in enumerate(logs)]
+    servers = [replace(options, share=(index, config.server.replicas)) for index in range(config.server.replicas)]
+    if config.device == "cuda":
+        plan = plan_gpus(config, shape or ModelShape.read(model_path), learners=learners)
+        servers = [on_gpus(server, plan, number) for number, server in enumerate(servers)]
+    return [with_user_arguments(server, config.server.extra_args) for server in servers]
 
 
 class ExternalServer:

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from grpo.devices.memory import SERVER_TOKENS
+from grpo.devices.placement import CARD_ORDER
+from grpo.devices.plan import SERVED_ADAPTERS, GpuPlan
 from grpo.errors import ConfigError
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count
@@ -28,6 +31,11 @@ CPU_KV_CACHE_GIB = 2.0
 """Of the KV cache on a CPU, where no size is set."""
 
 _GIB = 1024**3
+_OTHERS_OF_OURS = frozenset(
+    {"-tp", "--api-key", "--data-parallel-size", "-dp", "--lora-modules", "--pipeline-parallel-size", "-pp"}
+    | {"--block-size", "--ssl-certfile", "--ssl-keyfile", "--root-path", "--uds", "--headless"}
+)
+"""Arguments with which requests of ours would find no server, or not the one that was planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,9 @@ class ServerOptions:
         port: Port to listen on; 0: any free one.
         kv_cache_gib: Memory for the KV cache, in GiB; None: 2 on the CPU, and on a GPU what is left of
             ``gpu_memory_utilization``.
-        gpu_memory_utilization: Share of the GPU's memory that vLLM may take; the learner needs the rest.
+        gpu_memory_utilization: Share of the GPU's memory that vLLM may take; it does not start where less is free.
+        cards: The GPUs that it sees, as ``CUDA_VISIBLE_DEVICES`` names them; empty: all.
+        tensor_parallel: GPUs that share the model.
         seed: vLLM's own seed; requests carry theirs.
         extra_args: Further arguments of ``vllm serve``, last and therefore winning.
     """
@@ -65,6 +75,8 @@ class ServerOptions:
     port: int = 0
     kv_cache_gib: float | None = None
     gpu_memory_utilization: float = 0.45
+    cards: tuple[str, ...] = ()
+    tensor_parallel: int = 1
     seed: int = 0
     extra_args: tuple[str, ...] = ()
 
@@ -96,7 +108,10 @@ class ServerOptions:
             batched_tokens = self.max_num_seqs * self.max_model_len
             arguments += ["--block-size", "32", "--max-num-batched-tokens", str(batched_tokens)]
         else:
+            batched_tokens = max(SERVER_TOKENS, self.max_num_seqs)
+            arguments += ["--max-num-batched-tokens", str(batched_tokens)]
             arguments += ["--gpu-memory-utilization", str(self.gpu_memory_utilization)]
+            arguments += ["--tensor-parallel-size", str(self.tensor_parallel)]
         if kv_cache_gib is not None:
             arguments += ["--kv-cache-memory-bytes", str(int(kv_cache_gib * _GIB))]
         return [*arguments, *self.extra_args]
@@ -117,9 +132,8 @@ class ServerOptions:
             cores = sorted(os.sched_getaffinity(0))[: self.threads or cpu_count()]
             own = cores[len(cores) * number // servers : len(cores) * (number + 1) // servers]
             variables["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, own))
-        elif servers > 1:
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-            variables["CUDA_VISIBLE_DEVICES"] = visible.split(",")[number].strip() if visible else str(number)
+        if self.cards:
+            variables |= CARD_ORDER | {"CUDA_VISIBLE_DEVICES": ",".join(self.cards)}
         return child_environment(variables)
 
     def check_model(self, model_path: Path) -> None:
@@ -134,6 +148,42 @@ class ServerOptions:
                 f"max_model_len is {self.max_model_len} tokens, but the model in {model_path} was made for {limit}: "
                 "choose shorter episodes or another model"
             )
+
+
+def on_gpus(options: ServerOptions, plan: GpuPlan, number: int) -> ServerOptions:
+    """A server's part of a plan: its cards, its share of their memory, and the size of its cache."""
+    assert plan.server is not None, "a server is ours"
+    return replace(
+        options,
+        cards=plan.server_cards(number),
+        tensor_parallel=len(plan.server_cards(number)),
+        kv_cache_gib=plan.server.kv_cache / _GIB,
+        gpu_memory_utilization=plan.gpu_memory_utilization,
+        max_loras=SERVED_ADAPTERS,
+    )
+
+
+def with_user_arguments(options: ServerOptions, arguments: tuple[str, ...]) -> ServerOptions:
+    """The options with further arguments of the user's.
+
+    Raises:
+        ConfigError: One of them is an argument of ours: a run sets it itself, and computes with what it set.
+    """
+    taken = {_flag(argument) for argument in options.arguments(Path(), "", 0)} | _OTHERS_OF_OURS
+    for argument in arguments:
+        if argument.startswith("-") and _flag(argument) in taken:
+            raise ConfigError(
+                f"server.extra_args has {argument.partition('=')[0]}, which a run sets itself; leave it out. Settings "
+                "that are like it: server.kv_cache_gib, server.gpu_memory_utilization, server.tensor_parallel, "
+                "rollout.max_tokens, rollout.concurrency, dtype"
+            )
+    return replace(options, extra_args=(*options.extra_args, *arguments))
+
+
+def _flag(argument: str) -> str:
+    """``--no-max_model_len=3`` is ``--max-model-len``."""
+    name = argument.partition("=")[0].replace("_", "-")
+    return name.replace("--no-", "--", 1)
 
 
 def served_rank(rank: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,3 +70,19 @@ def save_random_adapter(model_dir: Path) -> Callable[[Path, int], None]:
         adapted.save_pretrained(folder)
 
     return save
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Pretend GPUs of so many MiB each: a program of nvidia-smi's name lists them."""
+
+    def pretend(*mebibytes: int) -> None:
+        program = tmp_path / "bin" / "nvidia-smi"
+        program.parent.mkdir()
+        rows = "".join(f"{card}, GPU-{card}, a card, {memory}\n" for card, memory in enumerate(mebibytes))
+        program.write_text(f"#!/bin/sh\ncat <<'ROWS'\n{rows}ROWS\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    return pretend

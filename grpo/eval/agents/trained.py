@@ -67,7 +67,8 @@ class PolicyAgent:
 
     def _start(self) -> None:
         model = resolve_model(self.config.model)
-        servers = self._servers = Fleet(make_servers(self.config, model.path, self._scratch / "server.log"))
+        log = self._scratch / "server.log"
+        servers = self._servers = Fleet(make_servers(self.config, model.path, log, learners=0))
         servers.start()
         if isinstance(first := servers.servers[0], VllmServer):
             self._say(f"vLLM is starting, computing in {first.options.dtype}")

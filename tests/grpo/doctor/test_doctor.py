@@ -80,6 +80,19 @@ def test_a_gpu_that_is_asked_for_and_hidden_is_missed(monkeypatch):
     assert caught.value.fix == "install the driver, or use --cpu"
 
 
+def test_the_memory_of_gpus_is_checked_before_a_run(nvidia_smi):
+    nvidia_smi(24564)
+    assert "GPU memory" not in dict(doctor.quick_checks(CPU, doctor.Needs()))
+    assert "GPU memory" in dict(doctor.quick_checks(load_config("email-gpu", {"env": WORD_ENV}), doctor.Needs()))
+    found = doctor.check_gpu_memory(load_config("email-gpu", {"env": WORD_ENV}))
+    assert found.startswith("vLLM on GPU 0 (a card, 24.0 GiB): ")
+    with pytest.raises(doctor.Unneeded, match=r"needs the config.json of some/model, which is not here yet"):
+        doctor.check_gpu_memory(load_config("email-gpu", {"env": WORD_ENV, "model": "some/model"}))
+    large = {"env": WORD_ENV, "model": "Qwen/Qwen2.5-7B-Instruct"}
+    with pytest.raises(Trouble, match="the model does not fit: the learner takes"):
+        doctor.check_gpu_memory(load_config("email-gpu", large))
+
+
 def test_a_missing_package_is_named_with_its_extra():
     code = (
         "import sys\nfrom grpo.config import TrainConfig\nfrom grpo.doctor import checks as doctor\n"

@@ -12,7 +12,7 @@ from grpo.learner.cpu.attention import causal_attention  # noqa: E402
 from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
 from grpo.learner.cpu.gated_activation import GatedActivation, fuse_gates  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
-from grpo.learner.local_engine import checkpoints_gradients, local_engine  # noqa: E402
+from grpo.learner.local_engine import local_engine  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.settings import KERNELS  # noqa: E402
 from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
@@ -217,16 +217,6 @@ def test_gradient_checkpointing_changes_no_bit_of_the_gradient_and_keeps_less(tm
     assert torch.equal(gradient, same_gradient)
     assert gradient.norm() > 0
     assert saved_less < saved / 3
-
-
-def test_gradients_are_checkpointed_where_asked_for():
-    def config(**settings):
-        return load_config(None, {"env": "CartPole-v1", **settings})
-
-    assert not checkpoints_gradients(config())
-    assert checkpoints_gradients(config(device="cuda"))
-    assert checkpoints_gradients(config(**{"learner.gradient_checkpointing": True}))
-    assert not checkpoints_gradients(config(**{"device": "cuda", "learner.gradient_checkpointing": False}))
 
 
 def test_our_attention_is_used_where_it_is_faster_or_asked_for(tmp_path):

@@ -1,0 +1,73 @@
+"""``grpo-train --dry-run``: what a run would do, where, and what it would take. It starts and writes nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from grpo.config import TrainConfig
+from grpo.devices.plan import plan_gpus
+from grpo.devices.shape import ModelShape, shape_at_hand
+from grpo.machine.hardware import cpu_count, memory_gib
+from grpo.machine.models import config_at_hand
+from grpo.serving.server import server_options
+from grpo.serving.vllm import BASE_MODEL
+
+
+def what_would_run(config: TrainConfig, directory: Path) -> Iterator[str]:
+    """Lines about the model, the work, the devices with their memory, and vLLM's arguments.
+
+    Raises:
+        ConfigError: The run would be refused: it does not fit on the GPUs, or its settings do not fit together.
+        ModelError: The model's ``config.json`` lacks a size.
+    """
+    here, shape = config_at_hand(config.model), shape_at_hand(config.model)
+    if here is None:
+        where = "not here yet; a run fetches or converts it"
+    else:
+        where = f"in {here.parent}"
+    yield f"model: {config.model}, {where}"
+    yield f"run directory: {directory}" + (" (there is a run in it)" if (directory / "config.json").exists() else "")
+    yield from _work(config)
+    if config.device == "cpu":
+        dtype = "measured when the run starts" if config.dtype == "auto" else config.dtype
+        yield f"dtype: {dtype}"
+        cores = config.threads or cpu_count()
+        yield f"learner and vLLM on the CPU: {cores} cores, {memory_gib():.0f} GiB (memory is computed for GPUs alone)"
+    else:
+        yield f"dtype: {'bfloat16' if config.dtype == 'auto' else config.dtype}"
+        if shape is None:
+            yield "memory: not known before the model's config.json is here"
+        else:
+            yield from plan_gpus(config, shape).lines()
+    yield from _server(config, Path(config.model) if here is None else here.parent, shape)
+
+
+def _work(config: TrainConfig) -> Iterator[str]:
+    rollout, warm_start, evaluation = config.rollout, config.warm_start, config.eval
+    episodes = rollout.groups_per_step * rollout.group_size
+    if warm_start.steps:
+        yield f"warm start: {warm_start.steps} steps of {warm_start.batch} demonstrations of {warm_start.policy!r}"
+    yield (
+        f"steps: {config.steps}, each of {rollout.groups_per_step} groups x {rollout.group_size} episodes, at most "
+        f"{rollout.max_tokens:,} tokens an episode and {rollout.max_turn_tokens:,} a turn"
+    )
+    yield f"tokens: at most {episodes * rollout.max_tokens:,} a step, {config.learner.token_budget:,} a forward pass"
+    yield f"LoRA: rank {config.lora.rank}, alpha {config.lora.alpha}; learning rate {config.optimizer.learning_rate:g}"
+    if evaluation.scenarios:
+        yield f"evaluation before and after: {evaluation.scenarios} scenarios of the split {evaluation.split!r}"
+
+
+def _server(config: TrainConfig, model_path: Path, shape: ModelShape | None) -> Iterator[str]:
+    if config.server.urls:
+        yield f"sampling from {', '.join(config.server.urls)}"
+    elif config.device == "cuda" and shape is None:
+        yield "vLLM's arguments: not known before the model's config.json is here"
+    elif config.device == "cuda" or config.dtype != "auto":
+        options = server_options(config, model_path, None, shape)[0]
+        if (model_path / "config.json").is_file():
+            options.check_model(model_path)
+        yield f"vLLM's arguments: {shlex.join(options.arguments(model_path, BASE_MODEL, options.port))}"
+    else:
+        yield "vLLM's arguments: not known before the dtype is measured (--set dtype=float32 or bfloat16 fixes it)"

@@ -1,0 +1,59 @@
+"""Which of the visible GPUs serve and which train: servers take them from the front, learners from the back.
+
+Where there are enough, nothing is shared; with one GPU both are on it. It is arithmetic on numbers of GPUs, in the
+order in which ``CUDA_VISIBLE_DEVICES`` shows them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from grpo.errors import ConfigError
+
+CARD_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""CUDA's own order is by speed, nvidia-smi's by bus. With this variable both number the GPUs alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Numbers of GPUs: those of each server, and that of each learner process."""
+
+    servers: tuple[tuple[int, ...], ...]
+    learners: tuple[int, ...]
+
+    @property
+    def shared(self) -> bool:
+        """Whether a learner is on a server's GPU."""
+        return not set(self.learners).isdisjoint(card for cards in self.servers for card in cards)
+
+
+def place(cards: int, *, servers: int = 1, tensor_parallel: int = 1, learners: int = 1) -> Placement:
+    """Give ``cards`` GPUs to servers and learner processes.
+
+    Args:
+        cards: GPUs that are visible.
+        servers: vLLM processes of ours.
+        tensor_parallel: GPUs of each server.
+        learners: Processes that train, one GPU each.
+
+    Raises:
+        ConfigError: There are fewer than the servers, or the learners, need.
+    """
+    if cards == 0:
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise ConfigError(
+            "device = 'cuda', but nvidia-smi shows no GPU"
+            + ("" if shown is None else f" (CUDA_VISIBLE_DEVICES = {shown!r})")
+            + "; train with --cpu, or let grpo-doctor --cuda say what is missing"
+        )
+    served = servers * tensor_parallel
+    if cards < max(served, learners):
+        parts = [f"{servers} vLLM server(s) x server.tensor_parallel = {tensor_parallel}"] if served else []
+        parts += [f"{learners} learner process(es)"] if learners else []
+        raise ConfigError(
+            f"device = 'cuda' with {' and '.join(parts)}, but {cards} GPU(s) are visible; ask for fewer, show more "
+            "(CUDA_VISIBLE_DEVICES), or train with --cpu"
+        )
+    of_server = tuple(tuple(range(n * tensor_parallel, (n + 1) * tensor_parallel)) for n in range(servers))
+    return Placement(of_server, tuple(range(cards - learners, cards)))

@@ -1,0 +1,253 @@
+"""The plan of a run on GPUs: where learner and vLLM are, and how much memory each takes, or why they do not fit.
+
+vLLM is told the size of its KV cache, so it measures no free memory while the learner loads. The cache has room for all
+sequences at once at their full length where the card has it. Where it has not, the learner computes activations again
+instead of keeping them; then the cache gets what is left, and some episodes wait while others are sampled. Sequences
+rarely reach their full length, and those of a group share their prompt, so that costs little.
+
+vLLM could give its memory to the learner between rollouts (its sleep mode). That is not used: every step would wait for
+both models to be moved, and whatever does not fit together is refused here with what to lower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo.config import TrainConfig
+from grpo.devices.memory import GIB, Memory, learner_memory, server_memory, vocabulary_bytes
+from grpo.devices.placement import Placement, place
+from grpo.devices.shape import ModelShape
+from grpo.errors import ConfigError
+from grpo.machine import torchrun
+from grpo.machine.dtype import Dtype
+from grpo.machine.hardware import Gpu, visible_gpus
+
+USABLE = 0.97
+"""Of a card's memory; the rest is the driver's."""
+
+SERVED_ADAPTERS = 3
+LEAST_SEQUENCES = 8
+"""One of so many sequences, at full length, is the least that the KV cache must have room for."""
+
+_LOGIT_SHARE = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    """What runs where.
+
+    Attributes:
+        gpus: The visible ones.
+        placement: Which of them serve and train.
+        learner: Memory of a learner process.
+        server: Memory of vLLM on each of its GPUs; None where no server is ours.
+        gradient_checkpointing: Whether the learner computes activations again.
+        logit_chunk_tokens: Action tokens that the learner projects to the vocabulary at once.
+        sequences: How many of full length the KV cache has room for, of how many at once.
+    """
+
+    gpus: tuple[Gpu, ...]
+    placement: Placement
+    learner: Memory | None
+    server: Memory | None
+    gradient_checkpointing: bool
+    logit_chunk_tokens: int
+    sequences: tuple[int, int]
+
+    @property
+    def learner_devices(self) -> tuple[str, ...]:
+        """torch's names of the learners' GPUs."""
+        return tuple(f"cuda:{card}" for card in self.placement.learners)
+
+    def server_cards(self, number: int = 0) -> tuple[str, ...]:
+        """What ``CUDA_VISIBLE_DEVICES`` shows to a server."""
+        return tuple(self.gpus[card].id for card in self.placement.servers[number])
+
+    @property
+    def gpu_memory_utilization(self) -> float:
+        """vLLM's share of the smallest of its cards: it refuses to start where less than that is free."""
+        assert self.server is not None, "a server is ours"
+        cards = [self.gpus[card] for cards in self.placement.servers for card in cards]
+        return math.floor(1000 * self.server.total / (min(card.memory_gib for card in cards) * GIB)) / 1000
+
+    def lines(self) -> list[str]:
+        """The plan as a log shows it."""
+        shown: list[str] = []
+        if self.server is not None:
+            cards = ", ".join(self._name(card) for cards in self.placement.servers for card in cards)
+            room, at_once = self.sequences
+            shown.append(f"vLLM on {cards}: {self.server}")
+            shown.append(f"KV cache: room for {room} of {at_once} sequences at full length")
+        if self.learner is not None:
+            cards = ", ".join(self._name(card) for card in self.placement.learners)
+            again = "computed again for the gradient" if self.gradient_checkpointing else "kept for the gradient"
+            shown.append(f"learner on {cards}: {self.learner}; activations are {again}")
+        return shown
+
+    def _name(self, card: int) -> str:
+        gpu = self.gpus[card]
+        return f"{'GPU ' if gpu.id.isdigit() else ''}{gpu.id} ({gpu.name}, {gpu.memory_gib:.1f} GiB)"
+
+
+def plan_gpus(
+    config: TrainConfig, shape: ModelShape, gpus: Sequence[Gpu] | None = None, *, learners: int | None = None
+) -> GpuPlan:
+    """Plan a run with ``device = 'cuda'``.
+
+    Args:
+        config: The run's settings.
+        shape: Of its model.
+        gpus: The visible GPUs; asked of ``nvidia-smi`` by default.
+        learners: Processes that train, by default those that torchrun started here, or one; 0 where a policy is only
+            served.
+
+    Raises:
+        ConfigError: There are too few GPUs, or learner and server do not fit on them.
+    """
+    if learners is None:
+        here = torchrun.place()
+        learners = here.local_size if here else 1
+    cards = tuple(visible_gpus() if gpus is None else gpus)
+    servers = 0 if config.server.urls else config.server.replicas
+    placement = place(len(cards), servers=servers, tensor_parallel=config.server.tensor_parallel, learners=learners)
+    return _Room(config, shape, cards, placement).plan()
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The cards of a plan and what they have to hold. All figures are bytes."""
+
+    config: TrainConfig
+    shape: ModelShape
+    gpus: tuple[Gpu, ...]
+    placement: Placement
+
+    def plan(self) -> GpuPlan:
+        setting = self.config.learner.gradient_checkpointing
+        choices = (False, True) if setting == "auto" else (setting,)
+        sizes = self._kv_sizes()
+        for least in sizes:
+            for checkpointing in choices:
+                left = self._left(checkpointing)
+                if left >= least:
+                    return self._plan(checkpointing, int(min(left, sizes[0])))
+        raise ConfigError(self._why_not(choices[-1]))
+
+    def _plan(self, checkpointing: bool, kv_cache: int) -> GpuPlan:
+        rollout = self.config.rollout
+        room = int(kv_cache * self.config.server.tensor_parallel // (rollout.max_tokens * self._kv_bytes))
+        return GpuPlan(
+            self.gpus,
+            self.placement,
+            self._learner(checkpointing) if self.placement.learners else None,
+            self._server(kv_cache) if self.placement.servers else None,
+            checkpointing,
+            self._logit_chunk,
+            (min(room * self.config.server.replicas, rollout.concurrency), rollout.concurrency),
+        )
+
+    def _left(self, checkpointing: bool) -> float:
+        """For the KV cache on each of the server's cards; below zero where not even the rest fits."""
+        learner = self._learner(checkpointing).total if self.placement.learners else 0
+        over = self._usable(self.placement.learners) - learner if self.placement.learners else 0
+        if not self.placement.servers:
+            return over
+        left = self._usable(self._server_cards) - self._server(0).total
+        if self.placement.shared:
+            return left - learner
+        return left if over >= 0 else over
+
+    def _learner(self, checkpointing: bool) -> Memory:
+        config = self.config
+        return learner_memory(
+            self.shape,
+            config.lora.rank,
+            self._dtype,
+            tokens=max(config.learner.token_budget, config.rollout.max_tokens),
+            gradient_checkpointing=checkpointing,
+            logit_chunk_tokens=self._logit_chunk,
+        )
+
+    def _server(self, kv_cache: int) -> Memory:
+        config = self.config
+        return server_memory(
+            self.shape,
+            config.lora.rank,
+            self._dtype,
+            adapters=SERVED_ADAPTERS,
+            sequences=config.rollout.concurrency,
+            kv_cache=int(kv_cache),
+            tensor_parallel=config.server.tensor_parallel,
+        )
+
+    @property
+    def _dtype(self) -> Dtype:
+        return "bfloat16" if self.config.dtype == "auto" else self.config.dtype
+
+    @property
+    def _kv_bytes(self) -> int:
+        return self.shape.kv_bytes(self._dtype)
+
+    def _kv_sizes(self) -> list[int]:
+        """The size of the KV cache on a card that is wanted, and the least that will do.
+
+        Raises:
+            ConfigError: A size that was set has no room for one sequence.
+        """
+        config, settings = self.config, self.config.server
+        if not self.placement.servers:
+            return [0]
+        if settings.kv_cache_gib is None and settings.gpu_memory_utilization is None:
+            at_once = math.ceil(config.rollout.concurrency / config.server.replicas)
+            return [self._sequences_kv(at_once), self._sequences_kv(max(1, at_once // LEAST_SEQUENCES))]
+        if settings.kv_cache_gib is not None:
+            name, value, size = "kv_cache_gib", settings.kv_cache_gib, settings.kv_cache_gib * GIB
+        else:
+            name, value = "gpu_memory_utilization", settings.gpu_memory_utilization or 0.0
+            card = min(self.gpus[card].memory_gib for card in self._server_cards) * GIB
+            size = value * card - self._server(0).total
+        if size < (needed := self._sequences_kv(1)):
+            raise ConfigError(
+                f"server.{name} = {value} leaves {max(0.0, size / GIB):.1f} GiB for the KV cache, but one sequence of "
+                f"rollout.max_tokens = {config.rollout.max_tokens} takes {needed / GIB:.1f}; raise the one or "
+                "lower the other"
+            )
+        return [int(size)]
+
+    def _sequences_kv(self, count: int) -> int:
+        return count * self.config.rollout.max_tokens * self._kv_bytes // self.config.server.tensor_parallel
+
+    @property
+    def _logit_chunk(self) -> int:
+        """The power of two, from 128 to 4,096, whose logits take ``_LOGIT_SHARE`` of the learner's card at most."""
+        cards = self.placement.learners or self._server_cards
+        room = _LOGIT_SHARE * self._usable(cards) / vocabulary_bytes(self.shape)
+        return min(4096, max(128, 2 ** int(math.log2(max(1, room)))))
+
+    @property
+    def _server_cards(self) -> tuple[int, ...]:
+        return tuple(card for cards in self.placement.servers for card in cards)
+
+    def _usable(self, cards: tuple[int, ...]) -> float:
+        return USABLE * GIB * min(self.gpus[card].memory_gib for card in cards)
+
+    def _why_not(self, checkpointing: bool) -> str:
+        config, parts = self.config, list[str]()
+        if self.placement.learners:
+            usable = self._usable(self.placement.learners) / GIB
+            parts.append(f"the learner takes {self._learner(checkpointing)} of {usable:.1f} GiB that are usable")
+        if self.placement.servers:
+            usable, least = self._usable(self._server_cards) / GIB, self._kv_sizes()[-1]
+            where = "the same card" if self.placement.shared else f"a card with {usable:.1f} GiB"
+            parts.append(f"vLLM at least {self._server(least)} on {where}")
+        lower = [f"learner.token_budget ({config.learner.token_budget})"] if self.placement.learners else []
+        lower += [
+            f"rollout.concurrency ({config.rollout.concurrency})",
+            f"rollout.max_tokens ({config.rollout.max_tokens})",
+        ]
+        return (
+            f"the model does not fit: {', '.join(parts)}. Lower {', '.join(lower)}, take a smaller model or lora.rank, "
+            f"or show more GPUs than {len(self.gpus)}"
+        )

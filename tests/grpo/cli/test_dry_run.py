@@ -1,0 +1,67 @@
+"""grpo-train --dry-run: what would run is shown, and nothing is started or written."""
+
+import json
+
+from click.testing import CliRunner
+
+from grpo.cli.train import train
+from grpo.devices.shape import QWEN_MODELS
+from tests.fakes import WORD_ENV
+
+SMALL, LARGE = (f"Qwen/Qwen2.5-{size}-Instruct" for size in ("0.5B", "7B"))
+
+
+def shown(tmp_path, *arguments):
+    run_dir = tmp_path / "run"
+    result = CliRunner().invoke(train, ["--env", WORD_ENV, "--run-dir", str(run_dir), "--dry-run", *arguments])
+    assert not run_dir.exists()
+    return result.exit_code, result.output.splitlines()
+
+
+def test_a_run_on_a_gpu_is_shown_with_its_memory_and_vllms_arguments(tmp_path, nvidia_smi):
+    nvidia_smi(24564)
+    status, lines = shown(tmp_path, "--recipe", "email-gpu")
+    assert status == 0, lines
+    said = dict(line.split(": ", 1) for line in lines)
+    assert said["model"] == f"{SMALL}, not here yet; a run fetches or converts it"
+    assert said["steps"] == "60, each of 8 groups x 8 episodes, at most 4,096 tokens an episode and 256 a turn"
+    assert said["tokens"] == "at most 262,144 a step, 16,384 a forward pass"
+    assert said["dtype"] == "bfloat16"
+    assert said["vLLM on GPU 0 (a card, 24.0 GiB)"].endswith("kv cache 3.0)")
+    assert "learner on GPU 0 (a card, 24.0 GiB)" in said
+    assert f"--model {SMALL} " in said["vLLM's arguments"]
+    assert f"--kv-cache-memory-bytes {64 * 4096 * QWEN_MODELS[SMALL].kv_bytes('bfloat16')}" in said["vLLM's arguments"]
+
+
+def test_what_would_not_fit_or_has_no_gpu_is_an_error_with_a_way_out(tmp_path, nvidia_smi, monkeypatch):
+    nvidia_smi(24564)
+    status, lines = shown(tmp_path, "--recipe", "email-gpu", "--model", LARGE)
+    assert status == 1
+    assert "Lower learner.token_budget (16384), rollout.concurrency (64)" in lines[-1]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    status, lines = shown(tmp_path, "--recipe", "email-gpu")
+    assert status == 1
+    assert lines[-1].startswith("Error: device = 'cuda', but nvidia-smi shows no GPU (CUDA_VISIBLE_DEVICES = '')")
+
+
+def test_a_folder_is_planned_by_its_own_sizes_and_an_unknown_model_not_at_all(tmp_path, nvidia_smi):
+    nvidia_smi(81559, 81559)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[LARGE].to_config() | {"max_position_embeddings": 2048}))
+    status, lines = shown(tmp_path, "--recipe", "email-gpu", "--model", str(folder))
+    assert f"model: {folder}, in {folder}" in lines
+    assert any(line.startswith("learner on GPU 1 (a card, 79.6 GiB)") and "weights 14.2" in line for line in lines)
+    assert status == 1
+    assert "max_model_len is 4096 tokens, but the model in" in lines[-1]
+    status, lines = shown(tmp_path, "--recipe", "email-gpu", "--model", "some/model")
+    assert status == 0
+    assert "memory: not known before the model's config.json is here" in lines
+
+
+def test_a_run_on_the_cpu_is_shown_too(tmp_path):
+    status, lines = shown(tmp_path, "--recipe", "email-cpu", "--set", "dtype=float32", "--model", "some/model")
+    assert status == 0
+    assert any(line.startswith("learner and vLLM on the CPU: ") for line in lines)
+    assert any(line.startswith("vLLM's arguments: --model some/model") and "--dtype float32" in line for line in lines)
+    assert "warm start: 45 steps of 4 demonstrations of 'tutor'" in lines

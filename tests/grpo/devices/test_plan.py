@@ -1,0 +1,110 @@
+"""The plan of a run on GPUs: shares that fit, what is given up first, and what an error says."""
+
+import pytest
+
+from grpo.config import load_config
+from grpo.devices.memory import GIB
+from grpo.devices.plan import USABLE, plan_gpus
+from grpo.devices.shape import QWEN_MODELS
+from grpo.errors import ConfigError
+from grpo.machine.hardware import Gpu
+
+SMALL, LARGE = (QWEN_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"] for size in ("0.5B", "7B"))
+
+
+def gpus(*memory_gib):
+    return [Gpu(f"card of {memory}", memory, f"GPU-{number}") for number, memory in enumerate(memory_gib)]
+
+
+def config(**settings):
+    sizes = {"learner.token_budget": 16384, "rollout.max_tokens": 4096, "rollout.concurrency": 64}
+    return load_config(None, {"env": "X-v0", "device": "cuda", **sizes, **settings})
+
+
+def test_one_gpu_does_both_and_keeps_activations_where_they_fit():
+    plan = plan_gpus(config(), SMALL, gpus(80))
+    assert (plan.learner_devices, plan.server_cards()) == (("cuda:0",), ("GPU-0",))
+    assert not plan.gradient_checkpointing
+    assert plan.sequences == (64, 64)
+    assert plan.server.kv_cache == 64 * 4096 * 2 * 24 * 128 * 2
+    assert plan.learner.total + plan.server.total <= USABLE * 80 * GIB
+
+
+def test_activations_are_computed_again_before_the_cache_shrinks():
+    plan = plan_gpus(config(), SMALL, gpus(24))
+    assert plan.gradient_checkpointing
+    assert plan.sequences == (64, 64)
+    plan = plan_gpus(config(**{"rollout.concurrency": 512}), SMALL, gpus(24))
+    assert plan.gradient_checkpointing
+    assert 64 <= plan.sequences[0] < 512
+    assert plan.learner.total + plan.server.total == pytest.approx(USABLE * 24 * GIB, abs=2)
+
+
+def test_two_gpus_are_shared_by_nobody():
+    plan = plan_gpus(config(), LARGE, gpus(80, 40))
+    assert (plan.learner_devices, plan.server_cards()) == (("cuda:1",), ("GPU-0",))
+    assert plan.learner.total <= USABLE * 40 * GIB
+    assert plan.server.kv_cache == 64 * 4096 * LARGE.kv_bytes("bfloat16")
+    assert plan.gpu_memory_utilization == int(1000 * plan.server.total / (80 * GIB)) / 1000
+
+
+def test_a_server_of_ones_own_leaves_the_gpu_to_the_learner():
+    plan = plan_gpus(config(**{"server.urls": ["http://a"]}), SMALL, gpus(24))
+    assert plan.server is None
+    assert plan.learner_devices == ("cuda:0",)
+    assert [line[:7] for line in plan.lines()] == ["learner"]
+
+
+def test_a_policy_that_is_only_served_has_the_gpu_to_itself():
+    plan = plan_gpus(config(**{"rollout.concurrency": 256}), LARGE, gpus(80), learners=0)
+    assert plan.learner is None
+    assert plan.sequences[0] > plan_gpus(config(**{"rollout.concurrency": 256}), LARGE, gpus(80)).sequences[0]
+
+
+def test_each_process_of_torchrun_has_a_gpu(monkeypatch):
+    for name, value in {"RANK": 1, "WORLD_SIZE": 3, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 3, "MASTER_ADDR": 0}.items():
+        monkeypatch.setenv(name, str(value))
+    plan = plan_gpus(config(), SMALL, gpus(24, 24, 24, 24))
+    assert plan.learner_devices == ("cuda:1", "cuda:2", "cuda:3")
+    assert not plan.placement.shared
+
+
+def test_what_is_set_is_taken_and_refused_where_it_does_not_fit():
+    assert not plan_gpus(config(**{"learner.gradient_checkpointing": False}), SMALL, gpus(80)).gradient_checkpointing
+    assert plan_gpus(config(**{"learner.gradient_checkpointing": True}), SMALL, gpus(80)).gradient_checkpointing
+    assert plan_gpus(config(**{"server.kv_cache_gib": 1.5}), SMALL, gpus(24)).server.kv_cache == 1.5 * GIB
+    halved = plan_gpus(config(**{"server.gpu_memory_utilization": 0.5}), SMALL, gpus(24))
+    assert halved.server.total == pytest.approx(12 * GIB, abs=2)
+    with pytest.raises(ConfigError, match=r"the learner takes 2\d\.\d GiB .*activations 2\d\.\d"):
+        plan_gpus(config(**{"learner.gradient_checkpointing": False}), SMALL, gpus(24))
+    with pytest.raises(ConfigError, match=r"server.kv_cache_gib = 0.01 leaves 0.0 GiB .* takes 0.0; raise the one"):
+        plan_gpus(config(**{"server.kv_cache_gib": 0.01}), SMALL, gpus(24))
+    with pytest.raises(ConfigError, match=r"server.gpu_memory_utilization = 0.1 leaves 0.0 GiB"):
+        plan_gpus(config(**{"server.gpu_memory_utilization": 0.1}), SMALL, gpus(24))
+
+
+def test_what_does_not_fit_is_refused_with_what_to_lower():
+    with pytest.raises(ConfigError) as caught:
+        plan_gpus(config(), LARGE, gpus(24))
+    said = str(caught.value)
+    assert "the learner takes 2" in said
+    assert "weights 14.2" in said
+    assert "of 23.3 GiB that are usable, vLLM at least" in said
+    assert said.endswith(
+        "Lower learner.token_budget (16384), rollout.concurrency (64), rollout.max_tokens (4096), take a smaller model or "
+        "lora.rank, or show more GPUs than 1"
+    )
+
+
+def test_the_chunk_of_logits_follows_the_card():
+    assert [plan_gpus(config(), SMALL, gpus(memory)).logit_chunk_tokens for memory in (24, 48, 80)] == [256, 512, 1024]
+
+
+def test_the_plan_is_shown_by_card():
+    assert plan_gpus(config(), SMALL, gpus(24)).lines() == [
+        "vLLM on GPU-0 (card of 24, 24.0 GiB): 7.0 GiB (weights 0.9, adapter 0.1, activations 0.5, runtime 2.5, "
+        "kv cache 3.0)",
+        "KV cache: room for 64 of 64 sequences at full length",
+        "learner on GPU-0 (card of 24, 24.0 GiB): 4.2 GiB (weights 0.9, adapter 0.1, activations 2.2, runtime 1.0); "
+        "activations are computed again for the gradient",
+    ]

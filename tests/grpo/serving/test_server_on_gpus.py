@@ -1,0 +1,91 @@
+"""What vLLM is started with on GPUs: cards, shares of their memory, and arguments that are the user's."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grpo.config import load_config
+from grpo.devices.shape import QWEN_MODELS
+from grpo.errors import ConfigError
+from grpo.serving.server import VllmServer, make_servers
+
+
+def test_on_a_gpu_a_server_gets_its_card_and_its_share(tmp_path: Path, nvidia_smi: Callable[..., None]):
+    nvidia_smi(24564, 24564)
+    shape = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"]
+    (tmp_path / "config.json").write_text(json.dumps(shape.to_config() | {"max_position_embeddings": 32768}))
+    settings = {"device": "cuda", "rollout.concurrency": 32, "rollout.max_tokens": 2048}
+    config = load_config(None, {"env": "X-v0", **settings, "server.extra_args": ["--enforce-eager"]})
+    (server,) = make_servers(config, tmp_path, tmp_path / "log")
+    assert isinstance(server, VllmServer)
+    arguments = server.options.arguments(tmp_path, "base", 1)
+    pairs = dict(itertools.pairwise(arguments))
+    assert pairs["--kv-cache-memory-bytes"] == str(32 * 2048 * 2 * 24 * 128 * 2)
+    assert pairs["--dtype"] == "bfloat16"
+    assert pairs["--max-num-batched-tokens"] == "8192"
+    assert pairs["--tensor-parallel-size"] == "1"
+    assert 0.15 < float(pairs["--gpu-memory-utilization"]) < 0.3
+    assert arguments[-1] == "--enforce-eager"
+    environment = server.options.environment()
+    assert environment["CUDA_VISIBLE_DEVICES"] == "0"
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_a_gpu_that_is_too_small_is_refused_before_anything_starts(tmp_path: Path, nvidia_smi: Callable[..., None]):
+    nvidia_smi(8188)
+    shape = QWEN_MODELS["Qwen/Qwen2.5-7B-Instruct"]
+    (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
+    config = load_config(None, {"env": "X-v0", "device": "cuda"})
+    with pytest.raises(ConfigError, match=r"the model does not fit: the learner takes 1\d"):
+        make_servers(config, tmp_path, tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    "argument", ["--max-model-len=7", "--max_model_len", "--no-enable-lora", "-tp", "--api-key", "--dtype"]
+)
+def test_arguments_of_ours_are_not_taken_from_the_user(tmp_path: Path, argument: str):
+    settings = {"env": "X-v0", "dtype": "float32", "server.extra_args": ["--seed-oss", argument, "8"]}
+    with pytest.raises(ConfigError, match=rf"server.extra_args has {argument.partition('=')[0]}, which a run sets"):
+        make_servers(load_config(None, settings), tmp_path, tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"kv_cache_gib": 1, "gpu_memory_utilization": 0.5}, "both size the KV cache; leave one of them out"),
+        (
+            {"urls": ["http://a"], "kv_cache_gib": 1},
+            "server.kv_cache_gib = 1.0 is of servers that are started, but server.urls names 1",
+        ),
+        ({"tensor_parallel": 2}, "server.tensor_parallel is for GPUs, but device = 'cpu'"),
+        ({"gpu_memory_utilization": 1.5}, "less than or equal to 1"),
+    ],
+)
+def test_settings_of_a_server_that_contradict_each_other_are_refused(settings: dict[str, object], said: str):
+    with pytest.raises(ConfigError, match=said):
+        load_config(None, {"env": "X-v0", "server": settings})
+
+
+def test_each_of_several_servers_has_a_gpu_of_its_own(
+    tmp_path: Path, nvidia_smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    nvidia_smi(*[24564] * 8)
+    shape = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"]
+    (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
+    config = load_config(None, {"env": "X-v0", "device": "cuda", "server.replicas": 2})
+
+    def seen() -> list[str]:
+        servers = make_servers(config, tmp_path, tmp_path / "log")
+        return [s.options.environment()["CUDA_VISIBLE_DEVICES"] for s in servers if isinstance(s, VllmServer)]
+
+    assert seen() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 6,7")
+    assert seen() == ["4", "6"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    with pytest.raises(ConfigError, match=r"2 vLLM server\(s\) x server.tensor_parallel = 1 .* 1 GPU\(s\) are visible"):
+        make_servers(config, tmp_path, tmp_path / "log")
