@@ -29,7 +29,10 @@ DEFAULT_RUN_DIR = "runs/{env}"
 
 @click.command(epilog="Example: grpo-train --env EmailSearch-v0 --recipe email-cpu --run-dir runs/first --resume")
 @click.option("--env", required=True, help="Registered Gymnasium env id, or module:id.")
-@click.option("--recipe", help="email-cpu, email-gpu, a TOML file, or a run's config.json; flags override it.")
+@click.option(
+    "--recipe",
+    help="email-cpu, email-gpu, email-gpu-80gb, art-e, a TOML file, or a run's config.json; flags override it.",
+)
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/ENV]")
 @click.option("--resume", is_flag=True, help="Continue the run in --run-dir, or begin one where there is none.")
 @click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")

@@ -70,7 +70,7 @@ FLAT = {
 
 
 def test_every_bundled_recipe_is_a_valid_config():
-    assert recipe_names() == ["email-cpu", "email-gpu"]
+    assert recipe_names() == ["art-e", "email-cpu", "email-gpu", "email-gpu-80gb"]
     for name in recipe_names():
         assert load_config(name, {"env": "EmailSearch-v0"}).env_kwargs["max_turns"] > 0
 
@@ -155,7 +155,7 @@ def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path):
 
 
 def test_an_unknown_recipe_lists_the_bundled_ones(tmp_path):
-    with pytest.raises(ConfigError, match="bundled: email-cpu, email-gpu"):
+    with pytest.raises(ConfigError, match="bundled: art-e, email-cpu, email-gpu, email-gpu-80gb"):
         load_config("email-tpu", {"env": "E"})
     (tmp_path / "r.toml").write_text("steps = [")
     with pytest.raises(ConfigError, match="cannot be read"):
