@@ -24,23 +24,10 @@ from tests.email_env.office import (
     NOWHERE,
     answer,
     as_json,
-    build_office,
     play,
     read,
     search,
 )
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return build_office(tmp_path_factory.mktemp("office"))
-
-
-@pytest.fixture(scope="module")
-def env(path):
-    env = EmailSearchEnv(path)
-    yield env
-    env.close()
 
 
 def make(path, **options):

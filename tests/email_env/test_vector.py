@@ -4,28 +4,15 @@ import gymnasium
 import pytest
 
 import email_env
-from email_env.env import MAX_ACTION_CHARS, EmailSearchEnv
+from email_env.env import MAX_ACTION_CHARS
 from email_env.spaces import TextSpace, ToolCallSpace
 from tests.email_env.mails import question
 from tests.email_env.office import (
     CITY,
     answer,
-    build_office,
     read,
     search,
 )
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return build_office(tmp_path_factory.mktemp("office"))
-
-
-@pytest.fixture(scope="module")
-def env(path):
-    env = EmailSearchEnv(path)
-    yield env
-    env.close()
 
 
 def test_the_spaces_are_text(env):

@@ -38,6 +38,7 @@ _SUFFIXES = {
     ".mbox": "mbox",
     ".zip": "zip",
     ".eml": "eml",
+    ".emlx": "eml",
 }
 _BEGINNINGS = {b"From ": "mbox", b"PAR1": "parquet", b"\x1f\x8b": "tar", b"PK\x03\x04": "zip"}
 _HEADER = re.compile(rb"[!-9;-~]+:[ \t]")

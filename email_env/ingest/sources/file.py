@@ -1,7 +1,11 @@
-"""One file of a folder or an archive, read for what it is: an mbox, a table, or else one message."""
+"""One file of a folder or an archive, read for what it is: an mbox, a table, or else one message.
+
+Apple Mail's `.emlx` is a message between a line with its length in bytes and a property list.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import IO, Any, cast
@@ -17,6 +21,7 @@ Reader = Callable[[str, IO[bytes]], Iterator[Entry]]
 
 _TABLES: dict[str, Reader] = {".csv": csv_mails, ".jsonl": jsonl_mails}
 _BEGINNING_BYTES = 4096
+_EMLX_LENGTH = re.compile(rb"(\d{1,12})[ \t]*\r?\n")
 
 
 def file_mails(label: str, size_bytes: int, handle: IO[bytes]) -> Iterator[Entry]:
@@ -32,7 +37,13 @@ def file_mails(label: str, size_bytes: int, handle: IO[bytes]) -> Iterator[Entry
     elif is_too_large(size_bytes):
         yield Skip(label, SkipReason.TOO_LARGE)
     else:
-        yield RawMail(label, handle.read())
+        data = handle.read()
+        yield RawMail(label, _message_of_emlx(data) if label.lower().endswith(".emlx") else data)
+
+
+def _message_of_emlx(data: bytes) -> bytes:
+    length = _EMLX_LENGTH.match(data)
+    return data[length.end() : length.end() + int(length[1])] if length else data
 
 
 def contained(label: str, entries: Iterable[Entry], mark: str) -> Iterator[Entry]:

@@ -193,6 +193,18 @@ def test_a_folder_of_eml_files_is_read_with_its_strays_counted(tmp_path):
     assert (report.read, report.kept, report.skipped) == (3, 2, {"no_addresses": 1})
 
 
+def test_apple_mails_own_files_are_messages_without_the_list_behind_them(tmp_path):
+    message = raw("From: a@x.com\nSubject: One", "Hello\n")
+    behind = b'<?xml version="1.0"?>\n<plist version="1.0"><dict><key>flags</key></dict></plist>\n'
+    folder = tmp_path / "INBOX.mbox" / "Messages"
+    folder.mkdir(parents=True)
+    (folder / "1.emlx").write_bytes(b"%-10d\n" % len(message) + message + behind)
+    (folder / "2.partial.emlx").write_bytes(message)  # without the line that it should begin with
+    for found in (read_all(tmp_path), read_all(folder / "1.emlx")):
+        assert {(m.from_addr, m.subject, m.body) for m in found} == {("a@x.com", "One", "Hello")}
+    assert len(read_all(tmp_path)) == 2
+
+
 def test_an_mbox_of_the_standard_library_is_read_back_message_by_message(tmp_path):
     path = tmp_path / "archive.mbox"
     box = mailbox.mbox(path)

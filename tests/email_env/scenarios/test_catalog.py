@@ -18,18 +18,6 @@ from tests.email_env.office import (
 )
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return build_office(tmp_path_factory.mktemp("office"))
-
-
-@pytest.fixture(scope="module")
-def env(path):
-    env = EmailSearchEnv(path)
-    yield env
-    env.close()
-
-
 def make(path, **options):
     return gymnasium.make(email_env.ENV_ID, db_path=path, **options)
 
