@@ -3,7 +3,8 @@
 vLLM's CPU wrapper gathers one copy of A and B for every token of a batch, which makes decoding about nine times slower
 than it has to be. In a batch that mixes adapters with the base model it also treats the base model's index, -1, as "the
 last slot", so requests for the base model get somebody's adapter. This plugin replaces the two methods concerned: one
-pair of matrix products for each adapter that a batch uses, and nothing for rows of the base model.
+pair of matrix products for each adapter that a batch uses, and nothing for rows of the base model. Its other parts
+merge the weights of an adapter that is alone (``vllm_cpu_merge``) and sample with less work (``vllm_cpu_sampler``).
 
 vLLM finds it through the entry-point group ``vllm.general_plugins`` and calls ``register`` in each of its processes. It
 acts on the CPU backend alone, and only while the wrapper is the one described above (``why_not``); otherwise it says
@@ -21,6 +22,9 @@ from typing import Any
 
 import torch
 from torch.nn.functional import linear
+
+from grpo.serving.vllm_cpu_merge import Tally, install_merge, why_not_merge
+from grpo.serving.vllm_cpu_sampler import install_sampler, why_not_sample
 
 Plan = list[tuple[int, "torch.Tensor | None"]]
 """For each adapter slot of a batch: the slot and its rows (a 1-D index tensor), or None for all rows."""
@@ -46,6 +50,24 @@ def register() -> None:
         return
     install(punica_cpu.PunicaWrapperCPU)
     _LOGGER.info("grpo's LoRA plugin for the CPU is on: one matrix product per active adapter.")
+    _register_other_parts()
+
+
+def _register_other_parts() -> None:
+    from vllm.lora.layers.base_linear import BaseLinearLayerWithLoRA
+    from vllm.model_executor.layers.linear import UnquantizedLinearMethod
+    from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
+
+    reason = why_not_merge(BaseLinearLayerWithLoRA, UnquantizedLinearMethod)
+    if reason:
+        _LOGGER.warning("grpo's LoRA plugin for the CPU merges no weights: %s.", reason)
+    else:
+        install_merge(BaseLinearLayerWithLoRA, UnquantizedLinearMethod)
+    reason = why_not_sample(TopKTopPSampler)
+    if reason:
+        _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's sampler alone: %s.", reason)
+    else:
+        install_sampler(TopKTopPSampler)
 
 
 def why_not(punica_cpu: ModuleType) -> str:
@@ -76,9 +98,13 @@ def install(wrapper: Any) -> None:
 
     def update_metadata(self: Any, *args: Any, **kwargs: Any) -> None:
         prepare(self, *args, **kwargs)
+        if self.grpo_tally is None:
+            self.grpo_tally = Tally()
         self.grpo_token_plan = plan_rows(self.token_lora_indices)
         self.grpo_sampler_plan = plan_rows(self.sampler_indices)
+        self.grpo_merged_slot = self.grpo_tally.slot(self.grpo_token_plan, len(self.token_lora_indices))
 
+    wrapper.grpo_tally = wrapper.grpo_merged_slot = None
     wrapper.update_metadata = update_metadata
     wrapper.add_lora_linear = add_lora_linear
     wrapper.add_lora_logits = add_lora_logits
@@ -146,6 +172,8 @@ def add_lora_logits(
     """Add each sampled row's adapter to the logits, in place. Shapes as in ``add_lora_linear``, one slice."""
     y_S_vocab, x_S_in = y.view(-1, y.shape[-1]), x.view(-1, x.shape[-1])
     for slot, rows in self.grpo_sampler_plan:
+        if not lora_a_stacked[slot].any():
+            continue  # most adapters leave the vocabulary projection alone; vLLM serves them zeros for it
         x_rows = x_S_in if rows is None else x_S_in[rows]
         # The adapter and the model may pad the vocabulary differently; the common part is what counts.
         width = min(y_S_vocab.shape[1], lora_b_stacked.shape[-2])

@@ -153,6 +153,8 @@ def test_register_acts_on_the_cpu_alone_and_says_when_it_does_not(
     monkeypatch.setitem(__import__("sys").modules, "vllm.platforms", platforms)
     monkeypatch.setitem(__import__("sys").modules, "vllm.lora.punica_wrapper", wrappers)
     wrappers.punica_cpu = vllm_like()  # type: ignore[attr-defined]
+    others: list[str] = []
+    monkeypatch.setattr(vllm_cpu_lora, "_register_other_parts", lambda: others.append("installed"))
     stock = wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear
     platforms.current_platform = SimpleNamespace(is_cpu=lambda: False)  # type: ignore[attr-defined]
     vllm_cpu_lora.register()
@@ -161,12 +163,14 @@ def test_register_acts_on_the_cpu_alone_and_says_when_it_does_not(
     platforms.current_platform = SimpleNamespace(is_cpu=lambda: True)  # type: ignore[attr-defined]
     vllm_cpu_lora.register()
     assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is vllm_cpu_lora.add_lora_linear
+    assert others == ["installed"]
 
     wrappers.punica_cpu = vllm_like(bgmv_shrink=False)  # type: ignore[attr-defined]
     with caplog.at_level(logging.WARNING, logger="vllm.grpo_cpu_lora"):
         vllm_cpu_lora.register()
     assert "plugin for the CPU is off: this vLLM no longer gathers weights per token" in caplog.text
     assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is not vllm_cpu_lora.add_lora_linear
+    assert others == ["installed"]
 
 
 # -- in a real server ------------------------------------------------------------------------------------------------
@@ -277,7 +281,31 @@ async def test_base_model_and_two_adapters_in_flight_at_once_each_answer_as_them
 
 
 @pytest.mark.vllm
+async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_does_the_next_one(published: Published):
+    dtype = published.server.options.dtype
+    async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
+        for which in (0, 1):
+            bodies = []
+            for number in range(24):
+                ids = [1000 + 7 * number + 13 * at + which for at in range(60)]
+                bodies.append(request(published.model(which), ids, seed=number, max_tokens=4))
+            replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
+            gaps = []
+            for body, reply in zip(bodies, replies, strict=True):
+                choice = reply.raise_for_status().json()["choices"][0]
+                ids = body["prompt"]
+                assert isinstance(ids, list)
+                expected = published.reference(which, ids + choice["token_ids"])[len(ids) - 1 :]
+                gaps.append((torch.tensor(choice["logprobs"]["token_logprobs"]) - expected).abs())
+            assert torch.cat(gaps).mean() < MAX_GAPS[dtype]
+    assert ("An adapter is alone" in published.server.log_path.read_text()) == (dtype == "float32")
+
+
+@pytest.mark.vllm
 def test_the_plugin_is_on_in_the_real_server_and_wanted_by_this_vllm(vllm_server: VllmServer):
     log = vllm_server.log_path.read_text()
     assert "grpo's LoRA plugin for the CPU is on" in log
-    assert 'vllm_cpu_lora.py", line' not in log, "no traceback goes through the plugin"
+    for part in ("lora", "merge", "sampler"):
+        assert f'vllm_cpu_{part}.py", line' not in log, "no traceback goes through the plugin"
+    for complaint in ("merges no weights", "leaves vLLM's sampler alone"):
+        assert complaint not in log
