@@ -1,0 +1,135 @@
+"""The benchmark of the rollout: its workload is the recipe's rollout, request for request, and the program runs.
+
+The program runs against a stub of vLLM: two real servers would take minutes.
+"""
+
+import asyncio
+import json
+import runpy
+import subprocess
+import sys
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo.serving.server import ExternalServer
+from tests import ROOT
+
+pytest.importorskip("torch")
+
+PROGRAM = ROOT / "scripts" / "bench_rollout"
+
+
+@pytest.fixture(scope="module")
+def bench() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(PROGRAM)))
+
+
+def test_flat_out_and_the_rollout_send_the_same_requests(bench: Any, model_dir: Path):
+    workload = bench.Workload(bench.load_config("email-cpu", {"env": bench.ENV}), model_dir, 6, 2)
+    assert len({request.prompt for request in workload.requests}) == len(workload.requests) > 6
+    lengths = [len(request.prompt) for request in workload.requests[:6]]
+    assert max(lengths) < min(len(request.prompt) for request in workload.requests[6:]), "first turns come first"
+    under_way, most = 0, 0
+
+    def collector(sent: list[Any]) -> Any:
+        async def sample(request: Any, seed: int) -> list[float]:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0)
+            sent.append(request)
+            under_way -= 1
+            return [0.0] * request.sampled
+
+        return sample
+
+    rollout: list[Any] = []
+    asyncio.run(workload.rollout(collector(rollout)))
+    flat: list[Any] = []
+    asyncio.run(bench.flat_out(workload.requests, collector(flat), 2))
+    assert Counter(rollout) == Counter(flat) == Counter(workload.requests)
+    assert most == 2
+
+
+def test_cpu_seconds_are_those_of_all_processes_below(bench: Any):
+    spin = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ninput()"
+    command = [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}])"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        assert bench.cpu_seconds_below(parent.pid) >= 0.45
+        parent.stdin.write(b"\n")
+        parent.stdin.close()
+
+
+class Stub(BaseHTTPRequestHandler):
+    """As much of vLLM as the program asks for; nothing is cached."""
+
+    read = 0
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+    def _answer(self, body: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def do_GET(self) -> None:
+        self._answer(f'vllm:prompt_tokens_total{{engine="0"}} {float(Stub.read)}\n')
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "prompt" not in asked:  # an adapter to load
+            return self._answer("{}")
+        Stub.read += len(asked["prompt"])
+        ids = [1] * asked["max_tokens"]
+        choice = {"token_ids": ids, "logprobs": {"token_logprobs": [0.0] * len(ids)}}
+        return self._answer(json.dumps({"choices": [choice]}))
+
+
+def test_the_program_prints_every_form_and_every_ratio(
+    bench: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    stub = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
+    threading.Thread(target=stub.serve_forever, daemon=True).start()
+    environments: list[dict[str, str]] = []
+
+    class Server(ExternalServer):
+        trust_env = False
+
+        def __init__(self, model: Path, log: Path, options: Any):
+            super().__init__(f"http://127.0.0.1:{stub.server_port}")
+            self.model = "base"
+            assert "--enable-lora" in options.arguments(model, "base", 1)
+            environments.append(options.environment())
+
+        def __enter__(self) -> "Server":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    seconds = iter(range(1000))
+    settings = ["--rounds", "1", "--episodes", "2", "--stock-requests", "1", "--dtype", "float32"]
+    monkeypatch.setitem(bench.main.__globals__, "VllmServer", Server)
+    monkeypatch.setitem(bench.main.__globals__, "cpu_seconds_below", lambda root: float(next(seconds)))
+    monkeypatch.setattr(sys, "argv", ["bench_rollout", *settings])
+    bench.main()
+    stub.shutdown()
+    stub.server_close()
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("2 episodes, ")
+    counts = {line.split()[0]: line.split()[1:5:2] for line in shown if " sampled, " in line}
+    assert list(counts) == ["rollout", "flat", "base", "ours", "stock"]
+    assert counts["rollout"] == counts["flat"] == counts["base"]
+    assert counts["ours"] == counts["stock"]
+    ratios = [line.split(":")[0] for line in shown if " by the clock, " in line]
+    assert ratios == ["rollout / flat", "flat / base", "ours / stock"]
+    assert ["VLLM_PLUGINS" in variables for variables in environments] == [False, True]
