@@ -2,11 +2,16 @@
 
 Whoever samples waits for its answer and loses nothing: a turn is asked with all ids before it, so another server with
 the same adapter goes on where the first one ended.
+
+Every request under way has a client of its own, kept for the next one: httpx looks through all connections of a client
+several times for each request, which with thousands of them is most of the work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import ssl
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -31,7 +36,9 @@ class Connection:
         """Connect to each server with its first request; at most ``max_connections`` to one are under way at once."""
         self._fleet = fleet
         self._max_connections = max_connections
-        self._clients: dict[Member, httpx.AsyncClient] = {}
+        self._clients: list[httpx.AsyncClient] = []
+        self._idle: dict[Member, list[httpx.AsyncClient]] = {}
+        self._slots: dict[Member, asyncio.Semaphore] = {}
         self._checking: dict[Member, asyncio.Lock] = {}
         self._places: dict[Hashable, Place] = {}
 
@@ -43,7 +50,7 @@ class Connection:
 
     async def aclose(self) -> None:
         """End it; a second call does nothing."""
-        for client in self._clients.values():
+        for client in self._clients:
             await client.aclose()
 
     @contextmanager
@@ -106,7 +113,7 @@ class Connection:
         url = member.server.url
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                response = await self._client(member).post(path, json=request)
+                response = await self._send(member, path, request)
             except httpx.TransportError as error:
                 if attempt == MAX_ATTEMPTS:
                     reason = f"({type(error).__name__}: {error})"
@@ -123,12 +130,24 @@ class Connection:
             await asyncio.sleep(0.5 * attempt)
         raise AssertionError("unreachable")
 
-    def _client(self, member: Member) -> httpx.AsyncClient:
-        if member not in self._clients:
-            self._clients[member] = httpx.AsyncClient(
-                base_url=member.server.url,
-                timeout=TIMEOUT,
-                limits=httpx.Limits(max_connections=self._max_connections),
-                trust_env=member.server.trust_env,
-            )
-        return self._clients[member]
+    async def _send(self, member: Member, path: str, request: dict[str, Any]) -> httpx.Response:
+        idle = self._idle.setdefault(member, [])
+        async with self._slots.setdefault(member, asyncio.Semaphore(self._max_connections)):
+            client = idle.pop() if idle else self._new_client(member)
+            try:
+                return await client.post(path, json=request)
+            finally:
+                idle.append(client)
+
+    def _new_client(self, member: Member) -> httpx.AsyncClient:
+        server = member.server
+        verify = _ssl_context() if server.url.startswith("https:") else False
+        client = httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT, trust_env=server.trust_env, verify=verify)
+        self._clients.append(client)
+        return client
+
+
+@functools.cache
+def _ssl_context() -> ssl.SSLContext:
+    """Made once: it reads all certificates."""
+    return httpx.create_ssl_context()

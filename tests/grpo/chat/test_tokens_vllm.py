@@ -55,8 +55,8 @@ class Biased(Connection):
     async def post(self, path, request, place=None):
         return await super().post(path, {**request, "logit_bias": self._bias}, place)
 
-    def _client(self, member):
-        client = super()._client(member)
+    def _new_client(self, member):
+        client = super()._new_client(member)
         client.event_hooks = self._hooks
         return client
 
