@@ -10,15 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
 from grpo.config import TrainConfig
 from grpo.doctor.checks import Check, Result, Trouble, examine
 from grpo.doctor.memory import check_memory
-from grpo.learner.local_engine import local_engine
+from grpo.learner.engine import LossSpec
+from grpo.learner.engines import make_engine
 from grpo.learner.segments import Segment
 from grpo.machine.dtype import computing_dtype
 from grpo.machine.memory import available_gib
@@ -36,6 +34,11 @@ GAP_RATIO = 3.0
 differently, the more so the stranger the adapter: a random one is off by about 0.05 nats a token with it and 0.3
 without (CPU, bfloat16). A server that samples the base model has it the other way round."""
 
+ADAPTER_RATE = 0.002
+"""Adam's first step moves every weight of the adapter so far: what is sampled with it is 0.6 nats a token from the base
+model (SmolLM2-135M)."""
+
+ANSWER = "Blue, grey and brown."
 PROMPT: list[Message] = [
     {"role": "system", "content": "You answer briefly."},
     {"role": "user", "content": "Name three colours of the rainbow."},
@@ -118,18 +121,17 @@ class ModelDoctor:
         """A published adapter is what samples: its logprobs are the trainer's, and not the base model's."""
         assert self._servers is not None, "the servers run"
         assert self._model is not None, "the model was found"
-        engine = local_engine(self.config, self._model.path)
-        generator = torch.Generator().manual_seed(1)
-        for parameter in engine.parameters:
-            parameter.data += (torch.randn(parameter.shape, generator=generator) * 0.02).to(parameter.device)
+        assert self._chat is not None, "the model was found"
+        engine = make_engine(self.config, self._model.path)
+        engine.forward_backward([self._row(self._chat.encode(ANSWER))], LossSpec("imitation"))
+        engine.optim_step(ADAPTER_RATE, 1.0)
         with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as folder:
             name = AdapterStore(self._servers, Path(folder)).publish(engine.save_adapter, 0).name
             turns = {server.url: self._sample(server, name, SAMPLED_TOKENS) for server in self._servers.servers}
         figures = ""
         for url, turn in turns.items():
-            gap = _gap(turn, engine, self._prompt_ids())
-            with engine.model.disable_adapter():
-                gap_to_base = _gap(turn, engine, self._prompt_ids())
+            (trained,) = engine.forward_backward([self._row(turn.ids)], LossSpec("imitation", kl_coef=1.0))
+            gap, gap_to_base = (_gap(turn, values) for values in (trained.logprobs, trained.reference_logprobs))
             figures = f"mean |sampler - trainer| is {gap:.4f} nats a token with the adapter, {gap_to_base:.4f} without"
             if gap * GAP_RATIO <= gap_to_base:
                 continue
@@ -139,6 +141,12 @@ class ModelDoctor:
                 "a CPU, install this project (pip install), so that vLLM finds its plugin grpo_cpu_lora",
             )
         return figures
+
+    def _row(self, ids: list[int]) -> Segment:
+        """An answer to ``PROMPT``."""
+        before = self._prompt_ids()
+        mask = [False] * len(before) + [True] * len(ids)
+        return Segment([*before, *ids], mask, [0.0] * len(mask), 1.0)
 
     def _prompt_ids(self) -> list[int]:
         assert self._chat is not None, "the model was found"
@@ -177,8 +185,5 @@ def check_round_trip(chat: Chat) -> str:
     return f"{len(whole)} ids, put together and written at once, are the same" + (" (rewritten)" if rewritten else "")
 
 
-def _gap(turn: SampledTurn, engine: Any, prompt_ids: list[int]) -> float:
-    ids = [*prompt_ids, *turn.ids]
-    mask = [False] * len(prompt_ids) + [True] * len(turn.ids)
-    (logprobs,) = engine.logprobs([Segment(ids, mask, [0.0] * len(ids), 1.0)])
+def _gap(turn: SampledTurn, logprobs: list[float]) -> float:
     return sum(abs(a - b) for a, b in zip(turn.logprobs, logprobs, strict=True)) / len(logprobs)

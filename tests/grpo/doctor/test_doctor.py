@@ -268,7 +268,7 @@ def test_the_whole_command_passes_with_a_real_server(vllm_server, tmp_path):
     results = {entry["name"]: entry for entry in json.loads(result.stdout)}
     assert {name: entry["status"] for name, entry in results.items()} == dict.fromkeys(results, "ok"), result.output
     assert result.exit_code == 0
-    assert list(results)[-5:] == ["model", "computing dtype", "chat template", "vLLM", "adapter"]
+    assert list(results)[-6:] == ["model", "computing dtype", "memory", "chat template", "vLLM", "adapter"]
     assert "with the adapter" in results["adapter"]["found"]
 
 
@@ -285,5 +285,5 @@ def test_a_server_that_does_not_sample_the_published_adapter_is_found_out(vllm_s
         for result in ModelDoctor(load_config(None, {"env": WORD_ENV, "server.urls": [vllm_server.url]})).examine()
     }
     assert (found["vLLM"].status, found["adapter"].status) == ("ok", "failed")
-    assert "vLLM does not sample the published adapter" in found["adapter"].found
+    assert f"vLLM at {vllm_server.url} does not sample the published adapter" in found["adapter"].found
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1" in found["adapter"].fix
