@@ -92,6 +92,8 @@ class RankEngine(LocalEngine):
         return [everything[number] for number in sorted(everything)]
 
     def _placed(self, model: Any) -> Any:
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # NCCL and fully_shard take the current one
         if self._shard:
             _shard_layers(model, self.device)
         model = model.to(self.device)

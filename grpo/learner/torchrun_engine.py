@@ -10,6 +10,7 @@ If a process ends, its connections close: what the others wait for fails, and to
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from grpo.config import TrainConfig
+from grpo.devices.placement import CARD_ORDER
 from grpo.errors import TrainingError
 from grpo.learner.distributed import RankEngine
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
@@ -43,9 +45,8 @@ class Processes:
     def __init__(self, place: Place):
         """Meet the others."""
         self.place = place
+        os.environ.update(CARD_ORDER)  # before CUDA is asked for anything
         with_gpus = torch.cuda.is_available()
-        if with_gpus:
-            torch.cuda.set_device(place.local_rank)
         dist.init_process_group("cpu:gloo,cuda:nccl" if with_gpus else "gloo", rank=place.rank, world_size=place.size)
         self.control: Any = dist.new_group(backend="gloo", timeout=LONGEST_WAIT)
         self._calling = False
