@@ -27,7 +27,6 @@ from grpo.machine.hardware import Gpu, visible_gpus
 USABLE = 0.97
 """Of a card's memory; the rest is the driver's."""
 
-SERVED_ADAPTERS = 3
 LEAST_SEQUENCES = 8
 """One of so many sequences, at full length, is the least that the KV cache must have room for."""
 
@@ -89,6 +88,11 @@ class GpuPlan:
     def _name(self, card: int) -> str:
         gpu = self.gpus[card]
         return f"{'GPU ' if gpu.id.isdigit() else ''}{gpu.id} ({gpu.name}, {gpu.memory_gib:.1f} GiB)"
+
+
+def served_adapters(config: TrainConfig) -> int:
+    """Adapters that vLLM keeps: the versions that episodes may be under way with, a new one, and at least three."""
+    return max(3, config.rollout.max_staleness + 2)
 
 
 def plan_gpus(
@@ -176,7 +180,7 @@ class _Room:
             self.shape,
             config.lora.rank,
             self._dtype,
-            adapters=SERVED_ADAPTERS,
+            adapters=served_adapters(config),
             sequences=config.rollout.concurrency,
             kv_cache=int(kv_cache),
             tensor_parallel=config.server.tensor_parallel,

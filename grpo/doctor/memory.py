@@ -12,12 +12,13 @@ from typing import cast
 
 from grpo.config import TrainConfig
 from grpo.devices.memory import GIB, learner_memory, server_memory
+from grpo.devices.plan import served_adapters
 from grpo.devices.shape import ModelShape
 from grpo.doctor.checks import Trouble
 from grpo.errors import ModelError
 from grpo.machine.dtype import Dtype
 from grpo.machine.torchrun import place
-from grpo.serving.vllm_options import CPU_KV_CACHE_GIB, ServerOptions
+from grpo.serving.vllm_options import CPU_KV_CACHE_GIB
 
 CPU_SLACK: dict[Dtype, float] = {"float32": 1.3, "bfloat16": 2.0}
 """Measured peak of the learner's activations on the CPU over the computed one (docs/performance.md)."""
@@ -82,7 +83,7 @@ def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
         return learners * (fixed + CPU_SLACK[dtype] * memory.activations) / GIB, learners * fixed / GIB
 
     server = server_memory(
-        shape, config.lora.rank, dtype, adapters=ServerOptions().max_loras, sequences=config.rollout.concurrency,
+        shape, config.lora.rank, dtype, adapters=served_adapters(config), sequences=config.rollout.concurrency,
         kv_cache=int(CPU_KV_CACHE_GIB * GIB),
     )  # fmt: skip
     served = 0.0 if config.server.urls else server.total / GIB

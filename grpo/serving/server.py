@@ -10,7 +10,7 @@ from typing import Protocol
 import httpx
 
 from grpo.config import TrainConfig
-from grpo.devices.plan import plan_gpus
+from grpo.devices.plan import plan_gpus, served_adapters
 from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError, ServerDiedError, ServerStartError
 from grpo.machine.dtype import computing_dtype
@@ -90,7 +90,7 @@ def server_options(
         dtype=computing_dtype(config.dtype, config.device, model_path).dtype,
         max_model_len=config.rollout.max_tokens,
         max_lora_rank=config.lora.rank,
-        max_loras=max(ServerOptions.max_loras, config.rollout.max_staleness + 2),
+        max_loras=served_adapters(config),
         max_num_seqs=config.rollout.concurrency,
         threads=config.threads,
         seed=config.seed,

@@ -18,7 +18,7 @@ from typing import Literal
 
 from grpo.devices.memory import SERVER_TOKENS
 from grpo.devices.placement import CARD_ORDER
-from grpo.devices.plan import SERVED_ADAPTERS, GpuPlan
+from grpo.devices.plan import GpuPlan
 from grpo.errors import ConfigError
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count
@@ -159,7 +159,6 @@ def on_gpus(options: ServerOptions, plan: GpuPlan, number: int) -> ServerOptions
         tensor_parallel=len(plan.server_cards(number)),
         kv_cache_gib=plan.server.kv_cache / _GIB,
         gpu_memory_utilization=plan.gpu_memory_utilization,
-        max_loras=SERVED_ADAPTERS,
     )
 
 

@@ -291,3 +291,7 @@ def test_a_run_gets_a_server_with_its_settings(tmp_path: Path):
     assert server.options == ServerOptions(
         dtype="bfloat16", max_model_len=1234, max_lora_rank=32, max_num_seqs=48, threads=1, seed=5, device="cpu"
     )
+    stale = load_config(None, {"env": "X-v0", "dtype": "bfloat16", "rollout.max_staleness": 4})
+    (server,) = make_servers(stale, tmp_path, tmp_path / "log")
+    assert isinstance(server, VllmServer)
+    assert server.options.max_loras == 6
