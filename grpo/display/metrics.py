@@ -150,5 +150,5 @@ class RunningMean:
 
     @property
     def mean(self) -> float:
-        """The mean so far; NaN before the first value."""
-        return self.total / self.count if self.count else math.nan
+        """The mean so far, without what sums of floats leave of a zero; NaN before the first value."""
+        return round(self.total / self.count, 12) if self.count else math.nan

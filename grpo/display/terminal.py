@@ -66,7 +66,7 @@ class Display(Closeable):
         self._recent_steps = recent_steps
         self._steps = StepTable(recent_steps)
         self._last_bar_line = clock()
-        self._begun: Bar | None = None
+        self._begun: set[Bar] = set()
         self._live: Live | None = None
 
     def phase(self, title: str) -> None:
@@ -189,10 +189,13 @@ class Display(Closeable):
             if self._live is not None and bar.is_closed:
                 self._live.refresh()
             return
-        ends = bar.is_closed and (bar.always_ends or bar is self._begun)
+        ends = bar.is_closed and (bar.always_ends or bar in self._begun)
         if ends or self._clock() - self._last_bar_line >= PLAIN_SECONDS:
             self._last_bar_line = self._clock()
-            self._begun = bar if bar.done < bar.total else None  # a bar that has a line is shown to its end
+            if bar.done < bar.total:
+                self._begun.add(bar)  # a bar that has a line is shown to its end
+            else:
+                self._begun.discard(bar)
             self._line(f"{bar.description} {bar.status()}".lstrip())
 
     def _picture(self) -> RenderableType:

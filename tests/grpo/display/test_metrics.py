@@ -20,6 +20,14 @@ def test_a_running_mean_is_sum_over_count() -> None:
     assert mean.mean == pytest.approx(3.0)
 
 
+def test_a_running_mean_of_zero_is_not_a_rest_of_rounding() -> None:
+    mean = RunningMean()
+    for value in (-0.3, 0.1, 0.2):
+        mean.add(value)
+    assert mean.total != 0
+    assert short_number(mean.mean) == "0.000"
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [(0.4123, "0.412"), (4.126, "4.13"), (41.26, "41.3"), (1412.6, "1,413"), (0.00412, "0.00412"), (0, "0.000"),

@@ -95,6 +95,19 @@ def test_a_bar_that_has_a_line_is_shown_to_its_end_and_a_quick_one_not_at_all() 
     ]
 
 
+def test_two_bars_at_once_are_both_shown_to_their_ends() -> None:
+    display, out, clock = make_display()
+    with display.progress("sampled", 2) as sampled, display.progress("greedy", 2) as greedy:
+        for bar in (sampled, greedy, greedy, sampled):
+            clock.now += 6
+            bar.update(1)
+    assert out.getvalue().splitlines() == [
+        "greedy 1/2 [00:12<00:12, 12.00s/it]",
+        "sampled 2/2 [00:24<00:00, 12.00s/it]",
+        "greedy 2/2 [00:24<00:00, 12.00s/it]",
+    ]
+
+
 def test_a_step_in_a_pipe_is_one_line_with_averages_and_time_left() -> None:
     """By hand: steps of 41 s; 7 of 10 are left after the third, so 287 s."""
     display, out, _ = make_display()
