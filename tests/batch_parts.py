@@ -1,0 +1,55 @@
+"""Batches of a real env with a scripted policy, for the tests of a step's batch."""
+
+import asyncio
+
+from grpo.config import load_config
+from grpo.display.terminal import Display
+from grpo.rollout.rollout import EnvPool
+from grpo.rollout.tasks import TaskStream
+from grpo.serving.policy import Policy
+from grpo.training.batches import Batches
+from grpo.types import SampledTurn
+from tests.fakes import WORD_ENV, ByteChat, always
+
+IDS = [f"train-{word}" for word in ("falcon", "maple", "harbor", "quartz")]
+
+
+class Guesser(Policy):
+    """Sees the first letter of the word in its prompt; what it says is up to ``turn(letter, member)``."""
+
+    version = 0
+
+    def __init__(self, turn):
+        self.chat = ByteChat()
+        self.turn = turn
+        self.asked = dict.fromkeys("fmhq", 0)
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        letter = self.chat.decode(prompt_ids).split("begins with ")[1][0]
+        self.asked[letter] += 1
+        said = self.turn(letter, self.asked[letter])
+        if asyncio.iscoroutine(said):
+            said = await said
+        if isinstance(said, Exception):
+            raise said
+        ids = [*self.chat.encode(said), ByteChat.END]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+
+
+def batches(reward, **settings):
+    rollout = {"groups_per_step": 4, "group_size": 2, "max_tokens": 400}
+    config = load_config(None, {"env": WORD_ENV, "rollout": rollout, **settings})
+    pool = EnvPool(WORD_ENV, {})
+    return Batches(config, pool, ByteChat(), TaskStream(IDS, 0), reward, Display(quiet=True))
+
+
+def batch(made, turn):
+    return asyncio.run(made.next(0, always(Guesser(turn))))
+
+
+WORDS = {word[0]: word for word in ("falcon", "maple", "harbor", "quartz")}
+
+
+def right_at_first(letter, number):
+    """The first to ask is right; all others guess wrong three times."""
+    return WORDS[letter] if number == 1 else "oak"
