@@ -109,11 +109,12 @@ def main(
       demo            the bundled mailboxes
       *.tar.gz *.tar  an archive with one file per message, such as CMU's
                       enron_mail_20150507.tar.gz: streamed, never unpacked
-      https://...     such an archive, a .csv, .jsonl or .mbox from the web
-      FOLDER          a Maildir with its .Folders, a tree such as CMU's, .eml
-                      files, mbox files: each file is read for what it is
+      https://...     such an archive, a .csv, .jsonl, .mbox or .mbox.gz from the web
+      FOLDER          a Maildir with its .Folders, a tree such as CMU's, .eml and
+                      .emlx files, mbox files: each file is read for what it is
       *.zip           an archive of messages or mbox files, as Google Takeout's
-      *.mbox *.eml    an mbox file, a message
+      *.mbox *.mbox.gz  an mbox file, gzipped or not
+      *.eml *.emlx    a message; .emlx is Apple Mail's
       *.csv           a table with the columns file and message
       *.jsonl *.parquet  records in the schema of the hub data set
 

@@ -150,6 +150,8 @@ def _load_litellm() -> Any:
     except ImportError as error:
         raise LlmError("An LLM needs litellm: pip install 'email-rl[judge]'", permanent=True) from error
     module: Any = litellm
+    # As in `judges`: its other HTTP client is told of as an "Unclosed client session" when the event loop ends.
+    module.disable_aiohttp_transport = True
     module.suppress_debug_info = True
     module.telemetry = False
     return module

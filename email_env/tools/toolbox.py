@@ -15,10 +15,11 @@ from typing import Any
 from email_env.errors import ToolInputError
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase
-from email_env.search.query import MAX_OFFSET, MAX_RESULTS, bare_message_id, shown, whole_number
+from email_env.search.query import MAX_OFFSET, MAX_RESULTS, shown, whole_number
 from email_env.tools import prompts
 from email_env.tools.actions import TOOL_NAMES, CallFault, ErrorCode, ToolCall
 from email_env.tools.found import Finder, Found
+from email_env.tools.ids import whole_id
 from email_env.tools.schemas import tool_schemas, unknown_argument
 
 MAX_ANSWER_CHARS = 2000
@@ -169,9 +170,11 @@ class Toolbox:
 
     def _read_email(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         message_id = arguments["message_id"]
+        if isinstance(message_id, str):
+            message_id = whole_id(self.database, message_id, scenario.inbox, scenario.query_date)
         email = self.database.read(message_id, inbox=scenario.inbox, until=scenario.query_date)
         if email is None:
-            return ToolResult(prompts.unknown_email(message_id), unknown_id=True)
+            return ToolResult(prompts.unknown_email(arguments["message_id"]), unknown_id=True)
         offset = whole_number(arguments.get("offset", 0), "offset", MAX_BODY_OFFSET, least=0)
         text = prompts.whole_email(email, self.max_body_chars, offset, terse=self.terse)
         return ToolResult(text, read=email.message_id)
@@ -188,7 +191,8 @@ class Toolbox:
             raise ToolInputError(f'sources must be a list of message ids, e.g. ["m12"]; got {shown(sources)}.')
         if len(sources) > MAX_SOURCES:
             raise ToolInputError(f"At most {MAX_SOURCES} sources, got {len(sources)}. Name the mails that say so.")
-        unique = dict.fromkeys(filter(None, map(bare_message_id, sources)))
+        ids = (whole_id(self.database, source, scenario.inbox, scenario.query_date) for source in sources)
+        unique = dict.fromkeys(filter(None, ids))
         return ToolResult(prompts.ANSWER_RECEIVED, answer=Answer(answer.strip(), tuple(unique)))
 
 

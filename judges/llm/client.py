@@ -326,6 +326,9 @@ def load_litellm() -> Any:
         litellm: Any = importlib.import_module("litellm")
     except ImportError as error:
         raise JudgeCallError('judges need litellm: pip install "email-rl[judge]"') from error
+    # litellm keeps an HTTP client for each event loop and closes none. httpx says nothing of that, and no connection
+    # is left open; aiohttp, the default, prints "Unclosed client session" at the end.
+    litellm.disable_aiohttp_transport = True
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     if "LITELLM_LOG" not in os.environ:

@@ -27,26 +27,11 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     except RuntimeError:
         is_notebook = False
     try:  # not in the handler above, whose error would stand in front of each of the coroutine's
-        return _run_in_thread(coroutine) if is_notebook else asyncio.run(_quietly(coroutine))
+        return _run_in_thread(coroutine) if is_notebook else asyncio.run(coroutine)
     except KeyboardInterrupt:
         stopped = KeyboardInterrupt(STOPPED)
     _show_in_one_line(stopped)
     raise stopped
-
-
-async def _quietly(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The coroutine, in a loop that does not tell of the clients that litellm keeps for it.
-
-    It keeps a client for each loop, and 200 at most. Their connections are closed, but aiohttp would tell on stderr of
-    every client that is dropped.
-    """
-
-    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not context.keys() & {"client_session", "connector"}:
-            loop.default_exception_handler(context)
-
-    asyncio.get_running_loop().set_exception_handler(tell)
-    return await coroutine
 
 
 def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -55,7 +40,7 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     async def noted() -> T:
         if task := asyncio.current_task():
             tasks.append(task)
-        return await _quietly(coroutine)
+        return await coroutine
 
     with ThreadPoolExecutor(1) as thread:  # its end waits for the coroutine's
         running = thread.submit(asyncio.run, noted())

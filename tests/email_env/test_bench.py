@@ -72,9 +72,10 @@ def test_a_small_run_gets_the_same_answers_from_both_databases():
         assert re.search(rf"^\s*{figure}.*\d\.\d\dx$", done.stdout, re.M), figure
 
 
-def test_the_slowest_accepted_search_is_looked_for_in_a_corpus_without_copies():
+def test_the_slowest_accepted_search_is_looked_for_in_a_corpus_without_copies(tmp_path):
+    folder = tmp_path / "not" / "there yet"
     done = subprocess.run(
-        [sys.executable, "scripts/bench_db", "--mails", "1500", "--copies", "0", "--limits"],
+        [sys.executable, "scripts/bench_db", "--mails", "1500", "--copies", "0", "--limits", "--folder", str(folder)],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -87,6 +88,7 @@ def test_the_slowest_accepted_search_is_looked_for_in_a_corpus_without_copies():
         1300 < int(kept[1].replace(",", "")) < 1500
     )  # long bodies and mail to many are left out, copies there are none
     assert re.search(r"^slowest accepted search \d+\.\d ms$", done.stdout, re.M)
+    assert {file.suffix for file in folder.iterdir()} == {".csv", ".db"}  # they are kept
 
 
 @pytest.mark.parametrize("script", ["bench_db", "fuzz_tools"])

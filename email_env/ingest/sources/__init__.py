@@ -17,8 +17,9 @@ from email_env.errors import SourceError
 from email_env.ingest.sources.archive import tar_mails
 from email_env.ingest.sources.file import file_mails
 from email_env.ingest.sources.folder import folder_source
+from email_env.ingest.sources.gzipped import is_gzipped, unpacked
 from email_env.ingest.sources.joined import joined_source
-from email_env.ingest.sources.mbox import mbox_mails
+from email_env.ingest.sources.mbox import begins_mbox, mbox_mails
 from email_env.ingest.sources.records import hub_source, jsonl_mails, parquet_source
 from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source
 from email_env.ingest.sources.stream import is_url, stream_source
@@ -36,11 +37,13 @@ _SUFFIXES = {
     ".jsonl": "jsonl",
     ".parquet": "parquet",
     ".mbox": "mbox",
+    ".mbox.gz": "mbox",
     ".zip": "zip",
     ".eml": "eml",
     ".emlx": "eml",
 }
-_BEGINNINGS = {b"From ": "mbox", b"PAR1": "parquet", b"\x1f\x8b": "tar", b"PK\x03\x04": "zip"}
+_BEGINNINGS = {b"From ": "mbox", b"PAR1": "parquet", b"PK\x03\x04": "zip"}
+_BEGINNING_BYTES = 4096
 _HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
 _PACKED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -98,7 +101,9 @@ def _detected(location: str) -> str:
 def _by_first_bytes(path: Path) -> str | None:
     try:
         with path.open("rb") as handle:
-            beginning = handle.read(100)
+            if is_gzipped(handle):
+                return "mbox" if begins_mbox(unpacked(str(path), handle).read(_BEGINNING_BYTES)) else "tar"
+            beginning = handle.read(_BEGINNING_BYTES)
     except OSError as error:
         raise SourceError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     packed = next((kind for start, kind in _PACKED.items() if beginning.startswith(start)), None)

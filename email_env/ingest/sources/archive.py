@@ -1,27 +1,22 @@
 """A tar archive, gzipped or not, read as a stream. It is never unpacked, so no name in it can write anywhere.
 
 A hostile archive costs no more than reading its bytes. A message over the size limit is skipped. The headers of an
-entry may take at most `_MAX_HEADER_BYTES`; tarfile alone would read a "long name" of any length into memory. An archive
-that expands more than `MAX_EXPANSION`-fold, not counting the first `FREE_BYTES`, is refused; mail compresses about
-fourfold.
+entry may take at most `_MAX_HEADER_BYTES`; tarfile alone would read a "long name" of any length into memory. `gzipped`
+refuses what expands too much.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import tarfile
-import zlib
 from collections.abc import Iterator
 from typing import IO, Any, cast
 
 from email_env.errors import SourceError
 from email_env.ingest.sources.file import file_mails
+from email_env.ingest.sources.gzipped import unpacked
 from email_env.ingest.sources.source import Entry, storable
 from email_env.mail import Skip, SkipReason
 
-MAX_EXPANSION = 200
-FREE_BYTES = 256 * 1024 * 1024
 _MAX_HEADER_BYTES = 1024 * 1024
 _BLOCK_BYTES = tarfile.BLOCKSIZE
 _READ_BYTES = 1 << 18
@@ -34,7 +29,7 @@ def tar_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
         SourceError: it is damaged, cut short, or made to exhaust the machine.
     """
     try:
-        tape = _Tape(handle)
+        tape = _Tape(unpacked(name, handle))
         tape.allowed = _MAX_HEADER_BYTES
         with tarfile.open(fileobj=cast(Any, tape), mode="r|") as archive:
             allowed = _MAX_HEADER_BYTES
@@ -51,7 +46,7 @@ def tar_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
             tape.finish()
     except SourceError:
         raise
-    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, RecursionError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, RecursionError) as error:
         raise SourceError(
             f"{name!r} cannot be read to its end ({error}); is it a whole tar archive? Fetch it again, or where"
             " something else is packed in it, unpack it and name what comes out."
@@ -70,14 +65,9 @@ def _entries(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[Entr
 class _Tape:
     """The unpacked bytes of an archive, as tarfile reads them."""
 
-    def __init__(self, handle: IO[bytes]) -> None:
+    def __init__(self, plain: IO[bytes]) -> None:
         self.allowed = 0
-        self._packed = handle
-        is_gzip = cast(Any, handle).peek(2)[:2] == b"\x1f\x8b"
-        self._plain: IO[bytes] = handle
-        if is_gzip:
-            self._plain = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=handle)), _READ_BYTES)
-        self._position = 0
+        self._plain = plain
         self._last = b""
 
     def read(self, size: int) -> bytes:
@@ -99,9 +89,6 @@ class _Tape:
 
     def _read(self, size: int) -> bytes:
         data = self._plain.read(size)
-        self._position += len(data)
         if data:
             self._last = data[-_BLOCK_BYTES:]
-        if self._position > FREE_BYTES + MAX_EXPANSION * self._packed.tell():
-            raise tarfile.ReadError(f"it expands more than {MAX_EXPANSION}-fold: a decompression bomb")
         return data

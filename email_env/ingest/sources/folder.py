@@ -1,10 +1,10 @@
 """A folder of mail and all below it, read file by file for what each is.
 
 A file may be one message, as in the CMU layout, a Maildir or saved .eml files; an mbox, as in Thunderbird's folders; or
-an archive or table by its name. Files that are no mail are counted as such. A folder that has both `cur` and `new` is a
-Maildir. Mail lies in these two; files in `tmp` are still being delivered, and files beside the three belong to the mail
-server. Folders are walked in sorted order, and links are not followed. The stdlib's `mailbox.Maildir` is not used: it
-follows links and has no limit on sizes.
+an archive or table by its name. A gzipped file that is no archive by its name is read as an mbox. Files that are no
+mail are counted as such. A folder that has both `cur` and `new` is a Maildir. Mail lies in these two; files in `tmp`
+are still being delivered, and files beside the three belong to the mail server. Folders are walked in sorted order, and
+links are not followed. The stdlib's `mailbox.Maildir` is not used: it follows links and has no limit on sizes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Generator, Iterator
 from email_env.errors import SourceError
 from email_env.ingest.sources.archive import tar_mails
 from email_env.ingest.sources.file import Reader, contained, file_mails
+from email_env.ingest.sources.gzipped import is_gzipped
+from email_env.ingest.sources.mbox import mbox_mails
 from email_env.ingest.sources.source import MARK, Entry, Source, parsed, storable
 from email_env.ingest.sources.zipped import zip_mails
 from email_env.mail import Skip, SkipReason
@@ -67,7 +69,12 @@ def _entries(path: str, label: str) -> Iterator[Entry]:
         if not stat.S_ISREG(found.st_mode):  # a link could lead anywhere, a pipe would never end
             raise OSError("no regular file")
         with open(path, "rb") as handle:
-            mails = contained(label, read(path, handle), MARK) if read else file_mails(label, found.st_size, handle)
+            if read:
+                mails = contained(label, read(path, handle), MARK)
+            elif is_gzipped(handle):
+                mails = contained(label, mbox_mails(path, handle), "/")
+            else:
+                mails = file_mails(label, found.st_size, handle)
             for entry in mails:
                 begun = True
                 yield entry

@@ -1,4 +1,4 @@
-"""An mbox file: messages one after another, each behind a line `From <sender> <date>`.
+"""An mbox file, gzipped or not: messages one after another, each behind a line `From <sender> <date>`.
 
 The file is read as a stream and split by our own code. The stdlib's `mailbox.mbox` needs a file in which it can seek,
 reads messages of any size, and takes every line that begins with "From " for the start of a message. Here such a line
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from email_env.errors import SourceError
+from email_env.ingest.sources.gzipped import unpacked
 from email_env.ingest.sources.source import Entry, Note, is_too_large
 from email_env.mail import RawMail, Skip, SkipReason
 
@@ -29,8 +30,9 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     """The messages of an mbox, labelled by their number.
 
     Raises:
-        SourceError: it does not begin with a `From ` line.
+        SourceError: it does not begin with a `From ` line, or is gzipped and damaged or cut short.
     """
+    handle = unpacked(name, handle)
     lines: list[bytes] = []
     size, number, after_blank, at_line_start = 0, 0, True, True
     unsure, first_unsure = 0, 0

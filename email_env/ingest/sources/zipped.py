@@ -14,8 +14,8 @@ from hashlib import file_digest
 from typing import IO
 
 from email_env.errors import SourceError
-from email_env.ingest.sources.archive import FREE_BYTES, MAX_EXPANSION
 from email_env.ingest.sources.file import file_mails
+from email_env.ingest.sources.gzipped import FREE_BYTES, MAX_EXPANSION
 from email_env.ingest.sources.source import Entry, Source, parsed, storable
 
 _ENCRYPTED = 0x1

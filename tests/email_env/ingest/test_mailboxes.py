@@ -1,5 +1,7 @@
 """Mail as programs save it: mbox files alone, in folders and in archives, and several sources in one build."""
 
+import gzip
+import hashlib
 import json
 import mailbox
 import zipfile
@@ -93,6 +95,49 @@ def test_an_mbox_in_an_archive_may_be_larger_than_a_message(tmp_path, monkeypatc
         *mails, last = open_source(path).mails
         assert [mail.subject for mail in mails] == [f"S{n}" for n in range(20)]
         assert last == Skip("big.eml", SkipReason.TOO_LARGE)
+
+
+@pytest.mark.parametrize("name", ["list.mbox.gz", "2024-June.txt.gz"])
+def test_a_gzipped_mbox_is_read_as_the_plain_one_is(tmp_path, name):
+    plain = mbox_of(tmp_path / "plain.mbox", message(1), message(2))
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    source = open_source(path)
+    assert list(source.mails) == list(open_source(plain).mails)
+    assert source.position() == source.total() == path.stat().st_size
+    assert source.checksum() == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_gzipped_mbox_files_of_a_folder_are_read_and_other_gzipped_files_are_counted(tmp_path):
+    inbox = mbox_of(tmp_path / "plain.mbox", message(1)).read_bytes() + mbox_of(tmp_path / "b", message(2)).read_bytes()
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    (folder / "june.txt.gz").write_bytes(gzip.compress(inbox))
+    (folder / "notes.gz").write_bytes(gzip.compress(b"notes"))
+    found = list(open_source(folder).mails)
+    assert subjects_and_labels(found[:2]) == [("S1", "june.txt.gz/message 1"), ("S2", "june.txt.gz/message 2")]
+    assert found[2:] == [Skip("notes.gz", SkipReason.UNREADABLE)]
+
+
+@pytest.mark.parametrize(("spoil", "why"), [("cut", "end-of-stream marker"), ("change", "CRC check failed")])
+def test_a_damaged_gzipped_mbox_is_an_error_and_writes_nothing(tmp_path, spoil, why):
+    packed = gzip.compress(mbox_of(tmp_path / "plain.mbox", *(message(n) for n in range(20))).read_bytes())
+    path = tmp_path / "list.mbox.gz"
+    path.write_bytes(packed[:-9] if spoil == "cut" else packed[:-8] + bytes(8))
+    result = CliRunner().invoke(main, [str(path), "--out", str(tmp_path / "mail.db")])
+    assert result.exit_code == 1
+    assert "list.mbox.gz' cannot be read to its end" in result.stderr
+    assert why in result.stderr
+    assert "is it a whole gzip file? Fetch it again." in result.stderr
+    assert not (tmp_path / "mail.db").exists()
+
+
+def test_a_gzipped_mbox_that_expands_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("email_env.ingest.sources.gzipped.FREE_BYTES", 1 << 20)
+    path = tmp_path / "bomb.mbox.gz"
+    path.write_bytes(gzip.compress(mbox_of(tmp_path / "plain.mbox", message(1)).read_bytes() + bytes(20 << 20)))
+    with pytest.raises(SourceError, match="expands more than 200-fold"):
+        list(open_source(path).mails)
 
 
 def test_kaggles_table_is_read_from_its_zip(tmp_path):

@@ -80,7 +80,7 @@ def test_an_archive_cut_between_two_members_is_an_error(tmp_path):
 
 
 def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("email_env.ingest.sources.archive.FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("email_env.ingest.sources.gzipped.FREE_BYTES", 1 << 20)
     bomb = [(f"a/{n}.", bytes(1 << 20)) for n in range(20)]
     with pytest.raises(SourceError, match="expands more than 200-fold"):
         read_all(tar_of(tmp_path / "bomb.tar.gz", bomb))
@@ -145,7 +145,8 @@ def test_a_folder_is_walked_in_order_and_links_are_not_followed(tmp_path):
         ("emails.csv", b"a,b\n1,2\n", "no column `message`.*a, b"),
         ("emails.csv", b"", "no column `message`"),
         ("mail.tar.gz", b"no archive at all", "whole tar archive"),
-        ("mail.mbox.gz", gzip.compress(b"From a@x.com"), "where something else is packed in it, unpack it"),
+        ("mail.txt.gz", gzip.compress(b"From: a@x.com"), "where something else is packed in it, unpack it"),
+        ("mail.mbox.gz", gzip.compress(b"From: a@x.com"), "is no mbox: it begins with b'From: a@x.com'"),
         ("mail.tar.gz", gzip.compress(gzip.compress(bytes(20_000))), "unpack it and name what comes out"),
         ("takeout.zip", b"PK\x03\x04", "whole zip archive"),
         ("mail.tar.xz", b"\xfd7zXZ\x00", "packed with xz"),

@@ -53,7 +53,8 @@ with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
             open_before = len(os.listdir("/proc/self/fd"))
     assert len(os.listdir("/proc/self/fd")) <= open_before + 2
 """
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 

@@ -1,0 +1,75 @@
+"""Ids that a model cut: a whole part of a Message-ID is enough where it names one mail of the inbox."""
+
+import pytest
+
+from email_env.search.database import MailDatabase
+from email_env.tools.ids import whole_id
+from email_env.tools.toolbox import Toolbox
+from tests.email_env.mails import ANNA, BEN, CARO, build, mail, question
+from tests.email_env.office import answer, read
+from tests.email_env.tools.test_toolbox import LIMITS, run
+
+FIRST, LATER, TWIN, FOREIGN = "174.1075.JavaMail@thyme", "174.2099.JavaMail@thyme", "88.5@thyme", "88.6@thyme"
+
+
+@pytest.fixture
+def database(tmp_path):
+    late = {"sent_at": "2003-01-01T09:00:00Z"}
+    mails = [mail(FIRST, "Lunch"), mail(LATER, "Dinner", **late), mail(TWIN, "Tea")]
+    build(tmp_path / "mail.db", *mails, mail(FOREIGN, "Secret", to=(CARO,)), mail("m420"), mail("m4209", "Other"))
+    database = MailDatabase(tmp_path / "mail.db")
+    yield database
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "inbox", "until", "found"),
+    [
+        (FIRST, BEN, "2001-06-01", FIRST),
+        (f" <{FIRST}> ", BEN, "2001-06-01", FIRST),
+        ("174", BEN, "2001-06-01", FIRST),
+        ("174.1075.JavaMail", BEN, "2003-02-01", FIRST),
+        ("174", BEN, "2003-02-01", "174"),  # two begin so
+        ("17", BEN, "2001-06-01", "17"),  # no whole part
+        ("88", BEN, "2001-06-01", TWIN),  # the other one is not in this inbox
+        ("88", CARO, "2001-06-01", FOREIGN),
+        ("m420", BEN, "2001-06-01", "m420"),
+        ("m42", BEN, "2001-06-01", "m42"),
+        ("", BEN, "2001-06-01", ""),
+        ("\ud800", BEN, "2001-06-01", "\ud800"),
+        ("no%_such'", BEN, "2001-06-01", "no%_such'"),
+    ],
+)
+def test_a_part_that_names_one_mail_is_its_id(database, given, inbox, until, found):
+    assert whole_id(database, given, inbox, until) == found
+
+
+def test_a_beginning_that_very_many_mails_have_is_none(tmp_path):
+    build(tmp_path / "mail.db", mail("2001.0@x"), *(mail(f"2001.{n}@x", f"Mail {n}", to=(CARO,)) for n in range(1, 60)))
+    database = MailDatabase(tmp_path / "mail.db")
+    assert whole_id(database, "2001", BEN, "2001-06-01") == "2001"
+    assert whole_id(database, "2001.0", BEN, "2001-06-01") == "2001.0@x"
+    database.close()
+
+
+def test_a_whole_id_is_no_beginning_of_another(tmp_path):
+    build(tmp_path / "mail.db", mail("174", "Short"), mail("174.1075@thyme", "Long"))
+    database = MailDatabase(tmp_path / "mail.db")
+    assert whole_id(database, "174", BEN, "2001-06-01") == "174"
+    database.close()
+
+
+def test_read_and_answer_take_the_beginning_of_an_id(database):
+    box, scenario = Toolbox(database, **LIMITS), question(message_ids=(FIRST,))
+    shown = run(box, read("174"), scenario)
+    assert (shown.read, shown.unknown_id) == (FIRST, False)
+    assert "Subject: Lunch" in shown.text
+    unknown = run(box, read("17"), scenario)
+    assert unknown.unknown_id
+    assert "no mail '17'" in unknown.text
+    ended = run(box, answer("Friday", "174", f"<{FIRST}>", "m9"), scenario)
+    assert ended.answer.sources == (FIRST, "m9")
+
+
+def test_the_sender_sees_what_was_sent(database):
+    assert whole_id(database, "88", ANNA, "2001-06-01") == "88"  # both are Anna's
