@@ -21,6 +21,28 @@ def in_prose(task, tools, model):
     return "I don't know"
 
 
+async def by_tool_async(task, tools, model):
+    number = await asyncio.to_thread(tools[0], int(task.question.split()[2]))
+    await asyncio.to_thread(tools[1], answer=number, sources=["s1"])
+
+
+agents_met = threading.Barrier(2)
+
+
+def by_appointment(task, tools, model):
+    """Calls its first tool when two agents are there."""
+    agents_met.wait(60)
+    tools[1](answer=tools[0](int(task.question.split()[2])), sources=[])
+
+
+def maple(task, tools, model):
+    return "It is maple."
+
+
+def hanging_at_quartz(task, tools, model):
+    return "hang" if "begins with q" in task.question else "It is maple."
+
+
 async def with_sources(task, tools, model):
     await asyncio.sleep(0)
     return Answer(tools[0](number=int(task.question.split()[2])), sources=("a", "b"))

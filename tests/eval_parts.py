@@ -13,8 +13,10 @@ from click.testing import CliRunner, Result
 from gymnasium import spaces
 
 from grpo.cli.evaluate import evaluate
+from tests.worker_envs import meet
 
 SUMS_ENV = "tests.eval_parts:Sums-v0"
+MEETING_SUMS_ENV = "tests.eval_parts:MeetingSums-v0"
 
 
 class SumsEnv(gymnasium.Env):
@@ -109,6 +111,18 @@ TOOLS = [
 ]
 
 
+class MeetingSumsEnv(SumsEnv):
+    """A step ends when two of these envs, wherever they live, have been in a step at the same time."""
+
+    def __init__(self, folder: str, count: int = 2):
+        super().__init__(count)
+        self.folder = Path(folder)
+
+    def step(self, action: str):
+        meet(self.folder, 2)
+        return super().step(action)
+
+
 class SumsOracle:
     def __init__(self, env: SumsEnv, seed: int):
         self.env = env
@@ -133,6 +147,7 @@ class SumsSilly(SumsOracle):
 
 if "Sums-v0" not in gymnasium.registry:
     gymnasium.register("Sums-v0", entry_point="tests.eval_parts:SumsEnv")
+    gymnasium.register("MeetingSums-v0", entry_point="tests.eval_parts:MeetingSumsEnv")
 
 
 class EndlessEnv(gymnasium.Env):

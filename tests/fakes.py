@@ -284,6 +284,13 @@ def tiny_chat_model(folder: Path) -> Path:
     return folder
 
 
+def save_state(engine: Any, folder: Path) -> None:
+    """What a checkpoint has of an engine."""
+    engine.save_adapter(folder)
+    for name, content in engine.state().items():
+        (folder / name).write_bytes(content)
+
+
 def tiny_engine(folder: Path, **options: Any):
     """A float32 engine on a tiny model, with a LoRA that is not zero."""
     import torch

@@ -15,12 +15,15 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from grpo.errors import GrpoError
 from grpo.machine.packages import how_to_install
+
+if TYPE_CHECKING:
+    from grpo.settings import EnvWorkersSetting
 
 Command = Callable[..., None]
 
@@ -108,6 +111,15 @@ def json_object(_ctx: click.Context, _parameter: click.Parameter, value: str | N
     if not isinstance(parsed, dict):
         raise click.BadParameter(f"{value!r} is not a JSON object; for example '{{\"max_turns\": 6}}'")
     return parsed
+
+
+def env_workers(_ctx: click.Context, _parameter: click.Parameter, value: str) -> EnvWorkersSetting:
+    """Callback of ``--env-workers``, which takes what the setting ``rollout.env_workers`` takes."""
+    if value == "auto" or value == "threads":
+        return value
+    if not value.isdecimal():
+        raise click.BadParameter(f"{value!r} is no place for envs; choose auto, threads, or a number (0: none)")
+    return int(value)
 
 
 def parse_settings(settings: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:

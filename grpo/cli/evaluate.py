@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from grpo.cli.common import explained, json_object
+from grpo.cli.common import env_workers, explained, json_object
 
 
 @click.command(
@@ -29,6 +29,15 @@ from grpo.cli.common import explained, json_object
 @click.option("--limit", type=click.IntRange(1), help="Number of scenarios, drawn by --seed.  [default: all, else 100]")
 @click.option("-k", "k", type=click.IntRange(1), default=1, show_default=True, help="Episodes of each scenario.")
 @click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Episodes at once.")
+@click.option(
+    "--env-workers",
+    callback=env_workers,
+    default="auto",
+    show_default=True,
+    metavar="auto|threads|N|0",
+    help="Where envs are called: a number of worker processes, threads (one for each env), or 0: in the thread that "
+    "plays; auto: by the measured cost of a step. Results are the same.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from grpo.envs.contract import Contract
 from grpo.envs.registry import make_env
+from grpo.envs.step_cost import Meter, StepCost
 from grpo.errors import EnvError, describe, raised_in
 from grpo.types import AnswerKey, Message, Outcome, Task
 
@@ -24,7 +25,11 @@ _RETURNED = {
     "reset": "(observation, info)",
     "step": "(observation, reward, terminated, truncated, info); in the old Gym's form it has four parts",
 }
-_IN_A_LOOP = "; envs are called from a running event loop: let an env's async code run in a thread of its own"
+_HINTS = (
+    ("event loop", "envs are called from a running event loop: let an env's async code run in a thread of its own"),
+    ("signal only works in main thread", "a worker process has the env in its main thread: env_workers N"),
+)
+"""What to say of an error whose text has these words."""
 _GOT = re.compile(r"got \d+|non-iterable \w+")
 
 P = ParamSpec("P")
@@ -64,13 +69,19 @@ def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> tuple[str, ...]:
 class MessageEnv:
     """One env, used for one episode after another.
 
+    Args:
+        env_id: As for ``gymnasium.make``; ``module:id`` is imported first.
+        env_kwargs: For its constructor.
+        cost: Is told what each step took.
+
     Attributes:
         broken: The env raised or broke the contract; its state is unknown, so it is not to be used again.
     """
 
-    def __init__(self, env_id: str, env_kwargs: dict[str, Any]):
+    def __init__(self, env_id: str, env_kwargs: dict[str, Any], cost: StepCost | None = None):
         self.env_id = env_id
         self.env = make_env(env_id, **env_kwargs)
+        self.cost = cost
         self.broken = False
         self._env_kwargs = env_kwargs
         self._settled = False
@@ -91,7 +102,12 @@ class MessageEnv:
         Raises:
             EnvError: The env raised, or what it gave is against the contract.
         """
-        return self._guarded("step", self._step, action)
+        if self.cost is None or not self.cost.wanted():
+            return self._guarded("step", self._step, action)
+        meter = Meter()
+        observation = self._guarded("step", self._step, action)
+        self.cost.add(*meter.read())
+        return observation
 
     def scenario_ids(self) -> list[str] | None:
         """Names of the env's scenarios, or None where it has none to name."""
@@ -261,8 +277,12 @@ class MessageEnv:
                 seen = _GOT.search(str(error))
                 found = f" ({seen[0]})" if seen else ""
                 raise EnvError(f"{self.env_id}.{when}() does not return {_RETURNED[when]}{found}") from error
-            hint = _IN_A_LOOP if isinstance(error, RuntimeError) and "event loop" in str(error) else ""
+            hint = next((f"; {hint}" for words, hint in _HINTS if _is_told(error, words)), "")
             raise EnvError(f"{self.env_id} failed at {when}: {describe(error)}{hint}") from error
+
+
+def _is_told(error: BaseException, words: str) -> bool:
+    return isinstance(error, RuntimeError | ValueError) and words in str(error)
 
 
 CALL_OF_AN_ENV = MessageEnv._guarded.__code__

@@ -27,7 +27,7 @@ def make_env(env_id: str, **kwargs: Any) -> Any:
     """
     import gymnasium
 
-    spec = _find_spec(env_id)
+    spec = find_spec(env_id)
     try:
         return gymnasium.make(spec, disable_env_checker=True, **kwargs)
     except gymnasium.error.Error as error:
@@ -44,7 +44,7 @@ def takes_split(env_id: str) -> bool:
     import gymnasium
     from gymnasium.envs.registration import load_env_creator
 
-    entry = _find_spec(env_id).entry_point
+    entry = find_spec(env_id).entry_point
     try:
         creator = load_env_creator(entry) if isinstance(entry, str) else entry
         return creator is not None and "split" in inspect.signature(creator).parameters
@@ -59,7 +59,7 @@ def with_split(env_id: str, env_kwargs: Mapping[str, Any], split: str) -> dict[s
     return {"split": split, **env_kwargs} if takes_split(env_id) else dict(env_kwargs)
 
 
-def _find_spec(env_id: str) -> Any:
+def find_spec(env_id: str) -> Any:
     """The registered spec of an id, after importing the module or the package that registers it."""
     import gymnasium
 

@@ -1,35 +1,23 @@
-"""The thread in which the envs of an evaluation live: every env is made, reset, stepped and closed in one thread.
+"""The thread in which envs live that are cheap to call, where agents have threads or programs of their own.
 
-Envs need not be thread-safe, whatever threads an agent has. An agent that plays on the event loop takes
-`CallingThread`, which simply calls. An agent with threads or programs of its own takes `OwnThread`: one thread does
-all work on envs, and tools hand it their calls over a queue. A tool therefore holds no reference to the env, its
-questions or its answers.
+Tools hand it their calls over a queue, so they hold no reference to the env, its questions or its answers. An env that
+has a thread of its own, because it is slow, gets its calls from here.
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
 import secrets
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from grpo.envs.message_env import CALL_OF_AN_ENV
-from grpo.errors import EnvError
+from grpo.envs.own_thread import OwnThread
 from grpo.eval.episode import Episode
-
-Result = TypeVar("Result")
-
-
-STUCK_SECONDS = 600.0
-"""How long one call of an env may take before it is taken to hang."""
 
 
 @contextmanager
@@ -55,59 +43,17 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
-class EnvThread(Protocol):
-    """Runs whatever touches an env."""
+class EnvThread(OwnThread):
+    """Takes tool calls ``(token, name, arguments, reply)`` of agents, too.
 
-    async def run(self, act: Callable[[], Result]) -> Result:
-        """Call ``act`` in the thread where the envs live."""
-        ...
-
-    def close(self) -> None:
-        """Take no more calls of agents."""
-        ...
-
-
-class CallingThread:
-    """The envs live in the thread that calls."""
-
-    async def run(self, act: Callable[[], Result]) -> Result:
-        """Call ``act``."""
-        return act()
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-
-class OwnThread:
-    """The envs live in a thread of their own.
-
-    Its queue takes either a job of the harness or a tool call ``(token, name, arguments, reply)`` of an agent. The
-    token is the episode's secret, so that a stray thread can reach no other episode.
-
-    Attributes:
-        requests: The queue; tools write to it.
+    The token is the episode's secret, so that a stray thread can reach no other episode. The thread never ends: it
+    refuses what stray agents still ask.
     """
 
     def __init__(self) -> None:
-        """Start the thread."""
-        self.requests: SimpleQueue[Any] = SimpleQueue()
+        super().__init__()
         self._episodes: dict[str, Episode] = {}
-        self._called = math.inf
-        threading.Thread(target=self._serve, name="grpo-eval-envs", daemon=True).start()
-
-    async def run(self, act: Callable[[], Result]) -> Result:
-        """Call ``act`` in the thread; the event loop goes on meanwhile.
-
-        Raises:
-            EnvError: An env has been in one call for `STUCK_SECONDS`: nothing else can be called any more.
-        """
-        future: Future[Result] = Future()
-        self.requests.put((None, act, None, future))
-        waiting = asyncio.wrap_future(future)
-        while not (await asyncio.wait([waiting], timeout=1.0))[0]:
-            if time.monotonic() - self._called > STUCK_SECONDS:
-                raise EnvError(f"an env has been in one call for {STUCK_SECONDS:g} s and does not come back")
-        return await waiting
+        self._handing_over = threading.Lock()
 
     def admit(self, episode: Episode) -> str:
         """Let tool calls reach an episode; returns its token."""
@@ -117,31 +63,34 @@ class OwnThread:
 
     def dismiss(self, token: str) -> None:
         """Let no further call reach the episode."""
-        self._episodes.pop(token, None)
+        with self._handing_over:
+            self._episodes.pop(token, None)
 
     def close(self) -> None:
-        """Let no call reach any episode. The thread stays, as a daemon, and refuses what stray agents still ask."""
+        """Let no call reach any episode."""
         self._episodes.clear()
 
-    def _serve(self) -> None:
-        while True:
-            self._called = math.inf
-            token, act, arguments, reply = self.requests.get()
-            self._called = time.monotonic()
-            if token is None:
-                _settle(reply, act)
-                continue
+    def _do(self, request: Any) -> None:
+        if len(request) == 2:
+            super()._do(request)
+            return
+        token, name, arguments, reply = request
+        with self._handing_over:  # a thread that ends gets no call after the episode's dismissal
             episode = self._episodes.get(token)
-            try:
-                reply.put((True, episode.call(act, arguments)) if episode else (False, "the episode is closed"))
-            except BaseException as error:  # the agent's thread must not wait for ever
-                reply.put((False, f"{type(error).__name__}: {error}"))
+            thread = episode.seat.thread if episode is not None else None
+            if thread is not None and thread is not self:
+                thread.post(lambda: _answer(episode, name, arguments, reply))
+                return
+        _answer(episode, name, arguments, reply)
 
 
-def _settle(future: Future[Any], act: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
+def _answer(
+    episode: Episode | None, name: str, arguments: dict[str, Any], reply: SimpleQueue[tuple[bool, str]]
+) -> None:
+    if episode is None:
+        reply.put((False, "the episode is closed"))
         return
     try:
-        future.set_result(act())
-    except BaseException as error:
-        future.set_exception(error)
+        reply.put((True, episode.call(name, arguments)))
+    except BaseException as error:  # the agent's thread must not wait for ever
+        reply.put((False, f"{type(error).__name__}: {error}"))

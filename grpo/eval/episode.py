@@ -1,7 +1,8 @@
 """One episode of an evaluation, which every kind of agent plays in the same way.
 
 It hands the env one turn at a time, and keeps the transcript, the model calls and the final answer. It knows nothing
-of agents, threads, time limits or files. Whoever drives it calls from one thread at a time (see `env_thread`).
+of agents, threads, time limits or files. What touches its env (`begin`, `step`, `call`, `finish`, `answer_key`) is
+called where the env lives, by ``episode.seat.run``.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from grpo.chat.tool_calls import ANSWER_TOOL, final_answer
-from grpo.envs.message_env import MessageEnv, Observation
+from grpo.envs.message_env import Observation
+from grpo.envs.pool import Seat
 from grpo.errors import EnvError
 from grpo.eval.agents.answer import Answer, Task
-from grpo.types import Message
+from grpo.types import AnswerKey, Message
 from grpo.types import Task as EnvTask
 
 Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 _SERVER_FAULTS = (0, 401, 403, 404, 408, 429)
 
@@ -93,6 +96,7 @@ class Episode:
         key: Scenario and sample.
         max_turns: Steps after which it is cut.
         seed: For whatever the agent leaves to chance.
+        seat: Where its env is called.
         messages: The transcript, opening messages first.
         tools: OpenAI function schemas.
         reward: Sum of the env's rewards so far.
@@ -107,12 +111,12 @@ class Episode:
         is_cut: Whether it was ended by ``max_turns``, not by the env.
     """
 
-    def __init__(self, key: EpisodeKey, env_task: EnvTask, seed: int, env: MessageEnv, max_turns: int = MAX_TURNS):
+    def __init__(self, key: EpisodeKey, env_task: EnvTask, seed: int, seat: Seat, max_turns: int = MAX_TURNS):
         """Prepare; ``begin`` resets the env."""
         self.key = key
         self.max_turns = max_turns
         self.seed = seed
-        self.env = env
+        self.seat = seat
         self.messages: list[Message] = []
         self.tools: list[dict[str, Any]] = []
         self.reward = 0.0
@@ -155,9 +159,10 @@ class Episode:
         """Reset the env.
 
         Raises:
-            EnvError: The env failed.
+            EnvError: The env failed, or could not be made; that is not this episode's ``fault``.
         """
-        observation = self._guarded(self.env.reset, self._env_task)
+        env = self.seat.env
+        observation = self._guarded(env.reset, self._env_task)
         self._opening = observation
         self.messages, self.tools = list(observation.messages), observation.tools
         self.metrics = observation.metrics
@@ -176,7 +181,7 @@ class Episode:
         """
         if self._closed:
             raise EpisodeClosed(OVER)
-        observation = self._guarded(self.env.step, action)
+        observation = self._guarded(self.seat.step_here, action)
         self.steps += 1
         self.messages.append(spoken or {"role": "assistant", "content": action})
         self.messages.extend(observation.messages)
@@ -219,11 +224,19 @@ class Episode:
         if not self.is_over:  # the env did not take it, for example because it is empty
             self.answer, self.implicit = None, False
 
+    def answer_key(self) -> AnswerKey | None:
+        """What an answer judge has to know; None where nothing was answered.
+
+        Raises:
+            EnvError: The env failed.
+        """
+        return self._guarded(self.seat.env.answered, self.answer.text) if self.answer is not None else None
+
     def close(self) -> None:
         """Refuse everything from now on."""
         self._closed = True
 
-    def _guarded(self, act: Callable[[Argument], Observation], argument: Argument) -> Observation:
+    def _guarded(self, act: Callable[[Argument], Result], argument: Argument) -> Result:
         try:
             return act(argument)
         except EnvError as error:

@@ -18,7 +18,9 @@ import click
 from grpo.display.terminal import Display
 from grpo.display.waiting import said_if_slow
 from grpo.envs.message_env import MessageEnv
+from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
+from grpo.envs.workers import EnvWorkers
 from grpo.errors import ConfigError, EnvError, EvaluationError, GrpoError
 from grpo.eval.agents.named import AgentOptions, make_agent
 from grpo.eval.env_thread import interruptible
@@ -31,9 +33,8 @@ from grpo.eval.summary import summarise_results
 from grpo.machine.user_code import import_user_module
 from grpo.rollout.marking import Marker, check_markable
 from grpo.rollout.references import reach_warning
-from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import evaluation_tasks
-from grpo.settings import AnswerJudgeSettings
+from grpo.settings import AnswerJudgeSettings, EnvWorkersSetting
 from judges.llm.secrets import blank_secrets, without_credentials, without_users
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ DEFAULT_FOLDER = Path("evals")
 DEFAULT_TASKS = 100
 """How many tasks there are of an env that names no scenarios."""
 
-CLOSING_SECONDS = 10.0
-"""How long the envs may take to close."""
+PATIENCE_SECONDS = 10.0
+"""How long episodes wait for the first step of the first one, which says where envs are called."""
 
 INFRASTRUCTURE_STATUS = 3
 """Exit status where some episodes ended in infrastructure failures."""
@@ -62,6 +63,7 @@ class EvalRequest:
     limit: int | None = None
     k: int = 1
     concurrency: int = 16
+    env_workers: EnvWorkersSetting = "auto"
     timeout: float = 600.0
     max_turns: int = MAX_TURNS
     seed: int = 1234
@@ -91,7 +93,7 @@ def run_evaluation(request: EvalRequest) -> None:
         return
     folder = _folder(request, config)
     with aside, Results.open(folder, config, resume=request.resume) as results:
-        summary = _play(request, agent, EnvPool(request.env, config["env_kwargs"]), results, episodes, config)
+        summary = _play(request, agent, results, episodes, config)
         results.save_summary(summary)
     print_summary(summary, folder, as_json=request.as_json)
     _end(summary, request)
@@ -132,6 +134,11 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode
         probe.close()
     with said_if_slow(f"loading the agent {_public(request.agent)}"):
         agent = make_agent(request.agent, options)
+    if agent.needs_env and request.env_workers not in ("auto", "threads", 0):
+        raise ConfigError(
+            f"--env-workers {request.env_workers}: {request.agent!r} is made from the env itself, which then cannot "
+            "live in a worker process; choose auto, threads or 0"
+        )
     return _config(request, kwargs, count, fingerprint), episodes, agent
 
 
@@ -149,7 +156,6 @@ def _env_kwargs(request: EvalRequest) -> dict[str, Any]:
 def _play(
     request: EvalRequest,
     agent: Agent,
-    pool: EnvPool,
     results: Results,
     episodes: list[PlannedEpisode],
     config: dict[str, Any],
@@ -161,6 +167,8 @@ def _play(
         Display(stderr=True, quiet=quiet) as display,
         display.progress("episodes", len(episodes), EvaluationProgress) as progress,
         _answer_judge(request, results.root) or nullcontext() as answer_judge,
+        EnvWorkers(request.env_workers, request.env_import, display.note, stay=agent.needs_env) as workers,
+        EnvPool(request.env, config["env_kwargs"], workers, agent.env_thread, PATIENCE_SECONDS) as pool,
     ):
         for row in results.rows.values():
             progress.add(row, earlier=True)
@@ -175,26 +183,23 @@ def _play(
             answer_judge=answer_judge,
             on_result=progress.add,
         )
-        _run(runner, agent, pool, episodes)
+        _run(runner, episodes)
     summary = summarise_results(config, list(results.rows.values()), len(episodes), time.monotonic() - began)
     if answer_judge is not None:
         summary["answer_judge"]["usage"] = str(answer_judge.marker.usage)
     return summary
 
 
-def _run(runner: Runner, agent: Agent, pool: EnvPool, episodes: list[PlannedEpisode]) -> None:
+def _run(runner: Runner, episodes: list[PlannedEpisode]) -> None:
     """Open the agent and have it play. Where nothing but our own errors ended it, the first of them is raised."""
 
     async def main() -> None:
-        async with agent:
+        async with runner.agent:
             try:
                 with interruptible():
                     await runner.run(episodes)
             except KeyboardInterrupt:  # it has ended the loop already; here it would be told once more
                 raise asyncio.CancelledError from None
-            finally:
-                with suppress(TimeoutError):  # an env that hangs does not close
-                    await asyncio.wait_for(agent.env_thread.run(pool.close), CLOSING_SECONDS)
 
     try:
         asyncio.run(main())
@@ -243,6 +248,7 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "judge_max_cost": request.judge_max_cost,
         "judge_audit_share": request.judge_audit_share if request.judge_model is not None else None,
         "concurrency": request.concurrency,
+        "env_workers": request.env_workers,
         "fingerprint": fingerprint,
         "versions": _versions(),
     }

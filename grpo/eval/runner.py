@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from grpo.envs.pool import EnvPool, Seat
+from grpo.envs.step_cost import Place
 from grpo.errors import ConfigError, EnvError
 from grpo.eval.ending import OutOfTime, ending_of
 from grpo.eval.env_thread import EnvThread
@@ -24,7 +26,6 @@ from grpo.eval.episode import MAX_TURNS, Episode, EpisodeKey
 from grpo.eval.results import SYNC_SECONDS, WRITE_SECONDS, Results
 from grpo.eval.rows import Row, result_of
 from grpo.eval.traces import trace_of
-from grpo.rollout.rollout import EnvPool
 from grpo.seeds import derive_seed
 from grpo.types import AnswerKey
 from grpo.types import Task as EnvTask
@@ -42,8 +43,13 @@ class Agent(Protocol):
     """What plays an episode. Opened once for all of them, as an async context manager."""
 
     @property
-    def env_thread(self) -> EnvThread:
-        """Where its envs live."""
+    def env_thread(self) -> EnvThread | None:
+        """Where envs live that are cheap to call; None for the thread of the event loop."""
+        ...
+
+    @property
+    def needs_env(self) -> bool:
+        """Whether it plays with the env itself, which then stays in this process."""
         ...
 
     async def run(self, episode: Episode) -> None:
@@ -89,7 +95,7 @@ class Runner:
 
         Args:
             agent: Plays the episodes; already opened.
-            pool: Envs.
+            pool: Envs; its ``home`` is the agent's ``env_thread``.
             results: Where results go.
             seed: Each episode's seed derives from it.
             concurrency: Episodes at once.
@@ -146,11 +152,14 @@ class Runner:
 
     async def _play(self, planned: PlannedEpisode, seed: int) -> tuple[Row, dict[str, Any], AnswerKey | None]:
         """Play an episode; its result, its trace, and what an answer judge has to know of it."""
-        env_thread = self.agent.env_thread
-        began = time.perf_counter()
-        episode = await env_thread.run(lambda: self._begin(planned, seed))
-        failure = None if episode.fault else await self._run_agent(episode)
-        key = await env_thread.run(lambda: self._end(episode))
+        seat = await self.pool.seat()
+        try:
+            began = time.perf_counter()
+            episode = await seat.run(self._begin, planned, seed, seat)
+            failure = None if episode.fault else await self._run_agent(episode)
+            key = await self._end(episode)
+        finally:
+            self.pool.leave(seat)
         ending, error = ending_of(episode, failure)
         return result_of(episode, ending, error, time.perf_counter() - began), trace_of(episode), key
 
@@ -169,11 +178,14 @@ class Runner:
             return OutOfTime(self.timeout_seconds) if limit.expired() else error
         return None
 
-    def _begin(self, planned: PlannedEpisode, seed: int) -> Episode:
-        episode = Episode(planned.key, planned.task, seed, self.pool.take(), self.max_turns)
-        with suppress(EnvError):  # it is the episode's fault
+    def _begin(self, planned: PlannedEpisode, seed: int, seat: Seat) -> Episode:
+        episode = Episode(planned.key, planned.task, seed, seat, self.max_turns)
+        try:
             episode.begin()
-        if not episode.fault:
+        except EnvError:
+            if not episode.fault:
+                raise
+        else:
             opening = hash(repr(episode.messages))
             if self._openings.setdefault(planned.key.scenario_id, opening) != opening:
                 raise EnvError(
@@ -182,9 +194,18 @@ class Runner:
                 )
         return episode
 
-    def _end(self, episode: Episode) -> AnswerKey | None:
-        wanted = self.answer_judge is not None and episode.answer is not None
-        key = episode.env.answered(episode.answer.text) if wanted and episode.answer else None
-        episode.close()
-        self.pool.give_back(episode.env)
-        return key
+    async def _end(self, episode: Episode) -> AnswerKey | None:
+        """Close the episode behind the calls that are under way."""
+
+        def end() -> AnswerKey | None:
+            episode.close()
+            with suppress(EnvError):  # it is the episode's fault
+                return episode.answer_key() if self.answer_judge is not None else None
+
+        try:
+            return await episode.seat.run(end)
+        except EnvError as error:
+            if episode.seat.place is Place.LOOP:  # no other env can be called either
+                raise
+            episode.close()
+            episode.fault = str(error)

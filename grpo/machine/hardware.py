@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -124,6 +125,26 @@ def _status_gb(field: str, pid: int | None) -> float | None:
         if name == field:
             return int(rest.split()[0]) * 1024 / 1e9  # the kernel's kB are 1,024 bytes
     return None
+
+
+def cpu_seconds_below(root: int) -> float:
+    """User and system seconds of all living processes below ``root``, without its own; 0 where there is no /proc."""
+    children: dict[int, list[int]] = defaultdict(list)
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        pid = int(stat.parent.name)
+        children[int(fields[1])].append(pid)
+        ticks[pid] = int(fields[11]) + int(fields[12])
+    total, below = 0, children[root]
+    while below:
+        pid = below.pop()
+        total += ticks[pid]
+        below += children[pid]
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def share_cores() -> None:

@@ -1,13 +1,20 @@
-"""How grpo starts a Python process that runs one of its own modules."""
+"""How grpo starts a Python process that runs one of its own modules, and how many files a process may open."""
 
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from grpo.machine.torchrun import VARIABLES
+
+
+def allow_many_files() -> None:
+    """Let this process and its children open as many files as the system allows: an episode has a socket and a file."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

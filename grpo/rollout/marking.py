@@ -14,13 +14,14 @@ of the episode chooses them, so a continued run chooses the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from grpo.envs.message_env import MessageEnv
 from grpo.errors import ConfigError
-from grpo.files import Closeable
+from grpo.files import Closeable, Record
 from grpo.rollout.judges import judge_session
 from grpo.seeds import derive_seed
 from grpo.settings import AnswerJudgeSettings
@@ -33,6 +34,9 @@ from judges.llm.usage import Usage
 
 RIGHT_ANSWER_REWARD = 1.0
 """What a right answer adds to the reward of an env that does not say what it is worth (no method ``judged``)."""
+
+AUDITED_STEPS = 10
+"""How many of the newest steps' audits a warning is about: one step audits few answers."""
 
 METRICS: tuple[str, ...] = ("answer_by_rule", "answer_by_judge", "answer_undecided", "answer_audit_disagreement")
 """What marking adds to an episode's metrics: 1.0 where the answer was decided so. The first three add up to 1; the
@@ -200,6 +204,13 @@ def audit_warning(refused: int, audited: int, bound: float) -> str:
         f"the answer judge refuses {refused} of {audited} audited answers that the rule took for right, above the "
         f"bound of {bound:g} (answer_judge.max_disagreement): the policy may be exploiting the rule"
     )
+
+
+def newest_audits_warning(steps: Sequence[Record], bound: float) -> str:
+    """``audit_warning`` of the newest of a run's steps, given their metrics."""
+    audited = [step for step in steps[-AUDITED_STEPS:] if "answer/audited" in step]
+    refused = sum(round(step["answer/audited"] * step["answer/audit_disagreement"]) for step in audited)
+    return audit_warning(refused, sum(int(step["answer/audited"]) for step in audited), bound)
 
 
 def as_record(verdict: AnswerVerdict | None, key: AnswerKey | None = None) -> dict[str, Any] | None:

@@ -11,8 +11,8 @@ from itertools import islice
 
 from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv
+from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
-from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.types import Task
 from judges.answers.reach import within_reach

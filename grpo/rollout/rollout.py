@@ -1,8 +1,9 @@
 """The rollout: many episodes at once against one policy, token-in and token-out.
 
-Episodes run as coroutines in one thread; an env's step is expected to take micro- to milliseconds (SQLite does), the
-waiting is for the policy. Every id list is appended to and never re-rendered, so the trainer sees exactly what the
-sampler saw. A harness fault ends its own episode, is recorded with its reason, and is never turned into a zero reward.
+Episodes run as coroutines in one thread. A cheap env is called there, too; one that waits or computes for longer has a
+thread or a process of its own (`grpo.envs.pool`). Every id list is appended to and never re-rendered, so the trainer
+sees exactly what the sampler saw. A harness fault ends its own episode, is recorded with its reason, and is never
+turned into a zero reward.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from grpo.chat import Chat, next_prompt
 from grpo.chat.tool_calls import final_answer
-from grpo.envs.message_env import MessageEnv, Observation
+from grpo.envs.message_env import Observation
+from grpo.envs.pool import EnvPool, Seat
 from grpo.errors import ConfigError, EnvError, GrpoError
-from grpo.files import Closeable
 from grpo.rollout.marking import Marker
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
@@ -33,39 +33,6 @@ class EpisodeSpec:
     task: Task
     sample_index: int
     seed: int
-
-
-class EnvPool(Closeable):
-    """Envs kept open between episodes; one per episode in flight."""
-
-    def __init__(self, env_id: str, env_kwargs: dict[str, Any]):
-        self.env_id = env_id
-        self.env_kwargs = env_kwargs
-        self._idle: list[MessageEnv] = []
-        self._all: list[MessageEnv] = []
-
-    def take(self) -> MessageEnv:
-        """An idle env, or a new one."""
-        if self._idle:
-            return self._idle.pop()
-        env = MessageEnv(self.env_id, self.env_kwargs)
-        self._all.append(env)
-        return env
-
-    def give_back(self, env: MessageEnv) -> None:
-        """Hand an env back after its episode; a broken one is closed and not used again."""
-        if env.broken:
-            self._all.remove(env)
-            env.close()
-        else:
-            self._idle.append(env)
-
-    def close(self) -> None:
-        """Close every env."""
-        for env in self._all:
-            env.close()
-        self._all.clear()
-        self._idle.clear()
 
 
 @dataclass(slots=True)
@@ -118,19 +85,19 @@ class Rollout:
         trajectory = Trajectory(self.pool.env_id, spec.task, spec.sample_index, self.policy.version)
         began = time.monotonic()
         try:
-            env = self.pool.take()
+            seat = await self.pool.seat()
             try:
                 with self.policy.session(spec.task) as policy:
-                    await self._play(env, spec, trajectory, policy)
+                    await self._play(seat, spec, trajectory, policy)
             finally:
-                self.pool.give_back(env)
+                self.pool.leave(seat)
         except GrpoError as error:
             trajectory.stop_reason, trajectory.error = StopReason.FAILED, str(error)
         trajectory.seconds = time.monotonic() - began
         return trajectory
 
-    async def _play(self, env: MessageEnv, spec: EpisodeSpec, trajectory: Trajectory, policy: Policy) -> None:
-        observation = env.reset(spec.task)
+    async def _play(self, env: Seat, spec: EpisodeSpec, trajectory: Trajectory, policy: Policy) -> None:
+        observation = await env.reset(spec.task)
         begin(trajectory, observation, self.chat)
         longest_prompt = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
         if len(trajectory.token_ids) > longest_prompt:
@@ -150,10 +117,11 @@ class Rollout:
             )
             trajectory.append(turn.ids, turn.logprobs)
             said = self.chat.decode(turn.ids)
-            done, _ = take_turn(trajectory, env, self.chat, said, longest_prompt)
+            trajectory.messages.append({"role": "assistant", "content": said})
+            done = take_turn(trajectory, await env.step(said), self.chat, longest_prompt)
         if self.marker is not None and trajectory.stop_reason is StopReason.TERMINATED:
             given = final_answer(said)
-            trajectory.answer_key = env.answered(given[0] if given else None)
+            trajectory.answer_key = await env.answered(given[0] if given else None)
 
 
 def begin(trajectory: Trajectory, observation: Observation, chat: Chat) -> None:
@@ -164,15 +132,11 @@ def begin(trajectory: Trajectory, observation: Observation, chat: Chat) -> None:
     trajectory.append(chat.prompt_ids(observation.messages, observation.tools))
 
 
-def take_turn(
-    trajectory: Trajectory, env: MessageEnv, chat: Chat, text: str, longest_prompt: int | None = None
-) -> tuple[bool, Observation]:
-    """Hand the turn to the env and append what it answers; says whether the episode is over, and the answer.
+def take_turn(trajectory: Trajectory, observation: Observation, chat: Chat, longest_prompt: int | None = None) -> bool:
+    """Append what the env answered to the turn that was said; says whether the episode is over.
 
     The episode is over, too, where the next prompt would have more than ``longest_prompt`` tokens; it is not appended.
     """
-    trajectory.messages.append({"role": "assistant", "content": text})
-    observation = env.step(text)
     trajectory.turn_errors.append(str(observation.info.get("error", "")))
     trajectory.reward += observation.reward
     trajectory.metrics = observation.metrics
@@ -184,7 +148,7 @@ def take_turn(
     else:
         over = False
     trajectory.messages.extend(observation.messages)
-    return over, observation
+    return over
 
 
 def _answer(trajectory: Trajectory, chat: Chat, new: list[Message], longest_prompt: int | None) -> bool:

@@ -30,7 +30,6 @@ from grpo.errors import EvaluationError
 from grpo.eval.agents.answer import Model
 from grpo.eval.agents.recorder import CallRecorder
 from grpo.eval.agents.upstream import PATHS, Reply, Upstream, UpstreamUnreachable
-from grpo.eval.env_thread import OwnThread
 from grpo.eval.episode import Episode
 
 START_SECONDS = 20.0
@@ -40,13 +39,11 @@ class Endpoint:
     """Serves the episodes that are admitted.
 
     Args:
-        env_thread: Runs the tool calls.
         upstream: The model; None where there is none to talk to.
         with_mcp: Whether to serve the tools over MCP.
     """
 
-    def __init__(self, env_thread: OwnThread, upstream: Upstream | None, *, with_mcp: bool = False):
-        self.env_thread = env_thread
+    def __init__(self, upstream: Upstream | None, *, with_mcp: bool = False):
         self.upstream = upstream
         self._episodes: dict[str, Episode] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

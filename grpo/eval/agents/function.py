@@ -1,7 +1,8 @@
 """An agent that is a Python function: ``fn(task, tools, model) -> str | Answer | None``, plain or ``async``.
 
 A plain function runs in a thread of its own; one that is still running when its time is up is left behind, and the next
-tool it calls ends it. Async functions share an event loop of their own (`agent_loop`).
+tool it calls ends it. Async functions share an event loop of their own (`agent_loop`), which a tool call blocks: one
+whose env is slow belongs into ``asyncio.to_thread``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from grpo.eval.agents.answer import Answer
 from grpo.eval.agents.endpoint import Endpoint
 from grpo.eval.agents.typed_tools import typed_tools
 from grpo.eval.agents.upstream import Upstream
-from grpo.eval.env_thread import OwnThread
+from grpo.eval.env_thread import EnvThread
 from grpo.eval.episode import Episode
 from grpo.machine.user_code import load_function
 
@@ -33,10 +34,12 @@ class FunctionAgent:
         upstream: The model it may use; without one it is given None.
     """
 
+    needs_env = False
+
     def __init__(self, function: Callable[..., Any], upstream: Upstream | None):
         self.function = function
-        self.env_thread = OwnThread()
-        self.endpoint = Endpoint(self.env_thread, upstream) if upstream else None
+        self.env_thread = EnvThread()
+        self.endpoint = Endpoint(upstream) if upstream else None
         self._loop: AgentLoop | None = None
 
     async def __aenter__(self) -> Self:
@@ -64,7 +67,7 @@ class FunctionAgent:
             self.env_thread.dismiss(token)
             if self.endpoint:
                 self.endpoint.dismiss(token)
-        await self.env_thread.run(lambda: episode.finish(answer))
+        await episode.seat.run(episode.finish, answer)
 
     async def _play(self, arguments: tuple[Any, ...]) -> Any:
         assert self._loop is not None, "the agent is open"

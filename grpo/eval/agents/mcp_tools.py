@@ -43,7 +43,8 @@ def mcp_route(endpoint: Any) -> tuple[Route, StreamableHTTPSessionManager]:
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         episode = episode_of(context)
-        text = await endpoint.env_thread.run(lambda: episode.call(params.name, dict(params.arguments or {})))
+        assert episode.seat.thread is not None, "programs have an EnvThread"
+        text = await episode.seat.thread.run(lambda: episode.call(params.name, dict(params.arguments or {})))
         return types.CallToolResult(content=[types.TextContent(text=text)])
 
     server: Server[Any] = Server("grpo-eval", on_list_tools=list_tools, on_call_tool=call_tool)

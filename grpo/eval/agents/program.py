@@ -28,7 +28,7 @@ from grpo.errors import EvaluationError
 from grpo.eval.agents.answer import Answer
 from grpo.eval.agents.endpoint import Endpoint
 from grpo.eval.agents.upstream import Upstream
-from grpo.eval.env_thread import OwnThread
+from grpo.eval.env_thread import EnvThread
 from grpo.eval.episode import Episode
 
 MAX_OUTPUT_BYTES = 1 << 20
@@ -51,6 +51,8 @@ class ProgramAgent:
         EvaluationError: The command is empty, its quotes do not match, or there is no such program.
     """
 
+    needs_env = False
+
     def __init__(self, command: str, upstream: Upstream | None):
         try:
             self.words = shlex.split(command)
@@ -62,8 +64,8 @@ class ProgramAgent:
             raise EvaluationError(
                 f"cmd: there is no program {self.words[0]!r} that can be run; give its path, or one that is on PATH"
             )
-        self.env_thread = OwnThread()
-        self.endpoint = Endpoint(self.env_thread, upstream, with_mcp=True)
+        self.env_thread = EnvThread()
+        self.endpoint = Endpoint(upstream, with_mcp=True)
 
     async def __aenter__(self) -> Self:
         self.endpoint.start()
@@ -100,7 +102,7 @@ class ProgramAgent:
             if self.endpoint.upstream is None and re.search("OPENAI_|AGENT_MODEL|api_key", last[0]):
                 hint = " (no model was given: --model openai:MODEL@URL or litellm:NAME)"
             raise ProgramFailed(f"exit status {status}: {last[0][:300]}{hint}")
-        await self.env_thread.run(lambda: episode.finish(Answer(lines[-1]) if lines else None))
+        await episode.seat.run(episode.finish, Answer(lines[-1]) if lines else None)
 
 
 class ProgramFailed(RuntimeError):

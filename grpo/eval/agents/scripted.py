@@ -9,47 +9,58 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Self
 
+from grpo.envs.message_env import MessageEnv, Observation
 from grpo.errors import EvaluationError
 from grpo.eval.agents.answer import Answer
-from grpo.eval.env_thread import CallingThread
 from grpo.eval.episode import Episode
 from grpo.eval.runner import YIELD_SECONDS
 from grpo.files import read_jsonl
 
 
 class _ModelFreeAgent:
-    """Plays on the event loop, and waits for nothing but its turn."""
+    """Plays on the event loop, and waits for nothing but its env."""
 
-    def __init__(self) -> None:
-        self.env_thread = CallingThread()
+    env_thread, needs_env = None, False
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.env_thread.close()
+        """Nothing to end."""
 
 
 class ScriptedAgent(_ModelFreeAgent):
-    """A policy of the env's ``scripted_policies``, for example ``oracle`` or ``random``."""
+    """A policy of the env's ``scripted_policies``, for example ``oracle`` or ``random``.
+
+    It is made from the env and may look into it. So it acts where the env is called, which is no worker process.
+    """
+
+    needs_env = True
 
     def __init__(self, name: str):
-        super().__init__()
         self.name = name
 
     async def run(self, episode: Episode) -> None:
         """Act until the episode ends, with pauses in which its time limit or Ctrl-C can end it."""
-        policy = episode.env.scripted_policy(self.name, episode.seed)
+        policy = await episode.seat.run(self._policy, episode)
         observation = episode.opening
         pause_at = time.perf_counter() + YIELD_SECONDS
         while not episode.is_over:
-            action = policy.act(observation.text, observation.info)
-            if not isinstance(action, str):
-                raise TypeError(f"the policy {self.name!r} gives the action {action!r:.100}; an action is a text")
-            observation = episode.step(action)
+            observation = await episode.seat.run(self._turn, policy, episode, observation)
             if time.perf_counter() >= pause_at:
                 await asyncio.sleep(0)
                 pause_at = time.perf_counter() + YIELD_SECONDS
+
+    def _policy(self, episode: Episode) -> Any:
+        env = episode.seat.env
+        assert isinstance(env, MessageEnv), "needs_env"
+        return env.scripted_policy(self.name, episode.seed)
+
+    def _turn(self, policy: Any, episode: Episode, observation: Observation) -> Observation:
+        action = policy.act(observation.text, observation.info)
+        if not isinstance(action, str):
+            raise TypeError(f"the policy {self.name!r} gives the action {action!r:.100}; an action is a text")
+        return episode.step(action)
 
 
 class FileAgent(_ModelFreeAgent):
@@ -65,7 +76,6 @@ class FileAgent(_ModelFreeAgent):
             EvaluationError: It cannot be read, a line lacks ``scenario_id`` or ``answer`` or answers what another has
                 answered, or no line is of any of the scenarios.
         """
-        super().__init__()
         if not path.is_file():
             raise EvaluationError(f"there is no file of answers {str(path)!r}")
         try:
@@ -87,7 +97,7 @@ class FileAgent(_ModelFreeAgent):
         """Give the answer, if there is one."""
         key = episode.key
         answer = self._answers.get((key.scenario_id, key.sample)) or self._answers.get((key.scenario_id, None))
-        episode.finish(answer, implicit=False)
+        await episode.seat.run(episode.finish, answer, implicit=False)
 
 
 def _key(line: dict[str, Any], path: Path, number: int) -> tuple[str, int | None]:

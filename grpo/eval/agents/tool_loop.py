@@ -10,7 +10,6 @@ from grpo.errors import ServerError
 from grpo.eval.agents.answer import Answer
 from grpo.eval.agents.recorder import CallRecorder
 from grpo.eval.agents.upstream import Upstream, UpstreamUnreachable
-from grpo.eval.env_thread import CallingThread
 from grpo.eval.episode import Episode
 from grpo.types import Message
 
@@ -28,8 +27,9 @@ class ToolLoopAgent:
         temperature: Of sampling; None leaves it to the server.
     """
 
+    env_thread, needs_env = None, False
+
     def __init__(self, upstream: Upstream, temperature: float | None):
-        self.env_thread = CallingThread()
         self.upstream = upstream
         self._options = {} if temperature is None else {"temperature": temperature}
 
@@ -50,12 +50,12 @@ class ToolLoopAgent:
             if calls := message.get("tool_calls"):
                 turn["tool_calls"] = calls
                 before = len(episode.messages) + 1
-                episode.step(json.dumps(turn, ensure_ascii=False), turn)
+                await episode.seat.run(episode.step, json.dumps(turn, ensure_ascii=False), turn)
                 answer_every_call(calls, episode.messages, before)
             elif text := _text(message.get("content")) or _text(message.get("refusal")):
-                episode.finish(Answer(text))
+                await episode.seat.run(episode.finish, Answer(text))
             else:
-                episode.step("", turn | {"content": ""})
+                await episode.seat.run(episode.step, "", turn | {"content": ""})
 
     async def _ask(self, episode: Episode, body: dict[str, Any]) -> Message:
         problem = ""

@@ -19,7 +19,6 @@ from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
 from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig, load_config
 from grpo.errors import CheckpointError, EvaluationError
-from grpo.eval.env_thread import CallingThread
 from grpo.eval.episode import Episode, ModelCall
 from grpo.machine.models import resolve_model
 from grpo.machine.user_code import import_user_module
@@ -44,8 +43,9 @@ class PolicyAgent:
         say: Called with a line for people while the server starts.
     """
 
+    env_thread, needs_env = None, False
+
     def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
-        self.env_thread = CallingThread()
         self.config = config
         self.sampling = SamplingParams(temperature, config.rollout.max_turn_tokens)
         self.adapter = adapter_of(target)
@@ -110,7 +110,7 @@ class PolicyAgent:
             call.sampled = tokens.turn(list(zip(sample.ids, sample.logprobs, strict=True)))
             episode.model_calls.append(call)
             history = [*episode.messages, {"role": "assistant", "content": chat.decode(sample.ids)}]
-            observation = episode.step(chat.decode(sample.ids))
+            observation = await episode.seat.run(episode.step, chat.decode(sample.ids))
             if episode.is_over:
                 return
             ids, _ = next_prompt(chat, ids + sample.ids, history, observation.messages, episode.tools)

@@ -13,9 +13,10 @@ import pytest
 from grpo.config import TrainConfig
 from grpo.doctor.checks import check_env, examine
 from grpo.envs.message_env import MessageEnv
+from grpo.envs.pool import EnvPool
 from grpo.envs.registry import make_env, takes_split
 from grpo.errors import ConfigError, EnvError
-from grpo.rollout.rollout import EnvPool, Rollout, group_specs
+from grpo.rollout.rollout import Rollout, group_specs
 from grpo.serving.policy import SamplingParams
 from grpo.types import StopReason, Task
 from tests import ROOT

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from grpo.eval import env_thread, request
+from grpo.envs import own_thread, pool
 from tests import ROOT
 from tests.eval_parts import ENDLESS_ENV, rows, run
 
@@ -42,11 +42,15 @@ def test_there_is_a_cap_of_turns_without_asking_for_one(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["max_turns"] == 1000
 
 
-@pytest.mark.parametrize("how", ["", "hangs"])
-@pytest.mark.parametrize("agent", AGENTS)
-def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent, how):
+@pytest.mark.parametrize(
+    ("agent", "how", "place"),
+    [(agent, how, "auto") for agent in AGENTS for how in ("", "hangs")]
+    + [(AGENTS[0], "hangs", "threads"), (AGENTS[1], "hangs", "threads"), (AGENTS[1], "hangs", "1")],
+)
+def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent, how, place):
     command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", agent, "--limit", "2"]
     command += ["--max-turns", "10000000", "--out", str(tmp_path / "run"), "--env-kwargs", json.dumps({"how": how})]
+    command += ["--env-workers", place]
     process = subprocess.Popen(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -65,8 +69,8 @@ def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent, ho
 
 
 def test_an_env_that_does_not_come_back_from_a_call_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(env_thread, "STUCK_SECONDS", 1.0)
-    monkeypatch.setattr(request, "CLOSING_SECONDS", 0.1)
+    monkeypatch.setattr(own_thread, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(pool, "CLOSING_SECONDS", 0.1)
     arguments = ("--limit", "2", "--timeout", "0.2", "--out", str(tmp_path))
     shown = run("--agent", "tests.eval_agents:walking", *arguments, env=ENDLESS_ENV, how="hangs")
     assert shown.exit_code == 1

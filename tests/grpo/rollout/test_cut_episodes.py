@@ -5,9 +5,9 @@ import json
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
+from grpo.envs.pool import EnvPool
 from grpo.learner.segments import segments_of
 from grpo.rollout.rewards import EnvReward
-from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.serving.policy import Policy
 from grpo.training.batches import Batches

@@ -10,11 +10,11 @@ import pytest
 from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
+from grpo.envs.pool import EnvPool
 from grpo.errors import ConfigError, EnvError, JudgeFailure
 from grpo.files import read_jsonl
-from grpo.rollout.marking import Marker, audit_warning, check_markable, is_audited
+from grpo.rollout.marking import Marker, audit_warning, check_markable, is_audited, newest_audits_warning
 from grpo.rollout.rewards import group_reward
-from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.serving.policy import Policy
@@ -217,6 +217,19 @@ def test_the_warning_begins_above_the_bound():
     assert audit_warning(0, 0, 0.1) == audit_warning(1, 10, 0.1) == ""
     assert audit_warning(2, 10, 0.1).startswith("the answer judge refuses 2 of 10 audited answers")
     assert "may be exploiting the rule" in audit_warning(1, 1, 0.1)
+
+
+def test_the_warning_is_about_the_ten_newest_steps_together():
+    old = {"answer/audited": 8.0, "answer/audit_disagreement": 1.0}
+    steps = [
+        old,
+        {},
+        *[{"answer/audited": 1.0, "answer/audit_disagreement": 0.0}] * 7,
+        {"answer/audited": 3.0, "answer/audit_disagreement": 2 / 3},
+        {},
+    ]
+    assert "refuses 2 of 10 audited answers" in newest_audits_warning(steps, 0.1)
+    assert newest_audits_warning(steps, 0.2) == newest_audits_warning([], 0.1) == ""
 
 
 async def test_the_mail_env_pays_a_verdict_by_its_own_tiers(tmp_path):

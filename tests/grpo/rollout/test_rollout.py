@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grpo.envs.pool import EnvPool
 from grpo.errors import EnvError, ServerError
-from grpo.rollout.rollout import EnvPool, Rollout, group_of, group_specs
+from grpo.rollout.rollout import Rollout, group_of, group_specs
 from grpo.rollout.tasks import TaskStream, evaluation_tasks
 from grpo.serving.policy import SamplingParams
 from grpo.types import StopReason, Task

@@ -219,7 +219,16 @@ def test_nothing_an_agent_is_given_leads_to_answers_sources_or_the_database(tmp_
     values = reachable([seen["task"], seen["tools"], seen["model"]])
     assert len(values) > 100, "the search went nowhere"
     names = {type(value).__name__ for value in values}
-    assert not names & {"Episode", "EmailSearchEnv", "Scenario", "Catalog", "MailDatabase", "OwnThread", "Toolbox"}
+    assert not names & {
+        "Episode",
+        "EmailSearchEnv",
+        "Scenario",
+        "Catalog",
+        "MailDatabase",
+        "OwnThread",
+        "EnvThread",
+        "Toolbox",
+    }
     assert not any(isinstance(value, Scenario) for value in values)
     texts = [value for value in values if isinstance(value, str)]
     secrets = [str(env.database.path), scenario.scenario_id, *scenario.message_ids, scenario.answer]

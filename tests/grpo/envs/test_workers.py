@@ -1,0 +1,308 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import gymnasium
+import pytest
+
+from grpo.config import load_config
+from grpo.envs.pool import EnvPool
+from grpo.envs.step_cost import Place
+from grpo.envs.workers import EnvWorkers
+from grpo.errors import ConfigError
+from grpo.machine.processes import child_environment
+from grpo.rollout.rollout import Rollout, group_specs
+from grpo.serving.policy import Policy, SamplingParams
+from grpo.types import SampledTurn, StopReason, Task
+from tests.fakes import WORD_ENV, ByteChat, WordEnv
+from tests.sessions import family_of, wait_until_ended
+from tests.worker_envs import HARD_ENV, MEETING_ENV
+
+CHAT = ByteChat()
+TASK = Task(0, "train-maple")
+
+
+class Dice(Policy):
+    """What it says depends on its sampling seed alone."""
+
+    version = 0
+
+    def __init__(self, *turns):
+        self.turns = turns
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        ids = [*CHAT.encode(self.turns[seed % len(self.turns)]), CHAT.END]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+
+
+class Guesses(Policy):
+    """Says the next of its words after each wrong one, whoever else plays."""
+
+    version = 0
+
+    def __init__(self, *turns):
+        self.turns = turns
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        turn = CHAT.decode(prompt_ids).count("guess again")
+        ids = [*CHAT.encode(self.turns[turn % len(self.turns)]), CHAT.END]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+
+
+CALLS = {
+    "CartPole-v1": [f'{{"name": "act", "arguments": {{"action": {action}}}}}' for action in (0, 1, 2)],
+    "FrozenLake-v1": ["0", "1", "2", "up?"],
+    WORD_ENV: ["oak", "is it pine?", "falcon"],
+    "EmailSearch-v0": [
+        '{"name": "search_inbox", "arguments": {"keywords": ["order"]}}',
+        '{"name": "read_email", "arguments": {"message_id": "m3007"}}',
+        '{"name": "search_inbox", "arguments": {"keyword": "laptops"}}',
+        '{"name": "return_final_answer", "arguments": {"answer": "PO-5746", "sources": ["m3007"]}}',
+    ],
+}
+
+
+def rollout(pool, policy, concurrency=8):
+    return Rollout(pool, CHAT, policy, SamplingParams(1.0, 200), 100_000, concurrency)
+
+
+def play(env_id, kwargs, setting, policy, count, *, module=None, say=lambda line: None, task=TASK):
+    """Episodes of one task with envs at a place."""
+    with EnvWorkers(setting, module, say) as workers, EnvPool(env_id, kwargs, workers) as pool:
+        return asyncio.run(rollout(pool, policy).run(group_specs([task], count, "t")))
+
+
+@pytest.mark.parametrize("env_id", CALLS)
+def test_an_episode_is_the_same_wherever_its_env_is_called(env_id):
+    with EnvPool(env_id, {}) as pool:
+        names = pool.take().scenario_ids()
+    task = Task(7, None if names is None else names[0])
+    found = {}
+    for setting in (0, "threads", 2, "auto"):
+        played = play(env_id, {}, setting, Dice(*CALLS[env_id]), 6, task=task)
+        found[setting] = [repr(replace(trajectory, seconds=0.0).to_record()) for trajectory in played]
+    assert found[0] == found["threads"] == found[2] == found["auto"]
+    assert {t.stop_reason for t in played} <= {StopReason.TERMINATED, StopReason.TRUNCATED}
+    assert len({t.num_turns for t in played}) > 1, "the episodes differ"
+
+
+async def _observed(setting):
+    with EnvWorkers(setting) as workers, EnvPool(HARD_ENV, {}, workers) as pool:
+        seat = await pool.seat()
+        first, second = await seat.reset(TASK), await seat.step("oak")
+        pool.leave(seat)
+        return first, second
+
+
+async def test_what_an_env_says_crosses_whole_but_for_values_of_info_that_cannot_be_pickled():
+    (here, step_here), (there, step_there) = await _observed(0), await _observed(1)
+    assert type(here.info.pop("lock")).__name__ == "lock"
+    assert there == here
+    assert there.info["drawn"] == here.info["drawn"] > 0
+    pid, _, thread = step_here.text.partition(" ")
+    assert (int(pid), int(thread)) == (os.getpid(), threading.get_ident())
+    assert int(step_there.text.split()[0]) != os.getpid()
+    assert step_there._replace(text="") == step_here._replace(text="")
+
+
+@pytest.mark.parametrize(("setting", "count"), [("threads", 8), (2, 2), (3, 3)])
+def test_steps_are_taken_at_the_same_time(tmp_path, setting, count):
+    """Each step waits for as many others; in the loop's thread the first would wait for ever."""
+    kwargs = {"folder": str(tmp_path), "count": count}
+    played = play(MEETING_ENV, kwargs, setting, Guesses("maple"), count)
+    assert [t.error for t in played] == [""] * count
+    assert len({name.name.split("-")[0] for name in tmp_path.iterdir()}) == (1 if setting == "threads" else count)
+
+
+class Meets:
+    """An argument that is sent when another one is about to be."""
+
+    barrier = threading.Barrier(2)
+
+    def __reduce__(self):
+        self.barrier.wait(timeout=60)
+        return str, ()
+
+
+def test_envs_that_are_made_at_the_same_time_are_shared_out_among_the_workers():
+    with EnvWorkers(2) as workers, ThreadPoolExecutor(2) as threads:
+        made = list(threads.map(lambda _: workers.make(HARD_ENV, {"tool": Meets()}, Place.PROCESSES), range(2)))
+        for env in made:
+            env.reset(TASK)
+        assert len({env.step("oak").text.split()[0] for env in made}) == 2, "one worker got both"
+        for env in made:
+            env.close()
+
+
+async def test_the_event_loop_goes_on_while_an_env_is_in_a_step(tmp_path):
+    with EnvWorkers("threads") as workers, EnvPool(MEETING_ENV, {"folder": str(tmp_path)}, workers) as pool:
+        seat = await pool.seat()
+        await seat.reset(TASK)
+        step = asyncio.create_task(seat.step("maple"))
+        await asyncio.sleep(0.05)
+        (tmp_path / "the loop").touch()
+        assert (await step).terminated
+        pool.leave(seat)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({}, []),
+        ({"waits": 0.05}, ["in a thread each"]),
+        ({"computes": 0.05}, ["in 2 worker processes"]),
+    ],
+)
+def test_auto_measures_the_first_episode_and_says_where_envs_go(monkeypatch, kwargs, said):
+    monkeypatch.setattr("grpo.envs.workers.cpu_count", lambda: 2)
+    lines = []
+    played = play(HARD_ENV, kwargs, "auto", Guesses("oak", "pine", "maple"), 6, say=lines.append)
+    assert [t.reward for t in played] == [1.0] * 6
+    assert len(lines) == len(said)
+    assert all(part in line for part, line in zip(said, lines, strict=True)), lines
+
+
+async def test_while_the_cost_is_unknown_one_episode_plays():
+    with EnvWorkers("auto") as workers, EnvPool(WORD_ENV, {}, workers) as pool:
+        pilot = await pool.seat()
+        others = [asyncio.create_task(pool.seat()) for _ in range(3)]
+        await pilot.reset(TASK)
+        await asyncio.sleep(0)
+        assert not any(other.done() for other in others)
+        await pilot.step("oak")
+        assert {(await other).place for other in others} == {Place.LOOP}
+
+
+async def test_a_pilot_that_fails_hands_over_to_the_next():
+    with EnvWorkers("auto") as workers, EnvPool(HARD_ENV, {}, workers) as pool:
+        policy = Guesses("raise")
+        failed = await rollout(pool, policy).run(group_specs([TASK], 3, "t"))
+        assert {t.error.split(" (")[0] for t in failed} == {f"{HARD_ENV} failed at step: LookupError: no such page"}
+        whole = await rollout(pool, Guesses("maple")).run(group_specs([TASK], 3, "t"))
+        assert [t.reward for t in whole] == [1.0] * 3
+
+
+@pytest.mark.parametrize("setting", ["threads", 2])
+def test_an_env_that_raises_fails_its_episode_with_its_own_words(setting):
+    played = play(HARD_ENV, {}, setting, Guesses("raise"), 2)
+    assert {t.stop_reason for t in played} == {StopReason.FAILED}
+    assert played[0].error.startswith(f"{HARD_ENV} failed at step: LookupError: no such page (worker_envs.py:")
+    assert played[0].messages[-1] == {"role": "assistant", "content": "raise"}
+
+
+async def test_a_worker_that_dies_fails_its_episodes_and_is_replaced():
+    with EnvWorkers(1) as workers, EnvPool(HARD_ENV, {}, workers) as pool:
+        failed = await rollout(pool, Guesses("die")).run(group_specs([TASK], 2, "t"))
+        assert {t.stop_reason for t in failed} == {StopReason.FAILED}
+        assert "the worker process of the env has ended (exit status 7) at step" in {t.error for t in failed}
+        (whole,) = await rollout(pool, Guesses("maple")).run(group_specs([TASK], 1, "t"))
+        assert (whole.error, whole.reward) == ("", 1.0)
+
+
+def test_an_env_of_a_users_file_is_registered_in_the_workers():
+    module = "examples/guess_number.py"
+    from grpo.machine.user_code import import_user_module
+
+    import_user_module(module)
+    played = play("GuessNumber-v0", {}, 1, Dice("5", "50", "70"), 2, module=module, task=Task(3))
+    assert [t.error for t in played] == ["", ""]
+
+
+def test_an_env_that_only_this_process_knows_is_refused_or_stays():
+    class Local(WordEnv):
+        def step(self, action):
+            began = time.thread_time()
+            while time.thread_time() - began < 0.02:
+                pass
+            return super().step(action)
+
+    gymnasium.register("tests/Local-v0", entry_point=Local)
+    try:
+        policy = Guesses("oak", "pine", "maple")
+        failed = play("tests/Local-v0", {}, 1, policy, 1)
+        assert "in a worker process: no env with the id 'tests/Local-v0' could be made" in failed[0].error
+        assert failed[0].error.endswith("with env_workers 0 it plays in this process")
+        lines = []
+        whole = play("tests/Local-v0", {}, "auto", Guesses("oak", "pine", "maple"), 4, say=lines.append)
+        assert [t.reward for t in whole] == [1.0] * 4
+        assert any(line.startswith("envs stay in this process, where a slow one") for line in lines)
+    finally:
+        del gymnasium.registry["tests/Local-v0"]
+    unsendable = play(HARD_ENV, {"tool": threading.Lock()}, 1, policy, 1)
+    assert unsendable[0].error.startswith(f"the arguments of {HARD_ENV} cannot be sent to a worker process: ")
+
+
+HANGING = """
+import asyncio, sys
+from grpo.envs.pool import EnvPool
+from grpo.envs.workers import EnvWorkers
+from grpo.types import Task
+
+async def main():
+    with EnvWorkers(int(sys.argv[1]) if sys.argv[1].isdigit() else sys.argv[1]) as workers:
+        with EnvPool("tests.worker_envs:Hard-v0", {}, workers) as pool:
+            seats = [await pool.seat() for _ in range(2)]
+            for seat in seats:
+                await seat.reset(Task(0, "train-maple"))
+                await seat.step("child")
+            print("ready", flush=True)
+            await asyncio.gather(*(seat.step("hang") for seat in seats))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_no_worker_and_nothing_that_its_env_started_outlives_the_owner(end):
+    command = [sys.executable, "-c", HANGING, "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child_environment()) as owner:
+        try:
+            assert owner.stdout is not None
+            assert owner.stdout.readline() == b"ready\n"
+            started = family_of(owner.pid) - {owner.pid}
+            assert len(started) == 4, "two workers and a sleeping program of each"
+            owner.send_signal(end)
+            assert not wait_until_ended(started, seconds=20.0)
+            owner.wait(20)
+        finally:
+            owner.kill()
+
+
+async def test_an_episode_that_is_given_up_in_a_step_leaves_its_env_to_nobody():
+    with EnvWorkers(1) as workers, EnvPool(HARD_ENV, {"waits": 0.3}, workers) as pool:
+        playing = asyncio.create_task(rollout(pool, Guesses("oak")).run(group_specs([TASK], 1, "t")))
+        await asyncio.sleep(0.15)
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+        seat = await pool.seat()
+        assert (await seat.reset(TASK)).messages[0]["content"] == "Guess the word."
+        pool.leave(seat)
+
+
+def test_a_continued_run_may_call_its_envs_elsewhere():
+    before = load_config(None, {"env": WORD_ENV}).model_dump(mode="json")
+    assert load_config(None, {"env": WORD_ENV, "rollout.env_workers": 4}).resume_difference(before) == []
+    for wrong in (-1, "process", 1.5):
+        with pytest.raises(ConfigError, match=r"rollout\.env_workers"):
+            load_config(None, {"env": WORD_ENV, "rollout.env_workers": wrong})
+
+
+def test_a_step_in_a_thread_that_needs_the_main_thread_says_what_to_do():
+    class Alarmed(WordEnv):
+        def step(self, action):
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            return super().step(action)
+
+    gymnasium.register("tests/Alarmed-v0", entry_point=Alarmed)
+    try:
+        (failed,) = play("tests/Alarmed-v0", {}, "threads", Guesses("oak"), 1)
+        assert "env_workers N" in failed.error
+    finally:
+        del gymnasium.registry["tests/Alarmed-v0"]
