@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, cast
@@ -150,21 +151,30 @@ def _lines(records: Iterable[Mapping[str, Any]]) -> bytes:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
-            os.fchmod(file.fileno(), usual_mode())  # mkstemp leaves it to its owner alone
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
+def link_files(source: Path, target: Path) -> None:
+    """Make the folder ``target`` with the files of ``source``: the same ones, or copies where they can't be linked."""
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        try:
+            os.link(path, target / path.name)
+        except OSError:
+            shutil.copyfile(path, target / path.name)
+
+
 def usual_mode(*, is_folder: bool = False) -> int:
-    """The permissions that a new file or folder of this process has."""
+    """The permissions that a new file or folder of this process has; for one thread, since asking sets them."""
     umask = os.umask(0o077)
     os.umask(umask)
     return (0o777 if is_folder else 0o666) & ~umask

@@ -4,7 +4,7 @@ import asyncio
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
-from grpo.rollout.rollout import EnvPool
+from grpo.envs.pool import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.serving.policy import Policy
 from grpo.training.batches import Batches

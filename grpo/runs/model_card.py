@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 
 from grpo.chat.served import TEMPLATE_FILE, ServedChat
-from grpo.files import write_json, write_text
+from grpo.files import write_text
 from grpo.machine.models import EMBEDDED_MODEL
 from grpo.serving.vllm_options import served_rank
 
@@ -79,7 +79,11 @@ def write_card(folder: Path, card: Card, served: ServedChat | None) -> None:
 
 
 def name_base_model(folder: Path, base_model: str) -> None:
-    """Put ``base_model`` where an adapter of peft keeps the folder that its base was loaded from."""
+    """Put ``base_model`` where an adapter of peft keeps the folder that its base was loaded from.
+
+    The adapter is one that is being made: nobody reads it yet, and its files are not yet flushed to disk.
+    """
     path = folder / ADAPTER_CONFIG
     config = json.loads(path.read_text(encoding="utf-8"))
-    write_json(path, config | {"base_model_name_or_path": base_model})
+    config["base_model_name_or_path"] = base_model
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

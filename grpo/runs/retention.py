@@ -1,7 +1,7 @@
 """Which checkpoints of a run are there, which are kept, and which is the best by held-out score.
 
-Kept are the newest few and the best. ``best.json`` names the best; it is written after an evaluation between
-steps, so a run without them has none.
+Kept are that before GRPO's first step, to compare with, the newest few and the best. ``best.json`` names the best; it
+is written after an evaluation between steps, so a run without them has none.
 
 The best goes by the evaluations between steps (``eval.every``), which are of another split than those before and after
 GRPO: a score on the tasks that chose it would be too good.
@@ -43,10 +43,11 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Remove all but the newest ``keep`` checkpoints and the best one."""
+    """Remove all but the first checkpoint, where GRPO began, the newest ``keep`` and the best."""
     best = best_of(folder)
+    spared = {checkpoint_name(0), best.checkpoint if best else ""}
     for old in checkpoints(folder)[:-keep]:
-        if best is None or old.name != best.checkpoint:
+        if old.name not in spared:
             shutil.rmtree(old)
 
 

@@ -19,6 +19,8 @@ from grpo.runs.evaluations import AFTER, BEFORE, summaries
 from grpo.runs.model_card import ADAPTER_CONFIG, Card
 from grpo.runs.retention import checkpoint_name, find_checkpoint
 
+PRIVATE_SETTINGS = {"judge": {"api_base"}, "server": {"urls"}, "tinker": {"url"}}
+"""Addresses, which a model card leaves out."""
 ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors")
 
 
@@ -97,7 +99,7 @@ def run_card(run: RunDirectory, config: TrainConfig, base_model: str, step: int)
         task=config.env,
         steps=step,
         scores=[*before, *own],
-        settings=dotted(config.model_dump(mode="json", exclude={"judge": {"api_base"}, "server": {"urls"}})),
+        settings=dotted(config.model_dump(mode="json", exclude=PRIVATE_SETTINGS)),
     )
 
 

@@ -24,13 +24,12 @@ class UnfinishedStep:
         self._groups: dict[int, dict[Task, Group]] = {}  # by the step whose policy played them
 
     def groups(self, step: int) -> dict[Task, Group]:
-        """Those that ``step`` may learn from, by task; others are dropped.
+        """Those that ``step`` may learn from, by task.
 
         Raises:
             CheckpointError: A file is damaged.
         """
-        versions = range(max(0, step - self._max_staleness), step + 1)
-        self._keep(versions)
+        versions = self._versions(step)
         for version in versions:
             if version not in self._groups:
                 self._groups[version] = self._read(version)
@@ -46,15 +45,21 @@ class UnfinishedStep:
                 log.append({"trajectories": [t.to_record(logprobs=True) for t in group.trajectories]})
 
     def finish(self, step: int) -> None:
-        """Drop what is too old for ``step``, which comes next."""
-        self._keep(range(max(0, step - self._max_staleness), step + 1))
+        """Drop what ``step`` may not learn from: its checkpoint is whole, and a run that is killed goes on from there.
+
+        A group of a later policy is of one that was not kept.
+        """
+        self._keep(self._versions(step))
 
     def clear(self) -> None:
         """Forget all."""
         self._keep(range(0))
 
+    def _versions(self, step: int) -> range:
+        return range(max(0, step - self._max_staleness), step + 1)
+
     def _keep(self, versions: range) -> None:
-        for version in [version for version in self._groups if version not in versions]:
+        for version in [version for version in list(self._groups) if version not in versions]:
             del self._groups[version]
         for path in self._folder.glob("step-*.jsonl") if self._folder is not None else ():
             named = re.fullmatch(r"step-(\d+)\.jsonl", path.name)

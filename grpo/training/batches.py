@@ -12,12 +12,14 @@ An episode that we cut, because its context was full, is neither learned from no
 DAPO's overlong filtering, arXiv 2503.14476, section 3.4, which masks its loss alone). What it would have come to is not
 known: where every step costs, its reward so far beats every episode that was played out, and long turns would pay;
 where every step pays, it may have been the best.
+
+With ``rollout.update_rollouts`` only those members of a group are learned from whose rewards differ most (PODS, arXiv
+2504.13818). The others have no rows, and no part in the group's baseline.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -27,120 +29,25 @@ from grpo.chat import Chat
 from grpo.config import TrainConfig
 from grpo.display.bar import Bar
 from grpo.display.terminal import Display
+from grpo.envs.pool import EnvPool
 from grpo.errors import EnvError, JudgeFailure
-from grpo.learner.advantages import group_advantages, has_spread
+from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset
 from grpo.learner.segments import Segment, TurnWeights, weighted_segments
-from grpo.rollout.marking import METRICS, Marker
-from grpo.rollout.rewards import GroupReward, verifiable_class
-from grpo.rollout.rollout import EnvPool, Rollout
+from grpo.rollout.marking import Marker
+from grpo.rollout.rewards import GroupReward
+from grpo.rollout.rollout import Rollout
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.serving.policy import Policy, SamplingParams
+from grpo.training.batch import Batch
 from grpo.training.group_stream import GroupStream
 from grpo.types import Group, StopReason, Task, Trajectory
-from judges.reliability.agreement import PairCounts, count_pairs
-
-STEP_NAMES = {"independent_reward": "reward/env", "ruler_score": "judge/score"} | {
-    name: name.replace("answer_", "answer/") for name in METRICS
-}
-"""What judges and marking add to a trajectory's metrics, by the name under which a step logs its mean."""
 
 Policies = Callable[[int], AbstractAsyncContextManager[Policy]]
 """Gives out the policy of a version, as `Sampler.policy` does."""
 
 Played = tuple[Group, Group | None]
 """A group as it was sampled and as it was rewarded; without rewards None."""
-
-
-@dataclass(slots=True)
-class Batch:
-    """What a step trains on and how it came about."""
-
-    groups: list[Group]
-    """With rewards that differ; their advantages are filled in."""
-    rewarded: list[Group]
-    """All that have rewards, those without spread too; without the episodes that were cut."""
-    segments: list[Segment]
-    sampled: list[Trajectory]
-    """Every episode, with the reward it got; failed ones too."""
-    dropped: int
-    """Groups without rewards or without spread."""
-    unrewarded: int
-    """Of these, those without rewards although an episode was whole: the judge gave no verdict."""
-    stale: int
-    """Groups that were dropped because the next step may not learn from the policy that played them, or is none."""
-    seconds: float
-    """Until the batch was there; what was played before is not in it."""
-    sampling_seconds: float
-    """Since the batch before was there; without one, as ``seconds``."""
-    judge_cost_usd: float | None = None
-    """What judging it has cost, where that is known."""
-    answer_cost_usd: float | None = None
-    """What its answer judge has cost, where that is known."""
-
-    def metrics(self) -> dict[str, float]:
-        """Means over the step's episodes that did not fail; rewards over those that were played out and have one."""
-        whole = [t for t in self.sampled if t.stop_reason is not StopReason.FAILED]
-        metrics = {
-            **_mean_and_std([t.reward for group in self.rewarded for t in group.trajectories]),
-            "tokens/completion_mean": sum(t.num_sampled_tokens for t in whole) / len(whole),
-            "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
-            "groups/used": float(len(self.groups)),
-            "groups/dropped": float(self.dropped),
-            "groups/stale": float(self.stale),
-            "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
-            "episodes/failed": float(len(self.sampled) - len(whole)),
-            "episodes/context_full": float(sum(not t.is_played_out for t in whole)),
-            "episodes/forks": float(sum(t.num_forks for t in whole)),
-            "judge/failures": float(self.unrewarded),
-            "time/rollout": self.seconds,
-            "speed/sample_tokens_per_second": sum(t.num_sampled_tokens for t in self.sampled) / self.sampling_seconds,
-        }
-        for name in dict.fromkeys(name for t in whole for name in t.metrics):
-            values = [t.metrics[name] for t in whole if name in t.metrics]
-            metrics[STEP_NAMES.get(name, f"env/{name}")] = math.fsum(values) / len(values)
-        if audited := sum(t.audit is not None for t in whole):
-            metrics["answer/audited"] = float(audited)
-        if (accuracy := self._agreement().accuracy) is not None:
-            metrics["judge/disagreement"] = 1.0 - accuracy
-        if self.judge_cost_usd is not None:
-            metrics["judge/cost_usd"] = self.judge_cost_usd
-        if self.answer_cost_usd is not None:
-            metrics["answer/cost_usd"] = self.answer_cost_usd
-        return metrics
-
-    def remarks(self, max_tokens: int) -> list[str]:
-        """What a user should know of the step: episodes that were cut, and why there is nothing to learn from it."""
-        found: list[str] = []
-        if cut := sum(t.stop_reason is StopReason.CONTEXT_FULL for t in self.sampled):
-            found.append(
-                f"{cut} of {len(self.sampled)} episodes were cut, their context full (rollout.max_tokens = "
-                f"{max_tokens}), and are not learned from; raise it, or lower rollout.max_turn_tokens or the env's "
-                "limit of turns"
-            )
-        if not self.groups:
-            small = sum(len(group.trajectories) < 2 for group in self.rewarded)
-            reasons = {
-                "had equal rewards": len(self.rewarded) - small,
-                "had less than two episodes that were played out": small,
-                "had no verdict": self.unrewarded,
-            }
-            why = ", ".join(f"{count} {what}" for what, count in reasons.items() if count)
-            groups = f"{self.dropped} group{'' if self.dropped == 1 else 's'}"
-            found.append(
-                f"no update, for there is nothing to compare: of {groups}, {why}. What helps: more or "
-                "larger groups (rollout.groups_per_step, rollout.group_size), drawing others (rollout.refill_rounds), "
-                "a warm start (warm_start.steps), or a denser reward (the env's, or --reward)"
-            )
-        return found
-
-    def _agreement(self) -> PairCounts:
-        """How the judge's scores order what the env could verify; no pairs where no judge was asked."""
-        counts = PairCounts()
-        for group in self.rewarded:
-            judged = [t for t in group.trajectories if "ruler_score" in t.metrics]
-            counts += count_pairs([verifiable_class(t) for t in judged], [t.metrics["ruler_score"] for t in judged])
-        return counts
 
 
 @dataclass(slots=True)
@@ -220,10 +127,11 @@ class Batches:
         since = began if self._ended is None else self._ended
         if settings.max_staleness:
             self._costs_before, self._ended = self._costs(), ended
+        learned = [self._down_sampled(group) for group in used]
         return Batch(
-            used,
+            learned,
             rewarded,
-            self._segments(used, step),
+            self._segments(learned, step),
             sampled,
             dropped=len(groups) - len(used),
             unrewarded=asked - len(rewarded),
@@ -301,6 +209,13 @@ class Batches:
     def _costs(self) -> tuple[float | None, float | None]:
         return self.reward.cost_usd, self.marker.cost_usd
 
+    def _down_sampled(self, group: Group) -> Group:
+        """The members that are learned from."""
+        count = self.config.rollout.update_rollouts
+        if count is None:
+            return group
+        return Group(group.task, [group.trajectories[number] for number in max_variance_subset(group.rewards, count)])
+
     def _segments(self, groups: Sequence[Group], step: int) -> list[Segment]:
         """The rows of the groups' trajectories; fills in their advantages."""
         loss = self.config.loss
@@ -326,16 +241,6 @@ class Batches:
                 f"(judge.max_failures); the last error: {why}. The checkpoint of the step before is "
                 "kept; mend the judge and go on with --resume"
             )
-
-
-def _mean_and_std(rewards: Sequence[float]) -> dict[str, float]:
-    if not rewards:
-        return {}
-    mean = math.fsum(rewards) / len(rewards)
-    return {
-        "reward/mean": mean,
-        "reward/std": math.sqrt(math.fsum((r - mean) ** 2 for r in rewards) / len(rewards)),
-    }
 
 
 def _with_rewards(group: Group, rewarded: Group | None) -> list[Trajectory]:

@@ -19,11 +19,13 @@ from grpo.chat import Chat
 from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig
 from grpo.display.terminal import Display
+from grpo.envs.pool import EnvPool
 from grpo.envs.registry import takes_split
+from grpo.envs.workers import EnvWorkers
 from grpo.errors import EnvError, JudgeFailure
 from grpo.files import write_json, write_jsonl
 from grpo.rollout.marking import Marker
-from grpo.rollout.rollout import EnvPool, Rollout, group_specs
+from grpo.rollout.rollout import Rollout, group_specs
 from grpo.rollout.tasks import evaluation_tasks
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import GREEDY, is_done, is_final, label_of, planned, summaries
@@ -48,13 +50,20 @@ class HeldOut:
     """The held-out side of a run."""
 
     def __init__(
-        self, config: TrainConfig, run: RunDirectory, chat: Chat, display: Display, marker: Marker | None = None
+        self,
+        config: TrainConfig,
+        run: RunDirectory,
+        chat: Chat,
+        display: Display,
+        marker: Marker | None = None,
+        workers: EnvWorkers | None = None,
     ):
         self.config = config
         self.run = run
         self.chat = chat
         self.display = display
         self.marker = marker or Marker()
+        self.workers = workers
         self.sampled_tokens = SampledTokens(chat)
         self._has_splits = takes_split(config.env)
 
@@ -64,7 +73,8 @@ class HeldOut:
         todo = [spec for spec in self._specs(when) if not is_done(self.run, spec.label, step)]
         if todo:
             split = todo[0].split
-            with EnvPool(config.env, {**config.env_kwargs, **({"split": split} if split else {})}) as pool:
+            kwargs = {**config.env_kwargs, **({"split": split} if split else {})}
+            with EnvPool(config.env, kwargs, self.workers) as pool:
                 tasks = self._tasks(pool, when, todo[0].seed)
                 if is_final(when):
                     self.display.phase(f"Evaluation {when} GRPO: {_what(tasks, split)}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo.chat import Chat, own_form
-from grpo.envs.message_env import MessageEnv
+from grpo.envs.message_env import MessageEnv, Observation
 from grpo.errors import TrainingError
 from grpo.files import JsonlLog
 from grpo.learner.engine import Engine, LossSpec
@@ -36,10 +36,14 @@ FINAL_RATE = 0.3
 """The learning rate rises over the first steps and falls linearly to this fraction of its peak."""
 
 
-def demonstrate(env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed: int) -> Trajectory:
+def demonstrate(
+    env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed: int, said: Sequence[list[int]] = ()
+) -> Trajectory:
     """One episode of the env's scripted policy; its actions are marked like sampled ones, with logprob 0.
 
-    A policy may set ``imitate`` to False for an action that is part of the demonstration but not to be learned.
+    A policy may set ``imitate`` to False for an action that is part of the demonstration but not to be learned. With
+    turns that were ``said`` before, in token ids, the policy takes over behind them: they are context. It sees what the
+    env said so far as one text, with the info of the first observation.
 
     Raises:
         TrainingError: The episode does not end.
@@ -47,13 +51,19 @@ def demonstrate(env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed:
     trajectory = Trajectory(env.env_id, task, 0, 0)
     observation = env.reset(task)
     begin(trajectory, observation, chat)
-    policy = env.scripted_policy(policy_name, seed)
     text, info = observation.text, observation.info
+    for ids in said:
+        trajectory.append(ids)
+        done, observation = _step(env, trajectory, chat, chat.decode(ids))
+        if done:
+            return trajectory
+        text += f"\n{observation.text}"
+    policy = env.scripted_policy(policy_name, seed)
     for _ in range(MAX_TURNS):
         action = own_form(chat, policy.act(text, info), trajectory.tools)
         ids = [*chat.encode(action), chat.stop_token_ids[0]]
         trajectory.append(ids, [0.0] * len(ids) if getattr(policy, "imitate", True) else None)
-        done, observation = take_turn(trajectory, env, chat, action)
+        done, observation = _step(env, trajectory, chat, action)
         text, info = observation.text, observation.info
         if done:
             return trajectory
@@ -61,6 +71,13 @@ def demonstrate(env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed:
         f"a demonstration of {policy_name!r} in {env.env_id} did not end within {MAX_TURNS:,} turns; give the env a "
         "limit of its own, for example env_kwargs.max_episode_steps"
     )
+
+
+def _step(env: MessageEnv, trajectory: Trajectory, chat: Chat, action: str) -> tuple[bool, Observation]:
+    """Hand a turn to the env; says whether the episode is over, and what the env answered."""
+    trajectory.messages.append({"role": "assistant", "content": action})
+    observation = env.step(action)
+    return take_turn(trajectory, observation, chat), observation
 
 
 def demonstrations(
@@ -165,7 +182,7 @@ def imitate(
             steps=steps,
             batch_size=config.warm_start.batch,
             peak_learning_rate=config.warm_start.learning_rate,
-            max_grad_norm=config.optimizer.max_grad_norm,
+            max_grad_norm=config.optimizer.gradient_bound,
             on_step=on_step,
         )
     engine.save_adapter(folder)

@@ -10,22 +10,28 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean, median
+from typing import NamedTuple
 
 from grpo.config import TrainConfig
 from grpo.devices.shape import ModelShape
 from grpo.display.metrics import short_duration
 from grpo.files import read_jsonl
 from grpo.learner.segments import Segment
+from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, planned
 
 LEARNER_SHARE, SAMPLER_SHARE = 0.5, 0.33
 """Of the speed of a bare matrix product; docs/performance.md has what they are from."""
+
+MOST_GFLOPS = 700.0
+"""A bare product may be faster (1,850 with AMX on 2 cores); what is between the products then takes most time."""
 
 SAMPLED_EPISODES = 8
 """Demonstrations whose length stands for that of the run's episodes."""
@@ -70,22 +76,36 @@ class Todo:
         return math.fsum(count * seconds for count, seconds in parts if count)
 
 
+class Began(NamedTuple):
+    """When a step began: on the clock, and in CPU seconds of this process and of those that it started."""
+
+    seconds: float
+    cpu_seconds: float
+
+    @classmethod
+    def now(cls) -> Began:
+        """Now."""
+        return cls(time.monotonic(), time.process_time() + cpu_seconds_below(os.getpid()))
+
+
 def estimated_pace(config: TrainConfig, shape: ModelShape, gflops: float, tokens: float) -> Pace:
     """The pace of a machine that makes ``gflops`` GFLOP/s, with episodes of ``tokens`` tokens.
 
     A token that is read or sampled takes 2 operations for each weight, one that is learned from 4: LoRA needs no
     gradient of the weights themselves.
     """
+    gflops = min(gflops, MOST_GFLOPS)
     rollout = config.rollout
     read_seconds = 2e-9 * shape.parameters * tokens / (gflops * SAMPLER_SHARE)
     learned_seconds = 4e-9 * shape.parameters * tokens / (gflops * LEARNER_SHARE)
     episodes = rollout.groups_per_step * rollout.group_size
     learned_share = 0.5 if config.loss.negative_weight == 0 else 1.0
+    learned = rollout.groups_per_step * (rollout.update_rollouts or rollout.group_size) * learned_share
     return Pace(
         warm_start_step=config.warm_start.batch * learned_seconds,
         episode=read_seconds,
         rollout=episodes * read_seconds,
-        update=episodes * learned_share * learned_seconds,
+        update=learned * learned_seconds,
     )
 
 

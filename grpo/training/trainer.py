@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,20 +23,21 @@ from grpo.chat.transcript import best_and_worst, transcript
 from grpo.config import TrainConfig
 from grpo.devices.shape import ModelShape
 from grpo.display.terminal import Display
+from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
+from grpo.envs.workers import EnvWorkers
 from grpo.errors import ModelError, TrainingError
-from grpo.files import JsonlLog, read_jsonl, write_jsonl
+from grpo.files import JsonlLog, link_files, read_jsonl, write_jsonl
 from grpo.learner.engines import make_engine
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, schedule_note, update_config, update_policy
 from grpo.learner.update_metrics import check_gap
 from grpo.machine.hardware import current_rss_gb
 from grpo.machine.models import ResolvedModel
-from grpo.rollout.marking import Marker, audit_warning
+from grpo.rollout.marking import Marker, newest_audits_warning
 from grpo.rollout.rewards import group_reward
-from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
-from grpo.runs.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
+from grpo.runs.checkpoint import Begun, Checkpoints, TrainState, newest_checkpoint
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, is_final
 from grpo.runs.model_card import name_base_model, write_card
@@ -44,19 +46,16 @@ from grpo.runs.trackers import Tracking
 from grpo.runs.trained_policy import init_adapter, run_card
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.seeds import derive_seed
-from grpo.serving.fleet import Fleet
-from grpo.serving.sampler import Sampler, VllmSampler
+from grpo.serving.sampler import Sampler, Servers
+from grpo.serving.samplers import make_sampler
 from grpo.training.background import BackgroundLoop
 from grpo.training.batches import Batches
 from grpo.training.held_out import HeldOut
 from grpo.training.imitation import demonstrations, warm_start
-from grpo.training.pace import Clock, estimated_pace, mean_tokens
+from grpo.training.pace import Began, Clock, estimated_pace, mean_tokens
 from grpo.types import Task, Trajectory
 
 T = TypeVar("T")
-
-AUDITED_STEPS = 10
-"""How many of the newest steps' audits a warning is about: one step audits few answers."""
 
 
 class Trainer:
@@ -67,7 +66,7 @@ class Trainer:
         config: TrainConfig,
         run: RunDirectory,
         model: ResolvedModel,
-        servers: Fleet,
+        servers: Servers,
         display: Display,
         tracking: Tracking,
         gflops: float | None = None,
@@ -81,16 +80,18 @@ class Trainer:
         self.chat: Chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
         self.sampled_tokens = SampledTokens(self.chat)
         self.model = model
-        self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split))
+        self.workers = EnvWorkers(rollout.env_workers, config.env_import, display.note)
+        self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split), self.workers)
         self.engine = make_engine(config, model.path, init_adapter(config))
         stop_token_ids, concurrency = self.chat.stop_token_ids, rollout.concurrency
-        self.sampler: Sampler = VllmSampler(servers, run.adapters, stop_token_ids, concurrency)
+        self.sampler: Sampler = make_sampler(servers, run.adapters, stop_token_ids, concurrency)
         self.marker = Marker(config.answer_judge, run.root)
-        self.held_out = HeldOut(config, run, self.chat, display, self.marker)
+        self.held_out = HeldOut(config, run, self.chat, display, self.marker, self.workers)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
         reward = group_reward(config, run.root)
         unfinished = UnfinishedStep(run.partial, rollout.max_staleness)
         self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, unfinished, self.marker)
+        self.checkpoints = Checkpoints(run.checkpoints, config.keep_checkpoints)
         self._overlap = BackgroundLoop() if rollout.max_staleness else None
         self.step = 0
         self.gflops = gflops
@@ -99,8 +100,7 @@ class Trainer:
     def train(self) -> None:
         """Do what is not done yet."""
         config, display = self.config, self.display
-        found = newest_checkpoint(self.run.checkpoints)
-        if found is not None:
+        if (found := newest_checkpoint(self.run.checkpoints)) is not None:
             folder, state = found
             self.engine.load_state(folder)
             self.step, self.tasks.position = state.step, state.task_position
@@ -113,10 +113,10 @@ class Trainer:
         else:
             self._estimate()
             self._warm_start()
-            commit_checkpoint(self._build_checkpoint(), config.keep_checkpoints)
-        seconds = self.servers.wait_ready()
-        display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
-        self._publish()
+            self.checkpoints.finish(self._begin_checkpoint(), self._description())
+        self.servers.wait_ready()
+        display.note(f"{self.servers.name} is ready")
+        self._publish(self.engine.save_adapter)
         if self.step == 0:
             self._say_what_is_left()
             self._evaluate(BEFORE)
@@ -131,12 +131,14 @@ class Trainer:
         self._evaluate(AFTER)
 
     def close(self) -> None:
-        """End what is played, and close the envs and the answer judge's cache."""
+        """End what is played and the worker processes, close envs and judge's cache, and wait for the checkpoint."""
         if self._overlap is not None:
             with self._overlap as overlap:
                 overlap.run(self.batches.close())
         self.pool.close()
+        self.workers.close()
         self.marker.close()
+        self.checkpoints.close()
 
     # -- phases ------------------------------------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ class Trainer:
                 steps=settings.steps,
                 batch_size=settings.batch,
                 peak_learning_rate=settings.learning_rate,
-                max_grad_norm=config.optimizer.max_grad_norm,
+                max_grad_norm=config.optimizer.gradient_bound,
                 on_step=on_step,
             )
         bar.close()
@@ -211,6 +213,7 @@ class Trainer:
         groups = f"{config.rollout.groups_per_step} groups of {config.rollout.group_size}"
         about = config.minutes is not None
         self.display.phase(f"GRPO: steps {self.step + 1} to {'about ' if about else ''}{config.steps}, {groups}")
+        self._await_checkpoint()
         with JsonlLog(self.run.metrics_path) as log:
             log.truncate_after(self.step)
             for record in read_jsonl(self.run.metrics_path):
@@ -227,40 +230,41 @@ class Trainer:
     def _grpo_step(self, log: JsonlLog) -> dict[str, float]:
         """One step of GRPO: sample groups, reward them, update the policy, publish the new version.
 
-        The step has happened once its checkpoint is committed; a run that ends before does it again.
+        The step has happened once its checkpoint is whole, soon after; a run that ends before does it again.
         """
-        began = time.monotonic()
+        began = Began.now()
         batch = self._play(self.batches.next(self.step, self.sampler.policy, self.config.steps))
         write_jsonl(self.run.trajectories(self.step + 1), self.sampled_tokens.records(batch.sampled))
         for remark in batch.remarks(self.config.rollout.max_tokens):
             self.display.note(f"step {self.step + 1}: {remark}")
-        update_metrics = self._update(batch.segments)
-        self.step += 1
-        checkpoint = self._build_checkpoint()
-        publish_seconds = self._publish()
-        metrics = {
-            "step": self.step,
-            **batch.metrics(),
-            **update_metrics,
-            "time/publish": publish_seconds,
-            "time/step": time.monotonic() - began,
-            "mem/trainer_rss_gb": current_rss_gb() or 0.0,
-        }
-        log.append(metrics)
+        metrics = self._finish_step(log, began, batch.metrics() | self._update(batch.segments))
         if metrics.get("answer/audit_disagreement"):
-            self._warn_of_audits()
-        commit_checkpoint(checkpoint, self.config.keep_checkpoints)
-        self.batches.unfinished.finish(self.step)
+            steps, bound = read_jsonl(self.run.metrics_path), self.config.answer_judge.max_disagreement
+            if warning := newest_audits_warning(steps, bound):
+                self.display.note(f"step {self.step}: Warning: {warning}")
         self._show(batch.sampled)
         return metrics
 
-    def _warn_of_audits(self) -> None:
-        """Say so where the answer judge refuses too much of what the rule took for right in the newest steps."""
-        steps = [step for step in read_jsonl(self.run.metrics_path)[-AUDITED_STEPS:] if "answer/audited" in step]
-        audited = sum(int(step["answer/audited"]) for step in steps)
-        refused = sum(round(step["answer/audited"] * step["answer/audit_disagreement"]) for step in steps)
-        if warning := audit_warning(refused, audited, self.config.answer_judge.max_disagreement):
-            self.display.note(f"step {self.step}: Warning: {warning}")
+    def _finish_step(self, log: JsonlLog, began: Began, found: dict[str, float]) -> dict[str, float]:
+        """Keep and publish the updated policy, and log what was ``found``; its checkpoint is made whole meanwhile."""
+        waits = time.monotonic()
+        self._await_checkpoint()
+        self.step += 1
+        checkpoint = self._begin_checkpoint()
+        checkpoint_seconds = time.monotonic() - waits
+        publish_seconds = self._publish(partial(link_files, checkpoint.folder))
+        metrics = {
+            "step": self.step,
+            **found,
+            "time/checkpoint": checkpoint_seconds,
+            "time/publish": publish_seconds,
+            "time/step": time.monotonic() - began.seconds,
+            "time/cpu": max(0.0, Began.now().cpu_seconds - began.cpu_seconds),
+            "mem/trainer_rss_gb": current_rss_gb() or 0.0,
+        }
+        log.append(metrics)
+        self.checkpoints.finish(checkpoint, self._description())
+        return metrics
 
     def _show(self, sampled: Sequence[Trajectory]) -> None:
         if self.config.show_every and self.step % self.config.show_every == 0:
@@ -299,20 +303,21 @@ class Trainer:
             "speed/train_tokens_per_second": sum(len(row.ids) for row in computed) / seconds,
         }
 
-    def _publish(self) -> float:
+    def _publish(self, save: Callable[[Path], None]) -> float:
         began = time.monotonic()
-        self.sampler.publish(self.engine.save_adapter, self.step)
+        self.sampler.publish(save, self.step)
         return time.monotonic() - began
 
     def _evaluate(self, when: str) -> None:
         """Evaluate the newest policy; between steps, note whether its checkpoint is the best so far."""
+        self._await_checkpoint()
         found = self._play(self._evaluated(when))
         for summary in found:
             self.tracking.log_evaluation(summary, self.step)
         if found:
             if not is_final(when):
                 note_score(self.run.checkpoints, self.step, found[0]["metrics"]["reward"]["mean"])
-            self._describe(self.run.checkpoints / checkpoint_name(self.step))
+            self._description()(self.run.checkpoints / checkpoint_name(self.step))
 
     async def _evaluated(self, when: str) -> list[dict[str, Any]]:
         async with self.sampler.policy(self.step) as policy:
@@ -320,15 +325,22 @@ class Trainer:
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
-    def _build_checkpoint(self) -> Path:
+    def _begin_checkpoint(self) -> Begun:
+        """The adapter on disk, with the base model under its public name, and a copy of the rest."""
         state = TrainState(self.step, self.tasks.position, [(task.key, task.seed) for task in self.batches.open_tasks])
-        return build_checkpoint(self.run.checkpoints, self.engine, state, self._describe)
+        begun = self.checkpoints.begin(self.engine, state)
+        name_base_model(begun.folder, self.model.public_name)
+        return begun
 
-    def _describe(self, checkpoint: Path) -> None:
-        """A model card with the held-out scores so far, and the base model under its public name."""
-        name_base_model(checkpoint, self.model.public_name)
+    def _await_checkpoint(self) -> None:
+        """Wait until the newest step has happened; what it learned from is not needed any more."""
+        self.checkpoints.wait()
+        self.batches.unfinished.finish(self.step)
+
+    def _description(self) -> Callable[[Path], None]:
+        """Writes a model card with the held-out scores so far."""
         card = run_card(self.run, self.config, self.model.public_name, self.step)
-        write_card(checkpoint, card, served_chat(self.chat))
+        return partial(write_card, card=card, served=served_chat(self.chat))
 
     def _scenario_ids(self) -> list[str] | None:
         env = self.pool.take()

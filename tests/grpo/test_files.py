@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo.files import MAX_DEPTH, JsonlLog, json_bytes, read_jsonl
+from grpo.files import MAX_DEPTH, JsonlLog, json_bytes, link_files, read_jsonl, write_json
 
 
 def test_records_come_back_as_written_and_are_on_disk_at_once(tmp_path: Path) -> None:
@@ -164,3 +165,28 @@ def test_a_killed_writer_leaves_a_readable_log(tmp_path: Path) -> None:
     steps = [record["step"] for record in read_jsonl(path)]
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) >= 200
+
+
+def test_linked_files_are_the_same_ones_or_equal_where_they_cannot_be_linked(tmp_path: Path) -> None:
+    source, here = tmp_path / "source", tmp_path / "here"
+    source.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors", "tinker.json"):
+        (source / name).write_text(name)
+    link_files(source, here)
+    assert all(path.samefile(source / path.name) for path in here.iterdir())
+    shutil.rmtree(source)
+    assert sorted(path.read_text() for path in here.iterdir()) == sorted(path.name for path in here.iterdir())
+    elsewhere = Path("/dev/shm")  # another file system
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system here")
+    with tempfile.TemporaryDirectory(dir=elsewhere) as folder:
+        link_files(here, Path(folder) / "copies")
+        copies = sorted((Path(folder) / "copies").iterdir())
+        assert [path.read_text() for path in copies] == [path.name for path in copies]
+        assert [path.name for path in copies] == ["adapter_config.json", "adapter_model.safetensors", "tinker.json"]
+
+
+def test_a_file_that_is_replaced_has_the_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    write_json(tmp_path / "a.json", {})
+    assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "usual").stat().st_mode

@@ -5,20 +5,9 @@ import pytest
 from grpo.config import TrainConfig, load_config
 from grpo.errors import CheckpointError, ConfigError
 from grpo.files import write_json
-from grpo.runs.checkpoint import TrainState, build_checkpoint, commit_checkpoint, newest_checkpoint
 from grpo.runs.directory import RunDirectory
 
 CONFIG = TrainConfig(env="E")
-
-
-class FileEngine:
-    """Writes its state as one file; stands for an engine where only files matter."""
-
-    def __init__(self, value="weights"):
-        self.value = value
-
-    def save_state(self, folder):
-        (folder / "engine.pt").write_text(self.value)
 
 
 def begin(root, config):
@@ -109,25 +98,3 @@ def test_json_is_replaced_whole_or_not_at_all(tmp_path):
         write_json(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
-
-
-def test_the_newest_whole_checkpoint_is_found_and_old_ones_are_dropped(tmp_path):
-    assert newest_checkpoint(tmp_path) is None
-    for step in range(4):
-        built = build_checkpoint(tmp_path, FileEngine(f"w{step}"), TrainState(step, step * 6))
-        found = newest_checkpoint(tmp_path)
-        assert (found[1].step if found else None) == (step - 1 if step else None), "built, but not committed"
-        commit_checkpoint(built, keep=2)
-    (tmp_path / "step-0009").mkdir()  # what a killed process might leave: no state, so not a checkpoint
-    (tmp_path / "step-0009" / "engine.pt").write_text("half")
-    folder, state = newest_checkpoint(tmp_path)
-    assert (folder.name, state) == ("step-0003", TrainState(3, 18))
-    assert (folder / "engine.pt").read_text() == "w3"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0002", "step-0003", "step-0009"]
-
-
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    commit_checkpoint(build_checkpoint(tmp_path, FileEngine(), TrainState(1, 2)), keep=2)
-    (tmp_path / "step-0001" / "state.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"state\.json is damaged"):
-        newest_checkpoint(tmp_path)

@@ -42,18 +42,18 @@ def names(folder: Path) -> list[str]:
     return [path.name for path in checkpoints(folder)]
 
 
-def test_the_newest_few_and_the_best_are_kept(tmp_path):
+def test_the_first_the_newest_few_and_the_best_are_kept(tmp_path):
     folder = tmp_path / "checkpoints"
     for step, score in enumerate([0.1, 0.7, 0.3, 0.7, 0.6]):
         write_checkpoint(tmp_path, step)
         prune(folder, keep=2)
         assert note_score(folder, step, score) is (step < 2)
     prune(folder, keep=2)
-    assert names(folder) == ["step-0001", "step-0003", "step-0004"]
+    assert names(folder) == ["step-0000", "step-0001", "step-0003", "step-0004"]
     assert best_of(folder).score == 0.7
     assert note_score(folder, 4, 0.8) is True
     prune(folder, keep=2)
-    assert names(folder) == ["step-0003", "step-0004"]
+    assert names(folder) == ["step-0000", "step-0003", "step-0004"]
 
 
 def test_without_an_evaluation_only_the_newest_are_kept_and_numbers_are_not_words(tmp_path):

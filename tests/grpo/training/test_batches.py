@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from grpo.errors import EnvError, JudgeFailure, ServerError
+from grpo.errors import ConfigError, EnvError, JudgeFailure, ServerError
 from grpo.files import read_jsonl
 from grpo.rollout.rewards import EnvReward, HybridReward, RulerReward
 from grpo.runs.unfinished_step import UnfinishedStep
@@ -37,6 +37,33 @@ def test_dropped_groups_are_refilled_with_the_next_tasks():
     )
     assert {g.task.scenario_id for g in made.groups} == {"train-harbor", "train-quartz"}
     assert made.dropped == len(made.sampled) / 2 - 2 > 0
+
+
+class ByOrder(EnvReward):
+    """Rewards of 4, 9, 0, 8 for the members of a group."""
+
+    async def reward(self, group):
+        rewards = (4.0, 9.0, 0.0, 8.0)
+        return Group(group.task, [replace(t, reward=rewards[t.sample_index]) for t in group.trajectories])
+
+
+def test_pods_learns_from_the_rollouts_of_a_group_whose_rewards_differ_most():
+    settings = {"rollout.group_size": 4, "rollout.groups_per_step": 1}
+    made = batch(batches(ByOrder(), **settings, **{"rollout.update_rollouts": 2}), right_at_first)
+    (group,) = made.groups
+    assert [t.sample_index for t in group.trajectories] == [1, 2]
+    assert (group.rewards, group.advantages) == ([9.0, 0.0], [4.5, -4.5])
+    assert [row.advantage for row in made.segments] == [4.5, -4.5], "the others are not even counted"
+    metrics = made.metrics()
+    assert (metrics["episodes/used"], metrics["reward/used_std"]) == (2.0, 4.5)
+    assert metrics["reward/mean"] == 5.25, "of all"
+    assert len(made.sampled) == 4
+
+    everything = batch(batches(ByOrder(), **settings), right_at_first)
+    assert [row.advantage for row in everything.segments] == [-1.25, 3.75, -5.25, 2.75]
+    assert everything.metrics()["episodes/used"] == 4.0
+    with pytest.raises(ConfigError, match=r"update_rollouts = 5 of a group .*group_size = 4; raise it"):
+        batches(ByOrder(), **settings, **{"rollout.update_rollouts": 5})
 
 
 @pytest.mark.timeout(120)
@@ -202,4 +229,6 @@ def test_a_group_with_a_failed_episode_is_tried_again(tmp_path):
     kept = UnfinishedStep(tmp_path).groups(0)
     assert {task.scenario_id for task in kept} == {"train-falcon", "train-harbor", "train-quartz"}
     assert UnfinishedStep(tmp_path).groups(1) == {}, "another step's groups were sampled by another policy"
+    assert list(tmp_path.iterdir()), "they are needed until a step that learned from them has happened"
+    made.unfinished.finish(1)
     assert not list(tmp_path.iterdir())

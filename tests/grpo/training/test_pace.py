@@ -82,6 +82,7 @@ def test_the_estimate_is_the_works_operations_over_the_speed():
     assert pace.rollout == pytest.approx(12 * pace.episode)
     assert pace.warm_start_step == pytest.approx(5 * 500 * 4 * token / LEARNER_SHARE)
     assert pace.update == pytest.approx(6 * 500 * 4 * token / LEARNER_SHARE)
+    assert estimated_pace(config, shape, 1850.0, 500.0) == estimated_pace(config, shape, 700.0, 500.0)
 
 
 def a_run(folder, warm=(), evaluations=(), steps=()):

@@ -14,8 +14,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
+from safetensors.torch import load_file  # noqa: E402
+
 from grpo.config import load_config  # noqa: E402
 from grpo.files import read_jsonl  # noqa: E402
+from grpo.runs.retention import checkpoints  # noqa: E402
 from tests import processes  # noqa: E402
 from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
 from tests.policy_server import TinyPolicyServer  # noqa: E402
@@ -62,15 +65,23 @@ def train(config, run_dir, output):
     run_training(config, Path(run_dir), resume=True, quiet=False)
 
 
+def train_on_a_stuck_disk(config, run_dir, output):
+    """The same, but no checkpoint ever becomes whole."""
+    from grpo.runs import checkpoint
+
+    checkpoint.fsync_tree = lambda _folder: time.sleep(START_SECONDS)
+    train(config, run_dir, output)
+
+
 def run_to_its_end(config, run_dir, output):
     process = processes.start(train, config, str(run_dir), str(output))
     process.join(START_SECONDS)
     assert process.exitcode == 0, output.read_text()[-3000:]
 
 
-def kill_when(condition, config, run_dir, output, delay_seconds=0.0):
+def kill_when(condition, config, run_dir, output, delay_seconds=0.0, target=train):
     """Start the run, and SIGKILL it ``delay_seconds`` after ``condition`` holds; says whether it was killed."""
-    process = processes.start(train, config, str(run_dir), str(output))
+    process = processes.start(target, config, str(run_dir), str(output))
     deadline = time.monotonic() + START_SECONDS
     while process.is_alive() and not condition():
         assert time.monotonic() < deadline, output.read_text()[-3000:]
@@ -85,7 +96,8 @@ def kill_when(condition, config, run_dir, output, delay_seconds=0.0):
 
 def state_of(run_dir):
     folder = run_dir / "checkpoints" / f"step-{STEPS:04d}"
-    return torch.load(folder / "engine.pt"), json.loads((folder / "state.json").read_text())
+    weights = load_file(folder / "adapter_model.safetensors")
+    return weights, torch.load(folder / "engine.pt"), json.loads((folder / "state.json").read_text())
 
 
 def same(one, other):
@@ -123,6 +135,18 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
             kills += kill_when(lambda: any(finished_groups(broken).values()), settings, broken, log)
             kept = finished_groups(broken)
         assert kept, "a group of the step was finished when the run was killed"
+        kills += kill_when(
+            lambda: read_jsonl(broken / "partial" / "step-0002.jsonl"),
+            settings,
+            broken,
+            log,
+            target=train_on_a_stuck_disk,
+        )
+        assert newest_step(broken) == 1, "the next step was played, and the checkpoint of step 2 was not whole"
+        assert [record["step"] for record in read_jsonl(broken / "metrics.jsonl")] == [1, 2]
+        check_kept(kept, finished_groups(broken), broken)
+        kept = finished_groups(broken)
+        assert len(kept["step-0001.jsonl"]) >= 3, "what the lost step learned from is there, to do it again"
         for _ in range(2):
             end = server.requests + rng.randint(1, requests // 4)
             delay = rng.choice([0.0, rng.uniform(0, 0.5)])
@@ -132,7 +156,7 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
         run_to_its_end(settings, broken, log)
         check_kept(kept, {}, broken)
 
-    assert kills >= 2, log.read_text()[-3000:]
+    assert kills >= 3, log.read_text()[-3000:]
     assert same(state_of(broken), state_of(straight)), "weights, optimizer, random state, place in the data"
     for step in range(1, STEPS + 1):
         assert episodes(broken, step) == episodes(straight, step)
@@ -145,6 +169,9 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
     assert [r["step"] for r in records] == [1, 2, 3, 4]
     assert [steady(r) for r in records] == [steady(r) for r in expected]
     assert not list((broken / "partial").iterdir())
+    (published,), kept = (broken / "adapters").iterdir(), broken / "checkpoints" / f"step-{STEPS:04d}"
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        assert (published / name).samefile(kept / name), "written once"
 
 
 def test_minutes_that_are_over_leave_one_step_which_a_continuation_keeps(tmp_path):
@@ -172,9 +199,18 @@ def test_minutes_that_are_over_leave_one_step_which_a_continuation_keeps(tmp_pat
     assert [record["step"] for record in read_jsonl(run / "metrics.jsonl")] == [1]
 
 
+def newest_step(run_dir):
+    return max((int(path.name[5:]) for path in checkpoints(run_dir / "checkpoints")), default=0)
+
+
 def finished_groups(run_dir):
-    """The groups of the interrupted step that are on disk: step, members with their seconds."""
-    return {path.name: read_jsonl(path) for path in (run_dir / "partial").glob("*.jsonl")}
+    """The groups on disk that the interrupted step may learn from: step, members with their seconds.
+
+    Those of a policy whose checkpoint was not whole are lost with it.
+    """
+    newest = newest_step(run_dir)
+    paths = (run_dir / "partial").glob("*.jsonl")
+    return {path.name: read_jsonl(path) for path in paths if int(path.name[5:9]) <= newest}
 
 
 def check_kept(before, after, run_dir):

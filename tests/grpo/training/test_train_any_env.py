@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.display.terminal import Display
+from grpo.envs.pool import EnvPool
 from grpo.files import read_jsonl
 from grpo.rollout.rewards import EnvReward
-from grpo.rollout.rollout import EnvPool
 from grpo.rollout.tasks import TaskStream
 from grpo.serving.policy import Policy
 from grpo.training.batches import Batches

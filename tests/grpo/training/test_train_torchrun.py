@@ -31,6 +31,8 @@ def arguments(model, url, run_dir, steps, *more):
         "server.urls": [url],
         "rollout.max_turn_tokens": 8,
         "rollout.max_tokens": 400,
+        "rollout.update_rollouts": 2,
+        "optimizer.updates_per_step": 2,
         "loss.max_gap": 5.0,
         "warm_start.batch": 2,
         "dtype": "float32",
@@ -72,7 +74,8 @@ def in_processes(size, name, arguments):
 
 
 def state_of(run_dir, step):
-    return torch.load(run_dir / "checkpoints" / f"step-{step:04d}" / "engine.pt")
+    folder = run_dir / "checkpoints" / f"step-{step:04d}"
+    return load_file(folder / "adapter_model.safetensors"), torch.load(folder / "engine.pt")
 
 
 def learner_processes(launcher):
@@ -127,9 +130,10 @@ def test_a_run_goes_on_with_another_number_of_processes_and_ends_with_one_of_the
     assert [record["step"] for record in records][:3] == [1, 2, 3]
     assert all(record["loss/grad_norm"] > 0 and record["gap/mean_abs"] < 1e-4 for record in records)
     last = len(records)
-    before, after = state_of(run_dir, last - 1), state_of(run_dir, last)
-    assert after["optimizer"]["state"][0]["step"] == last, "one update a step, since the warm start's were forgotten"
-    assert any(not torch.equal(a, b) for a, b in zip(before["parameters"], after["parameters"], strict=True))
+    (before, _), (after, state) = state_of(run_dir, last - 1), state_of(run_dir, last)
+    assert state["optimizer"]["state"][0]["step"] == 2 * last, "two a step, since the warm start's were forgotten"
+    assert {record["episodes/used"] for record in records} == {4.0}, "two of each group of three"
+    assert any(not torch.equal(weights, after[name]) for name, weights in before.items())
 
 
 def test_grpo_sft_makes_the_same_adapter_with_two_processes_as_with_one(tmp_path):

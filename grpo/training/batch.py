@@ -1,0 +1,130 @@
+"""What a step trains on, how it came about, and what is logged of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo.learner.segments import Segment
+from grpo.rollout.marking import METRICS
+from grpo.rollout.rewards import verifiable_class
+from grpo.types import Group, StopReason, Trajectory
+from judges.reliability.agreement import PairCounts, count_pairs
+
+STEP_NAMES = {"independent_reward": "reward/env", "ruler_score": "judge/score"} | {
+    name: name.replace("answer_", "answer/") for name in METRICS
+}
+"""What judges and marking add to a trajectory's metrics, by the name under which a step logs its mean."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a step trains on and how it came about."""
+
+    groups: list[Group]
+    """With rewards that differ: the members that are learned from; their advantages are filled in."""
+    rewarded: list[Group]
+    """All that have rewards, those without spread too; without the episodes that were cut."""
+    segments: list[Segment]
+    sampled: list[Trajectory]
+    """Every episode, with the reward it got; failed ones too."""
+    dropped: int
+    """Groups without rewards or without spread."""
+    unrewarded: int
+    """Of these, those without rewards although an episode was whole: the judge gave no verdict."""
+    stale: int
+    """Groups that were dropped because the next step may not learn from the policy that played them, or is none."""
+    seconds: float
+    """Until the batch was there; what was played before is not in it."""
+    sampling_seconds: float
+    """Since the batch before was there; without one, as ``seconds``."""
+    judge_cost_usd: float | None = None
+    """What judging it has cost, where that is known."""
+    answer_cost_usd: float | None = None
+    """What its answer judge has cost, where that is known."""
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the step's episodes that did not fail; rewards over those that were played out and have one.
+
+        ``episodes/used`` counts those that are learned from; ``reward/used_std`` is the standard deviation of their
+        rewards within a group, mean over groups.
+        """
+        whole = [t for t in self.sampled if t.stop_reason is not StopReason.FAILED]
+        metrics = {
+            **_mean_and_std([t.reward for group in self.rewarded for t in group.trajectories]),
+            "tokens/completion_mean": sum(t.num_sampled_tokens for t in whole) / len(whole),
+            "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
+            "groups/used": float(len(self.groups)),
+            "groups/dropped": float(self.dropped),
+            "groups/stale": float(self.stale),
+            "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
+            "episodes/failed": float(len(self.sampled) - len(whole)),
+            "episodes/context_full": float(sum(not t.is_played_out for t in whole)),
+            "episodes/forks": float(sum(t.num_forks for t in whole)),
+            "episodes/used": float(sum(len(group.trajectories) for group in self.groups)),
+            "judge/failures": float(self.unrewarded),
+            "time/rollout": self.seconds,
+            "speed/sample_tokens_per_second": sum(t.num_sampled_tokens for t in self.sampled) / self.sampling_seconds,
+        }
+        if self.groups:
+            metrics["reward/used_std"] = _mean([_std(group.rewards) for group in self.groups])
+        for name in dict.fromkeys(name for t in whole for name in t.metrics):
+            values = [t.metrics[name] for t in whole if name in t.metrics]
+            metrics[STEP_NAMES.get(name, f"env/{name}")] = _mean(values)
+        if audited := sum(t.audit is not None for t in whole):
+            metrics["answer/audited"] = float(audited)
+        if (accuracy := self._agreement().accuracy) is not None:
+            metrics["judge/disagreement"] = 1.0 - accuracy
+        if self.judge_cost_usd is not None:
+            metrics["judge/cost_usd"] = self.judge_cost_usd
+        if self.answer_cost_usd is not None:
+            metrics["answer/cost_usd"] = self.answer_cost_usd
+        return metrics
+
+    def remarks(self, max_tokens: int) -> list[str]:
+        """What a user should know of the step: episodes that were cut, and why there is nothing to learn from it."""
+        found: list[str] = []
+        if cut := sum(t.stop_reason is StopReason.CONTEXT_FULL for t in self.sampled):
+            found.append(
+                f"{cut} of {len(self.sampled)} episodes were cut, their context full (rollout.max_tokens = "
+                f"{max_tokens}), and are not learned from; raise it, or lower rollout.max_turn_tokens or the env's "
+                "limit of turns"
+            )
+        if not self.groups:
+            small = sum(len(group.trajectories) < 2 for group in self.rewarded)
+            reasons = {
+                "had equal rewards": len(self.rewarded) - small,
+                "had less than two episodes that were played out": small,
+                "had no verdict": self.unrewarded,
+            }
+            why = ", ".join(f"{count} {what}" for what, count in reasons.items() if count)
+            groups = f"{self.dropped} group{'' if self.dropped == 1 else 's'}"
+            found.append(
+                f"no update, for there is nothing to compare: of {groups}, {why}. What helps: more or "
+                "larger groups (rollout.groups_per_step, rollout.group_size), drawing others (rollout.refill_rounds), "
+                "a warm start (warm_start.steps), or a denser reward (the env's, or --reward)"
+            )
+        return found
+
+    def _agreement(self) -> PairCounts:
+        """How the judge's scores order what the env could verify; no pairs where no judge was asked."""
+        counts = PairCounts()
+        for group in self.rewarded:
+            judged = [t for t in group.trajectories if "ruler_score" in t.metrics]
+            counts += count_pairs([verifiable_class(t) for t in judged], [t.metrics["ruler_score"] for t in judged])
+        return counts
+
+
+def _mean_and_std(rewards: Sequence[float]) -> dict[str, float]:
+    return {"reward/mean": _mean(rewards), "reward/std": _std(rewards)} if rewards else {}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _std(values: Sequence[float]) -> float:
+    """Of all there are: divided by their number."""
+    mean = _mean(values)
+    return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
