@@ -30,6 +30,7 @@ from grpo.settings import (
     RolloutSettings,
     ServerSettings,
     Settings,
+    TinkerSettings,
     WarmStartSettings,
 )
 
@@ -38,9 +39,9 @@ REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
     {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
-    | {"judge.api_base", "judge.concurrency", "judge.max_cost", "learner.gradient_checkpointing"}
+    | {"rollout.env_workers", "judge.api_base", "judge.concurrency", "judge.max_cost", "learner.gradient_checkpointing"}
     | {f"server.{name}" for name in ("urls", "replicas", "tensor_parallel", "kv_cache_gib", "gpu_memory_utilization")}
-    | {"server.extra_args", "engine", "learner.shard"}
+    | {"server.extra_args", "engine", "learner.shard", "tinker.url"}
     | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""
@@ -61,7 +62,8 @@ class TrainConfig(Settings):
         default="auto", description="what learner and sampler compute in; auto: what is faster here, kept for the run"
     )
     engine: EngineName = Field(
-        default="auto", description="what trains: one process, or all that torchrun started; auto: as it was started"
+        default="auto",
+        description="what trains: one process, all that torchrun started, or a Tinker server; auto: as it was started",
     )
     threads: int | None = Field(default=None, ge=1, description="CPU threads of learner and vLLM; default: measured")
     seed: int = 0
@@ -74,7 +76,7 @@ class TrainConfig(Settings):
     track: Literal["tensorboard", "trackio", "wandb"] | None = None
     show_every: int = Field(default=0, ge=0, description="show the best and the worst episode of every so many steps")
     keep_checkpoints: int = Field(
-        default=2, ge=1, description="the newest that are kept, besides the best by held-out score"
+        default=2, ge=1, description="the newest that are kept, besides the first and the best by held-out score"
     )
     report_samples: int = Field(default=8, ge=0, description="transcripts in the report")
 
@@ -87,6 +89,7 @@ class TrainConfig(Settings):
     learner: LearnerSettings = LearnerSettings()
     warm_start: WarmStartSettings = WarmStartSettings()
     eval: EvalSettings = EvalSettings()
+    tinker: TinkerSettings = TinkerSettings()
     server: ServerSettings = ServerSettings()
 
     @model_validator(mode="after")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
@@ -13,9 +14,11 @@ Kernel = Literal["shared_rows", "attention", "fused_lora", "gated_activation"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 """The fast paths of the learner, named after their modules in ``grpo.learner.cpu``."""
 
-EngineName = Literal["auto", "local", "torchrun"]
+EngineName = Literal["auto", "local", "torchrun", "tinker"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
-"""What trains: one process, or all that torchrun started; auto: as the program was started."""
+"""What trains: one process, all that torchrun started, or a Tinker server; auto: as the program was started."""
+
+EnvWorkersSetting = Literal["auto", "threads"] | Annotated[int, Field(ge=0, strict=True)]
 
 
 def _without_users(url: str) -> str:
@@ -39,6 +42,12 @@ class RolloutSettings(Settings):
 
     groups_per_step: int = Field(default=8, ge=1)
     group_size: int = Field(default=8, ge=2)
+    update_rollouts: int | None = Field(
+        default=None,
+        ge=2,
+        description="of a group's rollouts, those that are learned from: the ones whose rewards differ most (PODS); "
+        "default: all",
+    )
     refill_rounds: int = Field(default=0, ge=0, description="extra rollout rounds that replace groups without spread")
     max_staleness: int = Field(
         default=0,
@@ -66,6 +75,20 @@ class RolloutSettings(Settings):
         default_factory=dict, description="variables for the model's chat template, for example enable_thinking"
     )
     concurrency: int = Field(default=64, ge=1)
+    env_workers: EnvWorkersSetting = Field(
+        default="auto",
+        description="where envs are called: a number of worker processes, threads (one for each env), or 0: in the "
+        "thread that plays; auto: by the measured cost of a step. Results are the same",
+    )
+
+    @model_validator(mode="after")
+    def _has_the_rollouts(self) -> Self:
+        if self.update_rollouts is not None and self.update_rollouts > self.group_size:
+            raise ValueError(
+                f"rollout.update_rollouts = {self.update_rollouts} of a group are to be learned from, but "
+                f"rollout.group_size = {self.group_size}; raise it, or leave update_rollouts out to learn from all"
+            )
+        return self
 
 
 class JudgeSettings(Settings):
@@ -119,7 +142,12 @@ class OptimizerSettings(Settings):
     updates_per_step: int = Field(
         default=1, ge=1, description="optimizer updates a step, each on its share of the groups"
     )
-    max_grad_norm: float = Field(default=1.0, gt=0)
+    max_grad_norm: float | None = Field(default=1.0, gt=0, description="longer gradients are cut; null: none is")
+
+    @property
+    def gradient_bound(self) -> float:
+        """``max_grad_norm``, infinite where no gradient is cut."""
+        return math.inf if self.max_grad_norm is None else self.max_grad_norm
 
 
 class LossSettings(Settings):
@@ -139,7 +167,12 @@ class LossSettings(Settings):
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.28, gt=0)
     max_importance_weight: float = Field(default=2.0, gt=0)
-    max_gap: float = Field(default=0.25, gt=0, description="mean |sampler - trainer| logprob above which the run stops")
+    max_gap: float = Field(
+        default=0.25,
+        gt=0,
+        description="mean |sampler - trainer| logprob above which the run stops; of what the step's own policy "
+        "sampled, if there is some",
+    )
 
     @model_validator(mode="after")
     def _one_row_a_rollout(self) -> Self:
@@ -163,7 +196,7 @@ class LearnerSettings(Settings):
 
     token_budget: int = Field(default=3072, ge=64, description="tokens of one forward pass, shared ones once")
     kernels: tuple[Kernel, ...] | None = Field(
-        default=None, description="fast paths in use; default: those that are faster in the dtype; results are the same"
+        default=None, description="fast paths in use; default: all; results are the same"
     )
     gradient_checkpointing: bool | Literal["auto"] = Field(
         default="auto",
@@ -174,6 +207,12 @@ class LearnerSettings(Settings):
         default=False,
         description="spread the model's layers over torchrun's processes (fully_shard); results are the same",
     )
+
+
+class TinkerSettings(Settings):
+    """The server of ``engine = tinker``, which trains and samples."""
+
+    url: Url | None = Field(default=None, description="of a server that speaks the Tinker API")
 
 
 class WarmStartSettings(Settings):

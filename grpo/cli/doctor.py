@@ -85,6 +85,9 @@ def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Resu
         yield result
     if quick:
         return
+    if config.engine == "tinker":
+        yield Result("model and server", "skipped", "a run probes its Tinker server itself before it trains")
+        return
     if any(result.name == "versions" and result.status != "ok" for result in results):
         yield Result("model and vLLM", "skipped", "needs the check of the versions")
         return

@@ -9,6 +9,7 @@ from pathlib import Path
 from grpo.config import TrainConfig
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, shape_at_hand
+from grpo.learner.engines import described, engine_name
 from grpo.machine.hardware import cpu_count, memory_gib
 from grpo.machine.models import config_at_hand
 from grpo.serving.server import server_options
@@ -30,6 +31,9 @@ def what_would_run(config: TrainConfig, directory: Path) -> Iterator[str]:
     yield f"model: {config.model}, {where}"
     yield f"run directory: {directory}" + (" (there is a run in it)" if (directory / "config.json").exists() else "")
     yield from _work(config)
+    if engine_name(config) == "tinker":
+        yield described(config)
+        return
     if config.device == "cpu":
         dtype = "measured when the run starts" if config.dtype == "auto" else config.dtype
         yield f"dtype: {dtype}"
@@ -47,11 +51,12 @@ def what_would_run(config: TrainConfig, directory: Path) -> Iterator[str]:
 def _work(config: TrainConfig) -> Iterator[str]:
     rollout, warm_start, evaluation = config.rollout, config.warm_start, config.eval
     episodes = rollout.groups_per_step * rollout.group_size
+    learned = "" if rollout.update_rollouts is None else f", {rollout.update_rollouts} of a group learned from"
     if warm_start.steps:
         yield f"warm start: {warm_start.steps} steps of {warm_start.batch} demonstrations of {warm_start.policy!r}"
     yield (
-        f"steps: {config.steps}, each of {rollout.groups_per_step} groups x {rollout.group_size} episodes, at most "
-        f"{rollout.max_tokens:,} tokens an episode and {rollout.max_turn_tokens:,} a turn"
+        f"steps: {config.steps}, each of {rollout.groups_per_step} groups x {rollout.group_size} episodes{learned}, at "
+        f"most {rollout.max_tokens:,} tokens an episode and {rollout.max_turn_tokens:,} a turn"
     )
     yield f"tokens: at most {episodes * rollout.max_tokens:,} a step, {config.learner.token_budget:,} a forward pass"
     yield f"LoRA: rank {config.lora.rank}, alpha {config.lora.alpha}; learning rate {config.optimizer.learning_rate:g}"

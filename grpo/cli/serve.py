@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +17,11 @@ from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:
     from grpo.chat import ServedChat
+    from grpo.config import TrainConfig
+    from grpo.devices.shape import ModelShape
+    from grpo.runs.trained_policy import TrainedPolicy
     from grpo.serving.vllm import VllmServer
+    from grpo.serving.vllm_options import ServerOptions
 
 EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
 
@@ -45,6 +51,9 @@ EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
 )
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
 @click.option("--log", type=click.Path(path_type=Path), help="vLLM's log.  [default: a temporary file]")
+@click.option(
+    "--dry-run", is_flag=True, help="Show where, with what memory and arguments vLLM would run; start nothing."
+)
 @explained(lambda _options: "The server is gone.")
 def serve(
     run: Path,
@@ -55,44 +64,37 @@ def serve(
     device: str | None,
     threads: int | None,
     log: Path | None,
+    dry_run: bool,
 ) -> None:
     """Serve the policy of RUN (a run directory or an adapter folder) with vLLM."""
-    from grpo.config import load_config
+    from grpo.devices.plan import plan_gpus
+    from grpo.devices.shape import ModelShape
     from grpo.display.terminal import Display
-    from grpo.machine.dtype import computing_dtype
-    from grpo.machine.hardware import visible_gpus
     from grpo.machine.models import resolve_model
     from grpo.runs.trained_policy import find_policy, served_policy
-    from grpo.serving.server import ServerOptions, VllmServer
+    from grpo.serving.vllm import VllmServer
 
     share_cores()
     policy = find_policy(run, checkpoint, model)
-    config = policy.config or load_config(None, {"env": "", "device": "cuda" if visible_gpus() else "cpu"})
+    config = _settings(policy, device, threads)
+    if dry_run:
+        for line in what_would_be_served(policy, config, host, port):
+            click.echo(line)
+        return
     base = resolve_model(policy.model)
     served = served_policy(policy, base.path)
-    device = device or config.device
-    computing = computing_dtype(config.dtype, device, base.path)
-    options = ServerOptions(
-        device=device,  # type: ignore[arg-type]
-        dtype=computing.dtype,
-        max_model_len=config.rollout.max_tokens,
-        max_lora_rank=policy.rank,
-        max_loras=1,
-        max_num_seqs=config.rollout.concurrency,
-        threads=threads,
-        host=host,
-        port=port,
-        gpu_memory_utilization=0.9,
-        extra_args=("--lora-modules", f"{policy.name}={policy.adapter.resolve()}"),
-    )
+    options = _options(policy, config, base.path, host, port)
     with tempfile.TemporaryDirectory(prefix="grpo-serve-") as scratch, Display() as display:
         if served is not None:
             options = replace(options, extra_args=(*options.extra_args, *_chat_arguments(served, Path(scratch))))
         server = VllmServer(base.path, log or Path(scratch) / "server.log", options)
         try:
+            if config.device == "cuda":
+                for line in plan_gpus(config, ModelShape.read(base.path), learners=0).lines():
+                    display.note(line)
             server.start()
             display.note(
-                f"vLLM is starting with {policy.adapter}, computing in {computing}; its log: {server.log_path}"
+                f"vLLM is starting with {policy.adapter}, computing in {options.dtype}; its log: {server.log_path}"
             )
             seconds = server.wait_ready()
             display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
@@ -100,6 +102,58 @@ def serve(
             _watch(server)
         finally:
             server.stop()
+
+
+def _settings(policy: TrainedPolicy, device: str | None, threads: int | None) -> TrainConfig:
+    """Those of the run, or the defaults, for one server of ours and nothing that trains."""
+    from grpo.config import load_config
+    from grpo.machine.hardware import visible_gpus
+
+    config = policy.config or load_config(None, {"env": "", "device": "cuda" if visible_gpus() else "cpu"})
+    changes = {
+        "device": device or config.device,
+        "threads": threads,
+        "lora": config.lora.model_copy(update={"rank": policy.rank}),
+        "server": config.server.model_copy(update={"urls": [], "replicas": 1}),
+    }
+    return config.model_copy(update=changes)
+
+
+def _options(
+    policy: TrainedPolicy, config: TrainConfig, base: Path, host: str, port: int, shape: ModelShape | None = None
+) -> ServerOptions:
+    """As a run starts vLLM, but with this adapter alone; on a GPU it has the memory to itself."""
+    from grpo.serving.server import server_options
+
+    (options,) = server_options(config, base, 0, shape)
+    adapter = ("--lora-modules", f"{policy.name}={policy.adapter.resolve()}")
+    return replace(options, max_loras=1, host=host, port=port, extra_args=(*options.extra_args, *adapter))
+
+
+def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, host: str, port: int) -> Iterator[str]:
+    """Lines about the policy, the devices with their memory, and vLLM's arguments; nothing is fetched or started.
+
+    Raises:
+        ConfigError: It does not fit on the GPU.
+    """
+    from grpo.devices.plan import plan_gpus
+    from grpo.devices.shape import shape_at_hand
+    from grpo.machine.models import config_at_hand
+    from grpo.serving.vllm import BASE_MODEL
+
+    here, shape = config_at_hand(policy.model), shape_at_hand(policy.model)
+    yield f"policy: {policy.adapter}, as {policy.name!r}"
+    yield f"model: {policy.model}, {'not here yet; it would be fetched' if here is None else f'in {here.parent}'}"
+    if config.device == "cuda" and shape is not None:
+        yield from plan_gpus(config, shape, learners=0).lines()
+    if config.device == "cuda" and shape is None:
+        yield "memory and vLLM's arguments: not known before the model's config.json is here"
+    elif config.device == "cpu" and config.dtype == "auto":
+        yield "on the CPU; vLLM's arguments: not known before the dtype is measured"
+    else:
+        base = Path(policy.model) if here is None else here.parent
+        options = _options(policy, config, base, host, port, shape)
+        yield f"vLLM's arguments: {shlex.join(options.arguments(base, BASE_MODEL, port))}"
 
 
 def _chat_arguments(served: ServedChat, scratch: Path) -> tuple[str, ...]:

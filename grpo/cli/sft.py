@@ -66,8 +66,9 @@ USED_SETTINGS = frozenset(
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="What trains: local (one process) or torchrun (all that it started).  [default: as it was started]",
+    help="What trains: local, torchrun (all that it started) or tinker (experimental).  [default: as it was started]",
 )
+@click.option("--tinker-url", "tinker__url", metavar="URL", help="With --engine tinker: its server, that samples, too.")
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another setting, for example lora.rank=8.")
 @click.option("--quiet", is_flag=True, help="Show nothing but errors and the table at the end.")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from grpo.display.terminal import Display
     from grpo.machine.models import ResolvedModel
     from grpo.runs.directory import RunDirectory
+    from grpo.training.trainer import Trainer
 
 DEFAULT_RUN_DIR = "runs/{env}"
 
@@ -88,11 +89,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
     help="A text file with RULER's rubric.",
 )
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
-@click.option(
-    "--env-kwargs",
-    callback=json_object,
-    help="JSON object of arguments for the env (gymnasium.make).",
-)
+@click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env (gymnasium.make).")
 @click.option("--eval-scenarios", "eval__scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
 @click.option("--eval-split", "eval__split", help="Split of the evaluation, where the env has splits.")
 @click.option(
@@ -117,8 +114,9 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="What trains: local (one process) or torchrun (all that it started).  [default: as it was started]",
+    help="What trains: local, torchrun (all that it started) or tinker (experimental).  [default: as it was started]",
 )
+@click.option("--tinker-url", "tinker__url", metavar="URL", help="With --engine tinker: its server, that samples, too.")
 @click.option(
     "--threads", type=int, help="CPU threads.  [default: all, or one where it is faster because others use the cores]"
 )
@@ -146,7 +144,7 @@ def train(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Train a LoRA policy with GRPO on a registered Gymnasium env, served by vLLM."""
+    """Train a LoRA policy with GRPO on a registered Gymnasium env, served by vLLM or by a Tinker server."""
     from grpo.config import load_config
 
     if options["init_adapter"] is not None and options["warm_start__steps"] is None:
@@ -165,12 +163,14 @@ def train(
     run_training(config, directory, resume=resume, quiet=quiet)
 
 
-def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: bool) -> None:
-    """Train, evaluate and report; prints the table of evaluations and the report's path."""
+def run_training(
+    config: TrainConfig, directory: Path, *, resume: bool, quiet: bool, trainer: type[Trainer] | None = None
+) -> None:
+    """Train, evaluate and report; prints the table of evaluations and the report's path. By default GRPO trains."""
     from grpo.config import dotted
     from grpo.display.terminal import Display
     from grpo.learner.engines import described
-    from grpo.machine.packages import LEARNER, require
+    from grpo.machine.packages import LEARNER, TINKER, require
     from grpo.report import write_report
     from grpo.report.run import conclusion, load_run
     from grpo.rollout.judges import check_judges
@@ -181,7 +181,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
     from grpo.runs.trained_policy import init_adapter
 
     share_cores()
-    require(*LEARNER)
+    require(*LEARNER, *(TINKER if config.engine == "tinker" else ()))
     learner = described(config)
     _check_user_code(config)
     check_tracker(config.track)
@@ -207,7 +207,7 @@ def run_training(config: TrainConfig, directory: Path, *, resume: bool, quiet: b
                 note=display.note,
                 steps_done=steps_done or 0,
             )
-            _train(config, run, model, display, at_the_end.enter_context(tracking), gflops)
+            _train(config, run, model, display, at_the_end.enter_context(tracking), gflops, trainer)
         else:
             display.note(
                 f"{directory} is finished: nothing to train. Raise --steps to go on, or choose another --run-dir"
@@ -222,11 +222,11 @@ def _check_user_code(config: TrainConfig) -> None:
     """Say what is wrong with the user's env or reward before anything is written or started."""
     from grpo.config import REWARDS, dotted
     from grpo.envs.message_env import check_env
+    from grpo.envs.pool import EnvPool
     from grpo.envs.registry import takes_split
     from grpo.errors import ConfigError, EnvError
     from grpo.machine.user_code import import_user_module, load_function
     from grpo.rollout.marking import check_markable
-    from grpo.rollout.rollout import EnvPool
 
     if config.env_import is not None:
         import_user_module(config.env_import)
@@ -275,6 +275,8 @@ def _find_model(
     display.phase(f"Model {config.model}")
     model = resolve_model(config.model)
     display.note(f"model: {model.path}")
+    if config.engine == "tinker":
+        return config, model, None
     if config.device != "cpu" or (config.dtype != "auto" and config.threads is not None):
         computing = computing_dtype(config.dtype, config.device, model.path)
         display.note(f"computing in {computing}")
@@ -318,29 +320,25 @@ def _train(
     model: ResolvedModel,
     display: Display,
     tracking: Tracking,
-    gflops: float | None = None,
+    gflops: float | None,
+    trainer: type[Trainer] | None,
 ) -> None:
-    from grpo.serving.fleet import Fleet
-    from grpo.serving.server import make_servers
+    from grpo.serving.samplers import servers_of
 
-    servers = Fleet(make_servers(config, model.path, run.server_log), on_change=[display.note])
+    servers = servers_of(config, model.path, run.server_log, display.note)
     servers.start()
     try:
-        if config.server.urls:
-            display.note(f"sampling from {servers.url}")
-        else:
-            display.note(f"vLLM is starting at {servers.url}; its log: {run.server_log}")
+        starting = f"vLLM is starting at {servers.url}; its log: {run.server_log}"
+        display.note(f"sampling from {servers.url}" if config.server.urls or config.tinker.url else starting)
         from grpo.training.trainer import Trainer
 
-        if (
-            config.device != "cpu"
-        ):  # vLLM measures the GPU's free memory while it starts; the learner must not take of it
+        if config.device != "cpu":  # vLLM measures free memory while it starts; the learner must not take of it
             servers.wait_ready()
-        trainer = Trainer(config, run, model, servers, display, tracking, gflops)
+        training = (trainer or Trainer)(config, run, model, servers, display, tracking, gflops)
         try:
-            trainer.train()
+            training.train()
         finally:
-            trainer.close()
+            training.close()
     finally:
         servers.stop()
 

@@ -72,9 +72,9 @@ def saved_bytes(shape: ModelShape, rank: int, dtype: Dtype, *, rows_per_token: f
     return 2 * _FLOAT * (d + 1) + DTYPE_BYTES[dtype] * kept_in_dtype + rows_per_token * _FLOAT * shape.heads
 
 
-def vocabulary_bytes(shape: ModelShape) -> int:
-    """Of an action token while its chunk is projected: logits, probabilities and their product in float32."""
-    return shape.vocab * 3 * _FLOAT
+def vocabulary_bytes(shape: ModelShape, dtype: Dtype) -> int:
+    """Of an action token while its chunk is projected: logits, and in float32 these again and their exponentials."""
+    return shape.vocab * (DTYPE_BYTES[dtype] + 2 * _FLOAT)
 
 
 def learner_memory(
@@ -101,7 +101,7 @@ def learner_memory(
     width = DTYPE_BYTES[dtype]
     block = tokens * saved_bytes(shape, rank, dtype, rows_per_token=rows_per_token)
     # Behind the blocks: the last norm, hidden states, those of action tokens and their gradient, a chunk of logits.
-    behind = tokens * shape.hidden * (_FLOAT + 3 * width) + logit_chunk_tokens * vocabulary_bytes(shape)
+    behind = tokens * shape.hidden * (_FLOAT + 3 * width) + logit_chunk_tokens * vocabulary_bytes(shape, dtype)
     if gradient_checkpointing:
         kept, again = shape.layers * tokens * shape.hidden * width, block
     else:

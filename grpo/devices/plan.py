@@ -227,7 +227,7 @@ class _Room:
     def _logit_chunk(self) -> int:
         """The power of two, from 128 to 4,096, whose logits take ``_LOGIT_SHARE`` of the learner's card at most."""
         cards = self.placement.learners or self._server_cards
-        room = _LOGIT_SHARE * self._usable(cards) / vocabulary_bytes(self.shape)
+        room = _LOGIT_SHARE * self._usable(cards) / vocabulary_bytes(self.shape, self._dtype)
         return min(4096, max(128, 2 ** int(math.log2(max(1, room)))))
 
     @property

@@ -63,8 +63,8 @@ class MemoryNeeds:
 
 
 def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
-    """What a run with these settings needs; None on a GPU, whose memory is another matter, and for unknown models."""
-    if config.device != "cpu":
+    """What a run with these settings needs; None on a GPU or a Tinker server, and for unknown models."""
+    if config.device != "cpu" or config.engine == "tinker":
         return None
     try:
         shape = ModelShape.read(model_path)

@@ -54,7 +54,7 @@ class RowStatistics:
     Attributes:
         loss: The row's share of the loss.
         logprobs: Under the weights that the gradient was taken at.
-        entropies: Of the distributions that the tokens were drawn from, in nats.
+        entropies: Of the distributions that the tokens were drawn from, in nats; empty where an engine has none.
         reference_logprobs: Under the model without adapter; empty for a loss without a KL term.
     """
 
@@ -91,7 +91,7 @@ class Engine(Protocol):
         ...
 
     def optim_step(self, learning_rate: float, max_grad_norm: float) -> float:
-        """Clip, step and clear gradients; returns the gradient norm before clipping."""
+        """Clip (not with an infinite bound), step and clear gradients; returns the gradient norm before clipping."""
         ...
 
     def reset_optimizer(self) -> None:
@@ -102,10 +102,10 @@ class Engine(Protocol):
         """Write the policy in PEFT's format."""
         ...
 
-    def save_state(self, folder: Path) -> None:
-        """Write the adapter, the optimizer and the random state."""
+    def state(self) -> dict[str, bytes]:
+        """The optimizer and the random state: contents of files, by name. Later steps do not change them."""
         ...
 
     def load_state(self, folder: Path) -> None:
-        """Continue from what ``save_state`` wrote."""
+        """Continue from a folder with an adapter of ``save_adapter`` and the files of ``state``."""
         ...

@@ -7,6 +7,9 @@ import importlib.util
 LEARNER = ("torch", "transformers", "peft", "safetensors")
 """What training, and serving what was trained, needs besides vLLM."""
 
+TINKER = ("tinker",)
+"""The client of a Tinker server."""
+
 OF_TRAINING = (*LEARNER, "accelerate", "gguf", "vllm")
 
 
@@ -24,6 +27,11 @@ def require(*names: str) -> None:
 def how_to_install(error: ModuleNotFoundError) -> str | None:
     """What to do about a package that is not installed; None where it is none of an extra."""
     package = (error.name or "").partition(".")[0]
+    if package in TINKER:
+        return (
+            "this needs the package tinker, which is not installed; install the extra 'tinker' beside 'cpu' or 'gpu' "
+            "(pip install -e '.[cpu,tinker]')"
+        )
     if package not in OF_TRAINING:
         return None
     return (

@@ -40,7 +40,14 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ),
     ("Policy loss", "line", (("loss/policy", "mean over the step's action tokens"),)),
     ("Gradient norm", "line", (("loss/grad_norm", "norm before clipping"),)),
-    ("Logprob gap", "line", (("gap/mean_abs", "mean |sampler - trainer|, nats a token"),)),
+    (
+        "Logprob gap",
+        "line",
+        (
+            ("gap/mean_abs", "mean |sampler - trainer|, nats a token"),
+            ("gap/stale_mean_abs", "the same of an older policy's episodes: with what was learned since"),
+        ),
+    ),
     ("Entropy", "line", (("loss/entropy", "nats a token"),)),
     ("Sampled tokens an episode", "line", (("tokens/completion_mean", "mean over the step's episodes"),)),
     (

@@ -1,5 +1,7 @@
 """Versions of the policy's LoRA adapter: written whole, served under a name of their own, taken back when unused.
 
+They are read by servers that run now and removed when the next run begins, so nothing waits until they are on the disk.
+
 vLLM keys its prefix cache and its reload on an adapter's name, so a name or a folder is never used twice: each
 published version gets both anew. A version is unloaded when no episode uses it and a newer one exists; an episode keeps
 its version to its end. It is given out once every server that is in has it; one that comes back gets all that are
@@ -21,7 +23,6 @@ from pathlib import Path
 import httpx
 
 from grpo.errors import AdapterError
-from grpo.files import fsync_tree
 from grpo.serving.fleet import Fleet, Member
 from grpo.serving.server import PolicyServer
 
@@ -176,7 +177,6 @@ class AdapterStore:
             missing = [file for file in _FILES if not (scratch / file).is_file()]
             if missing:
                 raise AdapterError(f"the adapter of version {version} was saved without {' and '.join(missing)}")
-            fsync_tree(scratch)
             scratch.rename(path)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -12,11 +12,11 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar
 
 from grpo.errors import ServerDiedError, ServerError, ServerStartError
 from grpo.serving.server import PolicyServer
-from grpo.serving.vllm import Progress
+from grpo.serving.startable import Progress, Startable
 
 CHECK_SECONDS = 5.0
 _LOGGER = logging.getLogger(__name__)
@@ -63,10 +63,11 @@ class Place:
 
 
 @dataclass(slots=True)
-class Fleet:
+class Fleet(Startable):
     """The servers of a run.
 
     Attributes:
+        name: What they are, for people.
         servers: At least one.
         check_seconds: Between two tries to bring a server back.
         on_return: Called with a server that is well again, before it is let in; one that raises a `ServerError` keeps
@@ -74,6 +75,7 @@ class Fleet:
         on_change: Called with a line for people when a server goes out or comes back.
     """
 
+    name: ClassVar[str] = "vLLM"
     servers: Sequence[PolicyServer]
     check_seconds: float = CHECK_SECONDS
     on_return: list[Callable[[PolicyServer], None]] = field(default_factory=list)
@@ -133,20 +135,6 @@ class Fleet:
         if self._returning:
             for server in self.servers:  # one may have been about to start
                 server.stop()
-
-    def __enter__(self) -> Self:
-        """Start, and wait until all are ready."""
-        try:
-            self.start()
-            self.wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self.stop()
 
     def present(self) -> list[Member]:
         """Those that are in."""

@@ -15,7 +15,8 @@ from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError, ServerDiedError, ServerStartError
 from grpo.machine.dtype import computing_dtype
 from grpo.machine.hardware import cpu_count
-from grpo.serving.vllm import Progress, VllmServer, is_healthy
+from grpo.serving.startable import Progress
+from grpo.serving.vllm import VllmServer, is_healthy
 from grpo.serving.vllm_options import ServerOptions, on_gpus, with_user_arguments
 
 __all__ = ["ExternalServer", "PolicyServer", "Progress", "ServerOptions", "VllmServer", "make_servers"]

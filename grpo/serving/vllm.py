@@ -17,20 +17,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import httpx
 
 from grpo.errors import ServerDiedError, ServerError, ServerStartError
 from grpo.machine.models import check_model_folder
 from grpo.machine.processes import module_command
+from grpo.serving.startable import Progress, Startable
 from grpo.serving.vllm_options import ServerOptions
-
-Progress = Callable[[float, str], None]
-"""Called about once a second during a start with the seconds so far and what the server is doing."""
 
 BASE_MODEL = "base"
 """The name under which a server of ours serves the model without an adapter."""
@@ -48,7 +43,7 @@ _PHASES = (
 """What vLLM's log says, latest first, and what it means it is doing."""
 
 
-class VllmServer:
+class VllmServer(Startable):
     """A vLLM process of our own, alive between ``start`` and ``stop``."""
 
     trust_env = False
@@ -211,22 +206,6 @@ class VllmServer:
                 os.killpg(group, signal.SIGKILL)
             except ProcessLookupError:
                 pass  # the usual case: the guard has done its work
-
-    def __enter__(self) -> Self:
-        """Start and wait until it is ready."""
-        try:
-            self.start()
-            self.wait_ready()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
     def _process_group(self, guard: subprocess.Popen[bytes]) -> int:
         """Process group of vLLM as the guard reported it; 0 if it did not get that far."""

@@ -89,11 +89,12 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
             events.append("learner")
             raise LookupError
 
-    monkeypatch.setattr("grpo.serving.server.make_servers", lambda *_arguments: [Server()])
+    monkeypatch.setattr("grpo.serving.samplers.make_servers", lambda *_arguments: [Server()])
     monkeypatch.setattr(trainer, "Trainer", Learner)
     config = load_config(None, {"env": "CartPole-v1", "device": device})
+    run, model = SimpleNamespace(server_log="server.log"), SimpleNamespace(path=None)
     with pytest.raises(LookupError):
-        _train(config, SimpleNamespace(server_log="server.log"), SimpleNamespace(path=None), Display(quiet=True), None)
+        _train(config, run, model, Display(quiet=True), None, None, None)
     assert events == [*first, "stop"]
 
 

@@ -20,11 +20,12 @@ def shown(tmp_path, *arguments):
 
 def test_a_run_on_a_gpu_is_shown_with_its_memory_and_vllms_arguments(tmp_path, nvidia_smi):
     nvidia_smi(24564)
-    status, lines = shown(tmp_path, "--recipe", "email-gpu")
+    status, lines = shown(tmp_path, "--recipe", "email-gpu", "--set", "rollout.update_rollouts=4")
     assert status == 0, lines
     said = dict(line.split(": ", 1) for line in lines)
     assert said["model"] == f"{SMALL}, not here yet; a run fetches or converts it"
-    assert said["steps"] == "60, each of 8 groups x 8 episodes, at most 4,096 tokens an episode and 256 a turn"
+    groups = "8 groups x 8 episodes, 4 of a group learned from"
+    assert said["steps"] == f"60, each of {groups}, at most 4,096 tokens an episode and 256 a turn"
     assert said["tokens"] == "at most 262,144 a step, 16,384 a forward pass"
     assert said["dtype"] == "bfloat16"
     assert said["vLLM on GPU 0 (a card, 24.0 GiB)"].endswith("kv cache 3.0)")

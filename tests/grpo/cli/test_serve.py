@@ -1,8 +1,10 @@
 """grpo-serve as a user runs it: a real vLLM on the CPU with an adapter, asked over HTTP, ended with Ctrl-C."""
 
+import itertools
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from grpo.cli.serve import serve
 from tests.fakes import TalkEnv
 from tests.grpo.chat.templates import FAMILIES
 from tests.grpo.chat.test_turns import played
-from tests.grpo.serving.test_server import wait_until_gone
+from tests.sessions import sessions_below, wait_until_gone
 
 SMOLLM2 = FAMILIES[0]
 
@@ -24,14 +26,15 @@ SMOLLM2 = FAMILIES[0]
 def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save_random_adapter, tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed (extra 'cpu' or 'gpu')")
     save_random_adapter(tmp_path / "mine", 5)
-    mark = f"mark-{tmp_path}"
     server = subprocess.Popen(
         [sys.executable, "-m", "grpo", "serve", str(tmp_path / "mine"), "--model", str(model_dir), "--port", "0"],
-        env={**os.environ, "PYTHONPATH": os.getcwd(), "GRPO_TEST_MARK": mark},
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     )
+    sessions: tuple[int, ...] = ()
     try:
         assert server.stdout is not None
         shown: list[str] = []
@@ -42,6 +45,8 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
         found = re.search(r"Serving mine at (\S+)/v1", "".join(shown))
         assert found, "".join(shown)
         url = found[1]
+        sessions = sessions_below(server.pid)
+        assert len(sessions) == 2  # the command's and the guard's
         with httpx.Client(base_url=url, trust_env=False, timeout=120) as client:
             assert {model["id"] for model in client.get("/v1/models").json()["data"]} == {"base", "mine"}
             said = {}
@@ -61,7 +66,7 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
         output = server.communicate(timeout=60)[0]
     assert "Stopped. The server is gone." in output
     assert server.returncode == 130
-    assert wait_until_gone(mark, 10.0) == {}
+    assert wait_until_gone(*sessions, seconds=10.0) == {}
 
 
 def check_tool_loop(client, chat):
@@ -84,6 +89,40 @@ def check_tool_loop(client, chat):
             messages = [*messages, said, {**answer, "tool_call_id": call["id"]}]
         else:
             assert (said["content"], said.get("tool_calls") or []) == (turn, [])
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    settings = {"r": 12, "base_model_name_or_path": "Qwen/Qwen2.5-7B-Instruct"}
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    (folder / "adapter_model.safetensors").write_bytes(b"")
+    return str(folder)
+
+
+def test_on_a_gpu_it_takes_the_plan_of_a_run_without_a_learner(adapter, nvidia_smi):
+    nvidia_smi(24 * 1024)
+    lines = CliRunner().invoke(serve, [adapter, "--port", "8123", "--dry-run"]).output.splitlines()
+    assert lines[2].startswith("vLLM on GPU 0 (a card, 24.0 GiB): ")
+    assert lines[3].startswith("KV cache: room for ")
+    assert not any("learner" in line for line in lines)
+    words = shlex.split(lines[-1].removeprefix("vLLM's arguments: "))
+    arguments = dict(itertools.pairwise(words))
+    assert float(arguments["--gpu-memory-utilization"]) < 0.97
+    assert int(arguments["--kv-cache-memory-bytes"]) >= 4096 * 57344, (
+        "one sequence: 2 x 28 layers x 512 x 2 bytes a token"
+    )
+    assert (arguments["--max-lora-rank"], arguments["--max-loras"], arguments["--port"]) == ("16", "1", "8123")
+    assert arguments["--lora-modules"] == f"mine={adapter}"
+
+
+def test_a_policy_that_does_not_fit_on_the_gpu_is_refused_with_what_to_lower(adapter, nvidia_smi):
+    nvidia_smi(12 * 1024)
+    result = CliRunner().invoke(serve, [adapter, "--dry-run"])
+    assert result.exit_code == 1
+    assert "the model does not fit: vLLM at least" in result.output
+    assert "rollout.concurrency" in result.output
 
 
 def test_a_folder_that_holds_no_policy_is_refused_before_anything_starts(tmp_path):

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from transformers import AttentionInterface  # noqa: E402
 
+from grpo.envs.pool import EnvPool  # noqa: E402
 from grpo.errors import CheckpointError, ModelError  # noqa: E402
 from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
@@ -16,13 +17,14 @@ from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec  # noqa: E402
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses  # noqa: E402
 from grpo.learner.segments import Segment, segments_of  # noqa: E402
-from grpo.rollout.rollout import EnvPool, Rollout, group_specs  # noqa: E402
+from grpo.rollout.rollout import Rollout, group_specs  # noqa: E402
 from grpo.serving.policy import SamplingParams  # noqa: E402
 from grpo.types import Task  # noqa: E402
 from tests.fakes import (  # noqa: E402
     WORD_ENV,
     ByteChat,
     ScriptedPolicy,
+    save_state,
     tiny_model_folder,
 )
 from tests.fakes import tiny_engine as engine  # noqa: E402
@@ -282,7 +284,7 @@ def test_a_continued_engine_equals_an_uninterrupted_one_to_the_bit(model_folder,
     norms = [step(straight) for _ in range(4)]
     first = engine(model_folder)
     assert [step(first), step(first)] == norms[:2]
-    first.save_state(tmp_path / "state")
+    save_state(first, tmp_path / "state")
     second = LocalEngine(model_folder, LoraSpec(rank=4, alpha=8), seed=9)
     second.load_state(tmp_path / "state")
     assert [step(second), step(second)] == norms[2:]
@@ -290,7 +292,7 @@ def test_a_continued_engine_equals_an_uninterrupted_one_to_the_bit(model_folder,
 
 
 def test_a_state_of_another_rank_is_refused(model_folder, tmp_path):
-    engine(model_folder).save_state(tmp_path / "state")
+    save_state(engine(model_folder), tmp_path / "state")
     other = LocalEngine(model_folder, LoraSpec(rank=2, alpha=8), seed=9)
     with pytest.raises(CheckpointError, match="other shapes"):
         other.load_state(tmp_path / "state")
@@ -302,7 +304,12 @@ def test_a_state_of_another_rank_is_refused(model_folder, tmp_path):
         path.write_bytes(whole[:left])
         with pytest.raises(CheckpointError, match=r"engine\.pt cannot be read: .*remove its folder"):
             other.load_state(tmp_path / "state")
-    torch.save({"parameters": []}, path)
+    path.write_bytes(whole)
+    weights = tmp_path / "state" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=r"adapter_model\.safetensors cannot be read: .*remove its folder"):
+        other.load_state(tmp_path / "state")
+    torch.save({}, path)
     with pytest.raises(CheckpointError, match="has no optimizer, rng: another version"):
         other.load_state(tmp_path / "state")
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec  # noqa: E402
+from tests.fakes import save_state  # noqa: E402
 from tests.grpo.learner import engine_runs  # noqa: E402
 from tests.grpo.learner.engine_runs import ENGINES, LOSSES, PROCESSES, rows_of_groups  # noqa: E402
 
@@ -40,7 +41,7 @@ def calls(engine, folder):
         ]
         found["processes"] = torch.distributed.get_world_size()
     found["before"] = engine.logprobs(rows[::-1]), engine.logprobs([])
-    engine.save_state(folder / "begin")
+    save_state(engine, folder / "begin")
     for number, loss in enumerate(LOSSES):
         statistics = engine.forward_backward(rows[::-1], replace(loss, normalizer=40.0), done.append)
         norm = engine.optim_step(1e-3, 0.5)
@@ -48,7 +49,7 @@ def calls(engine, folder):
         engine.load_state(folder / "begin")
     found["done"] = done
     optimizer_steps(engine, 2)
-    engine.save_state(folder / "middle")
+    save_state(engine, folder / "middle")
     optimizer_steps(engine, 2)
     found["four steps"] = weights(engine, folder / "end")
     engine.load_state(folder / "middle")
@@ -128,7 +129,8 @@ def test_every_row_is_heard_of_once(answers, engine):
 def test_a_loaded_state_goes_on_to_the_bit_and_a_reset_forgets_the_moments(answers, engine):
     found = answers(engine)
     assert difference(found["resumed"], found["four steps"]) == 0.0
-    assert difference(found["forgot"], answers("plain")["forgot"]) < 1e-6
+    assert difference(found["forgot"], answers("local")["forgot"]) < 1e-6
+    assert difference(found["forgot"], answers("plain")["forgot"]) < 1e-5, "Adam's first step: see above"
     assert difference(found["forgot"], found["four steps"]) > 1e-4
 
 

@@ -43,12 +43,44 @@ def test_an_engine_that_was_not_started_or_would_ignore_a_setting_is_refused(und
         engine_name(config(engine="torchrun"))
     with pytest.raises(ConfigError, match=r"learner\.shard = true, but the engine is one process"):
         engine_name(config(**{"learner.shard": True}))
-    with pytest.raises(ConfigError, match="engine = 'tinker': Input should be 'auto', 'local' or 'torchrun'"):
-        config(engine="tinker")
+    with pytest.raises(ConfigError, match="engine = 'ray': Input should be 'auto', 'local', 'torchrun' or 'tinker'"):
+        config(engine="ray")
     under_torchrun(0, 2)
     assert engine_name(config(**{"learner.shard": True})) == "torchrun"
     with pytest.raises(ConfigError, match="engine = 'local', but 2 processes were started"):
         engine_name(config(engine="local"))
+
+
+TINKER = {"engine": "tinker", "tinker.url": "http://127.0.0.1:9", "optimizer.max_grad_norm": None}
+
+
+def test_a_tinker_server_gets_no_setting_that_it_would_ignore(under_torchrun):
+    assert engine_name(config(**TINKER)) == "tinker"
+    assert described(config(**TINKER)).startswith("the Tinker server at http://127.0.0.1:9 trains and samples")
+    wrong = {"loss.kl_coef": 0.1, "optimizer.max_grad_norm": 1.0, "rollout.temperature": 0.9}
+    wrong |= {"rollout.max_staleness": 1, "dtype": "bfloat16", "device": "cuda", "learner.shard": True}
+    wrong |= {"learner.kernels": ["attention"], "learner.gradient_checkpointing": True, "server.replicas": 2}
+    with pytest.raises(ConfigError) as refused:
+        engine_name(config(**{**TINKER, **wrong}))
+    lines = str(refused.value).splitlines()
+    assert lines[0] == "a Tinker server would ignore these settings:"
+    assert [line.split(":")[0].strip() for line in lines[1:]] == list(wrong)
+    assert lines[2] == "  optimizer.max_grad_norm: it may cut no gradients; --set optimizer.max_grad_norm=null"
+    assert lines[-1] == "  server.replicas: no vLLM server takes part; leave it out"
+    with pytest.raises(ConfigError, match=r"engine = 'tinker' needs a server .*; add --tinker-url URL"):
+        engine_name(config(engine="tinker"))
+    with pytest.raises(ConfigError, match=r"tinker\.url = 'http://x', but engine = 'auto'; add --engine tinker"):
+        engine_name(config(**{"tinker.url": "http://x"}))
+    under_torchrun(0, 2)
+    with pytest.raises(ConfigError, match="engine = 'tinker' is one process, but torchrun started this program"):
+        engine_name(config(**TINKER))
+
+
+def test_what_is_set_instead_is_taken_by_a_tinker_server():
+    loss = config(**TINKER, **{"loss.kl_coef": 0, "rollout.temperature": 1, "rollout.max_staleness": 0})
+    assert engine_name(loss) == "tinker"
+    assert loss.optimizer.gradient_bound == float("inf")
+    assert config().optimizer.gradient_bound == 1.0
 
 
 def test_the_command_refuses_before_it_writes_anything(tmp_path):

@@ -101,6 +101,7 @@ def test_the_program_prints_every_form_and_every_ratio(
     stub = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
     threading.Thread(target=stub.serve_forever, daemon=True).start()
     environments: list[dict[str, str]] = []
+    arguments: list[list[str]] = []
 
     class Server(ExternalServer):
         trust_env = False
@@ -108,7 +109,7 @@ def test_the_program_prints_every_form_and_every_ratio(
         def __init__(self, model: Path, log: Path, options: Any):
             super().__init__(f"http://127.0.0.1:{stub.server_port}")
             self.model = "base"
-            assert "--enable-lora" in options.arguments(model, "base", 1)
+            arguments.append(options.arguments(model, "base", 1))
             environments.append(options.environment())
 
         def __enter__(self) -> "Server":
@@ -133,3 +134,8 @@ def test_the_program_prints_every_form_and_every_ratio(
     ratios = [line.split(":")[0] for line in shown if " by the clock, " in line]
     assert ratios == ["rollout / flat", "flat / base", "ours / stock"]
     assert ["VLLM_PLUGINS" in variables for variables in environments] == [False, True]
+    assert all("--enable-lora" in one for one in arguments)
+    stock = arguments[1]
+    assert stock[stock.index("--lora-modules") + 1].startswith("adapter="), (
+        "as it comes, the adapter is given at the start"
+    )

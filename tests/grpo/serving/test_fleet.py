@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from grpo.envs.pool import EnvPool
 from grpo.errors import AdapterError, ServerDiedError, ServerError, ServerStartError
-from grpo.rollout.rollout import EnvPool, Rollout, group_specs
+from grpo.rollout.rollout import Rollout, group_specs
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet

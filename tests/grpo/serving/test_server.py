@@ -21,6 +21,7 @@ from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, S
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_servers
 from grpo.settings import ServerSettings
 from tests.grpo.serving.fake_vllm import write_fake_vllm
+from tests.sessions import processes_in, wait_until_gone
 
 OWNER = """
 import os, sys, time
@@ -54,43 +55,24 @@ def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return path
 
 
-def processes_with(text: str) -> dict[int, str]:
-    """Running processes whose environment has ``text`` (inherited by all that a server starts)."""
-    found = {}
-    for place in Path("/proc").iterdir():
-        try:
-            if place.name.isdigit() and text.encode() in (place / "environ").read_bytes():
-                found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-    return found
-
-
-def wait_until_gone(text: str, seconds: float) -> dict[int, str]:
-    deadline = time.monotonic() + seconds
-    while (left := processes_with(text)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
-
-
 def test_a_server_answers_reports_progress_and_leaves_nothing(
     model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("FAKE_VLLM_MODE", "slow")
-    monkeypatch.setenv("GRPO_TEST_MARK", f"mark-{tmp_path}")
     heard: list[tuple[float, str]] = []
     server = VllmServer(model, tmp_path / "run" / "server.log")
     server.start()
-    monkeypatch.delenv("GRPO_TEST_MARK")
+    assert server._guard is not None
+    session = server._guard.pid
     seconds = server.wait_ready(lambda *said: heard.append(said))
     assert httpx.get(f"{server.url}/v1/models", trust_env=False).json()["data"][0]["id"] == server.model
     assert server.url.startswith("http://127.0.0.1:")
     assert 1.5 <= seconds < 30
     assert heard[0][0] < heard[-1][0] <= seconds
     assert heard[-1][1] == "starting the engine process"
-    assert len(processes_with(f"mark-{tmp_path}")) >= 3  # guard, API server, engine
+    assert len(processes_in(session)) >= 3  # guard, API server, engine
     server.stop()
-    assert wait_until_gone(f"mark-{tmp_path}", 2.0) == {}
+    assert wait_until_gone(session, seconds=2.0) == {}
     server.stop()
     assert not server.is_alive()
     assert "Resolved architecture" in server.log_path.read_text()
@@ -159,12 +141,11 @@ def kill_api_server(server: VllmServer) -> None:
 
 @pytest.mark.parametrize("victims", ["owner", "guard", "owner and guard", "owner that forked"])
 def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: str, tmp_path: Path, victims: str):
-    mark = f"mark-{tmp_path}-{victims}"
     extra = ["fork"] if "forked" in victims else []
-    owner, guard = start_owner(model, tmp_path, mark, extra)
+    owner, guard = start_owner(model, tmp_path, extra)
     try:
         # owner, guard, API server, its resource tracker, engine
-        assert len(processes_with(mark)) >= 5
+        assert len(processes_in(owner.pid, guard)) >= 5
         if "owner" in victims:
             owner.kill()
             owner.wait()
@@ -172,30 +153,30 @@ def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: s
             os.kill(guard, signal.SIGKILL)
         expected = 1 if "owner" not in victims or extra else 0  # the owner itself, or the child that it forked
         deadline = time.monotonic() + 10
-        while len(left := processes_with(mark)) > expected and time.monotonic() < deadline:
+        while len(left := processes_in(owner.pid, guard)) > expected and time.monotonic() < deadline:
             time.sleep(0.1)
         assert len(left) == expected, left
     finally:
-        for process in processes_with(mark):
+        for process in processes_in(owner.pid, guard):
             os.kill(process, signal.SIGKILL)
         owner.wait()
 
 
 @pytest.mark.vllm
 def test_sigkill_of_the_owner_leaves_no_process_of_a_real_vllm(model_dir: Path, tmp_path: Path):
-    mark = f"mark-{tmp_path}"
-    owner, _ = start_owner(model_dir, tmp_path, mark, [])
-    running = processes_with(mark)
+    owner, guard = start_owner(model_dir, tmp_path, [])
+    running = processes_in(guard)
     assert any("EngineCore" in command for command in running.values()), running
     owner.kill()
     owner.wait()
-    assert wait_until_gone(mark, 15.0) == {}
+    assert wait_until_gone(guard, seconds=15.0) == {}
 
 
-def start_owner(model: Path, tmp_path: Path, mark: str, extra: list[str]) -> tuple[subprocess.Popen[str], int]:
-    environment = {"PYTHONPATH": os.getcwd(), **os.environ, "GRPO_TEST_MARK": mark}
+def start_owner(model: Path, tmp_path: Path, extra: list[str]) -> tuple[subprocess.Popen[str], int]:
+    """A process in a session of its own that owns a server, and the guard, which has a session of its own, too."""
+    environment = {"PYTHONPATH": os.getcwd(), **os.environ}
     command = [sys.executable, "-c", OWNER, str(model), str(tmp_path / "owner.log"), *extra]
-    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     assert owner.stdout is not None
     with owner.stdout:
         words = owner.stdout.readline().split()
