@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
 
 SPREAD_FLOOR = 1e-6
 """Reward spread (max - min) at or below which a group counts as having none."""
@@ -40,3 +42,36 @@ def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False, ep
         std = math.sqrt(math.fsum(c * c for c in centred) / (len(rewards) - 1))
         centred = [c / (std + epsilon) for c in centred]
     return centred
+
+
+def max_variance_subset(rewards: Sequence[float], count: int) -> list[int]:
+    """The ``count`` members of a group whose rewards have the largest variance (PODS, arXiv 2504.13818).
+
+    Such a subset is the k highest rewards and the ``count`` - k lowest, for some k. Each k is tried, in exact
+    arithmetic: with n rewards, O(n log n). Of equal variances the fewest highest are taken, as in the authors' code; of
+    equal rewards the first members stand among the highest, the last among the lowest.
+
+    The advantages of the subset are taken around its own mean: `group_advantages` of its rewards.
+
+    Args:
+        rewards: One finite number per member.
+        count: At least one; with as many or more than there are members, all are taken.
+
+    Returns:
+        Their numbers, rising.
+    """
+    assert count > 0, "an update needs a rollout"
+    if count >= len(rewards):
+        return list(range(len(rewards)))
+    falling = sorted(range(len(rewards)), key=lambda number: -rewards[number])
+    values = [Fraction(rewards[number]) for number in falling]
+    sums = list(accumulate(values, initial=Fraction(0)))
+    squares = list(accumulate((value * value for value in values), initial=Fraction(0)))
+
+    def variance(highest: int) -> Fraction:
+        """Times ``count`` squared."""
+        total, square = (part[highest] + part[-1] - part[len(values) - count + highest] for part in (sums, squares))
+        return count * square - total * total
+
+    highest = max(range(count + 1), key=variance)
+    return sorted(falling[:highest] + falling[len(falling) - count + highest :])

@@ -10,6 +10,7 @@ pairs). The peak is what a machine must have room for, and it hardly changed (6.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -17,25 +18,27 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from grpo.config import TrainConfig
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape
 from grpo.errors import CheckpointError
-from grpo.learner.cpu import fused_lora, gated_activation, shared_rows
+from grpo.learner.cpu import attention, fused_lora, gated_activation, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
 from grpo.machine import torchrun
-from grpo.machine.dtype import Dtype, computing_dtype
+from grpo.machine.dtype import computing_dtype
 from grpo.settings import KERNELS, Kernel
 
 LOGIT_CHUNK_TOKENS = 128
-"""Action tokens whose logits are there at once. The 25 MB of 128 (float32, 49,152 ids) stay with the process and are
-used again, where more are asked of the system each time: with 512 the same took 2.3 s of CPU instead of 1.5 (AMD EPYC
-with AVX2, one thread, November 2026; ``scripts/bench_learner`` has that form, too)."""
+"""Action tokens whose logits are there at once: 12 MB (bfloat16, 49,152 ids), which are used again for the next ones.
+``scripts/bench_learner`` has a form with 512, too."""
 STATE_FILE = "engine.pt"
+WEIGHTS_FILE = "adapter_model.safetensors"
 
 
 def local_engine(config: TrainConfig, model_path: Path, init_adapter: Path | None = None) -> LocalEngine:
@@ -56,17 +59,12 @@ def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | N
         "threads": config.threads,
         "token_budget": config.learner.token_budget,
         "init_adapter": init_adapter,
-        "kernels": usual_kernels(dtype) if config.learner.kernels is None else config.learner.kernels,
+        "kernels": KERNELS if config.learner.kernels is None else config.learner.kernels,
         "gradient_checkpointing": plan.gradient_checkpointing
         if plan
         else config.learner.gradient_checkpointing is True,
         "logit_chunk_tokens": plan.logit_chunk_tokens if plan else LOGIT_CHUNK_TOKENS,
     }
-
-
-def usual_kernels(dtype: Dtype) -> tuple[Kernel, ...]:
-    """Those that make the learner faster: in float32 torch's own attention is faster than ours (see its module)."""
-    return tuple(name for name in KERNELS if dtype == "bfloat16" or name != "attention")
 
 
 class LocalEngine:
@@ -169,48 +167,51 @@ class LocalEngine:
         # The vocabulary's weights are frozen; told so, peft does not look the base model up on the hub to find out.
         self.model.save_pretrained(str(folder), save_embedding_layers=False)
 
-    def save_state(self, folder: Path) -> None:
-        """Write the adapter, the optimizer and the random state into ``folder``."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self.save_adapter(folder)
-        state = {
-            "parameters": [parameter.detach().cpu() for parameter in self.parameters],
-            "optimizer": self.optimizer.state_dict(),
-            "rng": torch.get_rng_state(),
-        }
-        torch.save(state, folder / STATE_FILE)
+    def state(self) -> dict[str, bytes]:
+        """See ``Engine``: Adam's two moments, 8 bytes for each weight of the adapter."""
+        buffer = io.BytesIO()
+        torch.save({"optimizer": self.optimizer.state_dict(), "rng": torch.get_rng_state()}, buffer)
+        return {STATE_FILE: buffer.getvalue()}
 
     def load_state(self, folder: Path) -> None:
-        """Continue from what ``save_state`` wrote, to the bit on CPU.
+        """Continue from ``save_adapter`` and ``state``, to the bit on CPU.
 
         Raises:
-            CheckpointError: The file is missing or does not fit this model.
+            CheckpointError: A file is missing or does not fit this model.
         """
         self.set_state(self.read_state(folder))
 
     def read_state(self, folder: Path) -> dict[str, Any]:
-        """What ``save_state`` wrote, once it is known to fit; raises as ``load_state`` does."""
-        path = folder / STATE_FILE
+        """What is in ``folder``, once it is known to fit; raises as ``load_state`` does."""
+        path, weights = folder / STATE_FILE, folder / WEIGHTS_FILE
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)  # Adam counts steps there
         except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
-            raise CheckpointError(
-                f"{path} cannot be read: {error}; remove its folder to go on from the one before"
-            ) from error
-        if missing := {"parameters", "optimizer", "rng"} - state.keys():
+            raise CheckpointError(_unreadable(path, error)) from error
+        if missing := {"optimizer", "rng"} - state.keys():
             raise CheckpointError(
                 f"{path} has no {', '.join(sorted(missing))}: another version of this program wrote it"
             )
-        if [p.shape for p in state["parameters"]] != [p.shape for p in self.parameters]:
-            raise CheckpointError(f"{path} was written by a model or LoRA rank of other shapes than this run's")
+        try:
+            state["adapter"] = load_file(weights)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(_unreadable(weights, error)) from error
+        shapes = [{name: w.shape for name, w in adapter.items()} for adapter in (state["adapter"], self._adapter())]
+        if shapes[0] != shapes[1]:
+            raise CheckpointError(f"{weights} was written by a model or LoRA rank of other shapes than this run's")
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from what ``read_state`` gave."""
-        for parameter, saved in zip(self.parameters, state["parameters"], strict=True):
-            parameter.data.copy_(saved)
+        for name, parameter in self._adapter().items():
+            parameter.data.copy_(state["adapter"][name])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
+
+    def _adapter(self) -> dict[str, torch.nn.Parameter]:
+        """The parameters by their names in peft's file, which has one adapter and does not name it."""
+        named = self.model.named_parameters()
+        return {name.replace(".default.", "."): parameter for name, parameter in named if parameter.requires_grad}
 
     def _placed(self, model: Any) -> Any:
         """The loaded model where it is computed."""
@@ -246,8 +247,7 @@ class LocalEngine:
             input_ids=self._tensor([layout.ids]),
             position_ids=self._tensor([layout.positions]),
             use_cache=False,
-            maps=shared_rows.RowMaps.of(layout, self.device),
-            own_attention=self._own_attention,
+            **self._places(layout),
         ).last_hidden_state[0]
         hidden_TD = hidden_ND[predictors_T].to(self._head.weight.dtype)
         logprobs_T, entropy_T = SelectedLogprobs.apply(  # type: ignore[misc]
@@ -258,8 +258,18 @@ class LocalEngine:
         counts = [row.num_actions for row in batch]
         return ActionTokens(logprobs_T, sampler_T, advantages_T, counts), entropy_T
 
+    def _places(self, layout: shared_rows.Layout) -> dict[str, Any]:
+        """What attention needs to know of rows."""
+        if self._own_attention:
+            return {"blocks": attention.blocks_of(layout)}
+        return {"maps": shared_rows.RowMaps.of(layout, self.device)}
+
     def _tensor(self, values: list[Any]) -> torch.Tensor:
         return torch.tensor(values, device=self.device)
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    return f"{path} cannot be read: {error}; remove its folder to go on from the one before"
 
 
 def _statistics(tokens: ActionTokens, entropy_T: torch.Tensor, loss_T: torch.Tensor) -> list[RowStatistics]:

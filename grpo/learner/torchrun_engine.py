@@ -171,9 +171,9 @@ class TorchrunEngine:
         """See ``Engine``. The adapter is whole in this process."""
         self._mine.save_adapter(folder)
 
-    def save_state(self, folder: Path) -> None:
+    def state(self) -> dict[str, bytes]:
         """See ``Engine``. The files are those of one process, which may load them, too."""
-        self._mine.save_state(folder)
+        return self._mine.state()
 
     def load_state(self, folder: Path) -> None:
         """See ``Engine``. This process reads the files."""

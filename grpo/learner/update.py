@@ -47,7 +47,7 @@ def update_config(config: TrainConfig, step: int) -> UpdateConfig:
     )
     rate = scheduled_learning_rate(step, config.steps, config.optimizer)
     optimizer = config.optimizer
-    return UpdateConfig(optimizer.updates_per_step, rate, optimizer.max_grad_norm, loss, config.rollout.max_tokens)
+    return UpdateConfig(optimizer.updates_per_step, rate, optimizer.gradient_bound, loss, config.rollout.max_tokens)
 
 
 def scheduled_learning_rate(step: int, steps: int, optimizer: OptimizerSettings) -> float:

@@ -35,17 +35,20 @@ def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
     """What is logged of a step's updates.
 
     Returns:
-        ``loss/policy`` and ``loss/grad_norm``: means over the updates. ``loss/entropy``, ``loss/clip_share`` and, with
-        a ``kl_coef``, ``loss/kl``: means over all action tokens, in nats. ``gap/*`` and ``ratio/p99``: of the action
-        tokens of the first update; gaps in nats. ``staleness``: optimizer updates between the policy that sampled an
-        action token and the one that learns from it (a step before counts as many as this one has), mean over tokens;
-        ``staleness/max`` the largest. Without an update the first two alone.
+        ``loss/policy`` and ``loss/grad_norm``: means over the updates. ``loss/entropy`` (where the engine tells it),
+        ``loss/clip_share`` and, with a ``kl_coef``, ``loss/kl``: means over all action tokens, in nats. ``gap/*`` and
+        ``ratio/p99``: of the action tokens of the first update; gaps in nats. ``staleness``: optimizer updates between
+        the policy that sampled an action token and the one that learns from it (a step before counts as many as this
+        one has), mean over tokens; ``staleness/max`` the largest. Without an update the first two alone.
     """
     if not updates:
         return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
     statistics = [row for update in updates for row in update.statistics]
-    differences = [difference for row in _differences(updates[0]) for difference in row]
-    gaps = [abs(difference) for difference in differences]
+    differences = _differences(updates[0])
+    gaps: dict[bool, list[float]] = {False: [], True: []}  # by whether the row is of an older policy
+    for row, of_row in zip(updates[0].rows, differences, strict=True):
+        gaps[row.staleness > 0] += [abs(difference) for difference in of_row]
+    entropies = [value for row in statistics for value in row.entropies]
     ages = [
         number + row.staleness * len(updates)
         for number, update in enumerate(updates)
@@ -55,14 +58,16 @@ def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
     metrics = {
         "loss/policy": math.fsum(row.loss for row in statistics) / len(updates),
         "loss/grad_norm": math.fsum(update.grad_norm for update in updates) / len(updates),
-        "loss/entropy": _mean([value for row in statistics for value in row.entropies]),
+        **({"loss/entropy": _mean(entropies)} if entropies else {}),
         "loss/clip_share": _mean([float(cut) for update in updates for cut in _clipped(update)]),
         "staleness": _mean([float(age) for age in ages]),
         "staleness/max": float(max(ages)),
-        "gap/mean_abs": _mean(gaps),
-        "gap/max": max(gaps),
-        "ratio/p99": float(np.quantile([_exp(difference) for difference in differences], 0.99)),
+        "ratio/p99": float(np.quantile([_exp(difference) for row in differences for difference in row], 0.99)),
     }
+    if gaps[False]:
+        metrics |= {"gap/mean_abs": _mean(gaps[False]), "gap/max": max(gaps[False])}
+    if gaps[True]:
+        metrics["gap/stale_mean_abs"] = _mean(gaps[True])
     if updates[0].loss.kl_coef > 0:
         metrics["loss/kl"] = _mean([divergence for row in statistics for divergence in _divergences(row)])
     return metrics
@@ -110,16 +115,25 @@ def check_gap(metrics: Mapping[str, float], max_gap: float, step: int) -> None:
     """Stop a run whose server does not sample the policy that is trained.
 
     It is asked after a step's update and before anything of it is kept or published: the last checkpoint is the policy
-    before the step. The gap is measured in the update's own forward pass, so asking costs nothing.
+    before the step. The gap is measured in the update's own forward pass, so asking costs nothing. A gap of an older
+    policy's rows holds what was learned since as well; it counts only where a step has no other, and is then named so.
 
     Raises:
-        TrainingError: ``gap/mean_abs`` of ``metrics`` is above ``max_gap`` nats a token.
+        TrainingError: ``gap/mean_abs`` of ``metrics``, or without it ``gap/stale_mean_abs``, is above ``max_gap`` nats.
     """
-    gap = metrics.get("gap/mean_abs", 0.0)
-    if gap > max_gap:
-        raise TrainingError(
-            f"step {step}: sampler and trainer disagree by {gap:.3f} nats a token on average, above loss.max_gap = "
-            f"{max_gap}. The server does not sample the adapter that is trained: look for another adapter, base model, "
-            "temperature or logprobs mode in server.log. Nothing of this step was kept but its trajectories; the last "
-            "checkpoint is whole"
-        )
+    is_stale = "gap/mean_abs" not in metrics
+    gap = metrics.get("gap/stale_mean_abs" if is_stale else "gap/mean_abs", 0.0)
+    if gap <= max_gap:
+        return
+    learned_since = (
+        "All rows of this update are of an older policy (rollout.max_staleness), so a part of it may be what was "
+        "learned since: then raise loss.max_gap, which may change at --resume, or lower optimizer.learning_rate. Else "
+        if is_stale
+        else ""
+    )
+    raise TrainingError(
+        f"step {step}: sampler and trainer disagree by {gap:.3f} nats a token on average, above loss.max_gap = "
+        f"{max_gap}. {learned_since}{'the' if is_stale else 'The'} server does not sample the adapter that is trained: "
+        "look for another adapter, base model, temperature or logprobs mode in server.log. Nothing of this step was "
+        "kept but its trajectories; the last checkpoint is whole"
+    )

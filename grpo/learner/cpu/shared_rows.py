@@ -3,12 +3,12 @@
 The rollouts of a group share their prompt, often their first call and its result too. Sorted by their ids, each row
 shares its longest prefix with the row before it, so the rows of a micro-batch become one list of tokens in which a row
 is the first pieces of the row before and its own rest. Everything that works token by token (projections, LoRA, norms)
-runs over that list, without copies and without padding; attention alone sees whole rows, put together from their
-pieces. Values and gradients are those of separate rows, up to rounding (Tree Training, arXiv 2511.00413, does the
-same for trees of trajectories). One packed row with a four-dimensional mask was the alternative; its attention pays for
-every pair of rows. After the warm start a rollout of the email recipe has about 30 % of its tokens in common with
-another; the learner is 1.13 times as fast with it in float32 (Xeon with AVX-512, ``scripts/bench_learner``, November
-2026). ``learner.kernels`` turns it off.
+runs over that list, without copies and without padding, and so does attention on the CPU (``cpu.attention``). torch's
+attention, on GPUs, sees whole rows, put together from their pieces. Values and gradients are those of separate rows,
+up to rounding (Tree Training, arXiv 2511.00413, does the same for trees of trajectories). One packed row with a
+four-dimensional mask was the alternative; its attention pays for every pair of rows. After the warm start a rollout of
+the email recipe has about 30 % of its tokens in common with another; the learner is 1.13 times as fast with it in
+float32 (Xeon with AVX-512, ``scripts/bench_learner``, November 2026). ``learner.kernels`` turns it off.
 
 Shapes: T tokens of the list, B rows, L the longest row (rounded up), W values a token, H heads, D values a head.
 """
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from grpo.errors import ModelError
-from grpo.learner.cpu.attention import causal_attention
+from grpo.learner.cpu.attention import Block, block_attention
 from grpo.learner.segments import Segment, common_prefix
 
 NAME = "grpo_shared_rows"
@@ -197,16 +197,18 @@ def _forward(
     attention_mask: Any,
     scaling: float,
     maps: RowMaps | None = None,
-    own_attention: bool = False,
+    blocks: Sequence[Block] | None = None,
     **special: Any,
 ) -> tuple[Tensor, None]:
-    """Causal attention, torch's or ``cpu.attention``; without ``maps`` the inputs are whole rows already."""
+    """Causal attention: ``cpu.attention`` with ``blocks``, else torch's; without either the inputs are whole rows."""
+    if blocks is not None:
+        _refuse_special(special, max(block.num_seen for block in blocks))
+        return block_attention(q_1HTD[0], k_1KTD[0], v_1KTD[0], blocks, scaling)[None], None
     _refuse_special(special, maps.shape[1] if maps else q_1HTD.shape[2])
-    attend = causal_attention if own_attention else _torchs_attention
     if maps is None:
-        return attend(q_1HTD, k_1KTD, v_1KTD, scaling), None
+        return _torchs_attention(q_1HTD, k_1KTD, v_1KTD, scaling), None
     q, k, v = (_whole_rows(x, maps) for x in (q_1HTD, k_1KTD, v_1KTD))
-    out_BLHD = attend(q, k, v, scaling)
+    out_BLHD = _torchs_attention(q, k, v, scaling)
     out_TW = OwnTokens.apply(out_BLHD.flatten(2), maps)
     return out_TW.view(1, -1, *out_BLHD.shape[2:]), None  # type: ignore[union-attr]
 

@@ -1,18 +1,18 @@
 """The learner's fast paths against the plain ones, in float32: same values, same gradients."""
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from grpo.config import load_config  # noqa: E402
 from grpo.errors import ModelError  # noqa: E402
-from grpo.learner.cpu.attention import causal_attention  # noqa: E402
+from grpo.learner.cpu import attention, shared_rows  # noqa: E402
 from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
 from grpo.learner.cpu.gated_activation import GatedActivation, fuse_gates  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
-from grpo.learner.local_engine import local_engine  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.settings import KERNELS  # noqa: E402
 from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
@@ -25,15 +25,29 @@ def relative(a, b):
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(6, 2), (4, 4), (9, 3)])
-def test_causal_attention_equals_torchs_own_with_repeated_key_value_heads(heads, kv_heads):
+@pytest.mark.parametrize("block_tokens", [5, 256])
+def test_attention_over_a_list_of_tokens_equals_torchs_over_whole_rows(heads, kv_heads, block_tokens, monkeypatch):
+    monkeypatch.setattr(attention, "BLOCK_TOKENS", block_tokens)
+    rows = [row_of(*row) for row in ((17, 1), (17, 2), (9, 3), (0, 4))]
+    rows.append(replace(rows[0], ids=rows[0].ids[:20]))  # the beginning of another: it has no token of its own
+    layout = shared_rows.lay_out(sorted(rows, key=lambda row: row.ids))
+    tokens = len(layout.ids)
+    blocks = attention.blocks_of(layout)
+    assert max(block.stop - block.start for block in blocks) == min(block_tokens, 30)
     torch.manual_seed(0)
-    q = torch.randn(3, heads, 17, 8, requires_grad=True)
-    k, v = (torch.randn(3, kv_heads, 17, 8, requires_grad=True) for _ in range(2))
-    upstream = torch.randn(3, 17, heads, 8)
-    mine = causal_attention(q, k, v, 8**-0.5)
+    q = torch.randn(heads, tokens, 8, requires_grad=True)
+    k, v = (torch.randn(kv_heads, tokens, 8, requires_grad=True) for _ in range(2))
+    upstream = torch.randn(tokens, heads, 8)
+    mine = attention.block_attention(q, k, v, blocks, 0.3)
     found = torch.autograd.grad(mine, (q, k, v), upstream)
-    repeated = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
-    plain = torch.nn.functional.scaled_dot_product_attention(q, *repeated, is_causal=True).transpose(1, 2)
+    plain = torch.zeros(tokens, heads, 8)
+    for pieces, own in zip(layout.rows, layout.own, strict=True):
+        if own is None:
+            continue
+        at = torch.cat([torch.arange(piece.start, piece.start + piece.length) for piece in pieces])
+        whole = (x[:, at].repeat_interleave(heads // len(x), 0) for x in (q, k, v))
+        row = torch.nn.functional.scaled_dot_product_attention(*whole, is_causal=True, scale=0.3)
+        plain = plain.index_copy(0, at[-own.length :], row.transpose(0, 1)[-own.length :])
     expected = torch.autograd.grad(plain, (q, k, v), upstream)
     assert relative(mine, plain) < 1e-6
     assert all(relative(a, b) < 1e-5 for a, b in zip(found, expected, strict=True))
@@ -217,16 +231,3 @@ def test_gradient_checkpointing_changes_no_bit_of_the_gradient_and_keeps_less(tm
     assert torch.equal(gradient, same_gradient)
     assert gradient.norm() > 0
     assert saved_less < saved / 3
-
-
-def test_our_attention_is_used_where_it_is_faster_or_asked_for(tmp_path):
-    folder = tiny_model_folder(tmp_path / "model")
-    for dtype, kernels, used in (
-        ("float32", None, False),
-        ("bfloat16", None, True),
-        ("float32", ["attention"], True),
-        ("bfloat16", [], False),
-    ):
-        given = {} if kernels is None else {"learner.kernels": kernels}
-        made = local_engine(load_config(None, {"env": "CartPole-v1", "dtype": dtype, **given}), folder)
-        assert made._own_attention is used

@@ -217,6 +217,29 @@ def test_a_sampler_of_another_policy_stops_the_run_with_the_reason(model_folder)
         check_gap(metrics, 0.25, 3)
 
 
+def test_the_gap_that_stops_a_run_is_of_the_rows_that_the_steps_own_policy_sampled(model_folder):
+    made = engine(model_folder)
+    fresh, stale = segment(0, 1.0), replace(segment(1, 1.0, -1.5), staleness=2)
+    own, other = made.logprobs([fresh, stale])
+    fresh = replace(fresh, sampler_logprobs=[0.0] * 6 + [value - 0.02 for value in own])
+    metrics, _ = update(made, [fresh, stale])
+    moved = sum(abs(value + 1.5) for value in other) / 6
+    assert moved > 1.0, "the older policy was another one"
+    assert (metrics["gap/mean_abs"], metrics["gap/max"]) == pytest.approx((0.02, 0.02), abs=1e-5)
+    assert metrics["gap/stale_mean_abs"] == pytest.approx(moved, rel=1e-5)
+    check_gap(metrics, 0.25, 3)
+
+    alone, _ = update(engine(model_folder), [stale])
+    assert "gap/mean_abs" not in alone
+    assert alone["gap/stale_mean_abs"] == pytest.approx(moved, rel=1e-5)
+    check_gap(alone, moved + 0.01, 3)
+    with pytest.raises(
+        TrainingError, match=rf"step 3: .* by {moved:.3f} nats .* of an older policy .* raise loss\.max_gap"
+    ):
+        check_gap(alone, 0.25, 3)
+    assert "gap/stale_mean_abs" not in update(engine(model_folder), [fresh])[0]
+
+
 def test_dr_grpo_counts_rollouts_not_their_rows():
     half = replace(segment(0, 1.0), rollout_share=0.5)
     config = UpdateConfig(1, 1e-3, 1.0, LossSpec("dr_grpo"), max_completion_tokens=50)
