@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import random
-import resource
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
+from grpo.machine.processes import allow_many_files
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
@@ -46,7 +46,7 @@ class Load:
 
 def measure(servers: int, episodes: int, median_seconds: float) -> Load:
     """Play ``episodes`` at once, three turns each."""
-    _many_files()
+    allow_many_files()
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, servers, median_seconds), daemon=True)
@@ -82,7 +82,7 @@ async def _play(urls: list[str], episodes: int) -> None:
 
 
 def _serve(pipe: Pipe, servers: int, median_seconds: float) -> None:
-    _many_files()
+    allow_many_files()
 
     async def answer(request: dict[str, Any]) -> list[int]:
         await asyncio.sleep(long_tailed(request["seed"], median_seconds)())
@@ -96,9 +96,3 @@ def _serve(pipe: Pipe, servers: int, median_seconds: float) -> None:
         await asyncio.Event().wait()  # until this process is ended
 
     asyncio.run(run())
-
-
-def _many_files() -> None:
-    """Ten thousand episodes are ten thousand sockets."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grpo.chat.tool_calls import Call, Turn, parse_turn
@@ -70,6 +70,9 @@ JSON = st.recursive(
 
 
 @given(st.text(min_size=1), st.dictionaries(st.text(), JSON, max_size=3), st.booleans())
+@example("search", {"keywords": ["<tool_call>", "</tool_call>"]}, True)
+@example("search", {"<tool_call>": "<tool_call>{}"}, True)
+@example("search", {"keywords": ["</think>", "<|im_end|>"]}, False)
 def test_what_was_written_is_read_back(name, arguments, tagged):
     call = json.dumps({"name": name, "arguments": arguments})
     assert parse_turn(f"<tool_call>\n{call}\n</tool_call>" if tagged else call) == Turn((Call(name, arguments),))

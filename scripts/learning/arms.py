@@ -1,0 +1,125 @@
+"""The arms of `scripts/bench_learning`: what each does with one warm start, as the settings of a run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo.config import TrainConfig, load_config
+from grpo.errors import ConfigError
+from grpo.settings import LossSettings, OptimizerSettings
+
+WARM = "warm"
+"""The warm start itself: made once, evaluated, and begun from by all arms."""
+
+TRL = "trl"
+"""The arm whose steps TRL takes."""
+
+ARMS = {
+    "recipe": "the recipe as it is",
+    "grpo": "GRPO with both signs: the default loss, one update a step, the recipe's learning rate, constant",
+    "positives": "the recipe without its unlearning of invalid calls: rollouts above their group's mean alone",
+    "pods": "as grpo, with groups of twice the size, half as many, and half of each learned from (PODS)",
+    "imitation": "the warm start for as long: fresh demonstrations in every step, no rollouts",
+    "dagger": "rollouts in which the warm start's policy takes over at a random turn; its turns are imitated (DAgger)",
+    TRL: "as grpo, each step by TRL's GRPOTrainer with its own generation",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all arms have in common.
+
+    Attributes:
+        env: The env's id.
+        recipe: A bundled name, a TOML file, or a run's ``config.json``.
+        settings: On top of the recipe, in every arm.
+        minutes: Of each run, evaluations included; or None, with ``steps``.
+        steps: Of each run.
+        every: Steps from one evaluation to the next.
+    """
+
+    env: str
+    recipe: str | None
+    settings: Mapping[str, Any]
+    minutes: float | None
+    steps: int | None
+    every: int
+
+    def warm_start(self) -> TrainConfig:
+        """The run that makes the warm start and evaluates it."""
+        warm = self._config({"steps": 0, "minutes": None, "eval.every": 1})
+        if warm.warm_start.steps == 0:
+            raise ConfigError(
+                "the arms need a warm start to begin from, but warm_start.steps = 0; choose a recipe that has one, or "
+                "--set warm_start.steps=45"
+            )
+        return warm
+
+    def arm(self, name: str, seed: int, warm: Path) -> TrainConfig:
+        """The run of an arm, from the warm start in the run directory ``warm``, with the dtype and threads of that."""
+        measured = json.loads((warm / "config.json").read_text(encoding="utf-8"))
+        return self._config(
+            {
+                "seed": seed,
+                "init_adapter": str(warm),
+                "warm_start.steps": 0,
+                "eval.every": self.every,
+                "minutes": self.minutes,
+                **({"steps": self.steps} if self.steps is not None else {}),
+                **{key: measured[key] for key in ("dtype", "threads")},
+                **self._of_arm(name),
+            }
+        )
+
+    def _of_arm(self, name: str) -> dict[str, Any]:
+        recipe = self._config({})
+        plain = {
+            **{f"loss.{key}": value for key, value in LossSettings(max_gap=recipe.loss.max_gap)},
+            **{f"optimizer.{key}": value for key, value in OptimizerSettings()},
+            "optimizer.learning_rate": recipe.optimizer.learning_rate,
+        }
+        if name in ("grpo", TRL):
+            return plain
+        if name == "positives":
+            return {"loss.negative_weight": 0.0, "loss.invalid_call_weight": None}
+        if name == "pods":
+            size, groups = recipe.rollout.group_size, recipe.rollout.groups_per_step
+            return plain | {
+                "rollout.group_size": 2 * size,
+                "rollout.update_rollouts": size,
+                "rollout.groups_per_step": max(1, groups // 2),
+            }
+        return {}
+
+    def _config(self, more: Mapping[str, Any]) -> TrainConfig:
+        return load_config(self.recipe, {"env": self.env, "eval.greedy": False, **self.settings, **more})
+
+
+def check_trl(config: TrainConfig) -> None:
+    """Refuse what the arm of TRL would ignore.
+
+    Raises:
+        ConfigError: A setting asks for it, or TRL is not installed.
+    """
+    without = "or name the other arms with --arms"
+    if importlib.util.find_spec("trl") is None:
+        raise ConfigError(
+            "the arm trl needs the package trl, which is not installed; install the extra 'dev' "
+            f"(pip install -e '.[dev]'), {without}"
+        )
+    settings = {
+        "device": (config.device, ("cpu",)),
+        "engine": (config.engine, ("auto", "local")),
+        "reward": (config.reward, ("env",)),
+        "answer_judge.model": (config.answer_judge.model, (None,)),
+    }
+    for name, (value, allowed) in settings.items():
+        if value not in allowed:
+            raise ConfigError(
+                f"{name} = {value!r}, which the arm trl does not do; leave it at {allowed[0]!r}, {without}"
+            )
