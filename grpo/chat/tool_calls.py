@@ -42,18 +42,19 @@ class Turn:
 
 def parse_turn(text: str) -> Turn:
     """Read an assistant turn."""
-    text = _THOUGHT.sub("", _END_OF_TURN.sub("", text)).strip()
+    text = _END_OF_TURN.sub("", text).strip()
     value = _whole(text)
+    if value is None:  # else a tag of a thought stands in a string
+        text = _THOUGHT.sub("", text).strip()
+        value = _whole(text)
     if isinstance(value, dict) and isinstance(value.get("content"), str) and not _is_call_like(value):
         text = value["content"].strip()
         value = _whole(text)
     if _is_call_like(value):
         return _turn([value])
-    if opened := list(_OPEN.finditer(text)):
-        decoded = [_decode(text, found.end()) for found in opened]
-        if None in decoded:
-            return Turn(fault=f"the tool call is not valid JSON: {shown(text)}")
-        return _turn([found[0] for found in decoded if found is not None])
+    if _OPEN.search(text):
+        tagged = _tagged(text)
+        return Turn(fault=f"the tool call is not valid JSON: {shown(text)}") if tagged is None else _turn(tagged)
     if value is None and (found := _embedded(text)):
         return _turn(found)
     return Turn(text=text)
@@ -88,6 +89,19 @@ def _decode(text: str, start: int) -> tuple[Any, int] | None:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):  # RecursionError: a thousand brackets
         return None
+
+
+def _tagged(text: str) -> list[Any] | None:
+    """The JSON value behind each opening tag, or None where one is none; a tag inside a value's strings is text."""
+    found: list[Any] = []
+    position = 0
+    while opened := _OPEN.search(text, position):
+        decoded = _decode(text, opened.end())
+        if decoded is None:
+            return None
+        value, position = decoded
+        found.append(value)
+    return found
 
 
 def _whole(text: str) -> Any:
