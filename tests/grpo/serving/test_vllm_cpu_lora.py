@@ -287,7 +287,7 @@ async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_do
         for which in (0, 1):
             bodies = []
             for number in range(24):
-                ids = tokenize(published, f"{number + 24 * which}. " + " ".join(PROMPTS))  # no cached beginning
+                ids = tokenize(published, f"{number + 24 * which}. " + " ".join(PROMPTS * 2))  # none begins alike
                 bodies.append(request(published.model(which), ids, seed=number, max_tokens=4))
             replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
             gaps = []
