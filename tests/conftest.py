@@ -1,7 +1,10 @@
 """Settings of the whole suite."""
 
+import functools
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -16,15 +19,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO")  # importing trl would make it ERROR, for the servers of all tests
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers: one of them has all tests with real vLLM, and begins with them; files are not torn apart.
+    """With several workers: the files with real vLLM, which take longest, come first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not _starts_vllm(item.location[0]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several workers: one of them has all files with real vLLM; no file is torn apart.
 
     The rest fills the core that is idle while processes start. Two real vLLMs at once would not fit into the memory.
     """
-    if not hasattr(config, "workerinput"):
-        return
-    items.sort(key=lambda item: item.get_closest_marker("vllm") is None)
-    for item in items:
-        group = "vllm" if item.get_closest_marker("vllm") else item.location[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "vllm" if _starts_vllm(file) else file
+
+    return ByFile(config, log)
+
+
+@functools.cache
+def _starts_vllm(file: str) -> bool:
+    return "mark.vllm" in (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
