@@ -5,9 +5,9 @@ W x and the adapter's small ones. The weights are merged once for each version, 
 batches that used it alone. Batches that mix adapters, or an adapter and the base model, keep the unmerged form. One
 merged copy of the linear layers is kept, that of the adapter that was last alone.
 
-In float32 alone: the sum is then right to about 1e-7 of W, where bfloat16 would lose most of a small update. vLLM packs
-the weights of a layer and drops them, so they are kept here too, in bfloat16 where nothing is lost by that (models are
-usually published in it).
+The sum is made in float32 and rounded to the dtype that vLLM computes in. In bfloat16 a merged weight is so wrong by at
+most 2^-9 of its size, which is as much as each activation is rounded by. vLLM packs the weights of a layer and drops
+them, so they are kept here too, in bfloat16 where nothing is lost by that (models are usually published in it).
 
 Source: LoRA, arXiv 2106.09685, section 4.1 ("no additional inference latency").
 """
@@ -64,7 +64,7 @@ def install_merge(linear_layer: Any, linear_method: Any) -> None:
             _say_so()
             self.grpo_merged = None  # two copies at once would be one too many
             merged = merged_weight(weight, self.lora_a_stacked, self.lora_b_stacked, slot)
-            self.grpo_merged = kept = slot, packed(merged)
+            self.grpo_merged = kept = slot, packed(merged.to(x.dtype))
         return kept[1](x, bias)
 
     def reset_lora(self: Any, index: int) -> None:
@@ -76,7 +76,7 @@ def install_merge(linear_layer: Any, linear_method: Any) -> None:
     def process_weights_after_loading(self: Any, layer: Any) -> None:
         weight = layer.weight.data
         process(self, layer)
-        if weight.dtype == torch.float32 and weight.ndim == 2 and _has_lora():
+        if weight.dtype in (torch.float32, torch.bfloat16) and weight.ndim == 2 and _has_lora():
             layer.grpo_weight = compact(weight)
 
     linear_layer._apply_sync = apply

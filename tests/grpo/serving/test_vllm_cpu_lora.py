@@ -298,7 +298,7 @@ async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_do
                 expected = published.reference(which, ids + choice["token_ids"])[len(ids) - 1 :]
                 gaps.append((torch.tensor(choice["logprobs"]["token_logprobs"]) - expected).abs())
             assert torch.cat(gaps).mean() < MAX_GAPS[dtype]
-    assert ("An adapter is alone" in published.server.log_path.read_text()) == (dtype == "float32")
+    assert "An adapter is alone" in published.server.log_path.read_text()
 
 
 @pytest.mark.vllm

@@ -93,7 +93,7 @@ def test_a_merged_layer_gives_what_the_base_and_the_adapter_give(layer: Any):
 def test_mixed_batches_and_layers_whose_weight_is_not_known_stay_unmerged(layer: Any):
     assert (layer._apply_sync(X) == 9.0).all()
     layer.punica_wrapper.grpo_merged_slot = 1
-    del layer.base_layer.grpo_weight  # as in a quantised layer, or in bfloat16
+    del layer.base_layer.grpo_weight  # as in a quantised layer
     assert (layer._apply_sync(X) == 9.0).all()
 
 
@@ -111,13 +111,24 @@ def test_another_adapter_in_the_slot_is_merged_anew_and_another_slot_leaves_the_
     torch.testing.assert_close(layer._apply_sync(X).double(), expected(layer, X, 2), rtol=1e-5, atol=1e-5)
 
 
-def test_weights_are_kept_for_float32_with_lora_alone(layer: Any, monkeypatch: pytest.MonkeyPatch):
+def test_in_bfloat16_the_sum_is_made_in_float32_and_rounded_once(layer: Any):
+    layer.punica_wrapper.grpo_merged_slot = 1
+    weight = merged_weight(layer.base_layer.grpo_weight, layer.lora_a_stacked, layer.lora_b_stacked, 1)
+    half = layer._apply_sync(X.bfloat16(), None)
+    assert half.dtype == torch.bfloat16
+    assert torch.equal(half, torch.nn.functional.linear(X.bfloat16(), weight.bfloat16()))
+
+
+def test_weights_are_kept_with_lora_alone(layer: Any, monkeypatch: pytest.MonkeyPatch):
     assert torch.equal(layer.base_layer.grpo_weight, layer.whole_weight)
     _, method = layer_classes()
     install_merge(layer_classes()[0], method)
     half = SimpleNamespace(weight=torch.nn.Parameter(layer.whole_weight.bfloat16(), requires_grad=False))
     method().process_weights_after_loading(half)
-    assert not hasattr(half, "grpo_weight")
+    assert torch.equal(half.grpo_weight, layer.whole_weight.bfloat16())
+    other = SimpleNamespace(weight=torch.nn.Parameter(layer.whole_weight.to(torch.float16), requires_grad=False))
+    method().process_weights_after_loading(other)
+    assert not hasattr(other, "grpo_weight")
     monkeypatch.setattr(vllm_cpu_merge, "_has_lora", lambda: False)
     whole = SimpleNamespace(weight=torch.nn.Parameter(layer.whole_weight.clone(), requires_grad=False))
     method().process_weights_after_loading(whole)
