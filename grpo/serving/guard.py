@@ -4,7 +4,7 @@
 
 The pipe closes when the run's process is gone, SIGKILL included; the guard then ends vLLM's whole process group. It
 also watches its parent's id, because a process forked by the run may hold the pipe open. Should the guard itself be
-killed, every process of vLLM notices that its own parent is gone and ends itself (``server_main``).
+killed, every process of vLLM notices that its own parent is gone and ends itself (``vllm_main``).
 
 Run by ``VllmServer``: ``python -m grpo.serving.guard GRACE_SECONDS COMMAND...``. The first line on its standard output
 is the id of the command's process group. The end of its standard input stops the command. Its exit status is the

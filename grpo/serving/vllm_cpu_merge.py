@@ -126,7 +126,7 @@ def merged_weight(
     merged = weight.to(torch.float32, copy=True)
     start = 0
     for lora_a, lora_b in zip(lora_a_stacked, lora_b_stacked, strict=True):
-        a, b = lora_a[slot, 0], lora_b[slot, 0]
+        a, b = lora_a[slot, 0].float(), lora_b[slot, 0].float()
         merged[start : start + len(b)].addmm_(b, a)
         start += len(b)
     return merged

@@ -112,8 +112,11 @@ def test_another_adapter_in_the_slot_is_merged_anew_and_another_slot_leaves_the_
 
 
 def test_in_bfloat16_the_sum_is_made_in_float32_and_rounded_once(layer: Any):
+    layer.lora_a_stacked = tuple(stacked.bfloat16() for stacked in layer.lora_a_stacked)
+    layer.lora_b_stacked = tuple(stacked.bfloat16() for stacked in layer.lora_b_stacked)
     layer.punica_wrapper.grpo_merged_slot = 1
     weight = merged_weight(layer.base_layer.grpo_weight, layer.lora_a_stacked, layer.lora_b_stacked, 1)
+    assert weight.dtype == torch.float32
     half = layer._apply_sync(X.bfloat16(), None)
     assert half.dtype == torch.bfloat16
     assert torch.equal(half, torch.nn.functional.linear(X.bfloat16(), weight.bfloat16()))
