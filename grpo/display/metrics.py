@@ -22,7 +22,8 @@ Summary = Mapping[str, float | None]
 class ShownMetric:
     """An evaluation metric that tables show: its name, its label, its decimals, whether it is a share of 0 to 1.
 
-    One that is ``exceptional`` is shown only where it is not 0 throughout.
+    One that is ``exceptional`` is shown only where it is not 0 throughout. ``gain`` is 1 where more of it is better, -1
+    where less is, and 0 where it is neither.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ShownMetric:
     decimals: int
     is_share: bool = False
     exceptional: bool = False
+    gain: int = 1
 
     def is_shown(self, means: Iterable[float | None]) -> bool:
         """Whether a table has a row of it, given its means."""
@@ -92,11 +94,11 @@ EVALUATION_METRICS = (
     ShownMetric("found", "Found by search", 1, True),
     ShownMetric("read", "Read the mail", 1, True),
     ShownMetric("valid_call_rate", "Valid tool calls", 1, True),
-    ShownMetric("turns", "Turns", 2),
-    ShownMetric("completion_tokens", "Sampled tokens", 1),
-    ShownMetric("answer_by_judge", "Answers marked by judge", 1, True, exceptional=True),
-    ShownMetric("answer_undecided", "Answers undecided", 1, True, exceptional=True),
-    ShownMetric("context_full", "Cut, context full", 1, True, exceptional=True),
+    ShownMetric("turns", "Turns", 2, gain=0),
+    ShownMetric("completion_tokens", "Sampled tokens", 1, gain=0),
+    ShownMetric("answer_by_judge", "Answers marked by judge", 1, True, exceptional=True, gain=0),
+    ShownMetric("answer_undecided", "Answers undecided", 1, True, exceptional=True, gain=-1),
+    ShownMetric("context_full", "Cut, context full", 1, True, exceptional=True, gain=-1),
 )
 """What the tables of a run's evaluations show, in this order, where the evaluation has it."""
 

@@ -17,6 +17,7 @@ from grpo.display.metrics import short_number
 
 WIDTH, HEIGHT = 420, 190
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 24
+_LONGEST_LABEL = 28  # letters beside an interval
 MAX_DOTS = 40
 """Above this many points a curve is drawn without dots."""
 MAX_RAW = 100
@@ -89,7 +90,9 @@ def stacked_bars(series: Sequence[Series]) -> Markup:
 
 def interval_chart(rows: Sequence[Range], names: tuple[str, str] = ("before", "after")) -> Markup:
     """A row for each share: where it was on both sides, called ``names``, with whiskers for the 95 % intervals."""
-    row_height, left = 41, 112
+    row_height = 41
+    labels = [row.label if len(row.label) <= _LONGEST_LABEL else row.label[: _LONGEST_LABEL - 1] + "…" for row in rows]
+    left = max(112.0, 14 + 7.4 * max(map(len, labels)))  # a letter is about 7 wide
     height = TOP + row_height * len(rows) + BOTTOM
     place = _scale(0.0, 1.0, left, WIDTH - 18)
     parts: list[Markup] = []
@@ -100,9 +103,9 @@ def interval_chart(rows: Sequence[Range], names: tuple[str, str] = ("before", "a
             )
             + _text(place(tick), height - 8, f"{100 * tick:.0f} %", "middle")
         )
-    for index, row in enumerate(rows):
+    for index, (row, label) in enumerate(zip(rows, labels, strict=True)):
         middle = TOP + row_height * (index + 0.5)
-        parts.append(_text(left - 10, middle + 4, row.label, "end", "name slice" if row.is_slice else "name"))
+        parts.append(_text(left - 10, middle + 4, label, "end", "name slice" if row.is_slice else "name"))
         for side, name, values, offset in (("before", names[0], row.before, -6), ("after", names[1], row.after, 6)):
             if values is None:
                 continue

@@ -46,6 +46,13 @@ class Change:
             return "noise"
         return "up" if self.difference.mean > 0 else "down"
 
+    @property
+    def tone(self) -> str:
+        """As ``direction``, but ``up`` is for the better; ``noise`` where neither way is better."""
+        if self.metric.gain >= 0:
+            return self.direction if self.metric.gain else "noise"
+        return {"up": "down", "down": "up", "noise": "noise"}[self.direction]
+
 
 def load_run(run_dir: Path) -> Run:
     """Read what the run has left so far.

@@ -51,4 +51,11 @@ def test_intervals_lie_on_the_axis_and_carry_the_names_of_their_sides() -> None:
         ("257.0", "402.0", "402.0"),
     ]
     assert "all &lt;a&gt;: 0 % [0 %, 50 %]" in svg
+    wide = interval_chart(
+        [Range("Answers marked by judge", False, None, (0.0, 0.0, 1.0)), Range("x" * 40, True, None, None)]
+    )
+    assert re.findall(r'class="name( slice)?" x="([\d.]+)".*?>([^<]+)<', wide) == [
+        ("", "211.2", "Answers marked by judge"),
+        (" slice", "211.2", "x" * 27 + "…"),
+    ]
     assert "figcaption" not in interval_chart([Range("all", False, None, (1.0, 0.5, 1.0))], ("", "b"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,19 @@ def test_failed_episodes_are_counted_and_enter_no_mean(tmp_path: Path) -> None:
     assert change is not None
     assert change.difference.n == 7
     assert "1 episode failed in the harness" in write_report(root).read_text()
+
+
+def test_a_change_has_the_tone_of_what_it_means(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    for when, base in (("before", 1.0), ("after", 0.5)):
+        records = [make_trajectory(i, base + 0.01 * i, solved=False) for i in range(8)]
+        write_lines(root / "eval" / f"{when}-sampled.jsonl", records)
+        (root / "eval" / f"{when}-sampled.json").write_text(json.dumps(summarise(f"{when}-sampled", records)))
+    change = compare(load_run(root), "sampled", REWARD)
+    assert change is not None
+    metrics = {metric.name: metric for metric in EVALUATION_METRICS}
+    tones = {name: replace(change, metric=metrics[name]).tone for name in ("reward", "answer_undecided", "turns")}
+    assert tones == {"reward": "down", "answer_undecided": "up", "turns": "noise"}
 
 
 @pytest.mark.parametrize(
