@@ -92,7 +92,7 @@ def interval_chart(rows: Sequence[Range], names: tuple[str, str] = ("before", "a
     """A row for each share: where it was on both sides, called ``names``, with whiskers for the 95 % intervals."""
     row_height = 41
     labels = [row.label if len(row.label) <= _LONGEST_LABEL else row.label[: _LONGEST_LABEL - 1] + "…" for row in rows]
-    left = max(112.0, 14 + 7.4 * max(map(len, labels)))  # a letter is about 7 wide
+    left = max(112.0, 14 + 7.4 * max(map(len, labels), default=0))  # a letter is about 7 wide
     height = TOP + row_height * len(rows) + BOTTOM
     place = _scale(0.0, 1.0, left, WIDTH - 18)
     parts: list[Markup] = []

@@ -5,8 +5,8 @@ W x and the adapter's small ones. The weights are merged once for each version, 
 batches that used it alone. Batches that mix adapters, or an adapter and the base model, keep the unmerged form. One
 merged copy of the linear layers is kept, that of the adapter that was last alone.
 
-The sum is made in float32 and rounded to the dtype that vLLM computes in. In bfloat16 a merged weight is so wrong by at
-most 2^-9 of its size, which is as much as each activation is rounded by. vLLM packs the weights of a layer and drops
+The sum is made in float32 and rounded to the dtype that vLLM computes in. In bfloat16 that changes a merged weight by
+at most 2^-9 of its size, which is as much as each activation is rounded by. vLLM packs the weights of a layer and drops
 them, so they are kept here too, in bfloat16 where nothing is lost by that (models are usually published in it).
 
 Source: LoRA, arXiv 2106.09685, section 4.1 ("no additional inference latency").
