@@ -21,21 +21,36 @@ class OraclePolicy(PlannedPolicy):
     def actions(self) -> Iterator[str]:
         """Searches and reads as planned, then answers."""
         scenario = self.scenario
-        steps = [_step(tool, arguments) for tool, arguments in scenario.plan] or list(self._steps(scenario))
+        steps = [self._step(tool, arguments) for tool, arguments in scenario.plan] or list(self._steps(scenario))
         yield from steps[: self.env.max_turns - 1]
         yield from self.answers(scenario)
 
     def answers(self, scenario: Scenario) -> Iterator[str]:
         """The reference answer, as often as it is asked for."""
-        return answer(scenario.answer if scenario.answerable else DONT_KNOW, list(scenario.message_ids))
+        text = scenario.answer if scenario.answerable else DONT_KNOW
+        return answer(text, [self._shown(message_id) for message_id in scenario.message_ids])
 
     def _steps(self, scenario: Scenario) -> Iterator[str]:
         """A search and a read for each piece of evidence; for none, a search with the question's words."""
         for message_id in scenario.message_ids:
             yield search(**self._finding(message_id, scenario))
-            yield read(message_id)
+            yield read(self._shown(message_id))
         if not scenario.message_ids:
             yield search(_question_words(scenario))
+
+    def _step(self, tool: str, arguments: tuple[str, ...]) -> str:
+        """A step of a plan as a call."""
+        if tool == "search":
+            return search(list(arguments))
+        if tool == "read" and len(arguments) == 1:
+            return read(self._shown(arguments[0]))
+        raise ValueError(
+            f'A plan has steps ("search", keywords) and ("read", (message id,)), got {(tool, arguments)!r}.'
+        )
+
+    def _shown(self, message_id: str) -> str:
+        """An id as the env shows it."""
+        return self.env.toolbox.shown_id(message_id, self.scenario)
 
     def _finding(self, message_id: str, scenario: Scenario) -> dict[str, Any]:
         """Arguments of a search that shows the mail: words of its subject, as few as do, else with sender and day."""
@@ -79,7 +94,8 @@ class TutorPolicy(OraclePolicy):
     def actions(self) -> Iterator[str]:
         """Searches in words already seen and reads from the top, perhaps with a stumble on the way, then the answer."""
         scenario = self.scenario
-        plan = [*scenario.plan, ("answer", ())]
+        steps = self._plan(scenario)
+        plan = [*steps, ("answer", ())]
         self._spare = self.env.max_turns - len(plan)
         stumble = self._random.choice(self.STUMBLES)
         seen, copied = self.observation, []
@@ -92,17 +108,31 @@ class TutorPolicy(OraclePolicy):
             if tool == "search" and next_tool == "read":
                 (wanted,) = next_arguments
                 yield from self._searches(copied, arguments, wanted, seen)
-                yield from self._reads_before(wanted, stumble == "read")
+                yield from self._reads_before(self._shown(wanted), stumble == "read")
                 copied, stumble = [], ""
             elif tool == "search" and scenario.answerable:
-                yield from self._without_imitation(_step(tool, arguments))
+                yield from self._without_imitation(self._step(tool, arguments))
             elif tool == "search" and copied:
                 yield search(copied)
                 copied = []
             else:
-                yield _step(tool, arguments)
+                yield self._step(tool, arguments)
             seen += self.observation
-        yield from self.answers(scenario) if scenario.plan else super().actions()
+        yield from self.answers(scenario) if steps else super().actions()
+
+    def _plan(self, scenario: Scenario) -> list[tuple[str, tuple[str, ...]]]:
+        """The scenario's plan, or one for its evidence; empty where keywords alone do not find that."""
+        if scenario.plan:
+            return list(scenario.plan)
+        findings = [self._finding(message_id, scenario) for message_id in scenario.message_ids]
+        if any(finding.keys() != {"keywords"} for finding in findings):
+            return []
+        plan = [
+            step
+            for finding, message_id in zip(findings, scenario.message_ids, strict=True)
+            for step in (("search", tuple(finding["keywords"])), ("read", (message_id,)))
+        ]
+        return plan or [("search", tuple(_question_words(scenario)))]
 
     def _searches(self, copied: list[str], planned: Sequence[str], wanted: str, seen: str) -> Iterator[str]:
         """A search with the copied words; another one where there are none, or where they do not list the mail."""
@@ -167,11 +197,3 @@ class TutorPolicy(OraclePolicy):
 
 def _question_words(scenario: Scenario) -> list[str]:
     return content_words(scenario.question)[:2] or ["answer"]
-
-
-def _step(tool: str, arguments: tuple[str, ...]) -> str:
-    if tool == "search":
-        return search(list(arguments))
-    if tool == "read" and len(arguments) == 1:
-        return read(arguments[0])
-    raise ValueError(f'A plan has steps ("search", keywords) and ("read", (message id,)), got {(tool, arguments)!r}.')

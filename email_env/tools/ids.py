@@ -6,6 +6,8 @@ the first part of it.
 
 from __future__ import annotations
 
+import re
+
 from email_env.search.database import MailDatabase
 from email_env.search.query import bare_message_id, storable
 
@@ -37,3 +39,19 @@ def whole_id(database: MailDatabase, given: str, inbox: str, until: str) -> str:
         return key
     own = [name for (name,) in alike if database.read(name, inbox=inbox, until=until)]
     return own[0] if len(own) == 1 and len(alike) < _MOST_ALIKE else key
+
+
+def short_id(database: MailDatabase, message_id: str, inbox: str, until: str) -> str:
+    """The shortest beginning of a mail's id, up to a dot or the @, that `whole_id` takes for it; else the whole id.
+
+    Args:
+        database: the mail.
+        message_id: the id of a mail.
+        inbox: address of the inbox.
+        until: day of the last mail that is shown, YYYY-MM-DD.
+    """
+    for end in re.finditer("[.@]", message_id):
+        beginning = message_id[: end.start()]
+        if beginning and whole_id(database, beginning, inbox, until) == message_id:
+            return beginning
+    return message_id

@@ -19,7 +19,7 @@ from email_env.search.query import MAX_OFFSET, MAX_RESULTS, shown, whole_number
 from email_env.tools import prompts
 from email_env.tools.actions import TOOL_NAMES, CallFault, ErrorCode, ToolCall
 from email_env.tools.found import Finder, Found
-from email_env.tools.ids import whole_id
+from email_env.tools.ids import short_id, whole_id
 from email_env.tools.schemas import tool_schemas, unknown_argument
 
 MAX_ANSWER_CHARS = 2000
@@ -72,7 +72,8 @@ class Toolbox:
         max_body_chars: a longer body is cut.
         order: "newest" or "relevance".
         fallback_any: False, True or "fill", as in `Finder`.
-        terse: for small models: no argument `offset`, and no counts of what is not shown.
+        terse: for small models: no argument `offset`, no counts of what is not shown, and of an id no more than its
+            beginning where that is enough.
     """
 
     def __init__(
@@ -150,7 +151,8 @@ class Toolbox:
         limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
         offset = whole_number(arguments.pop("offset", 0), "offset", MAX_OFFSET, least=0)
         found = self.search(scenario, keywords, min(limit, self.max_results), offset, **arguments)
-        text = prompts.search_results(found, keywords, arguments, terse=self.terse)
+        listed = [replace(hit, message_id=self.shown_id(hit.message_id, scenario)) for hit in found.hits]
+        text = prompts.search_results(replace(found, hits=tuple(listed)), keywords, arguments, terse=self.terse)
         return ToolResult(text, searched=True, found=tuple(hit.message_id for hit in found.hits))
 
     def search(
@@ -167,6 +169,12 @@ class Toolbox:
             ToolInputError: an argument cannot be used.
         """
         return self.finder.find(scenario, keywords, max_results or self.max_results, offset, filters)
+
+    def shown_id(self, message_id: str, scenario: Scenario) -> str:
+        """The id of a mail as a search lists it."""
+        if not self.terse:
+            return message_id
+        return short_id(self.database, message_id, scenario.inbox, scenario.query_date)
 
     def _read_email(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         message_id = arguments["message_id"]

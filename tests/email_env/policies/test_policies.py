@@ -10,6 +10,7 @@ from email_env.env import EmailSearchEnv
 from email_env.policies.experts import TutorPolicy
 from email_env.policies.policy import hit_ids
 from email_env.policies.words import answer_span, content_words, telling_words
+from tests.email_env.mails import build, mail, question
 from tests.email_env.office import BUDGET, CITY, MOVED, NOWHERE, answer, build_office, read, search
 
 
@@ -271,3 +272,15 @@ def test_where_all_keywords_must_occur_the_tutor_searches_for_few_words_that_wer
     assert searches > 50
     assert len(unseen) <= searches * 0.05  # a few questions share no word with their mail
     assert misplaced <= searches * 0.05  # a question's first word is capitalised too, and comes last
+
+
+def test_the_tutor_needs_no_plan_and_takes_ids_as_they_are_listed(tmp_path):
+    lunch, tea = "174.1075.JavaMail@thyme", "88.5@thyme"
+    build(tmp_path / "mail.db", mail(lunch, "Falcon", "The lunch is in Rome."), mail(tea, "Tea", "The tea is in Oslo."))
+    asked = question(question="Where is the lunch?", answer="Rome", message_ids=(lunch,), plan=())
+    env = EmailSearchEnv(tmp_path / "mail.db", scenarios=[asked], fallback_any=True, terse=True)
+    actions, metrics = episode(env, "tutor", seed=1)
+    assert actions == [search("lunch"), read("174"), answer("Rome", "174")]
+    assert metrics["success"] == 1.0
+    assert metrics["source_recall"] == 1.0
+    env.close()

@@ -3,10 +3,10 @@
 import pytest
 
 from email_env.search.database import MailDatabase
-from email_env.tools.ids import whole_id
+from email_env.tools.ids import short_id, whole_id
 from email_env.tools.toolbox import Toolbox
 from tests.email_env.mails import ANNA, BEN, CARO, build, mail, question
-from tests.email_env.office import answer, read
+from tests.email_env.office import answer, read, search
 from tests.email_env.tools.test_toolbox import LIMITS, run
 
 FIRST, LATER, TWIN, FOREIGN = "174.1075.JavaMail@thyme", "174.2099.JavaMail@thyme", "88.5@thyme", "88.6@thyme"
@@ -73,3 +73,33 @@ def test_read_and_answer_take_the_beginning_of_an_id(database):
 
 def test_the_sender_sees_what_was_sent(database):
     assert whole_id(database, "88", ANNA, "2001-06-01") == "88"  # both are Anna's
+
+
+@pytest.mark.parametrize(
+    ("whole", "inbox", "until", "short"),
+    [
+        (FIRST, BEN, "2001-06-01", "174"),
+        (FIRST, BEN, "2003-02-01", "174.1075"),  # two begin with 174
+        (TWIN, BEN, "2001-06-01", "88"),
+        (TWIN, ANNA, "2001-06-01", "88.5"),
+        ("m420", BEN, "2001-06-01", "m420"),
+    ],
+)
+def test_the_shortest_beginning_that_names_one_mail(database, whole, inbox, until, short):
+    assert short_id(database, whole, inbox, until) == short
+    assert whole_id(database, short, inbox, until) == whole
+
+
+def test_an_id_that_is_the_beginning_of_another_cannot_stand_for_that(tmp_path):
+    build(tmp_path / "mail.db", mail("174", "Short"), mail("174.1075@thyme", "Long"))
+    database = MailDatabase(tmp_path / "mail.db")
+    assert short_id(database, "174.1075@thyme", BEN, "2001-06-01") == "174.1075"
+    database.close()
+
+
+def test_terse_results_list_short_ids_and_others_whole_ones(database):
+    scenario = question(message_ids=(FIRST,))
+    for terse, listed in ((True, "174 | "), (False, f"{FIRST} | ")):
+        found = run(Toolbox(database, **LIMITS, terse=terse), search("Lunch"), scenario)
+        assert found.text.startswith(listed)
+        assert found.found == (FIRST,)
