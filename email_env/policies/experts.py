@@ -50,7 +50,7 @@ class OraclePolicy(PlannedPolicy):
 
     def _shown(self, message_id: str) -> str:
         """An id as the env shows it."""
-        return self.env.toolbox.shown_id(message_id, self.scenario)
+        return self.env.toolbox.shown_id(message_id)
 
     def _finding(self, message_id: str, scenario: Scenario) -> dict[str, Any]:
         """Arguments of a search that shows the mail: words of its subject, as few as do, else with sender and day."""

@@ -1,7 +1,8 @@
-"""Ids of mail as a model writes them: whole, or their beginning.
+"""Ids of mail as a model reads and writes them: whole, their beginning, or short.
 
 A real Message-ID has some forty characters in parts, `17470830.1075854123748.JavaMail.evans@thyme`. Small models copy
-the first part of it.
+the first part of it. For them there is a short form, `m` and the mail's number in the database, of the same look as the
+ids of the bundled mail.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from email_env.search.database import MailDatabase
 from email_env.search.query import bare_message_id, storable
 
 _MOST_ALIKE = 50
+_SHORT = 12
+_NUMBER = re.compile("m([1-9][0-9]{0,17})")
 _BEGINNING = """
     SELECT message_id FROM emails WHERE message_id >= :key || '.' AND message_id < :key || '/'
     UNION ALL
@@ -41,17 +44,27 @@ def whole_id(database: MailDatabase, given: str, inbox: str, until: str) -> str:
     return own[0] if len(own) == 1 and len(alike) < _MOST_ALIKE else key
 
 
-def short_id(database: MailDatabase, message_id: str, inbox: str, until: str) -> str:
-    """The shortest beginning of a mail's id, up to a dot or the @, that `whole_id` takes for it; else the whole id.
+def short_id(database: MailDatabase, message_id: str) -> str:
+    """`m` and the number of a mail in the database, instead of a long id; an id of up to 12 characters stays.
 
-    Args:
-        database: the mail.
-        message_id: the id of a mail.
-        inbox: address of the inbox.
-        until: day of the last mail that is shown, YYYY-MM-DD.
+    Where another mail has that as its own id, the whole one stays, too.
     """
-    for end in re.finditer("[.@]", message_id):
-        beginning = message_id[: end.start()]
-        if beginning and whole_id(database, beginning, inbox, until) == message_id:
-            return beginning
-    return message_id
+    if len(message_id) <= _SHORT:
+        return message_id
+    row = database.connection().execute("SELECT id FROM emails WHERE message_id = ?", (message_id,)).fetchone()
+    short = f"m{row[0]}" if row else message_id
+    return message_id if _known(database, short) else short
+
+
+def long_id(database: MailDatabase, given: str) -> str:
+    """The id that `short_id` makes `given` of; else `given`."""
+    number = _NUMBER.fullmatch(given.strip())
+    if not number or _known(database, given.strip()):
+        return given
+    row = database.connection().execute("SELECT message_id FROM emails WHERE id = ?", (int(number[1]),)).fetchone()
+    return row[0] if row and len(row[0]) > _SHORT else given
+
+
+def _known(database: MailDatabase, message_id: str) -> bool:
+    row = database.connection().execute("SELECT 1 FROM emails WHERE message_id = ?", (message_id,)).fetchone()
+    return row is not None

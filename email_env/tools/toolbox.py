@@ -19,7 +19,7 @@ from email_env.search.query import MAX_OFFSET, MAX_RESULTS, shown, whole_number
 from email_env.tools import prompts
 from email_env.tools.actions import TOOL_NAMES, CallFault, ErrorCode, ToolCall
 from email_env.tools.found import Finder, Found
-from email_env.tools.ids import short_id, whole_id
+from email_env.tools.ids import long_id, short_id, whole_id
 from email_env.tools.schemas import tool_schemas, unknown_argument
 
 MAX_ANSWER_CHARS = 2000
@@ -72,8 +72,7 @@ class Toolbox:
         max_body_chars: a longer body is cut.
         order: "newest" or "relevance".
         fallback_any: False, True or "fill", as in `Finder`.
-        terse: for small models: no argument `offset`, no counts of what is not shown, and of an id no more than its
-            beginning where that is enough.
+        terse: for small models: no argument `offset`, no counts of what is not shown, and short ids (`short_id`).
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class Toolbox:
         limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
         offset = whole_number(arguments.pop("offset", 0), "offset", MAX_OFFSET, least=0)
         found = self.search(scenario, keywords, min(limit, self.max_results), offset, **arguments)
-        listed = [replace(hit, message_id=self.shown_id(hit.message_id, scenario)) for hit in found.hits]
+        listed = [replace(hit, message_id=self.shown_id(hit.message_id)) for hit in found.hits]
         text = prompts.search_results(replace(found, hits=tuple(listed)), keywords, arguments, terse=self.terse)
         return ToolResult(text, searched=True, found=tuple(hit.message_id for hit in found.hits))
 
@@ -170,16 +169,20 @@ class Toolbox:
         """
         return self.finder.find(scenario, keywords, max_results or self.max_results, offset, filters)
 
-    def shown_id(self, message_id: str, scenario: Scenario) -> str:
+    def shown_id(self, message_id: str) -> str:
         """The id of a mail as a search lists it."""
-        if not self.terse:
-            return message_id
-        return short_id(self.database, message_id, scenario.inbox, scenario.query_date)
+        return short_id(self.database, message_id) if self.terse else message_id
+
+    def _meant_id(self, given: str, scenario: Scenario) -> str:
+        """The id that a model means."""
+        if self.terse:
+            given = long_id(self.database, given)
+        return whole_id(self.database, given, scenario.inbox, scenario.query_date)
 
     def _read_email(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         message_id = arguments["message_id"]
         if isinstance(message_id, str):
-            message_id = whole_id(self.database, message_id, scenario.inbox, scenario.query_date)
+            message_id = self._meant_id(message_id, scenario)
         email = self.database.read(message_id, inbox=scenario.inbox, until=scenario.query_date)
         if email is None:
             return ToolResult(prompts.unknown_email(arguments["message_id"]), unknown_id=True)
@@ -199,7 +202,7 @@ class Toolbox:
             raise ToolInputError(f'sources must be a list of message ids, e.g. ["m12"]; got {shown(sources)}.')
         if len(sources) > MAX_SOURCES:
             raise ToolInputError(f"At most {MAX_SOURCES} sources, got {len(sources)}. Name the mails that say so.")
-        ids = (whole_id(self.database, source, scenario.inbox, scenario.query_date) for source in sources)
+        ids = (self._meant_id(source, scenario) for source in sources)
         unique = dict.fromkeys(filter(None, ids))
         return ToolResult(prompts.ANSWER_RECEIVED, answer=Answer(answer.strip(), tuple(unique)))
 

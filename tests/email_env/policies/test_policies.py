@@ -10,6 +10,7 @@ from email_env.env import EmailSearchEnv
 from email_env.policies.experts import TutorPolicy
 from email_env.policies.policy import hit_ids
 from email_env.policies.words import answer_span, content_words, telling_words
+from email_env.tools.ids import short_id
 from tests.email_env.mails import build, mail, question
 from tests.email_env.office import BUDGET, CITY, MOVED, NOWHERE, answer, build_office, read, search
 
@@ -280,7 +281,8 @@ def test_the_tutor_needs_no_plan_and_takes_ids_as_they_are_listed(tmp_path):
     asked = question(question="Where is the lunch?", answer="Rome", message_ids=(lunch,), plan=())
     env = EmailSearchEnv(tmp_path / "mail.db", scenarios=[asked], fallback_any=True, terse=True)
     actions, metrics = episode(env, "tutor", seed=1)
-    assert actions == [search("lunch"), read("174"), answer("Rome", "174")]
+    short = short_id(env.database, lunch)
+    assert actions == [search("lunch"), read(short), answer("Rome", short)]
     assert metrics["success"] == 1.0
     assert metrics["source_recall"] == 1.0
     env.close()

@@ -3,7 +3,7 @@
 import pytest
 
 from email_env.search.database import MailDatabase
-from email_env.tools.ids import short_id, whole_id
+from email_env.tools.ids import long_id, short_id, whole_id
 from email_env.tools.toolbox import Toolbox
 from tests.email_env.mails import ANNA, BEN, CARO, build, mail, question
 from tests.email_env.office import answer, read, search
@@ -75,31 +75,43 @@ def test_the_sender_sees_what_was_sent(database):
     assert whole_id(database, "88", ANNA, "2001-06-01") == "88"  # both are Anna's
 
 
-@pytest.mark.parametrize(
-    ("whole", "inbox", "until", "short"),
-    [
-        (FIRST, BEN, "2001-06-01", "174"),
-        (FIRST, BEN, "2003-02-01", "174.1075"),  # two begin with 174
-        (TWIN, BEN, "2001-06-01", "88"),
-        (TWIN, ANNA, "2001-06-01", "88.5"),
-        ("m420", BEN, "2001-06-01", "m420"),
-    ],
-)
-def test_the_shortest_beginning_that_names_one_mail(database, whole, inbox, until, short):
-    assert short_id(database, whole, inbox, until) == short
-    assert whole_id(database, short, inbox, until) == whole
+def test_long_ids_have_a_short_form_and_short_ones_are_their_own(database):
+    numbers = dict(database.connection().execute("SELECT message_id, id FROM emails"))
+    assert len(numbers) == 6
+    for message_id, number in numbers.items():
+        short = short_id(database, message_id)
+        assert short == (f"m{number}" if len(message_id) > 12 else message_id)
+        assert long_id(database, short) == message_id
 
 
-def test_an_id_that_is_the_beginning_of_another_cannot_stand_for_that(tmp_path):
-    build(tmp_path / "mail.db", mail("174", "Short"), mail("174.1075@thyme", "Long"))
+@pytest.mark.parametrize("given", ["m0", "m99", "m01", "", "17", "m-1", "x1", f"m{10**18}", "\ud800", FIRST])
+def test_what_is_no_short_form_stays(database, given):
+    assert long_id(database, given) == given
+
+
+def test_an_id_that_looks_like_a_number_keeps_its_mail(tmp_path):
+    build(tmp_path / "mail.db", mail("m1", "Old", sent_at="1999-01-01T09:00:00Z"), mail("174.1075@thyme-office", "New"))
     database = MailDatabase(tmp_path / "mail.db")
-    assert short_id(database, "174.1075@thyme", BEN, "2001-06-01") == "174.1075"
+    assert database.connection().execute("SELECT id FROM emails WHERE subject = 'New'").fetchone() == (1,)
+    assert short_id(database, "174.1075@thyme-office") == "174.1075@thyme-office"
+    assert long_id(database, "m1") == "m1"
     database.close()
 
 
-def test_terse_results_list_short_ids_and_others_whole_ones(database):
+def test_terse_results_list_short_ids_which_read_and_answer_take(database):
     scenario = question(message_ids=(FIRST,))
-    for terse, listed in ((True, "174 | "), (False, f"{FIRST} | ")):
-        found = run(Toolbox(database, **LIMITS, terse=terse), search("Lunch"), scenario)
-        assert found.text.startswith(listed)
-        assert found.found == (FIRST,)
+    short = short_id(database, FIRST)
+    box = Toolbox(database, **LIMITS, terse=True)
+    found = run(box, search("Lunch"), scenario)
+    assert found.text.startswith(f"{short} | ")
+    assert found.found == (FIRST,)
+    assert run(box, read(short), scenario).read == FIRST
+    assert run(box, answer("Friday", short), scenario).answer.sources == (FIRST,)
+    assert run(box, read(short_id(database, LATER)), scenario).unknown_id, "it is of a later day"
+    assert run(box, read("m99"), scenario).unknown_id
+
+
+def test_results_that_are_not_terse_list_whole_ids_and_take_no_short_ones(database):
+    scenario, box = question(message_ids=(FIRST,)), Toolbox(database, **LIMITS)
+    assert run(box, search("Lunch"), scenario).text.startswith(f"{FIRST} | ")
+    assert run(box, read(short_id(database, FIRST)), scenario).unknown_id
