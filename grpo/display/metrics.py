@@ -55,7 +55,7 @@ class ShownMetric:
         if not difference.is_known:
             return f"[{TOO_FEW}]"
         if difference.low == difference.high:
-            return "[the same everywhere]"
+            return "[no spread]"
         return f"[{self.format_difference(difference.low)}, {self.format_difference(difference.high)}]"
 
     def ends(self, summary: Summary | None) -> tuple[float, float, float] | None:

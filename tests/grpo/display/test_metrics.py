@@ -50,7 +50,7 @@ def test_shares_are_in_percent_and_their_differences_in_percentage_points() -> N
     assert (reward.format(0.0875), success.format(0.281)) == ("0.087", "28.1 %")
     assert (reward.format_difference(0.4), success.format_difference(-0.0266)) == ("+0.400", "-2.7 pp")
     assert reward.format_ends(Interval(0.1, -0.2, 0.4, 9)) == "[-0.200, +0.400]"
-    assert success.format_ends(Interval(0.0, 0.0, 0.0, 9)) == "[the same everywhere]"
+    assert success.format_ends(Interval(0.0, 0.0, 0.0, 9)) == "[no spread]"
     assert success.format_ends(Interval(0.0, -math.inf, math.inf, 4)) == "[too few to say]"
     assert (success.format(None), success.format_difference(-math.inf)) == ("–", "-∞")
 
