@@ -53,7 +53,8 @@ def _work(config: TrainConfig) -> Iterator[str]:
     episodes = rollout.groups_per_step * rollout.group_size
     learned = "" if rollout.update_rollouts is None else f", {rollout.update_rollouts} of a group learned from"
     if warm_start.steps:
-        yield f"warm start: {warm_start.steps} steps of {warm_start.batch} demonstrations of {warm_start.policy!r}"
+        demonstrations = "a demonstration" if warm_start.batch == 1 else f"{warm_start.batch} demonstrations"
+        yield f"warm start: {warm_start.steps} steps of {demonstrations} of {warm_start.policy!r}"
     yield (
         f"steps: {config.steps}, each of {rollout.groups_per_step} groups x {rollout.group_size} episodes{learned}, at "
         f"most {rollout.max_tokens:,} tokens an episode and {rollout.max_turn_tokens:,} a turn"
