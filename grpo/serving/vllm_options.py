@@ -31,6 +31,13 @@ CPU_KV_CACHE_GIB = 2.0
 """Of the KV cache on a CPU, where no size is set."""
 
 _GIB = 1024**3
+KEPT_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(4 * _GIB),
+    "MALLOC_TRIM_THRESHOLD_": str(16 * _GIB),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+"""glibc would give each large tensor of a batch back at once, and the next one would pay for every page again: a sixth
+of the time that a prompt takes. So it keeps them, on huge pages where Linux gives these on request."""
 _OTHERS_OF_OURS = frozenset(
     {"-tp", "--api-key", "--data-parallel-size", "-dp", "--lora-modules", "--pipeline-parallel-size", "-pp"}
     | {"--block-size", "--ssl-certfile", "--ssl-keyfile", "--root-path", "--uds", "--headless"}
@@ -129,6 +136,7 @@ class ServerOptions:
         }
         number, servers = self.share
         if self.device == "cpu":
+            variables |= {name: value for name, value in KEPT_MEMORY.items() if name not in os.environ}
             cores = sorted(os.sched_getaffinity(0))[: self.threads or cpu_count()]
             own = cores[len(cores) * number // servers : len(cores) * (number + 1) // servers]
             variables["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, own))

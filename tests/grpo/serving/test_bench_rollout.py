@@ -128,13 +128,14 @@ def test_the_program_prints_every_form_and_every_ratio(
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("2 episodes, ")
     counts = {line.split()[0]: line.split()[1:5:2] for line in shown if " sampled, " in line}
-    assert list(counts) == ["rollout", "flat", "base", "ours", "stock"]
+    assert list(counts) == ["rollout", "flat", "base", "ours", "stock", "bare"]
     assert counts["rollout"] == counts["flat"] == counts["base"]
-    assert counts["ours"] == counts["stock"]
+    assert counts["ours"] == counts["stock"] == counts["bare"]
     ratios = [line.split(":")[0] for line in shown if " by the clock, " in line]
-    assert ratios == ["rollout / flat", "flat / base", "ours / stock"]
-    assert ["VLLM_PLUGINS" in variables for variables in environments] == [False, True]
-    assert all("--enable-lora" in one for one in arguments)
+    assert ratios == ["rollout / flat", "flat / base", "ours / stock", "ours / bare"]
+    assert ["VLLM_PLUGINS" in variables for variables in environments] == [False, True, True]
+    assert ["MALLOC_TRIM_THRESHOLD_" in variables for variables in environments] == [True, False, False]
+    assert ["--enable-lora" in one for one in arguments] == [True, True, False]
     stock = arguments[1]
     assert stock[stock.index("--lora-modules") + 1].startswith("adapter="), (
         "as it comes, the adapter is given at the start"

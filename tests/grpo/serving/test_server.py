@@ -208,6 +208,16 @@ def test_bytecode_of_vllm_is_kept_between_starts(monkeypatch: pytest.MonkeyPatch
     assert "PYTHONDONTWRITEBYTECODE" not in ServerOptions().environment()
 
 
+def test_a_server_on_the_cpu_keeps_its_memory_unless_the_user_set_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1024")
+    cpu = ServerOptions().environment()
+    assert cpu["MALLOC_MMAP_THRESHOLD_"] == str(4 * 2**30)
+    assert cpu["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    assert cpu["MALLOC_TRIM_THRESHOLD_"] == "1024"
+    assert "GLIBC_TUNABLES" not in ServerOptions(device="cuda").environment()
+
+
 @pytest.fixture
 def other_server() -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
