@@ -231,7 +231,9 @@ class EvalSettings(Settings):
     scenarios: int = Field(default=64, ge=0)
     samples: int = Field(default=1, ge=1, description="sampled episodes of each scenario")
     seed: int = 1234
-    greedy: bool = True
+    greedy: int = Field(
+        default=1, ge=0, description="so many times `scenarios` are played greedily, too (at most all); 0: none"
+    )
     every: int = Field(default=0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only")
     selection_split: str = Field(
         default="validation", description="split of the evaluations of `every`, by which the best checkpoint is chosen"

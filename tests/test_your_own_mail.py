@@ -130,7 +130,7 @@ def test_the_page_trains_a_policy_and_evaluates_it(mailbox, tmp_path):
             file.write(json.dumps(values) + "\n")
     run(beginning("build-enron-db", "--scenarios"))
     small = (
-        "--steps 1 --warm-start-steps 2 --groups-per-step 1 --group-size 2 --eval-scenarios 2 --set eval.greedy=false "
+        "--steps 1 --warm-start-steps 2 --groups-per-step 1 --group-size 2 --eval-scenarios 2 --set eval.greedy=0 "
         "--set warm_start.batch=2 --set learner.token_budget=1024"  # beside another vLLM of the tests
     )
     train = shlex.split(f"{beginning('grpo-train', 'email-cpu')} {small}")

@@ -137,21 +137,25 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> 
 
 
 def conclusion(run: Run) -> str:
-    """One sentence on whether training helped on held-out tasks, from the data alone; one more where none did."""
-    change = compare(run, SAMPLED, EVALUATION_METRICS[0]) or compare(run, GREEDY, EVALUATION_METRICS[0])
-    idle = _nothing_learned(run.steps)
-    if change is None:
+    """Whether training helped on held-out tasks, from the data alone: a sentence on sampled episodes, one on greedy."""
+    reward = EVALUATION_METRICS[0]
+    ways = ((SAMPLED, "at temperature 1"), (GREEDY, "with greedy decoding"))
+    changes = [_sentence(change, how) for way, how in ways if (change := compare(run, way, reward))]
+    if not changes:
         done, planned = len(run.steps), run.config.get("steps")
         progress = f"{done} of {planned} steps" if planned is not None else f"{done} steps"
-        return f"{idle}Nothing to compare yet: {progress} done, and no held-out evaluation both before and after."
-    how = "at temperature 1" if compare(run, SAMPLED, EVALUATION_METRICS[0]) else "with greedy decoding"
+        changes = [f"Nothing to compare yet: {progress} done, and no held-out evaluation both before and after."]
+    return _nothing_learned(run.steps) + " ".join(changes)
+
+
+def _sentence(change: Change, how: str) -> str:
     verb = {"up": "rose", "down": "fell", "noise": "did not change beyond noise:"}[change.direction]
     if change.difference.low == change.difference.high == 0.0:
-        return f"{idle}Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
+        return f"Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
     d, signed = change.difference, change.metric.format_difference
     before, after = change.metric.format(change.before.mean), change.metric.format(change.after.mean)
     return (
-        f"{idle}Held-out reward {how} {verb} from {before} to {after}; "
+        f"Held-out reward {how} {verb} from {before} to {after}; "
         f"difference {signed(d.mean)}, 95 % interval {change.metric.format_ends(d)}, "
         f"paired over {change.scenarios} scenario{'' if change.scenarios == 1 else 's'}."
     )

@@ -36,6 +36,11 @@ def planned(config: TrainConfig, when: str) -> list[str]:
     return [SAMPLED, GREEDY] if config.eval.greedy and is_final(when) else [SAMPLED]
 
 
+def tasks_of(config: TrainConfig, how: str) -> int:
+    """How many tasks are evaluated so. Greedy episodes of a task are all the same, so more of them need more tasks."""
+    return config.eval.scenarios * (config.eval.greedy if how == GREEDY else 1)
+
+
 def is_done(run: RunDirectory, label: str, step: int) -> bool:
     """Whether the policy of ``step`` was evaluated."""
     path = run.evaluation(label)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from grpo.chat import Chat
@@ -28,7 +29,7 @@ from grpo.rollout.marking import Marker
 from grpo.rollout.rollout import Rollout, group_specs
 from grpo.rollout.tasks import evaluation_tasks
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import GREEDY, is_done, is_final, label_of, planned, summaries
+from grpo.runs.evaluations import GREEDY, SAMPLED, is_done, is_final, label_of, planned, summaries, tasks_of
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.statistics import column_means, slice_means
@@ -37,11 +38,12 @@ from grpo.types import StopReason, Task, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class EvalSpec:
-    """What to evaluate on: ``samples`` episodes of each task; greedy needs only one. ``split`` may be "": none."""
+    """What to evaluate: ``samples`` episodes of each of so many ``tasks``. ``split`` may be "": none."""
 
     label: str
     split: str
     temperature: float
+    tasks: int
     samples: int
     seed: int
 
@@ -75,10 +77,10 @@ class HeldOut:
             split = todo[0].split
             kwargs = {**config.env_kwargs, **({"split": split} if split else {})}
             with EnvPool(config.env, kwargs, self.workers) as pool:
-                tasks = self._tasks(pool, when, todo[0].seed)
+                tasks = {spec: self._tasks(pool, when, spec) for spec in todo}
                 if is_final(when):
                     self.display.phase(f"Evaluation {when} GRPO: {_what(tasks, split)}")
-                await self._play(todo, tasks, pool, policy)
+                await self._play(tasks, pool, policy)
         return summaries(self.run, config, when)
 
     def _specs(self, when: str) -> list[EvalSpec]:
@@ -86,38 +88,46 @@ class HeldOut:
         split = settings.split if is_final(when) else settings.selection_split
         split = split if self._has_splits else ""
         seed = settings.seed if is_final(when) else derive_seed(settings.seed, "selection")
+        temperatures = {SAMPLED: (1.0, settings.samples), GREEDY: (0.0, 1)}
         return [
-            EvalSpec(label_of(when, how), split, 0.0, 1, seed)
-            if how == GREEDY
-            else EvalSpec(label_of(when, how), split, 1.0, settings.samples, seed)
-            for how in planned(self.config, when)
+            EvalSpec(label_of(when, how), split, temperature, tasks_of(self.config, how), samples, seed)
+            for how, (temperature, samples) in temperatures.items()
+            if how in planned(self.config, when)
         ]
 
-    def _tasks(self, pool: EnvPool, when: str, seed: int) -> list[Task]:
+    def _tasks(self, pool: EnvPool, when: str, spec: EvalSpec) -> list[Task]:
+        """The first ones are the same for all ``spec`` of a time: those of the seed."""
         env = pool.take()
-        ids, count = env.scenario_ids(), self.config.eval.scenarios
+        ids, count = env.scenario_ids(), spec.tasks
         pool.give_back(env)
-        return evaluation_tasks(ids, count if ids is None or is_final(when) else min(count, len(ids)), seed)
+        if ids is not None and (spec.tasks > self.config.eval.scenarios or not is_final(when)):
+            count = min(count, len(ids))
+        return evaluation_tasks(ids, count, spec.seed)
 
-    async def _play(self, specs: Sequence[EvalSpec], tasks: Sequence[Task], pool: EnvPool, policy: Policy) -> None:
-        """Play the episodes of all ``specs`` in one pass; write them and then summaries, which say that all is there.
+    async def _play(self, tasks: dict[EvalSpec, list[Task]], pool: EnvPool, policy: Policy) -> None:
+        """Play the episodes of all in one pass; write them and then summaries, which say that all is there.
 
         One pass, because the last episodes of each keep the server waiting for a few long ones; task by task, because
         the server then has the prompt in its cache. The seconds of the pass are shared by the number of episodes.
         """
         gate = asyncio.Semaphore(self.config.rollout.concurrency)
         began = time.monotonic()
+        played: dict[EvalSpec, list[asyncio.Task[list[Trajectory]]]] = {spec: [] for spec in tasks}
         with ExitStack() as bars:
-            players = [self._player(spec, len(tasks), pool, policy, gate, bars) for spec in specs]
-            jobs = [asyncio.create_task(play(task)) for task in tasks for play in players]
+            players = {spec: self._player(spec, len(own), pool, policy, gate, bars) for spec, own in tasks.items()}
+            for turn in zip_longest(*tasks.values()):
+                for spec, task in zip(tasks, turn, strict=True):
+                    if task is not None:
+                        played[spec].append(asyncio.create_task(players[spec](task)))
+            jobs = [job for own in played.values() for job in own]
             try:
-                played = await asyncio.gather(*jobs)
+                groups = await asyncio.gather(*jobs)
             finally:
                 for job in jobs:
                     job.cancel()
-        seconds = (time.monotonic() - began) / sum(map(len, played))
-        for number, spec in enumerate(specs):
-            trajectories = [trajectory for group in played[number :: len(specs)] for trajectory in group]
+        seconds = (time.monotonic() - began) / sum(map(len, groups))
+        for spec, own in played.items():
+            trajectories = [trajectory for job in own for trajectory in job.result()]
             marked = self._without_unmarked(spec, trajectories)
             summary = summarise(spec, marked, policy.version, seconds * len(marked))
             path = self.run.evaluation(spec.label)
@@ -155,11 +165,12 @@ class HeldOut:
         return [replace(t, stop_reason=StopReason.FAILED, error=t.unmarked) if t.unmarked else t for t in trajectories]
 
 
-def _what(tasks: list[Task], split: str) -> str:
+def _what(tasks: dict[EvalSpec, list[Task]], split: str) -> str:
     """What is evaluated, in the env's terms: scenarios where it names them, else episodes with seeds of their own."""
-    noun = "episode" if tasks[0].scenario_id is None else "scenario"
-    count = f"{len(tasks)} {noun}{'' if len(tasks) == 1 else 's'}"
-    return f"{count} of the {split} split" if split else count
+    first, *others = tasks.values()
+    noun = "episode" if first[0].scenario_id is None else "scenario"
+    what = f"{len(first)} {noun}{'' if len(first) == 1 else 's'}{f' of the {split} split' if split else ''}"
+    return what + "".join(f", {len(other)} greedily" for other in others if len(other) != len(first))
 
 
 def summarise(spec: EvalSpec, trajectories: Sequence[Trajectory], policy: Any, seconds: float) -> dict[str, Any]:

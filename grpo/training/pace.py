@@ -25,9 +25,9 @@ from grpo.files import read_jsonl
 from grpo.learner.segments import Segment
 from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE, planned
+from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, planned, tasks_of
 
-LEARNER_SHARE, SAMPLER_SHARE = 0.5, 0.33
+LEARNER_SHARE, SAMPLER_SHARE = 0.5, 0.6
 """Of the speed of a bare matrix product; docs/performance.md has what they are from."""
 
 MOST_GFLOPS = 700.0
@@ -218,13 +218,15 @@ class Clock:
     def _todo(self, step: int | None, steps: int) -> Todo:
         whens = [AFTER] if step else [BEFORE, AFTER]
         settings = self._config.eval
-        samples = sum(
-            1 if how == "greedy" else settings.samples for when in whens for how in planned(self._config, when)
+        episodes = sum(
+            tasks_of(self._config, how) * (settings.samples if how == SAMPLED else 1)
+            for when in whens
+            for how in planned(self._config, when)
         )
         between = max(0, (steps - (step or 0)) // settings.every) * settings.samples if settings.every else 0
         return Todo(
             self._config.warm_start.steps if step is None else 0,
-            settings.scenarios * (samples + between),
+            episodes + settings.scenarios * between,
             max(0, steps - (step or 0)),
         )
 

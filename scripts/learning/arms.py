@@ -97,7 +97,7 @@ class Plan:
         return {}
 
     def _config(self, more: Mapping[str, Any]) -> TrainConfig:
-        return load_config(self.recipe, {"env": self.env, "eval.greedy": False, **self.settings, **more})
+        return load_config(self.recipe, {"env": self.env, "eval.greedy": 0, **self.settings, **more})
 
 
 def check_trl(config: TrainConfig) -> None:

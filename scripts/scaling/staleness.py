@@ -26,7 +26,7 @@ LAST_STEPS = 5
 OPTIONS = (
     *("--cpu", "--model", "smollm2-135m", "--group-size", "8", "--groups-per-step", "9", "--learning-rate", "2e-4"),
     *("--set", "rollout.max_turn_tokens=24", "--set", "rollout.max_tokens=128", "--eval-scenarios", "18"),
-    *("--set", "eval.samples=8", "--set", "eval.greedy=false"),
+    *("--set", "eval.samples=8", "--set", "eval.greedy=0"),
 )
 """72 episodes a step, 144 held-out ones before and after."""
 

@@ -66,6 +66,19 @@ def test_the_conclusion_says_when_the_reward_fell(tmp_path: Path) -> None:
     )
 
 
+def test_the_conclusion_has_a_sentence_on_each_way_of_sampling(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    for when, reward in (("before", 0.1), ("after", 0.6)):
+        for how, count in (("sampled", 6), ("greedy", 8)):
+            records = [make_trajectory(i, reward + 0.01 * i * (when == "after"), solved=True) for i in range(count)]
+            write_lines(root / "eval" / f"{when}-{how}.jsonl", records)
+    sampled, greedy = conclusion(load_run(root)).split(" Held-out")
+    assert sampled.startswith("Held-out reward at temperature 1 rose from 0.100 to 0.625; difference +0.525")
+    assert sampled.endswith("paired over 6 scenarios.")
+    assert greedy.startswith(" reward with greedy decoding rose from 0.100 to 0.635; difference +0.535")
+    assert greedy.endswith("paired over 8 scenarios.")
+
+
 def test_the_conclusion_of_an_unchanged_policy_claims_nothing(tmp_path: Path) -> None:
     root = tmp_path / "run"
     for when in ("before", "after"):

@@ -27,7 +27,7 @@ def evaluated(folder, env, turns, when="before", **settings):
     """The summaries of an evaluation by a policy that says ``turns``, and what was shown."""
     out = io.StringIO()
     display = Display(console=Console(file=out, width=120), clock=lambda: 0.0)  # bars write no lines
-    few = {"eval.greedy": False, "eval.scenarios": 2, "rollout.max_tokens": 2000}
+    few = {"eval.greedy": 0, "eval.scenarios": 2, "rollout.max_tokens": 2000}
     config = load_config(None, {"env": env, **few, **settings})
     held_out = HeldOut(config, RunDirectory(folder), ByteChat(), display)
     summaries = asyncio.run(held_out.evaluate(when, 0, ScriptedPolicy(ByteChat(), turns)))
@@ -125,6 +125,18 @@ def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_
     assert sampled["seconds"] == greedy["seconds"], "the pass's time is shared by the number of episodes"
 
 
+def test_greedy_plays_more_tasks_the_first_ones_the_same_and_at_most_all(tmp_path):
+    settings = {"eval.scenarios": 3, "eval.greedy": 2}  # the env has four
+    (sampled, greedy), lines = evaluated(tmp_path, WORD_ENV, ["maple"], **settings)
+    assert lines[0] == "== Evaluation before GRPO: 3 scenarios of the test split, 4 greedily"
+    assert (sampled["episodes"], greedy["episodes"]) == (3, 4)
+    assert greedy["seconds"] == pytest.approx(4 / 3 * sampled["seconds"], abs=0.02)
+    rows = {how: read_jsonl(tmp_path / "eval" / f"before-{how}.jsonl") for how in ("sampled", "greedy")}
+    ids = {how: [row["scenario_id"] for row in own] for how, own in rows.items()}
+    assert ids["sampled"] == ids["greedy"][:3]
+    assert len(set(ids["greedy"])) == 4
+
+
 class Says(Policy):
     """Answers every question with the same words."""
 
@@ -139,7 +151,7 @@ def marked(tmp_path, answer, **settings):
     """The summary of an evaluation on four sums, of which two have answers, by a policy that says ``a handful``."""
     with JudgeServer(answer) as server:
         judge = {"answer_judge.model": "openai/o4-mini", "answer_judge.api_base": server.url, "judge.max_failures": 0.3}
-        few = {"eval.greedy": False, "eval.scenarios": 4, "rollout.max_tokens": 2000, "env_kwargs": {"count": 4}}
+        few = {"eval.greedy": 0, "eval.scenarios": 4, "rollout.max_tokens": 2000, "env_kwargs": {"count": 4}}
         config = load_config(None, {"env": SUMS_ENV, **few, **judge, **settings})
         marker = Marker(config.answer_judge, tmp_path)
         held_out = HeldOut(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True), marker)

@@ -156,5 +156,11 @@ def test_minutes_that_are_too_few_for_one_step_are_said_to_be(tmp_path):
 
 def test_evaluations_between_the_steps_are_counted(tmp_path):
     """By hand: greedy only before and after; nine steps with one every three leave two between, counted as three."""
-    config = TrainConfig(env=WORD_ENV, eval={"scenarios": 10, "samples": 2, "every": 3, "greedy": False})
+    config = TrainConfig(env=WORD_ENV, eval={"scenarios": 10, "samples": 2, "every": 3, "greedy": 0})
     assert Clock(config, RunDirectory(tmp_path), ESTIMATE).left(0, 9) == 10 * (2 + 2 + 3 * 2) + 720
+
+
+def test_greedy_episodes_of_more_tasks_are_counted(tmp_path):
+    """By hand: 10 tasks twice at temperature 1 and 30 greedily, before and after."""
+    config = TrainConfig(env=WORD_ENV, eval={"scenarios": 10, "samples": 2, "greedy": 3})
+    assert Clock(config, RunDirectory(tmp_path), ESTIMATE).left(0, 9) == 2 * (20 + 30) + 720

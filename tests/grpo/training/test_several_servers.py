@@ -20,7 +20,7 @@ SETTINGS = {
     "optimizer.learning_rate": 1e-2,
     "loss.max_gap": 5.0,
     "eval.scenarios": 2,
-    "eval.greedy": False,
+    "eval.greedy": 0,
 }
 
 

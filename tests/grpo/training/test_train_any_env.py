@@ -67,7 +67,7 @@ def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_
     model = tiny_chat_model_folder(tmp_path / "model")
     with TinyPolicyServer(model) as server:
         rollout = {"max_turn_tokens": 8, "max_tokens": 2000}
-        settings = {"server.urls": [server.url], "rollout": rollout, "eval.greedy": False}
+        settings = {"server.urls": [server.url], "rollout": rollout, "eval.greedy": 0}
         flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
         size = ["--steps", "1", "--groups-per-step", "1", "--group-size", "2", "--eval-scenarios", "1"]
         command = [
@@ -96,7 +96,7 @@ def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_
 
 def run(vllm_server, run_dir, *arguments):
     rollout = {"max_turn_tokens": 24, "max_tokens": 1000}
-    settings = {"server.urls": [vllm_server.url], "rollout": rollout, "eval.greedy": False}
+    settings = {"server.urls": [vllm_server.url], "rollout": rollout, "eval.greedy": 0}
     flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
     size = ["--steps", "1", "--groups-per-step", "1", "--group-size", "4"]
     result = CliRunner().invoke(train, [*arguments, *size, *flags, "--run-dir", str(run_dir)])
