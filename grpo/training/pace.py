@@ -25,9 +25,9 @@ from grpo.files import read_jsonl
 from grpo.learner.segments import Segment
 from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, planned, tasks_of
+from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, is_done, label_of, planned, tasks_of
 
-LEARNER_SHARE, SAMPLER_SHARE = 0.5, 0.6
+LEARNER_SHARE, SAMPLER_SHARE = 0.5, 0.7
 """Of the speed of a bare matrix product; docs/performance.md has what they are from."""
 
 MOST_GFLOPS = 700.0
@@ -216,12 +216,12 @@ class Clock:
         return f"about {_about(seconds)} ({', '.join(f'{what} {_about(each)}' for what, each in parts if each > 0)})"
 
     def _todo(self, step: int | None, steps: int) -> Todo:
-        whens = [AFTER] if step else [BEFORE, AFTER]
         settings = self._config.eval
         episodes = sum(
             tasks_of(self._config, how) * (settings.samples if how == SAMPLED else 1)
-            for when in whens
+            for when in (BEFORE, AFTER)
             for how in planned(self._config, when)
+            if when == AFTER or not (step or is_done(self._run, label_of(BEFORE, how), 0))
         )
         between = max(0, (steps - (step or 0)) // settings.every) * settings.samples if settings.every else 0
         return Todo(
