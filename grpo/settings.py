@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_valida
 LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.learner.loss``, by the names of their papers."""
 
-Kernel = Literal["shared_rows", "attention", "fused_lora", "gated_activation"]
+Kernel = Literal["shared_rows", "attention", "fused_lora", "gated_activation", "norm"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 """The fast paths of the learner, named after their modules in ``grpo.learner.cpu``."""
 

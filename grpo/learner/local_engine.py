@@ -25,7 +25,7 @@ from grpo.config import TrainConfig
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape
 from grpo.errors import CheckpointError
-from grpo.learner.cpu import attention, fused_lora, gated_activation, shared_rows
+from grpo.learner.cpu import attention, fused_lora, gated_activation, norm, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
@@ -112,11 +112,14 @@ class LocalEngine:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         self.token_budget = token_budget
-        self.model = self._placed(load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype)))
+        model = load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype))
         if "fused_lora" in kernels:
-            fused_lora.fuse_lora(self.model)
+            fused_lora.fuse_lora(model)
         if "gated_activation" in kernels and device == "cpu":
-            gated_activation.fuse_gates(self.model)
+            gated_activation.fuse_gates(model)
+        if "norm" in kernels and device == "cpu":
+            norm.fuse_norms(model)
+        self.model = self._placed(model)
         if gradient_checkpointing:
             # There is no dropout, so no random state needs to be kept for the second time.
             self.model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})

@@ -23,6 +23,9 @@ ARMS = {
     "recipe": "the recipe as it is",
     "grpo": "GRPO with both signs: the default loss, one update a step, the recipe's learning rate, constant",
     "positives": "the recipe without its unlearning of invalid calls: rollouts above their group's mean alone",
+    "refill": "the recipe, with other questions in place of groups without spread (dynamic sampling)",
+    "curriculum": "the recipe, with half of a step's questions from earlier steps: rewards farthest apart",
+    "replay": "the recipe, with the rollouts of the step before learned from once more",
     "pods": "as grpo, with groups of twice the size, half as many, and half of each learned from (PODS)",
     "imitation": "the warm start for as long: fresh demonstrations in every step, no rollouts",
     "dagger": "rollouts in which the warm start's policy takes over at a random turn; its turns are imitated (DAgger)",
@@ -87,6 +90,8 @@ class Plan:
             return plain
         if name == "positives":
             return {"loss.negative_weight": 0.0, "loss.invalid_call_weight": None}
+        if name == "refill":
+            return {"rollout.refill_rounds": 1}
         if name == "pods":
             size, groups = recipe.rollout.group_size, recipe.rollout.groups_per_step
             return plain | {

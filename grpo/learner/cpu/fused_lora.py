@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_FUSED = "fused_adapter"
+"""Attribute of a fused layer: the name of its adapter."""
+
 
 class FusedLoraLinear(torch.autograd.Function):
     """``y = x W^T + bias + (x A^T)(scale B)^T`` with W and bias (Qwen2.5 has one at q, k and v) frozen.
@@ -27,9 +30,8 @@ class FusedLoraLinear(torch.autograd.Function):
     ):
         """Forward in ``weight``'s dtype."""
         x_TI = x.reshape(-1, x.shape[-1]).to(weight.dtype)
-        a_RI, b_OR = a.to(weight.dtype), (b * scale).to(weight.dtype)
-        h_TR = x_TI @ a_RI.T
-        y_TO = torch.addmm(torch.nn.functional.linear(x_TI, weight, bias), h_TR, b_OR.T)
+        a_RI, b_OR = cast(a, b, scale, weight)
+        h_TR, y_TO = lora_product(x_TI, weight, bias, a_RI, b_OR)
         ctx.save_for_backward(x_TI, h_TR, weight, a_RI, b_OR)
         ctx.scale, ctx.shape = scale, x.shape
         return y_TO.view(*x.shape[:-1], weight.shape[0])
@@ -40,12 +42,26 @@ class FusedLoraLinear(torch.autograd.Function):
         x_TI, h_TR, weight, a_RI, b_OR = ctx.saved_tensors
         g_TO = grad.reshape(-1, grad.shape[-1])
         gh_TR = g_TO @ b_OR
-        grad_x = None
-        if ctx.needs_input_grad[0]:
-            grad_x = torch.addmm(g_TO @ weight, gh_TR, a_RI).view(ctx.shape)
-        grad_a = (gh_TR.T @ x_TI).float()
-        grad_b = (g_TO.T @ h_TR).float() * ctx.scale
-        return grad_x, None, None, grad_a, grad_b, None
+        grad_x = input_gradient(g_TO, gh_TR, weight, a_RI).view(ctx.shape) if ctx.needs_input_grad[0] else None
+        return grad_x, None, None, (gh_TR.T @ x_TI).float(), (g_TO.T @ h_TR).float() * ctx.scale, None
+
+
+def cast(a: Tensor, b: Tensor, scale: float, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The adapter in the dtype of W, with its scale in B."""
+    return a.to(weight.dtype), (b * scale).to(weight.dtype)
+
+
+def lora_product(
+    x_TI: Tensor, weight: Tensor, bias: Tensor | None, a_RI: Tensor, b_OR: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``x A^T``, which backward needs again, and the layer's output."""
+    h_TR = x_TI @ a_RI.T
+    return h_TR, torch.nn.functional.linear(x_TI, weight, bias).addmm_(h_TR, b_OR.T)
+
+
+def input_gradient(g_TO: Tensor, gh_TR: Tensor, weight: Tensor, a_RI: Tensor) -> Tensor:
+    """The gradient of x, from those of the output and of ``x A^T``."""
+    return (g_TO @ weight).addmm_(gh_TR, a_RI)
 
 
 def fuse_lora(model: Any, adapter: str = "default") -> int:
@@ -61,19 +77,31 @@ def fuse_lora(model: Any, adapter: str = "default") -> int:
             continue
         plain = isinstance(layer.lora_dropout[adapter], torch.nn.Identity) and not layer.use_dora[adapter]
         if plain and len(layer.lora_A) == 1:
-            layer.forward = _fused_forward(layer, adapter)
+            setattr(layer, _FUSED, adapter)
+            layer.forward = _fused_forward(layer)
             count += 1
     return count
 
 
-def _fused_forward(layer: Any, adapter: str) -> Any:
-    """Parameters are looked up at every call: under ``fully_shard`` they are others each time."""
-    peft_forward, base = layer.forward, layer.base_layer
-    lora_a, lora_b, scale = layer.lora_A[adapter], layer.lora_B[adapter], layer.scaling[adapter]
+def fused_parts(layer: Any) -> tuple[Tensor, Tensor | None, Tensor, Tensor, float] | None:
+    """W, bias, A, B and scale of a layer that ``fuse_lora`` fused; None while its adapter is off or merged.
+
+    They are looked up at every call: under ``fully_shard`` they are others each time.
+    """
+    adapter = getattr(layer, _FUSED, None)
+    if adapter is None or layer.disable_adapters or layer.merged:
+        return None
+    base, lora_a, lora_b = layer.base_layer, layer.lora_A[adapter], layer.lora_B[adapter]
+    return base.weight, base.bias, lora_a.weight, lora_b.weight, layer.scaling[adapter]
+
+
+def _fused_forward(layer: Any) -> Any:
+    peft_forward = layer.forward
 
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if layer.disable_adapters or layer.merged or args or kwargs:
+        parts = fused_parts(layer)
+        if parts is None or args or kwargs:
             return peft_forward(x, *args, **kwargs)
-        return FusedLoraLinear.apply(x, base.weight, base.bias, lora_a.weight, lora_b.weight, scale)  # type: ignore[no-any-return]
+        return FusedLoraLinear.apply(x, *parts)  # type: ignore[no-any-return]
 
     return forward

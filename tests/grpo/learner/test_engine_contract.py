@@ -129,8 +129,8 @@ def test_every_row_is_heard_of_once(answers, engine):
 def test_a_loaded_state_goes_on_to_the_bit_and_a_reset_forgets_the_moments(answers, engine):
     found = answers(engine)
     assert difference(found["resumed"], found["four steps"]) == 0.0
-    assert difference(found["forgot"], answers("local")["forgot"]) < 1e-6
-    assert difference(found["forgot"], answers("plain")["forgot"]) < 1e-5, "Adam's first step: see above"
+    assert difference(found["forgot"], answers("local")["forgot"]) < 3e-6, "Adam's first step: see above"
+    assert difference(found["forgot"], answers("plain")["forgot"]) < 1e-5
     assert difference(found["forgot"], found["four steps"]) > 1e-4
 
 

@@ -12,6 +12,7 @@ from grpo.errors import ModelError  # noqa: E402
 from grpo.learner.cpu import attention, shared_rows  # noqa: E402
 from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
 from grpo.learner.cpu.gated_activation import GatedActivation, fuse_gates  # noqa: E402
+from grpo.learner.cpu.norm import RmsNorm, fuse_norms  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.settings import KERNELS  # noqa: E402
@@ -96,34 +97,84 @@ def test_fused_lora_equals_peft_in_value_and_gradient(tmp_path, make_folder):
     assert max(relative(a, b) for a, b in zip(fused_grads, plain_grads, strict=True)) < 5e-5
 
 
+def used(function, values, upstream):
+    """What it makes of the values, the gradient of each, and how many bytes autograd kept of it."""
+    inputs, kept = [value.clone().requires_grad_() for value in values], {}
+
+    def keep(x):
+        kept[x.data_ptr()] = x.numel() * x.element_size()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        out = function(*inputs)
+    return out, *torch.autograd.grad(out, inputs, upstream), sum(kept.values())
+
+
 def test_the_gated_activation_keeps_its_inputs_alone_and_has_the_same_gradient():
     generator = torch.Generator().manual_seed(8)
-    gate, up, upstream = (torch.randn(5, 11, generator=generator) for _ in range(3))
-
-    def used(act):
-        inputs, kept = (gate.clone().requires_grad_(), up.clone().requires_grad_()), {}
-
-        def keep(x):
-            kept[x.data_ptr()] = x.numel()
-            return x
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-            out = act(*inputs)
-        return out, *torch.autograd.grad(out, inputs, upstream), sum(kept.values())
-
-    results = [used(GatedActivation.apply), used(lambda gate, up: torch.nn.functional.silu(gate) * up)]
+    *values, upstream = (torch.randn(5, 11, generator=generator) for _ in range(3))
+    plain = used(lambda gate, up: torch.nn.functional.silu(gate) * up, values, upstream)
+    results = [used(GatedActivation.apply, values, upstream), plain]
     (*mine, my_kept), (*plain, plain_kept) = results
     assert all(torch.equal(one, other) for one, other in zip(mine, plain, strict=True))
-    assert (my_kept, plain_kept) == (110, 165)
+    assert (my_kept, plain_kept) == (4 * 110, 4 * 165)
 
 
-def test_every_mlp_gets_the_gated_activation(tmp_path):
+def test_every_mlp_gets_the_gated_activation_and_keeps_no_product_before_a_fused_projection(tmp_path):
     tiny_model_folder(tmp_path / "model")
     model = adapted(tmp_path / "model")
     ids = torch.arange(12)[None]
     plain = model(input_ids=ids).logits
     assert fuse_gates(model) == 2
     assert torch.equal(model(input_ids=ids).logits, plain)
+
+    mlp = model.get_base_model().model.layers[0].mlp
+    x = torch.randn(1, 12, mlp.hidden_size, generator=torch.Generator().manual_seed(9))
+    parameters = [p for p in mlp.parameters() if p.requires_grad]
+
+    def run(x):
+        *found, kept = used(mlp, [x], torch.ones_like(x))
+        mlp(x).sum().backward()
+        return [*found, *[p.grad.clone() for p in parameters]], kept
+
+    fuse_lora(model)
+    mine, my_kept = run(x)
+    model.zero_grad()
+    del mlp.forward  # transformers' own: the product is kept by the projection, silu(gate) too
+    plain, plain_kept = run(x)
+    assert len(parameters) == 6
+    assert max(relative(one, other) for one, other in zip(mine, plain, strict=True)) < 1e-6
+    assert plain_kept - my_kept == 2 * 4 * 12 * mlp.intermediate_size
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_norm_keeps_its_input_as_it_came_and_has_the_same_gradient(dtype):
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    generator = torch.Generator().manual_seed(8)
+    x, upstream = (torch.randn(7, 64, generator=generator).to(dtype) for _ in range(2))
+    norm = LlamaRMSNorm(64, eps=1e-3).to(dtype).requires_grad_(False)
+    norm.weight += torch.randn(64, generator=generator)
+    value, grad, plain_kept = used(norm, [x], upstream)
+    mine, my_grad, kept = used(lambda x: RmsNorm.apply(x, norm.weight, 1e-3), [x], upstream)
+    assert torch.equal(mine, value)
+    by_hand = x.double().requires_grad_()
+    exact = norm.weight.double() * by_hand / (by_hand.square().mean(-1, keepdim=True) + 1e-3).sqrt()
+    (exact_grad,) = torch.autograd.grad(exact, by_hand, upstream.double())
+    rounding = torch.finfo(dtype).eps
+    assert relative(my_grad, exact_grad) <= relative(grad, exact_grad) + rounding / 10 < 2 * rounding
+    size = x.element_size()
+    assert kept == size * (7 * 64 + 64) + 4 * 7, "x, w and a number a token"
+    assert plain_kept - kept == (4 - size) * 7 * 64, "transformers keeps a float32 copy of x"
+
+
+def test_norms_that_compute_something_else_stay_as_they_are(tmp_path):
+    tiny_model_folder(tmp_path / "model")
+    model = adapted(tmp_path / "model")
+    layers = model.get_base_model().model.layers
+    layers[0].input_layernorm.forward = lambda x: x * 2.0
+    layers[1].input_layernorm.weight.requires_grad_(True)
+    assert fuse_norms(model) == 3, "of two in each of two blocks, and one behind them"
 
 
 def test_fused_layers_step_aside_when_adapters_are_disabled(tmp_path):

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import sys
+from statistics import pstdev
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -17,7 +18,7 @@ from tests.fakes import LETTER_ENV, tiny_chat_model_folder
 from tests.policy_server import TinyPolicyServer
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
-PLAYED = ["pods", "imitation", "dagger"]
+PLAYED = ["curriculum", "replay", "pods", "imitation", "dagger"]
 RECIPE = """
 threads = 1
 dtype = "float32"
@@ -70,7 +71,7 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
         run("--arms", *PLAYED)
         assert played == ["warm", *(f"{arm}-seed-0" for arm in PLAYED)]
         run("--arms", "pods", "--seeds", "0", "1")
-        assert played[4:] == ["pods-seed-1"]
+        assert played[1 + len(PLAYED) :] == ["pods-seed-1"]
         with pytest.raises(
             SystemExit, match=r"pods-seed-0\.json is of other settings:\n  steps: 2 -> 3\nChoose another"
         ):
@@ -99,6 +100,15 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
     assert not (folder / "imitation-seed-0" / "trajectories").exists()
     assert [r["dagger/rows"] for r in read_jsonl(folder / "dagger-seed-0" / "metrics.jsonl")] == [4.0, 8.0]
 
+    first, second = (tasks_of(folder / "curriculum-seed-0", step) for step in (1, 2))
+    assert len(first) == len(second) == 2
+    again = [task for task in first if task in second]
+    assert len(again) == 1, "half of two groups"
+    assert first[again[0]] == max(first.values()) > 0, "whose rewards lay farthest apart"
+    twice = [r["staleness/max"] for r in read_jsonl(folder / "replay-seed-0" / "metrics.jsonl")]
+    once = [r["staleness/max"] for r in read_jsonl(folder / "curriculum-seed-0" / "metrics.jsonl")]
+    assert (once, twice) == ([1.0, 1.0], [1.0, 3.0]), "in the second of two updates a step, and two more a step later"
+
     text = (folder / "table.md").read_text()
     assert text in capsys.readouterr().out
     rows = {line.split("|")[1].strip(): line for line in text.splitlines()[2:]}
@@ -106,8 +116,8 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
     assert re.search(r"\| \d of 2 \|", rows["pods"])
     drawn = ElementTree.parse(folder / "learning.svg")
     lines = drawn.findall("{http://www.w3.org/2000/svg}polyline")
-    assert len(lines) == 4, "a line for each run"
-    assert sorted(len(line.attrib["points"].split()) for line in lines) == [2, 2, 2, 3]
+    assert len(lines) == 6, "a line for each run"
+    assert sorted(len(line.attrib["points"].split()) for line in lines) == [2, 2, 2, 2, 2, 3]
 
 
 def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(bench, tmp_path, capsys):
@@ -182,7 +192,9 @@ def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
     plan = bench.Plan(LETTER_ENV, str(tmp_path / "recipe.toml"), {"lora.rank": 8}, 30.0, None, 2)
     configs = {arm: plan.arm(arm, 7, tmp_path) for arm in bench.ARMS}
     losses = {arm: (c.loss.negative_weight, c.loss.invalid_call_weight) for arm, c in configs.items()}
-    assert losses["recipe"] == losses["imitation"] == losses["dagger"] == (0.0, 0.5)
+    of_recipe = ("recipe", "refill", "curriculum", "replay", "imitation", "dagger")
+    assert {losses[arm] for arm in of_recipe} == {(0.0, 0.5)}
+    assert {arm: c.rollout.refill_rounds for arm, c in configs.items() if c.rollout.refill_rounds} == {"refill": 1}
     assert losses["grpo"] == losses["pods"] == losses["trl"] == (1.0, None)
     assert losses["positives"] == (0.0, None)
     assert {(c.optimizer.learning_rate, c.loss.max_gap) for c in configs.values()} == {(1e-2, 5.0)}
@@ -196,6 +208,14 @@ def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
         (c.init_adapter, c.warm_start.steps, c.seed, c.minutes, c.eval.every, c.lora.rank) for c in configs.values()
     }
     assert common == {(str(tmp_path), 0, 7, 30.0, 2, 8)}
+
+
+def tasks_of(run, step):
+    """The standard deviation of the rewards of each task that a step played."""
+    rewards = {}
+    for episode in read_jsonl(run / f"trajectories/step-{step:04d}.jsonl"):
+        rewards.setdefault((episode["scenario_id"], episode["seed"]), []).append(episode["reward"])
+    return {task: pstdev(values) for task, values in rewards.items()}
 
 
 def tokens(run, records):

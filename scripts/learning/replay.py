@@ -1,0 +1,62 @@
+"""The arms that use again what a run has played: its questions or its rollouts.
+
+curriculum  from the second step on, half of a step's questions are earlier ones: those whose rewards lay farthest apart
+            when they were played last. Where a reward says right or wrong, these are the questions with a pass rate
+            near one half. They are played anew.
+replay      a step learns from the rollouts of the step before once more, with the advantages that they had. They are of
+            an older policy, so their ratios and weights are those of ``rollout.max_staleness``. A run that goes on has
+            none in its first step.
+
+Sources: questions that are neither always nor never solved, DAPO, arXiv 2503.14476, section 3.2 (there others are drawn
+in place of those); rollouts within an age limit, AReaL, arXiv 2505.24298, section 5.1.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from statistics import pstdev
+from typing import Any
+
+from grpo.files import JsonlLog, read_jsonl
+from grpo.learner.segments import Segment
+from grpo.training.trainer import Trainer
+from grpo.types import Task
+
+
+class Curriculum(Trainer):
+    """Plays half of each step's questions again."""
+
+    def _grpo_step(self, log: JsonlLog) -> dict[str, float]:
+        wanted = self.config.rollout.groups_per_step // 2
+        again = [task for task in farthest_apart(self._spreads()) if task not in self.tasks.again]
+        self.tasks.again += again[:wanted]
+        return super()._grpo_step(log)
+
+    def _spreads(self) -> dict[Task, float]:
+        """Standard deviation of the rewards of each question's newest group, from the run's trajectories."""
+        spreads: dict[Task, float] = {}
+        for step in range(1, self.step + 1):
+            rewards: dict[Task, list[float]] = defaultdict(list)
+            for record in read_jsonl(self.run.trajectories(step)):
+                rewards[Task.of_key(record["scenario_id"], record["seed"])].append(record["reward"])
+            spreads |= {task: pstdev(values) for task, values in rewards.items()}
+        return spreads
+
+
+def farthest_apart(spreads: dict[Task, float]) -> list[Task]:
+    """Those with a spread, the largest first; among equals the one that was played first."""
+    return sorted((task for task, spread in spreads.items() if spread > 0), key=lambda task: -spreads[task])
+
+
+class Replay(Trainer):
+    """Learns from each rollout in two steps."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._before: list[Segment] = []
+
+    def _update(self, rows: list[Segment]) -> dict[str, float]:
+        older = [replace(row, staleness=row.staleness + 1) for row in self._before]
+        self._before = rows
+        return super()._update([*rows, *older])
