@@ -99,8 +99,9 @@ def test_loss_gradient_norm_and_weights_are_those_of_one_plain_process(answers, 
         assert row.entropies == pytest.approx(other.entropies, abs=2e-6)
         assert row.reference_logprobs == pytest.approx(other.reference_logprobs, abs=2e-6)
         assert len(row.reference_logprobs) == (len(row.logprobs) if loss.kl_coef else 0)
-    assert difference(after, answers("local")[loss][2]) < 1e-6
-    assert difference(after, expected_after) < 1e-5, "Adam's first step lets rounding through where a gradient is tiny"
+    # Adam's first step lets rounding through where a gradient is tiny
+    assert difference(after, answers("local")[loss][2]) < 3e-6
+    assert difference(after, expected_after) < 1e-5
     assert difference(after, answers("plain")["four steps"]) > 1e-4
 
 
@@ -129,7 +130,7 @@ def test_every_row_is_heard_of_once(answers, engine):
 def test_a_loaded_state_goes_on_to_the_bit_and_a_reset_forgets_the_moments(answers, engine):
     found = answers(engine)
     assert difference(found["resumed"], found["four steps"]) == 0.0
-    assert difference(found["forgot"], answers("local")["forgot"]) < 3e-6, "Adam's first step: see above"
+    assert difference(found["forgot"], answers("local")["forgot"]) < 3e-6  # Adam's first step: see above
     assert difference(found["forgot"], answers("plain")["forgot"]) < 1e-5
     assert difference(found["forgot"], found["four steps"]) > 1e-4
 
