@@ -139,9 +139,9 @@ async def test_a_server_without_structured_output_is_asked_without_and_not_asked
 
 
 async def test_a_request_that_is_bad_either_way_is_refused_with_the_servers_words():
-    with JudgeServer(lambda messages: Reply(status=400, content="prompt is too long")) as server:
+    with JudgeServer(lambda messages: Reply(status=400, content="a message has no role")) as server:
         judge = client(server)
-        with pytest.raises(JudgeCallError, match="prompt is too long"):
+        with pytest.raises(JudgeCallError, match="a message has no role"):
             await judge.complete(ASK, RESPONSE_FORMAT)
     assert len(server.requests) == 2
 

@@ -144,7 +144,7 @@ async def test_a_key_that_the_judge_repeats_is_in_no_score_record_cache_or_error
 
 
 async def test_a_parameter_that_is_no_json_spoils_neither_cache_nor_record(tmp_path):
-    params = {"metadata": {"client": object(), 7: "a", "x": {1, 2}}}
+    params = {"metadata": {"client": object(), "of": {7: "a"}, "x": {1, 2}}}
     with JudgeServer(by_table) as server:
         for _ in range(2):
             session = Session(cache=tmp_path / "cache.db", record=tmp_path / "judgements.jsonl")
@@ -154,7 +154,7 @@ async def test_a_parameter_that_is_no_json_spoils_neither_cache_nor_record(tmp_p
             session.close()
     assert len(server.requests) == 1
     first, second = read_judgements(tmp_path)
-    expected = {"metadata": {"client": "<object>", "7": "a", "x": "<set>"}}
+    expected = {"metadata": {"client": "<object>", "of": {"7": "a"}, "x": "<set>"}}
     assert first["verdicts"][0]["judge"]["params"] == second["verdicts"][0]["judge"]["params"] == expected
 
 
