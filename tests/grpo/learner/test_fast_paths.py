@@ -39,8 +39,8 @@ def test_attention_over_a_list_of_tokens_equals_torchs_over_whole_rows(heads, kv
     q = torch.randn(heads, tokens, 8, requires_grad=True)
     k, v = (torch.randn(kv_heads, tokens, 8, requires_grad=True) for _ in range(2))
     upstream = torch.randn(tokens, heads, 8)
-    mine = attention.block_attention(q, k, v, blocks, 0.3)
-    found = torch.autograd.grad(mine, (q, k, v), upstream)
+    mine, *found, kept = used(lambda *x: attention.block_attention(*x, blocks, 0.3), [q, k, v], upstream)
+    assert kept == 4 * 8 * tokens * (heads + 2 * kv_heads), "q, k and v; no probability"
     plain = torch.zeros(tokens, heads, 8)
     for pieces, own in zip(layout.rows, layout.own, strict=True):
         if own is None:
