@@ -9,7 +9,9 @@ from pathlib import Path
 from grpo.config import TrainConfig
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, shape_at_hand
+from grpo.doctor.memory import memory_needs
 from grpo.learner.engines import described, engine_name
+from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, memory_gib
 from grpo.machine.models import config_at_hand
 from grpo.serving.server import server_options
@@ -37,8 +39,8 @@ def what_would_run(config: TrainConfig, directory: Path) -> Iterator[str]:
     if config.device == "cpu":
         dtype = "measured when the run starts" if config.dtype == "auto" else config.dtype
         yield f"dtype: {dtype}"
-        cores = config.threads or cpu_count()
-        yield f"learner and vLLM on the CPU: {cores} cores, {memory_gib():.0f} GiB (memory is computed for GPUs alone)"
+        yield f"learner and vLLM on the CPU: {config.threads or cpu_count()} cores, {memory_gib():.0f} GiB of memory"
+        yield from _cpu_memory(config, here)
     else:
         yield f"dtype: {'bfloat16' if config.dtype == 'auto' else config.dtype}"
         if shape is None:
@@ -46,6 +48,13 @@ def what_would_run(config: TrainConfig, directory: Path) -> Iterator[str]:
         else:
             yield from plan_gpus(config, shape).lines()
     yield from _server(config, Path(config.model) if here is None else here.parent, shape)
+
+
+def _cpu_memory(config: TrainConfig, model_config: Path | None) -> Iterator[str]:
+    dtypes: list[Dtype] = ["bfloat16", "float32"] if config.dtype == "auto" else [config.dtype]
+    for dtype in dtypes:
+        if model_config and (needs := memory_needs(config.model_copy(update={"dtype": dtype}), model_config.parent)):
+            yield f"memory in {dtype}: {needs}"
 
 
 def _work(config: TrainConfig) -> Iterator[str]:

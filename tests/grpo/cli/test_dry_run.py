@@ -5,7 +5,9 @@ import json
 from click.testing import CliRunner
 
 from grpo.cli.train import train
+from grpo.config import load_config
 from grpo.devices.shape import QWEN_MODELS
+from grpo.doctor.memory import memory_needs
 from tests.fakes import WORD_ENV
 
 SMALL, LARGE = (f"Qwen/Qwen2.5-{size}-Instruct" for size in ("0.5B", "7B"))
@@ -66,3 +68,17 @@ def test_a_run_on_the_cpu_is_shown_too(tmp_path):
     assert any(line.startswith("learner and vLLM on the CPU: ") for line in lines)
     assert any(line.startswith("vLLM's arguments: --model some/model") and "--dtype float32" in line for line in lines)
     assert "warm start: 45 steps of a demonstration of 'tutor'" in lines
+
+
+def test_the_memory_on_the_cpu_is_shown_for_each_dtype_that_may_be_chosen(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[SMALL].to_config()))
+    config = load_config("email-cpu", {"env": WORD_ENV, "model": str(folder)})
+    for dtypes, arguments in ((("bfloat16", "float32"), ()), (("float32",), ("--set", "dtype=float32"))):
+        status, lines = shown(tmp_path, "--recipe", "email-cpu", "--model", str(folder), *arguments)
+        assert status == 0
+        needs = {dtype: memory_needs(config.model_copy(update={"dtype": dtype}), folder) for dtype in dtypes}
+        assert [line for line in lines if line.startswith("memory")] == [
+            f"memory in {dtype}: {needs[dtype]}" for dtype in dtypes
+        ]
