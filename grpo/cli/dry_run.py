@@ -54,7 +54,7 @@ def _cpu_memory(config: TrainConfig, model_config: Path | None) -> Iterator[str]
     dtypes: list[Dtype] = ["bfloat16", "float32"] if config.dtype == "auto" else [config.dtype]
     for dtype in dtypes:
         if model_config and (needs := memory_needs(config.model_copy(update={"dtype": dtype}), model_config.parent)):
-            yield f"memory in {dtype}: {needs}"
+            yield f"in {dtype}: {needs}"
 
 
 def _work(config: TrainConfig) -> Iterator[str]:
@@ -71,7 +71,9 @@ def _work(config: TrainConfig) -> Iterator[str]:
     yield f"tokens: at most {episodes * rollout.max_tokens:,} a step, {config.learner.token_budget:,} a forward pass"
     yield f"LoRA: rank {config.lora.rank}, alpha {config.lora.alpha}; learning rate {config.optimizer.learning_rate:g}"
     if evaluation.scenarios:
-        yield f"evaluation before and after: {evaluation.scenarios} scenarios of the split {evaluation.split!r}"
+        greedily = f", up to {evaluation.scenarios * evaluation.greedy} greedily" if evaluation.greedy else ""
+        of = f"{evaluation.scenarios} scenarios of the split {evaluation.split!r}{greedily}"
+        yield f"evaluation before and after: {of}"
 
 
 def _server(config: TrainConfig, model_path: Path, shape: ModelShape | None) -> Iterator[str]:

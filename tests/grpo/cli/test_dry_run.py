@@ -68,6 +68,7 @@ def test_a_run_on_the_cpu_is_shown_too(tmp_path):
     assert any(line.startswith("learner and vLLM on the CPU: ") for line in lines)
     assert any(line.startswith("vLLM's arguments: --model some/model") and "--dtype float32" in line for line in lines)
     assert "warm start: 45 steps of a demonstration of 'tutor'" in lines
+    assert "evaluation before and after: 96 scenarios of the split 'test', up to 192 greedily" in lines
 
 
 def test_the_memory_on_the_cpu_is_shown_for_each_dtype_that_may_be_chosen(tmp_path):
@@ -79,6 +80,4 @@ def test_the_memory_on_the_cpu_is_shown_for_each_dtype_that_may_be_chosen(tmp_pa
         status, lines = shown(tmp_path, "--recipe", "email-cpu", "--model", str(folder), *arguments)
         assert status == 0
         needs = {dtype: memory_needs(config.model_copy(update={"dtype": dtype}), folder) for dtype in dtypes}
-        assert [line for line in lines if line.startswith("memory")] == [
-            f"memory in {dtype}: {needs[dtype]}" for dtype in dtypes
-        ]
+        assert [line for line in lines if line.startswith("in ")] == [f"in {dtype}: {needs[dtype]}" for dtype in dtypes]
