@@ -51,9 +51,11 @@ def what_would_run(config: TrainConfig, directory: Path) -> Iterator[str]:
 
 
 def _cpu_memory(config: TrainConfig, model_config: Path | None) -> Iterator[str]:
+    if model_config is None:
+        return
     dtypes: list[Dtype] = ["bfloat16", "float32"] if config.dtype == "auto" else [config.dtype]
     for dtype in dtypes:
-        if model_config and (needs := memory_needs(config.model_copy(update={"dtype": dtype}), model_config.parent)):
+        if needs := memory_needs(config.model_copy(update={"dtype": dtype}), model_config.parent):
             yield f"in {dtype}: {needs}"
 
 

@@ -1,7 +1,8 @@
 """Whether the memory that is free here is enough for a run on the CPU: said before it starts, not by the kernel later.
 
 What learner and server need is computed from the model's shape (``grpo.devices.memory``). The learner's kernels for the
-CPU keep less than that; the C library keeps more, because freed blocks of ever other sizes fit nothing: ``CPU_SLACK``.
+CPU keep less than that, attention above all; the C library keeps more, because freed blocks of ever other sizes fit
+nothing: ``CPU_SLACK``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from grpo.config import TrainConfig
-from grpo.devices.memory import GIB, learner_memory, server_memory
+from grpo.devices.memory import GIB, ROWS_BUDGET, learner_memory, server_memory
 from grpo.devices.plan import served_adapters
 from grpo.devices.shape import ModelShape
 from grpo.doctor.checks import Trouble
@@ -19,9 +20,10 @@ from grpo.errors import ModelError
 from grpo.machine.dtype import Dtype
 from grpo.machine.torchrun import place
 from grpo.serving.vllm_options import CPU_KV_CACHE_GIB
+from grpo.settings import KERNELS
 
 CPU_SLACK = 1.2
-"""Of the learner's activations: more than was measured over the computed ones in any run (docs/performance.md)."""
+"""Of the learner's activations: a little more than was measured over the computed ones (docs/performance.md)."""
 
 SMALLER_BUDGET = 1024
 LOGIT_CHUNK_TOKENS = 512
@@ -74,9 +76,12 @@ def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
     here = place()
     learners = here.local_size if here else 1  # each reads the whole model, also where they share its layers later
 
+    kernels = KERNELS if config.learner.kernels is None else config.learner.kernels
+    rows_per_token = 1.0 if "attention" in kernels else ROWS_BUDGET  # torch's attention works on whole rows
+
     def trainer(tokens: int) -> tuple[float, float]:
         memory = learner_memory(
-            shape, config.lora.rank, dtype, tokens=tokens, rows_per_token=1.0,
+            shape, config.lora.rank, dtype, tokens=tokens, rows_per_token=rows_per_token,
             gradient_checkpointing=config.learner.gradient_checkpointing is True, logit_chunk_tokens=LOGIT_CHUNK_TOKENS,
         )  # fmt: skip
         fixed = memory.total - memory.activations

@@ -4,7 +4,7 @@ Each token of the list is a query once, in the row that it belongs to first, and
 no row is padded, and no query is computed again for a row that shares it. Queries go in blocks, so that little is
 computed of what causality hides. The fused CPU kernel of ``scaled_dot_product_attention`` is fast forward and slow
 backward: matrix products block by block are faster. Probabilities are computed again in backward, not kept: with 300
-tokens seen on average they are a sixth of what a forward pass keeps, with 1,000 two fifths (SmolLM2-135M).
+tokens seen on average they would be a third of what a forward pass keeps, with 1,000 a half (SmolLM2-135M).
 Grouped key/value heads are never repeated: the query heads that share one are laid out as more queries.
 
     softmax(Q K^T / sqrt(D) + M) V          (Attention Is All You Need, arXiv 1706.03762, eq. 1)
