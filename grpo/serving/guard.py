@@ -1,6 +1,6 @@
 """A small process between a run and its vLLM server: it ends the server when the run ends, however the run ends.
 
-    run  --pipe-->  guard  -->  vLLM (API server -> engine -> workers, one process group)
+    run  --pipe-->  guard  -->  vLLM (API server -> engine, with several GPUs -> workers; one process group)
 
 The pipe closes when the run's process is gone, SIGKILL included; the guard then ends vLLM's whole process group. It
 also watches its parent's id, because a process forked by the run may hold the pipe open. Should the guard itself be
@@ -22,6 +22,9 @@ import time
 
 PARENT_VARIABLE = "GRPO_PARENT_PID"
 """Tells a process of the server the id of the process that started it."""
+
+CORES_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"
+"""vLLM's variable for the cores of a model on the CPU: their numbers, with commas between them."""
 
 _POLL_SECONDS = 0.25
 

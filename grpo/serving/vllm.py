@@ -37,7 +37,6 @@ _PHASES = (
     ("KV cache size", "opening the port"),
     ("Loading weights took", "preparing the cache"),
     ("Starting to load model", "loading the weights"),
-    ("Initializing a V1 LLM engine", "starting the worker process"),
     ("Resolved architecture", "starting the engine process"),
 )
 """What vLLM's log says, latest first, and what it means it is doing."""

@@ -1,5 +1,7 @@
 """vLLM's API server as its guard starts it: every process of it ends when its own parent is gone.
 
+On the CPU the engine process, which has the model, computes on the run's cores (``CORES_VARIABLE``).
+
 The guard ends vLLM's process group. This module is for the case that the guard itself is killed: vLLM's engine process
 would otherwise live on without its API server. It is the main module of the API server, so ``multiprocessing`` imports
 it first in each process that vLLM spawns; a forked process keeps it. Nothing of vLLM is imported before it is needed,
@@ -16,7 +18,7 @@ import sys
 import threading
 import time
 
-from grpo.serving.guard import PARENT_VARIABLE
+from grpo.serving.guard import CORES_VARIABLE, PARENT_VARIABLE
 
 _POLL_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -39,6 +41,16 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="grpo-end-with-parent", daemon=True).start()
 
 
+def bind_threads() -> None:
+    """Have OpenMP compute with one thread for each of the cores that are named, on these. It reads that once, as torch
+    is loaded.
+    """
+    if cores := os.environ.get(CORES_VARIABLE):
+        os.environ["OMP_NUM_THREADS"] = str(len(cores.split(",")))
+        os.environ["OMP_PLACES"] = f"{{{cores}}}"
+        os.environ["OMP_PROC_BIND"] = "true"
+
+
 def _ask_kernel() -> None:
     """On Linux, have the kernel kill this process with the guard (which has one thread), without the watch's delay."""
     if sys.platform == "linux":
@@ -59,5 +71,6 @@ if __name__ == "__main__":
     end_with_parent()
     os.register_at_fork(after_in_child=end_with_parent)
     _serve()
-elif __name__ == "__mp_main__":  # multiprocessing has just started this process and prepares it
+elif __name__ == "__mp_main__":  # multiprocessing has just started this process, the engine's, and prepares it
     end_with_parent()
+    bind_threads()

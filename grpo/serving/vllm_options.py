@@ -23,6 +23,7 @@ from grpo.errors import ConfigError
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count
 from grpo.machine.processes import child_environment
+from grpo.serving.guard import CORES_VARIABLE
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The maximum ranks that vLLM knows."""
@@ -38,6 +39,9 @@ KEPT_MEMORY = {
 }
 """glibc would give each large tensor of a batch back at once, and the next one would pay for every page again: a sixth
 of the time that a prompt takes. So it keeps them, on huge pages where Linux gives these on request."""
+ONE_ENGINE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""The model in vLLM's engine process. On the CPU vLLM would start one more for it, to give it OpenMP's variables before
+torch is loaded; ``vllm_main`` gives them to the engine process."""
 _OTHERS_OF_OURS = frozenset(
     {"-tp", "--api-key", "--data-parallel-size", "-dp", "--lora-modules", "--pipeline-parallel-size", "-pp"}
     | {"--block-size", "--ssl-certfile", "--ssl-keyfile", "--root-path", "--uds", "--headless"}
@@ -114,6 +118,7 @@ class ServerOptions:
             # No prompt is cut in chunks; see the module.
             batched_tokens = self.max_num_seqs * self.max_model_len
             arguments += ["--block-size", "32", "--max-num-batched-tokens", str(batched_tokens)]
+            arguments += ["--distributed-executor-backend", ONE_ENGINE_PROCESS]
         else:
             batched_tokens = max(SERVER_TOKENS, self.max_num_seqs)
             arguments += ["--max-num-batched-tokens", str(batched_tokens)]
@@ -139,7 +144,7 @@ class ServerOptions:
             variables |= {name: value for name, value in KEPT_MEMORY.items() if name not in os.environ}
             cores = sorted(os.sched_getaffinity(0))[: self.threads or cpu_count()]
             own = cores[len(cores) * number // servers : len(cores) * (number + 1) // servers]
-            variables["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, own))
+            variables[CORES_VARIABLE] = ",".join(map(str, own))
         if self.cards:
             variables |= CARD_ORDER | {"CUDA_VISIBLE_DEVICES": ",".join(self.cards)}
         return child_environment(variables)

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
 def engine():
+    print("engine's cores", os.environ.get("OMP_NUM_THREADS"), os.environ.get("OMP_PLACES"), flush=True)
     time.sleep(120)
 
 
@@ -35,7 +36,7 @@ def main():
         sys.exit(3)
     child = multiprocessing.get_context("spawn").Process(target=engine)
     child.start()
-    print("engine", child.pid, flush=True)
+    print("engine", child.pid, "of", os.environ.get("OMP_PLACES"), flush=True)
     if mode == "slow":
         time.sleep(1.5)
     if mode == "never":

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -76,6 +77,19 @@ def test_a_server_answers_reports_progress_and_leaves_nothing(
     server.stop()
     assert not server.is_alive()
     assert "Resolved architecture" in server.log_path.read_text()
+
+
+def test_the_engine_computes_on_the_servers_cores_and_its_other_processes_run_anywhere(
+    model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("OMP_PLACES", raising=False)
+    core = min(os.sched_getaffinity(0))
+    with VllmServer(model, tmp_path / "server.log", ServerOptions(threads=1)) as server:
+        deadline = time.monotonic() + 30
+        while "engine's cores" not in (log := server.log_path.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert f"engine's cores 1 {{{core}}}\n" in log
+    assert re.search(r"^engine \d+ of None$", log, re.MULTILINE)
 
 
 def test_a_server_that_dies_at_its_start_says_why(
@@ -167,6 +181,7 @@ def test_sigkill_of_the_owner_leaves_no_process_of_a_real_vllm(model_dir: Path, 
     owner, guard = start_owner(model_dir, tmp_path, [])
     running = processes_in(guard)
     assert any("EngineCore" in command for command in running.values()), running
+    assert not any("Worker" in command for command in running.values()), running  # the engine has the model
     owner.kill()
     owner.wait()
     assert wait_until_gone(guard, seconds=15.0) == {}
@@ -198,6 +213,7 @@ def test_sampling_is_the_trainers_and_the_rank_is_one_that_vllm_serves(model: Pa
     gpu = ServerOptions(device="cuda", gpu_memory_utilization=0.3)
     assert "--block-size" not in gpu.arguments(model, "base", 1)
     assert "--kv-cache-memory-bytes" not in gpu.arguments(model, "base", 1)
+    assert "--distributed-executor-backend" not in gpu.arguments(model, "base", 1)
     assert "VLLM_CPU_OMP_THREADS_BIND" not in gpu.environment()
     with pytest.raises(ConfigError, match="LoRA rank 513 is above 512"):
         ServerOptions(max_lora_rank=513).arguments(model, "base", 1)
