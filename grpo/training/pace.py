@@ -27,11 +27,15 @@ from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, is_done, label_of, planned, tasks_of
 
-LEARNER_SHARE, SAMPLER_SHARE = 0.5, 0.7
-"""Of the speed of a bare matrix product; docs/performance.md has what they are from."""
+LEARNER_SHARE = 0.5
+"""Of the speed of a bare matrix product that the learner reaches; docs/performance.md has what it is from."""
 
 MOST_GFLOPS = 700.0
-"""A bare product may be faster (1,850 with AMX on 2 cores); what is between the products then takes most time."""
+"""A bare product may be faster (1,850 with AMX on 2 cores); what is between the learner's products then takes most."""
+
+SAMPLER_SHARE, SAMPLER_TOKEN_SECONDS = 1.5, 0.00065
+"""Of vLLM for a token of an episode: its products take so little because some tokens are in the cache, and embeddings
+are looked up; the rest of its time does not get shorter with faster products."""
 
 SAMPLED_EPISODES = 8
 """Demonstrations whose length stands for that of the run's episodes."""
@@ -94,10 +98,9 @@ def estimated_pace(config: TrainConfig, shape: ModelShape, gflops: float, tokens
     A token that is read or sampled takes 2 operations for each weight, one that is learned from 4: LoRA needs no
     gradient of the weights themselves.
     """
-    gflops = min(gflops, MOST_GFLOPS)
     rollout = config.rollout
-    read_seconds = 2e-9 * shape.parameters * tokens / (gflops * SAMPLER_SHARE)
-    learned_seconds = 4e-9 * shape.parameters * tokens / (gflops * LEARNER_SHARE)
+    read_seconds = tokens * (2e-9 * shape.parameters / (gflops * SAMPLER_SHARE) + SAMPLER_TOKEN_SECONDS)
+    learned_seconds = tokens * 4e-9 * shape.parameters / (min(gflops, MOST_GFLOPS) * LEARNER_SHARE)
     episodes = rollout.groups_per_step * rollout.group_size
     learned_share = 0.5 if config.loss.negative_weight == 0 else 1.0
     learned = rollout.groups_per_step * (rollout.update_rollouts or rollout.group_size) * learned_share

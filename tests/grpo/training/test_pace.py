@@ -12,6 +12,7 @@ from grpo.runs.directory import RunDirectory
 from grpo.training.pace import (
     LEARNER_SHARE,
     SAMPLER_SHARE,
+    SAMPLER_TOKEN_SECONDS,
     Clock,
     Pace,
     Todo,
@@ -78,11 +79,13 @@ def test_the_estimate_is_the_works_operations_over_the_speed():
     config = TrainConfig(env=WORD_ENV, rollout=rollout, warm_start={"batch": 5}, loss={"negative_weight": 0.0})
     pace = estimated_pace(config, shape, 10.0, 500.0)
     token = shape.parameters / 10e9
-    assert pace.episode == pytest.approx(500 * 2 * token / SAMPLER_SHARE)
+    assert pace.episode == pytest.approx(500 * (2 * token / SAMPLER_SHARE + SAMPLER_TOKEN_SECONDS))
     assert pace.rollout == pytest.approx(12 * pace.episode)
     assert pace.warm_start_step == pytest.approx(5 * 500 * 4 * token / LEARNER_SHARE)
     assert pace.update == pytest.approx(6 * 500 * 4 * token / LEARNER_SHARE)
-    assert estimated_pace(config, shape, 1850.0, 500.0) == estimated_pace(config, shape, 700.0, 500.0)
+    fast, faster = estimated_pace(config, shape, 700.0, 500.0), estimated_pace(config, shape, 1850.0, 500.0)
+    assert (fast.warm_start_step, fast.update) == (faster.warm_start_step, faster.update)
+    assert fast.episode > faster.episode > 500 * SAMPLER_TOKEN_SECONDS
 
 
 def a_run(folder, warm=(), evaluations=(), steps=()):
