@@ -29,8 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With several workers: one of them has all files with real vLLM; no file is torn apart.
 
-    The rest fills the core that is idle while processes start. Dealt out to both, these files took a third more CPU time
-    and were done no sooner: each vLLM computes with all cores.
+    The rest fills the core that is idle while processes start. With half of these files on each worker the suite took a
+    third more CPU time and was done no sooner: each vLLM computes with all cores.
     """
     from xdist.scheduler import LoadScopeScheduling
 
