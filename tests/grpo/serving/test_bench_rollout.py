@@ -127,6 +127,9 @@ def test_the_program_prints_every_form_and_every_ratio(
     stub.server_close()
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("2 episodes, ")
+    assert [line for line in shown if " answered after " in line] == [
+        f"{name:8} answered after 0.0 s, 1.0 CPU-seconds" for name in ("ours", "stock", "bare")
+    ]
     counts = {line.split()[0]: line.split()[1:5:2] for line in shown if " sampled, " in line}
     assert list(counts) == ["rollout", "flat", "base", "ours", "stock", "bare"]
     assert counts["rollout"] == counts["flat"] == counts["base"]
