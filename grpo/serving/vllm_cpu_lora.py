@@ -4,8 +4,9 @@ vLLM's CPU wrapper gathers one copy of A and B for every token of a batch, which
 than it has to be. In a batch that mixes adapters with the base model it also treats the base model's index, -1, as "the
 last slot", so requests for the base model get somebody's adapter. This plugin replaces the two methods concerned: one
 pair of matrix products for each adapter that a batch uses, and nothing for rows of the base model. Its other parts
-merge the weights of an adapter that is alone (``vllm_cpu_merge``), sample with less work (``vllm_cpu_sampler``) and use
-kernels of vLLM's that lie idle (``vllm_cpu_kernels``).
+merge the weights of an adapter that is alone (``vllm_cpu_merge``), sample with less work (``vllm_cpu_sampler``), keep
+guessed tokens that are sampled anyway (``vllm_cpu_verifier``) and use kernels of vLLM's that lie idle
+(``vllm_cpu_kernels``).
 
 vLLM finds it through the entry-point group ``vllm.general_plugins`` and calls ``register`` in each of its processes. It
 acts on the CPU backend alone, and only while the wrapper is the one described above (``why_not``); otherwise it says
@@ -27,6 +28,7 @@ from torch.nn.functional import linear
 from grpo.serving.vllm_cpu_kernels import install_kernels, why_not_kernels
 from grpo.serving.vllm_cpu_merge import Tally, install_merge, why_not_merge
 from grpo.serving.vllm_cpu_sampler import install_sampler, why_not_sample
+from grpo.serving.vllm_cpu_verifier import install_verifier, why_not_verify
 
 Plan = list[tuple[int, "torch.Tensor | None"]]
 """For each adapter slot of a batch: the slot and its rows (a 1-D index tensor), or None for all rows."""
@@ -60,7 +62,9 @@ def _register_other_parts() -> None:
     from vllm.lora.layers.base_linear import BaseLinearLayerWithLoRA
     from vllm.model_executor.layers.linear import UnquantizedLinearMethod
     from vllm.platforms import current_platform
+    from vllm.v1 import outputs
     from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
+    from vllm.v1.sample.rejection_sampler import RejectionSampler
 
     reason = why_not_merge(BaseLinearLayerWithLoRA, UnquantizedLinearMethod)
     if reason:
@@ -72,6 +76,11 @@ def _register_other_parts() -> None:
         _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's sampler alone: %s.", reason)
     else:
         install_sampler(TopKTopPSampler)
+    reason = why_not_verify(RejectionSampler)
+    if reason:
+        _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's rejection sampling alone: %s.", reason)
+    else:
+        install_verifier(RejectionSampler, outputs)
     current_platform.import_kernels()
     parts = vllm_ops, type(current_platform), torch.ops._C
     reason = why_not_kernels(*parts)

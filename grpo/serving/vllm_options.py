@@ -42,6 +42,8 @@ of the time that a prompt takes. So it keeps them, on huge pages where Linux giv
 ONE_ENGINE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The model in vLLM's engine process. On the CPU vLLM would start one more for it, to give it OpenMP's variables before
 torch is loaded; ``vllm_main`` gives them to the engine process."""
+PROPOSER = "grpo.serving.vllm_cpu_drafts.Proposer"
+"""What vLLM's engine process loads and asks for guesses."""
 _OTHERS_OF_OURS = frozenset(
     {"-tp", "--api-key", "--data-parallel-size", "-dp", "--lora-modules", "--pipeline-parallel-size", "-pp"}
     | {"--block-size", "--ssl-certfile", "--ssl-keyfile", "--root-path", "--uds", "--headless"}
@@ -67,6 +69,7 @@ class ServerOptions:
         port: Port to listen on; 0: any free one.
         kv_cache_gib: Memory for the KV cache, in GiB; None: 2 on the CPU, and on a GPU what is left of
             ``gpu_memory_utilization``.
+        draft_tokens: Tokens that the server guesses ahead in a step at most (speculative decoding, CPU only); 0: none.
         gpu_memory_utilization: Share of the GPU's memory that vLLM may take; it does not start where less is free.
         cards: The GPUs that it sees, as ``CUDA_VISIBLE_DEVICES`` names them; empty: all.
         tensor_parallel: GPUs that share the model.
@@ -85,6 +88,7 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 0
     kv_cache_gib: float | None = None
+    draft_tokens: int = 15
     gpu_memory_utilization: float = 0.45
     cards: tuple[str, ...] = ()
     tensor_parallel: int = 1
@@ -119,6 +123,9 @@ class ServerOptions:
             batched_tokens = self.max_num_seqs * self.max_model_len
             arguments += ["--block-size", "32", "--max-num-batched-tokens", str(batched_tokens)]
             arguments += ["--distributed-executor-backend", ONE_ENGINE_PROCESS]
+            if self.draft_tokens:
+                guessing = {"method": "custom_class", "model": PROPOSER, "num_speculative_tokens": self.draft_tokens}
+                arguments += ["--speculative-config", json.dumps(guessing)]
         else:
             batched_tokens = max(SERVER_TOKENS, self.max_num_seqs)
             arguments += ["--max-num-batched-tokens", str(batched_tokens)]

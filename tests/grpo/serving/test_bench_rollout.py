@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,8 +97,13 @@ class Stub(BaseHTTPRequestHandler):
 
 
 def test_the_program_prints_every_form_and_every_ratio(
-    bench: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bench: Any,
+    save_random_adapter: Callable[[Path, int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
+    save_random_adapter(tmp_path, 0)
     stub = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
     threading.Thread(target=stub.serve_forever, daemon=True).start()
     environments: list[dict[str, str]] = []
@@ -119,6 +125,7 @@ def test_the_program_prints_every_form_and_every_ratio(
 
     seconds = iter(range(1000))
     settings = ["--rounds", "1", "--episodes", "2", "--stock-requests", "1", "--dtype", "float32"]
+    settings += ["--adapter", str(tmp_path)]
     monkeypatch.setitem(bench.main.__globals__, "VllmServer", Server)
     monkeypatch.setitem(bench.main.__globals__, "cpu_seconds_below", lambda root: float(next(seconds)))
     monkeypatch.setattr(sys, "argv", ["bench_rollout", *settings])
@@ -128,18 +135,19 @@ def test_the_program_prints_every_form_and_every_ratio(
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("2 episodes, ")
     assert [line for line in shown if " answered after " in line] == [
-        f"{name:8} answered after 0.0 s, 1.0 CPU-seconds" for name in ("ours", "stock", "bare")
+        f"{name:8} answered after 0.0 s, 1.0 CPU-seconds" for name in ("ours", "alone", "stock", "bare")
     ]
     counts = {line.split()[0]: line.split()[1:5:2] for line in shown if " sampled, " in line}
-    assert list(counts) == ["rollout", "flat", "base", "ours", "stock", "bare"]
-    assert counts["rollout"] == counts["flat"] == counts["base"]
+    assert list(counts) == ["rollout", "flat", "alone", "base", "ours", "stock", "bare"]
+    assert counts["rollout"] == counts["flat"] == counts["alone"] == counts["base"]
     assert counts["ours"] == counts["stock"] == counts["bare"]
     ratios = [line.split(":")[0] for line in shown if " by the clock, " in line]
-    assert ratios == ["rollout / flat", "flat / base", "ours / stock", "ours / bare"]
-    assert ["VLLM_PLUGINS" in variables for variables in environments] == [False, True, True]
-    assert ["MALLOC_TRIM_THRESHOLD_" in variables for variables in environments] == [True, False, False]
-    assert ["--enable-lora" in one for one in arguments] == [True, True, False]
-    stock = arguments[1]
+    assert ratios == ["rollout / flat", "flat / alone", "alone / base", "ours / stock", "ours / bare"]
+    assert ["VLLM_PLUGINS" in variables for variables in environments] == [False, False, True, True]
+    assert ["MALLOC_TRIM_THRESHOLD_" in variables for variables in environments] == [True, True, False, False]
+    assert ["--enable-lora" in one for one in arguments] == [True, True, True, False]
+    assert ["--speculative-config" in one for one in arguments] == [True, False, False, False]
+    stock = arguments[2]
     assert stock[stock.index("--lora-modules") + 1].startswith("adapter="), (
         "as it comes, the adapter is given at the start"
     )

@@ -214,6 +214,9 @@ def test_sampling_is_the_trainers_and_the_rank_is_one_that_vllm_serves(model: Pa
     assert "--block-size" not in gpu.arguments(model, "base", 1)
     assert "--kv-cache-memory-bytes" not in gpu.arguments(model, "base", 1)
     assert "--distributed-executor-backend" not in gpu.arguments(model, "base", 1)
+    assert json.loads(pairs["--speculative-config"])["num_speculative_tokens"] == 15
+    for without in (gpu, ServerOptions(draft_tokens=0)):
+        assert "--speculative-config" not in without.arguments(model, "base", 1)
     assert "VLLM_CPU_OMP_THREADS_BIND" not in gpu.environment()
     with pytest.raises(ConfigError, match="LoRA rank 513 is above 512"):
         ServerOptions(max_lora_rank=513).arguments(model, "base", 1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -302,10 +303,55 @@ async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_do
 
 
 @pytest.mark.vllm
+async def test_guessed_tokens_are_kept_and_have_the_logprobs_of_the_adapter_that_was_asked(published: Published):
+    jobs = [(which, tokenize(published, text)) for text in PROMPTS for which in (None, 0, 1)]
+    kept = accepted_guesses(published)
+    async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
+        for _ in range(4):  # the same tokens again and again: the last time they are guessed
+            bodies = [
+                request(published.model(which), ids, seed=300 + number, temperature=number % 2)
+                for number, (which, ids) in enumerate(jobs)
+            ]
+            replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
+    assert accepted_guesses(published) > kept + 24
+    gaps: dict[int | None, list[torch.Tensor]] = {}
+    for (which, ids), reply in zip(jobs, replies, strict=True):
+        choice = reply.raise_for_status().json()["choices"][0]
+        served = torch.tensor(choice["logprobs"]["token_logprobs"])
+        assert len(served) == len(choice["token_ids"]) == 24
+        expected = published.reference(which, ids + choice["token_ids"])[len(ids) - 1 :]
+        gaps.setdefault(which, []).append((served - expected).abs())
+    for which in (None, 0, 1):
+        assert torch.cat(gaps[which]).mean() < MAX_GAPS[published.server.options.dtype]
+
+
+@pytest.mark.vllm
+def test_what_the_plugin_does_not_verify_is_verified_by_vllm(published: Published):
+    ids = tokenize(published, PROMPTS[0])
+    for _ in range(4):
+        kept = accepted_guesses(published)
+        body = request(published.model(0), ids, temperature=0.0, top_k=1, min_tokens=24, logprobs=1)
+        reply = httpx.post(f"{published.server.url}/v1/completions", json=body, timeout=120, trust_env=False)
+        choice = reply.raise_for_status().json()["choices"][0]
+        assert len(choice["token_ids"]) == 24
+        best = [max(entry.values()) for entry in choice["logprobs"]["top_logprobs"]]
+        assert choice["logprobs"]["token_logprobs"] == best
+    assert accepted_guesses(published) > kept
+
+
+def accepted_guesses(published: Published) -> float:
+    """How many guessed tokens the server has kept so far, by its own count."""
+    text = httpx.get(f"{published.server.url}/metrics", trust_env=False).text
+    found = re.search(r"^vllm:spec_decode_num_accepted_tokens_total\{[^}]*\} (\S+)$", text, re.MULTILINE)
+    assert found
+    return float(found[1])
+
+
+@pytest.mark.vllm
 def test_the_plugin_is_on_in_the_real_server_and_wanted_by_this_vllm(vllm_server: VllmServer):
     log = vllm_server.log_path.read_text()
     assert "grpo's LoRA plugin for the CPU is on" in log
-    for part in ("lora", "merge", "sampler", "kernels"):
+    for part in ("lora", "merge", "sampler", "kernels", "drafts", "verifier"):
         assert f'vllm_cpu_{part}.py", line' not in log, "no traceback goes through the plugin"
     for complaint in ("merges no weights", "leaves vLLM's"):
         assert complaint not in log
