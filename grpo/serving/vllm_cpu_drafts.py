@@ -20,6 +20,8 @@ CONTEXT = 6
 """Tokens that a guess follows from. With fewer more is guessed, and more of it wrongly."""
 LIKELY, ALL_LIKELY = 0.7, 0.5
 """How likely a guess must be, and all guesses of a step together: a wrong one costs about what it could have saved."""
+MOST_LOGITS = 2**24
+"""Of all guesses of a step together: each has a row of logits, of which several copies in float32 are made (64 MB)."""
 _PATIENCE = 0.3  # by which a share moves with each token that is seen
 _FIRST = 0.5  # the share of a token that was seen once
 _MOST_CONTEXTS = 200_000  # 40 MB
@@ -74,6 +76,7 @@ class Proposer:
     def __init__(self, vllm_config: Any):
         self._most = vllm_config.speculative_config.num_speculative_tokens
         self._longest = vllm_config.model_config.max_model_len
+        self._most_of_all = MOST_LOGITS // vllm_config.model_config.get_vocab_size()
         self._drafts = Drafts()
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
@@ -100,7 +103,8 @@ class Proposer:
         ]
         for ids, sampled in zip(rows, sampled_token_ids, strict=True):
             self._drafts.learn(ids, len(ids) - len(sampled))
+        most = min(self._most, self._most_of_all // max(1, len(rows)))
         return [
-            self._drafts.guess(ids, min(self._most, self._longest - end - 1)) if sampled else []
+            self._drafts.guess(ids, min(most, self._longest - end - 1)) if sampled else []
             for ids, sampled, end in zip(rows, sampled_token_ids, num_tokens_no_spec.tolist(), strict=False)
         ]

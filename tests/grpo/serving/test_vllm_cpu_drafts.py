@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grpo.serving import vllm_cpu_drafts
-from grpo.serving.vllm_cpu_drafts import CONTEXT, Drafts, Proposer
+from grpo.serving.vllm_cpu_drafts import CONTEXT, MOST_LOGITS, Drafts, Proposer
 
 CALL = [101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112]
 
@@ -79,11 +79,11 @@ def batch(*texts: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([len(text) for text in texts] + [0] * (8 - len(texts)), dtype=np.int32), table
 
 
-def proposer(most: int, longest: int = 40) -> Proposer:
+def proposer(most: int, longest: int = 40, vocabulary: int = 50_000) -> Proposer:
     return Proposer(
         SimpleNamespace(
             speculative_config=SimpleNamespace(num_speculative_tokens=most),
-            model_config=SimpleNamespace(max_model_len=longest),
+            model_config=SimpleNamespace(max_model_len=longest, get_vocab_size=lambda: vocabulary),
         )
     )
 
@@ -105,3 +105,17 @@ def test_no_guess_is_longer_than_the_model_takes():
         vllm_asks.propose([text[8:]], *batch(text))
     assert vllm_asks.propose([[text[8]]], *batch(text[:9])) == [text[9:12]]
     assert vllm_asks.propose([[text[11]]], *batch(text[:12])) == [[]]
+
+
+def test_a_large_batch_or_vocabulary_has_fewer_guesses_for_each_request():
+    text = [1, 2, *CALL]
+    many = 48
+    rows = np.tile(ids(text), (many, 1))
+    for vocabulary, most in ((50_000, 15), (152_000, 15), (152_000, 2)):
+        vllm_asks = proposer(15, vocabulary=vocabulary)
+        for _ in range(12):
+            vllm_asks.propose([text[8:]], *batch(text))
+        requests = 1 if most == 15 else many
+        found = vllm_asks.propose([[text[8]]] * requests, np.full(many, 9, dtype=np.int32), rows)
+        assert found == [text[9 : 9 + most]] * requests
+    assert MOST_LOGITS // 152_000 == 110
