@@ -133,7 +133,7 @@ def server_memory(
         rank: Highest rank that is served.
         dtype: Of the model, its adapters and the KV cache.
         adapters: Slots for adapters; embedding and vocabulary have slots, too.
-        sequences: Decoded at once.
+        sequences: Tokens that are sampled at once, guessed ones too.
         kv_cache: Bytes of the KV cache on each GPU.
         tensor_parallel: GPUs that share the model.
     """

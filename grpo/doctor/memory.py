@@ -19,6 +19,7 @@ from grpo.doctor.checks import Trouble
 from grpo.errors import ModelError
 from grpo.machine.dtype import Dtype
 from grpo.machine.torchrun import place
+from grpo.serving.vllm_cpu_drafts import MOST_LOGITS
 from grpo.serving.vllm_options import CPU_KV_CACHE_GIB
 from grpo.settings import KERNELS
 
@@ -52,7 +53,7 @@ class MemoryNeeds:
         return self.trainer + self.server
 
     def __str__(self) -> str:
-        """For example ``about 8.4 GiB of memory (trainer 3.4, vLLM 5.0)``."""
+        """For example ``about 8.7 GiB of memory (trainer 3.4, vLLM 5.3)``."""
         server = f", vLLM {self.server:.1f}" if self.server else ""
         return f"about {self.total:.1f} GiB of memory (trainer {self.trainer:.1f}{server})"
 
@@ -88,8 +89,8 @@ def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
         return learners * (fixed + CPU_SLACK * memory.activations) / GIB, learners * fixed / GIB
 
     server = server_memory(
-        shape, config.lora.rank, dtype, adapters=served_adapters(config), sequences=config.rollout.concurrency,
-        kv_cache=int(CPU_KV_CACHE_GIB * GIB),
+        shape, config.lora.rank, dtype, adapters=served_adapters(config),
+        sequences=config.rollout.concurrency + MOST_LOGITS // shape.vocab, kv_cache=int(CPU_KV_CACHE_GIB * GIB),
     )  # fmt: skip
     served = 0.0 if config.server.urls else server.total / GIB
     (whole, fixed), (smaller, _) = trainer(config.learner.token_budget), trainer(SMALLER_BUDGET)

@@ -33,7 +33,7 @@ LEARNER_SHARE = 0.5
 MOST_GFLOPS = 700.0
 """A bare product may be faster (1,850 with AMX on 2 cores); what is between the learner's products then takes most."""
 
-SAMPLER_SHARE, SAMPLER_TOKEN_SECONDS = 1.5, 0.00065
+SAMPLER_SHARE, SAMPLER_TOKEN_SECONDS = 1.5, 0.00055
 """Of vLLM: for a token of an episode its products take as long as at so many times the bare product's speed, because
 some tokens are in the cache and embeddings are looked up; the seconds are all else, which faster products do not
 shorten."""
