@@ -127,7 +127,10 @@ def _options(
 
     (options,) = server_options(config, base, 0, shape)
     adapter = ("--lora-modules", f"{policy.name}={policy.adapter.resolve()}")
-    return replace(options, max_loras=1, host=host, port=port, extra_args=(*options.extra_args, *adapter))
+    # no guesses: with them vLLM refuses a client's logit_bias and min_p
+    return replace(
+        options, max_loras=1, host=host, port=port, draft_tokens=0, extra_args=(*options.extra_args, *adapter)
+    )
 
 
 def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, host: str, port: int) -> Iterator[str]:

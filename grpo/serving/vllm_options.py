@@ -70,6 +70,7 @@ class ServerOptions:
         kv_cache_gib: Memory for the KV cache, in GiB; None: 2 on the CPU, and on a GPU what is left of
             ``gpu_memory_utilization``.
         draft_tokens: Tokens that the server guesses ahead in a step at most (speculative decoding, CPU only); 0: none.
+            A server that guesses refuses requests with ``logit_bias`` or ``min_p``.
         gpu_memory_utilization: Share of the GPU's memory that vLLM may take; it does not start where less is free.
         cards: The GPUs that it sees, as ``CUDA_VISIBLE_DEVICES`` names them; empty: all.
         tensor_parallel: GPUs that share the model.

@@ -12,12 +12,14 @@ from grpo.envs.pool import EnvPool  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec  # noqa: E402
 from grpo.learner.segments import segments_of  # noqa: E402
+from grpo.machine.dtype import computing_dtype  # noqa: E402
 from grpo.rollout.rollout import Rollout, group_specs  # noqa: E402
 from grpo.seeds import derive_seed  # noqa: E402
 from grpo.serving.adapters import AdapterStore  # noqa: E402
 from grpo.serving.connection import Connection  # noqa: E402
 from grpo.serving.fleet import Fleet  # noqa: E402
 from grpo.serving.policy import CompletionsPolicy, SamplingParams  # noqa: E402
+from grpo.serving.server import ServerOptions, VllmServer  # noqa: E402
 from grpo.types import StopReason, Task  # noqa: E402
 from tests.fakes import TALK_ENV, TalkEnv  # noqa: E402
 from tests.grpo.chat.templates import FAMILIES, QWEN3  # noqa: E402
@@ -54,7 +56,7 @@ class Biased(Connection):
         self._hooks = {"response": [on_response]}
 
     async def post(self, path, request, place=None):
-        return await super().post(path, {**request, "logit_bias": self._bias}, place)
+        return await super().post(path, {**request, **({"logit_bias": self._bias} if self._bias else {})}, place)
 
     def _new_client(self, member):
         client = super()._new_client(member)
@@ -69,6 +71,16 @@ LONG_TURNS = -100.0
 """No turn ends by itself, so each is cut."""
 
 
+@pytest.fixture(scope="module")
+def server_without_guesses(model_dir, tmp_path_factory):
+    """vLLM refuses a bias where tokens are guessed."""
+    log = tmp_path_factory.mktemp("vllm") / "server.log"
+    dtype = computing_dtype("auto", "cpu", model_dir).dtype
+    options = ServerOptions(dtype=dtype, max_model_len=2048, kv_cache_gib=0.5, draft_tokens=0)
+    with VllmServer(model_dir, log, options) as server:
+        yield server
+
+
 async def play(server, model, chat, *, role="tool", episodes=2, max_turn_tokens=12, end_bias=AS_IT_COMES):
     """Episodes against a real server, and every episode's calls in order, as they went over the socket."""
     calls: dict[int, Call] = {}
@@ -78,7 +90,7 @@ async def play(server, model, chat, *, role="tool", episodes=2, max_turn_tokens=
         values = choice["prompt_token_ids"], choice["token_ids"], choice["logprobs"]["token_logprobs"]
         calls[request["seed"]] = Call(request["prompt"], *values, choice["finish_reason"] == "stop")
 
-    bias = {str(chat.stop_token_ids[0]): end_bias}
+    bias = {str(chat.stop_token_ids[0]): end_bias} if end_bias else {}
     async with Biased(server, bias, record) as connection:
         policy = CompletionsPolicy(connection, model, chat.stop_token_ids)
         pool = EnvPool(TALK_ENV, {"role": role, "says": MAIL})
@@ -106,10 +118,11 @@ TOOL_AS_USER = "\n<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_en
     ids=["hermes", "qwen2.5", "qwen3"],
 )
 async def test_every_prompt_is_the_one_before_and_what_was_sampled_and_what_the_env_said(
-    vllm_server, model_dir, family, answer, end_bias
+    server_without_guesses, model_dir, family, answer, end_bias
 ):
     chat = family.chat(model_dir)
-    trajectories, episodes = await play(vllm_server, vllm_server.model, chat, end_bias=end_bias)
+    server = server_without_guesses
+    trajectories, episodes = await play(server, server.model, chat, end_bias=end_bias)
     end = ids(chat, "<|im_end|>")
     for trajectory, calls in zip(trajectories, episodes, strict=True):
         expected = chat.prompt_ids(list(TalkEnv.opening), list(TalkEnv.tools))
