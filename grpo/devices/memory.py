@@ -122,7 +122,7 @@ def server_memory(
     dtype: Dtype,
     *,
     adapters: int,
-    sequences: int,
+    sampled_tokens: int,
     kv_cache: int,
     tensor_parallel: int = 1,
 ) -> Memory:
@@ -133,14 +133,14 @@ def server_memory(
         rank: Highest rank that is served.
         dtype: Of the model, its adapters and the KV cache.
         adapters: Slots for adapters; embedding and vocabulary have slots, too.
-        sequences: Tokens that are sampled at once, guessed ones too.
+        sampled_tokens: At once: one of each sequence, and guessed ones.
         kv_cache: Bytes of the KV cache on each GPU.
         tensor_parallel: GPUs that share the model.
     """
     width = DTYPE_BYTES[dtype]
     slots = adapters * (shape.adapter_parameters(rank) + 2 * rank * (shape.vocab + shape.hidden)) * width
     computed = SERVER_TOKENS * width * (3 * shape.intermediate + 8 * shape.hidden)
-    sampled = sequences * shape.vocab * 5 * _FLOAT  # logits, probabilities, logprobs, noise and a copy
+    sampled = sampled_tokens * shape.vocab * 5 * _FLOAT  # logits, probabilities, logprobs, noise and a copy
     return Memory(
         weights=shape.parameters * width // tensor_parallel,
         adapter=slots // tensor_parallel,

@@ -181,7 +181,7 @@ class _Room:
             config.lora.rank,
             self._dtype,
             adapters=served_adapters(config),
-            sequences=config.rollout.concurrency,
+            sampled_tokens=config.rollout.concurrency,
             kv_cache=int(kv_cache),
             tensor_parallel=config.server.tensor_parallel,
         )

@@ -90,7 +90,7 @@ def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
 
     server = server_memory(
         shape, config.lora.rank, dtype, adapters=served_adapters(config),
-        sequences=config.rollout.concurrency + MOST_LOGITS // shape.vocab, kv_cache=int(CPU_KV_CACHE_GIB * GIB),
+        sampled_tokens=config.rollout.concurrency + MOST_LOGITS // shape.vocab, kv_cache=int(CPU_KV_CACHE_GIB * GIB),
     )  # fmt: skip
     served = 0.0 if config.server.urls else server.total / GIB
     (whole, fixed), (smaller, _) = trainer(config.learner.token_budget), trainer(SMALLER_BUDGET)

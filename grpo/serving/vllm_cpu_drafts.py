@@ -21,7 +21,7 @@ CONTEXT = 6
 LIKELY, ALL_LIKELY = 0.7, 0.5
 """How likely a guess must be, and all guesses of a step together: a wrong one costs about what it could have saved."""
 MOST_LOGITS = 2**24
-"""Of all guesses of a step together: each has a row of logits, of which several copies in float32 are made (64 MB)."""
+"""Of all guesses of a step together; in float32 they take 64 MiB, and several copies of them are made."""
 _PATIENCE = 0.3  # by which a share moves with each token that is seen
 _FIRST = 0.5  # the share of a token that was seen once
 _MOST_CONTEXTS = 200_000  # 40 MB
@@ -97,14 +97,14 @@ class Proposer:
             token_ids_cpu: These tokens, (B, longest), int32.
             slot_mappings: Unused; part of vLLM's interface.
         """
-        rows = [
-            token_ids_cpu[row, max(0, end - len(sampled) - CONTEXT) : end]
-            for row, (sampled, end) in enumerate(zip(sampled_token_ids, num_tokens_no_spec.tolist(), strict=False))
+        ends = num_tokens_no_spec[: len(sampled_token_ids)].tolist()
+        requests = [
+            (token_ids_cpu[row, max(0, end - len(sampled) - CONTEXT) : end], len(sampled), end)
+            for row, (sampled, end) in enumerate(zip(sampled_token_ids, ends, strict=True))
         ]
-        for ids, sampled in zip(rows, sampled_token_ids, strict=True):
-            self._drafts.learn(ids, len(ids) - len(sampled))
-        most = min(self._most, self._most_of_all // max(1, len(rows)))
+        for ids, count, _ in requests:
+            self._drafts.learn(ids, len(ids) - count)
+        most = min(self._most, self._most_of_all // max(1, len(requests)))
         return [
-            self._drafts.guess(ids, min(most, self._longest - end - 1)) if sampled else []
-            for ids, sampled, end in zip(rows, sampled_token_ids, num_tokens_no_spec.tolist(), strict=False)
+            self._drafts.guess(ids, min(most, self._longest - end - 1)) if count else [] for ids, count, end in requests
         ]

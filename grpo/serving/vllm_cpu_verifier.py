@@ -43,7 +43,15 @@ def install_verifier(rejection_sampler: Any, outputs: Any) -> None:
         if draft_probs is not None or not _is_plain(self.sampler, sampling_metadata):
             return of_vllm(self, metadata, draft_probs, logits, sampling_metadata)
         counts = [guessed + 1 for guessed in metadata.num_draft_tokens]
-        tokens_R, logprobs_RV, kept = _sampled(self.sampler, metadata, counts, logits, sampling_metadata)
+        generators = sampling_metadata.generators
+        states = {number: generator.get_state() for number, generator in generators.items()}
+        numbers_R = _random_numbers(counts, generators)
+        tokens_R, logprobs_RV = _sampled(self.sampler, counts, logits, sampling_metadata, numbers_R)
+        kept = _kept(counts, tokens_R.tolist(), metadata.draft_token_ids.tolist())
+        for number, state in states.items():
+            if kept[number] < counts[number]:  # what was drawn for positions that do not hold is drawn again
+                generators[number].set_state(state)
+                torch.rand(kept[number], generator=generators[number], dtype=torch.float64)
         width = max(counts)
         starts = [end - count for end, count in zip(accumulate(counts), counts, strict=True)]
         rows = torch.tensor([start + at for start, each in zip(starts, kept, strict=True) for at in range(each)])
@@ -61,51 +69,48 @@ def install_verifier(rejection_sampler: Any, outputs: Any) -> None:
     rejection_sampler.forward = forward
 
 
-def _sampled(
-    sampler: Any, metadata: Any, counts: list[int], logits: torch.Tensor, sampling: Any
-) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """What is sampled at each position, the log-probabilities there, and how many positions of each request hold.
+def _random_numbers(counts: list[int], generators: dict[int, torch.Generator]) -> torch.Tensor:
+    """One in [0, 1) for each position, (R,), float64; those of a request with a generator are its next ones."""
+    numbers_R = torch.rand(sum(counts), dtype=torch.float64)
+    ends = list(accumulate(counts))
+    for number, generator in generators.items():
+        own = slice(ends[number] - counts[number], ends[number])
+        numbers_R[own] = torch.rand(counts[number], generator=generator, dtype=torch.float64)
+    return numbers_R
 
-    A request has its guesses' positions and one more, ``counts`` in all; they stand one after the other in ``logits``
-    (R, V).
+
+def _sampled(
+    sampler: Any, counts: list[int], logits: torch.Tensor, sampling: Any, numbers_R: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is sampled at each position, (R,), and the log-probabilities there, (R, V).
+
+    A request has its guesses' positions and one more, ``counts`` in all; they stand one after the other in ``logits``.
     """
     logits_RV = logits.to(torch.float32)
-    temperatures_R = None
-    if not sampling.all_greedy:
-        temperatures_R = sampling.temperature.repeat_interleave(torch.tensor(counts))
-        divisors_R = torch.where(temperatures_R < _GREEDY_BELOW, 1.0, temperatures_R)
-        if not (divisors_R == 1.0).all():
-            logits_RV = logits_RV / divisors_R[:, None]
+    if sampling.all_greedy:
+        return sampler.greedy_sample(logits_RV).long(), logits_RV.log_softmax(dim=-1)
+    temperatures_R = sampling.temperature.repeat_interleave(torch.tensor(counts))
+    is_random_R = temperatures_R >= _GREEDY_BELOW
+    divisors_R = torch.where(is_random_R, temperatures_R, 1.0)
+    if not (divisors_R == 1.0).all():
+        logits_RV = logits_RV / divisors_R[:, None]
     logprobs_RV = logits_RV.log_softmax(dim=-1)
-    uniforms_R = torch.rand(len(logits_RV), dtype=torch.float64)
-    states: dict[int, torch.Tensor] = {}
-    ends = list(accumulate(counts))
-    for number, generator in sampling.generators.items():
-        states[number] = generator.get_state()
-        numbers = torch.rand(counts[number], generator=generator, dtype=torch.float64)
-        uniforms_R[ends[number] - counts[number] : ends[number]] = numbers
-    if temperatures_R is None:
-        tokens_R = sampler.greedy_sample(logits_RV).long()
-    elif sampling.all_random:
-        tokens_R = sample_rows(logprobs_RV, uniforms_R)
-    else:
-        tokens_R = sampler.greedy_sample(logits_RV).long()
-        random = temperatures_R >= _GREEDY_BELOW
-        tokens_R[random] = sample_rows(logprobs_RV[random], uniforms_R[random])
-    tokens, guesses = iter(tokens_R.tolist()), iter(metadata.draft_token_ids.tolist())
-    kept = [
-        _agreeing([next(tokens) for _ in range(count)], [next(guesses) for _ in range(count - 1)]) for count in counts
-    ]
-    for number, state in states.items():
-        if kept[number] < counts[number]:  # what was drawn for positions that do not hold is drawn again
-            sampling.generators[number].set_state(state)
-            torch.rand(kept[number], generator=sampling.generators[number], dtype=torch.float64)
-    return tokens_R, logprobs_RV, kept
+    if sampling.all_random:
+        return sample_rows(logprobs_RV, numbers_R), logprobs_RV
+    tokens_R = sampler.greedy_sample(logits_RV).long()
+    tokens_R[is_random_R] = sample_rows(logprobs_RV[is_random_R], numbers_R[is_random_R])
+    return tokens_R, logprobs_RV
 
 
-def _agreeing(tokens: list[int], guesses: list[int]) -> int:
-    """How many of the sampled tokens hold: up to and with the first that was guessed wrongly."""
-    return next((at + 1 for at, guess in enumerate(guesses) if guess != tokens[at]), len(tokens))
+def _kept(counts: list[int], tokens: list[int], guesses: list[int]) -> list[int]:
+    """How many sampled tokens of each request hold: up to and with the first that was guessed wrongly."""
+    kept: list[int] = []
+    token = guess = 0
+    for count in counts:
+        pairs = enumerate(zip(tokens[token : token + count], guesses[guess : guess + count - 1], strict=False), 1)
+        kept.append(next((at for at, (sampled, guessed) in pairs if sampled != guessed), count))
+        token, guess = token + count, guess + count - 1
+    return kept
 
 
 def _placed(values: torch.Tensor, places: torch.Tensor, size: int) -> torch.Tensor:

@@ -187,7 +187,7 @@ def test_each_part_grows_with_what_it_is_for():
     assert without.activations > 5 * usual.activations
     many_logits = learner_memory(shape, 16, "bfloat16", **sizes | {"logit_chunk_tokens": 16384})
     assert many_logits.activations > usual.activations
-    served = {"adapters": 3, "sequences": 64, "kv_cache": 8 * GIB}
+    served = {"adapters": 3, "sampled_tokens": 64, "kv_cache": 8 * GIB}
     one, two = (server_memory(shape, 16, "bfloat16", **served, tensor_parallel=gpus) for gpus in (1, 2))
     assert two.weights == one.weights // 2
     assert one.total == one.weights + one.adapter + one.activations + one.runtime + 8 * GIB

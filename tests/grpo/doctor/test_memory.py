@@ -26,7 +26,7 @@ def test_trainer_and_server_are_added_and_a_server_of_the_users_is_not(model):
     learner = learner_memory(
         SMOLLM2, 16, "float32", tokens=2048, rows_per_token=1.0, gradient_checkpointing=False, logit_chunk_tokens=512
     )
-    server = server_memory(SMOLLM2, 16, "float32", adapters=3, sequences=48 + 341, kv_cache=2 * GIB)
+    server = server_memory(SMOLLM2, 16, "float32", adapters=3, sampled_tokens=48 + 341, kv_cache=2 * GIB)
     assert needs.trainer == pytest.approx((learner.total + (CPU_SLACK - 1) * learner.activations) / GIB)
     assert needs.trainer == pytest.approx(5.2, abs=0.05), "GiB"
     whole_rows = CONFIG.model_copy(update={"learner": CONFIG.learner.model_copy(update={"kernels": ("fused_lora",)})})

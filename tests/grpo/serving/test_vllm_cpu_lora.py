@@ -2,10 +2,6 @@
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import httpx
@@ -16,10 +12,9 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from grpo.serving import vllm_cpu_lora  # noqa: E402
-from grpo.serving.adapters import AdapterHandle, AdapterStore  # noqa: E402
-from grpo.serving.fleet import Fleet  # noqa: E402
 from grpo.serving.server import VllmServer  # noqa: E402
 from grpo.serving.vllm_cpu_lora import install, plan_rows, why_not  # noqa: E402
+from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request  # noqa: E402
 
 SLOTS, RANK, IN = 3, 4, 6
 
@@ -177,75 +172,9 @@ def test_register_acts_on_the_cpu_alone_and_says_when_it_does_not(
 # -- in a real server ------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Published:
-    """Two random adapters in the real server, and what peft says of them and of the base model."""
-
-    server: VllmServer
-    handles: list[AdapterHandle]
-    reference: Callable[[int | None, list[int]], torch.Tensor]
-
-    def model(self, which: int | None) -> str:
-        return self.server.model if which is None else self.handles[which].name
-
-
-MAX_GAPS = {"bfloat16": 0.06, "float32": 0.001}
-"""Nats a token to peft in float32, on text of high entropy; policies in training show a tenth of it in bfloat16."""
-PROMPTS = (
-    "The board meets on Tuesday at nine. Please send the budget to",
-    "Dear Anna, the shipment to Rotterdam left the port on Friday and",
-    "Question: when did the pipeline contract with the city begin? Answer:",
-)
-
-
-@pytest.fixture(scope="module")
-def published(
-    vllm_server: VllmServer,
-    model_dir: Path,
-    save_random_adapter: Callable[[Path, int], None],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Published]:
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    store = AdapterStore(Fleet([vllm_server]), tmp_path_factory.mktemp("adapters"))
-    handles = [store.acquire(store.publish(lambda f, s=seed: save_random_adapter(f, s), seed)) for seed in (0, 1)]
-    base = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
-    model = PeftModel.from_pretrained(base, handles[0].path, adapter_name="0")
-    model.load_adapter(handles[1].path, adapter_name="1")
-    model.eval()
-
-    @torch.no_grad()
-    def reference(which: int | None, ids: list[int]) -> torch.Tensor:
-        """Log-probabilities of ids[1:] in float32."""
-        if which is None:
-            with model.disable_adapter():
-                logits = model(torch.tensor([ids])).logits[0, :-1]
-        else:
-            model.set_adapter(str(which))
-            logits = model(torch.tensor([ids])).logits[0, :-1]
-        return torch.log_softmax(logits, -1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
-
-    yield Published(vllm_server, handles, reference)
-    for handle in handles:
-        store.release(handle)
-
-
-def tokenize(published: Published, text: str) -> list[int]:
-    reply = httpx.post(
-        f"{published.server.url}/tokenize", json={"model": published.model(None), "prompt": text}, trust_env=False
-    )
-    return reply.json()["tokens"]
-
-
-def request(model: str, ids: list[int], **more: object) -> dict[str, object]:
-    return {"model": model, "prompt": ids, "max_tokens": 24, "temperature": 1.0, "logprobs": 0, "seed": 7,
-            "return_token_ids": True, "ignore_eos": True, **more}  # fmt: skip
-
-
 @pytest.mark.vllm
 def test_prompt_and_sampled_logprobs_of_a_published_adapter_are_pefts(published: Published):
-    prompt = tokenize(published, PROMPTS[0])
+    prompt = published.tokenize(PROMPTS[0])
     body = request(published.model(0), prompt, prompt_logprobs=0)
     reply = httpx.post(f"{published.server.url}/v1/completions", json=body, timeout=120, trust_env=False)
     choice = reply.raise_for_status().json()["choices"][0]
@@ -263,7 +192,7 @@ def test_prompt_and_sampled_logprobs_of_a_published_adapter_are_pefts(published:
 
 @pytest.mark.vllm
 async def test_base_model_and_two_adapters_in_flight_at_once_each_answer_as_themselves(published: Published):
-    jobs = [(which, tokenize(published, text)) for text in PROMPTS for which in (None, 0, 1, 0, None)]
+    jobs = [(which, published.tokenize(text)) for text in PROMPTS for which in (None, 0, 1, 0, None)]
     async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
         bodies = [request(published.model(which), ids, seed=100 + i) for i, (which, ids) in enumerate(jobs)]
         replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
@@ -288,7 +217,7 @@ async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_do
         for which in (0, 1):
             bodies = []
             for number in range(24):
-                ids = tokenize(published, f"{number + 24 * which}. " + " ".join(PROMPTS * 2))  # none begins alike
+                ids = published.tokenize(f"{number + 24 * which}. " + " ".join(PROMPTS * 2))  # none begins alike
                 bodies.append(request(published.model(which), ids, seed=number, max_tokens=4))
             replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
             gaps = []
@@ -300,51 +229,6 @@ async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_do
                 gaps.append((torch.tensor(choice["logprobs"]["token_logprobs"]) - expected).abs())
             assert torch.cat(gaps).mean() < MAX_GAPS[dtype]
     assert "An adapter is alone" in published.server.log_path.read_text()
-
-
-@pytest.mark.vllm
-async def test_guessed_tokens_are_kept_and_have_the_logprobs_of_the_adapter_that_was_asked(published: Published):
-    jobs = [(which, tokenize(published, text)) for text in PROMPTS for which in (None, 0, 1)]
-    kept = accepted_guesses(published)
-    async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
-        for _ in range(4):  # the same tokens again and again: the last time they are guessed
-            bodies = [
-                request(published.model(which), ids, seed=300 + number, temperature=number % 2)
-                for number, (which, ids) in enumerate(jobs)
-            ]
-            replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
-    assert accepted_guesses(published) > kept + 24
-    gaps: dict[int | None, list[torch.Tensor]] = {}
-    for (which, ids), reply in zip(jobs, replies, strict=True):
-        choice = reply.raise_for_status().json()["choices"][0]
-        served = torch.tensor(choice["logprobs"]["token_logprobs"])
-        assert len(served) == len(choice["token_ids"]) == 24
-        expected = published.reference(which, ids + choice["token_ids"])[len(ids) - 1 :]
-        gaps.setdefault(which, []).append((served - expected).abs())
-    for which in (None, 0, 1):
-        assert torch.cat(gaps[which]).mean() < MAX_GAPS[published.server.options.dtype]
-
-
-@pytest.mark.vllm
-def test_what_the_plugin_does_not_verify_is_verified_by_vllm(published: Published):
-    ids = tokenize(published, PROMPTS[0])
-    for _ in range(4):
-        kept = accepted_guesses(published)
-        body = request(published.model(0), ids, temperature=0.0, top_k=1, min_tokens=24, logprobs=1)
-        reply = httpx.post(f"{published.server.url}/v1/completions", json=body, timeout=120, trust_env=False)
-        choice = reply.raise_for_status().json()["choices"][0]
-        assert len(choice["token_ids"]) == 24
-        best = [max(entry.values()) for entry in choice["logprobs"]["top_logprobs"]]
-        assert choice["logprobs"]["token_logprobs"] == best
-    assert accepted_guesses(published) > kept
-
-
-def accepted_guesses(published: Published) -> float:
-    """How many guessed tokens the server has kept so far, by its own count."""
-    text = httpx.get(f"{published.server.url}/metrics", trust_env=False).text
-    found = re.search(r"^vllm:spec_decode_num_accepted_tokens_total\{[^}]*\} (\S+)$", text, re.MULTILINE)
-    assert found
-    return float(found[1])
 
 
 @pytest.mark.vllm
