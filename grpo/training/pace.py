@@ -30,10 +30,10 @@ from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, is_done, label_of, pla
 LEARNER_SHARE = 0.5
 """Of the speed of a bare matrix product that the learner reaches; docs/performance.md has what it is from."""
 
-MOST_GFLOPS = 700.0
-"""A bare product may be faster (1,850 with AMX on 2 cores); what is between the learner's products then takes most."""
+MOST_GFLOPS = 550.0
+"""A bare product may be faster (2,240 with AMX on 2 cores); what is between the learner's products then takes most."""
 
-SAMPLER_SHARE, SAMPLER_TOKEN_SECONDS = 1.5, 0.00055
+SAMPLER_SHARE, SAMPLER_TOKEN_SECONDS = 1.1, 0.00033
 """Of vLLM: for a token of an episode its products take as long as at so many times the bare product's speed, because
 some tokens are in the cache and embeddings are looked up; the seconds are all else, which faster products do not
 shorten."""
@@ -140,13 +140,14 @@ def steps_that_fit(seconds: float, seconds_per_step: float, done: int) -> int:
 def measured_pace(run: RunDirectory) -> Pace:
     """What the run directory says."""
     warm = [float(step["seconds"]) for step in read_jsonl(run.warm_start_path)]
+    undisturbed = warm[len(warm) // 2 :]  # vLLM starts beside the first ones
     steps = [step for step in read_jsonl(run.metrics_path) if "time/step" in step][-NEWEST_STEPS:]
     rollouts = [float(step["time/rollout"]) for step in steps]
     rests = [float(step["time/step"]) - float(step["time/rollout"]) for step in steps]
     evaluations = list(_evaluations(run))
     episodes = sum(count for _, count in evaluations)
     return Pace(
-        warm_start_step=median(warm) if warm else math.nan,
+        warm_start_step=median(undisturbed) if warm else math.nan,
         episode=sum(seconds for seconds, _ in evaluations) / episodes if episodes else math.nan,
         rollout=median(rollouts) if rollouts else math.nan,
         update=median(rests) if rests else math.nan,

@@ -137,6 +137,8 @@ def test_the_program_prints_every_form_and_every_ratio(
     assert [line for line in shown if " answered after " in line] == [
         f"{name:8} answered after 0.0 s, 1.0 CPU-seconds" for name in ("ours", "alone", "stock", "bare")
     ]
+    (of_round,) = (line for line in shown if line.startswith("round 1: "))
+    assert [part.split()[0] for part in of_round.removeprefix("round 1: ").split(", ")] == sorted(bench.FORMS)
     counts = {line.split()[0]: line.split()[1:5:2] for line in shown if " sampled, " in line}
     assert list(counts) == ["rollout", "flat", "alone", "base", "ours", "stock", "bare"]
     assert counts["rollout"] == counts["flat"] == counts["alone"] == counts["base"]
