@@ -40,7 +40,10 @@ REWARDS = ("env", "ruler", "env+ruler")
 RESUMABLE_CHANGES = frozenset(
     {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
     | {"rollout.env_workers", "judge.api_base", "judge.concurrency", "judge.max_cost", "learner.gradient_checkpointing"}
-    | {f"server.{name}" for name in ("urls", "replicas", "tensor_parallel", "kv_cache_gib", "gpu_memory_utilization")}
+    | {
+        f"server.{name}"
+        for name in ("urls", "replicas", "tensor_parallel", "kv_cache_gib", "gpu_memory_utilization", "draft_tokens")
+    }
     | {"server.extra_args", "engine", "learner.shard", "tinker.url"}
     | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
@@ -100,11 +103,17 @@ class TrainConfig(Settings):
         return self
 
     @model_validator(mode="after")
-    def _has_gpus(self) -> Self:
-        of_gpus = {"tensor_parallel", "gpu_memory_utilization"} & self.server.model_dump(exclude_defaults=True).keys()
+    def _fits_the_device(self) -> Self:
+        given = self.server.model_dump(exclude_defaults=True).keys()
+        of_gpus = {"tensor_parallel", "gpu_memory_utilization"} & given
         if self.device == "cpu" and of_gpus:
             raise ValueError(
                 f"server.{min(of_gpus)} is for GPUs, but device = 'cpu'; leave it out, or train with --cuda"
+            )
+        if self.device == "cuda" and "draft_tokens" in given:
+            raise ValueError(
+                "server.draft_tokens is for the CPU, but device = 'cuda'; leave it out, or give vLLM a "
+                "--speculative-config in server.extra_args"
             )
         return self
 

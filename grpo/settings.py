@@ -258,6 +258,12 @@ class ServerSettings(Settings):
     gpu_memory_utilization: float | None = Field(
         default=None, gt=0, le=1, description="share of the GPU's memory for vLLM, instead of kv_cache_gib"
     )
+    draft_tokens: int = Field(
+        default=15,
+        ge=0,
+        le=64,
+        description="tokens that vLLM guesses ahead in a step at most (speculative decoding, CPU only); 0: none",
+    )
     extra_args: tuple[str, ...] = Field(default=(), description="further arguments of vllm serve")
 
     @model_validator(mode="after")

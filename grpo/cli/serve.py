@@ -50,6 +50,14 @@ EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
     help="Serve on the GPU.  [default: as the run was trained]",
 )
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
+@click.option(
+    "--draft-tokens",
+    type=click.IntRange(0, 64),
+    default=0,
+    show_default=True,
+    help="Tokens that vLLM on the CPU guesses ahead in a step at most, to answer sooner. With guesses it refuses "
+    "requests with logit_bias or min_p.",
+)
 @click.option("--log", type=click.Path(path_type=Path), help="vLLM's log.  [default: a temporary file]")
 @click.option(
     "--dry-run", is_flag=True, help="Show where, with what memory and arguments vLLM would run; start nothing."
@@ -63,6 +71,7 @@ def serve(
     port: int,
     device: str | None,
     threads: int | None,
+    draft_tokens: int,
     log: Path | None,
     dry_run: bool,
 ) -> None:
@@ -76,7 +85,7 @@ def serve(
 
     share_cores()
     policy = find_policy(run, checkpoint, model)
-    config = _settings(policy, device, threads)
+    config = _settings(policy, device, threads, draft_tokens)
     if dry_run:
         for line in what_would_be_served(policy, config, host, port):
             click.echo(line)
@@ -104,17 +113,20 @@ def serve(
             server.stop()
 
 
-def _settings(policy: TrainedPolicy, device: str | None, threads: int | None) -> TrainConfig:
+def _settings(policy: TrainedPolicy, device: str | None, threads: int | None, draft_tokens: int) -> TrainConfig:
     """Those of the run, or the defaults, for one server of ours and nothing that trains."""
     from grpo.config import load_config
     from grpo.machine.hardware import visible_gpus
 
     config = policy.config or load_config(None, {"env": "", "device": "cuda" if visible_gpus() else "cpu"})
+    device = device or config.device
+    if draft_tokens and device == "cuda":
+        raise click.UsageError("--draft-tokens is for the CPU, and this would be on a GPU; leave it out, or add --cpu")
     changes = {
-        "device": device or config.device,
+        "device": device,
         "threads": threads,
         "lora": config.lora.model_copy(update={"rank": policy.rank}),
-        "server": config.server.model_copy(update={"urls": [], "replicas": 1}),
+        "server": config.server.model_copy(update={"urls": [], "replicas": 1, "draft_tokens": draft_tokens}),
     }
     return config.model_copy(update=changes)
 
@@ -127,10 +139,7 @@ def _options(
 
     (options,) = server_options(config, base, 0, shape)
     adapter = ("--lora-modules", f"{policy.name}={policy.adapter.resolve()}")
-    # no guesses: with them vLLM refuses a client's logit_bias and min_p
-    return replace(
-        options, max_loras=1, host=host, port=port, draft_tokens=0, extra_args=(*options.extra_args, *adapter)
-    )
+    return replace(options, max_loras=1, host=host, port=port, extra_args=(*options.extra_args, *adapter))
 
 
 def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, host: str, port: int) -> Iterator[str]:

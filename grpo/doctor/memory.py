@@ -88,11 +88,13 @@ def memory_needs(config: TrainConfig, model_path: Path) -> MemoryNeeds | None:
         fixed = memory.total - memory.activations
         return learners * (fixed + CPU_SLACK * memory.activations) / GIB, learners * fixed / GIB
 
+    guessed = MOST_LOGITS // shape.vocab if config.server.draft_tokens else 0
     server = server_memory(
         shape, config.lora.rank, dtype, adapters=served_adapters(config),
-        sampled_tokens=config.rollout.concurrency + MOST_LOGITS // shape.vocab, kv_cache=int(CPU_KV_CACHE_GIB * GIB),
+        sampled_tokens=config.rollout.concurrency + guessed,
+        kv_cache=int((config.server.kv_cache_gib or CPU_KV_CACHE_GIB) * GIB),
     )  # fmt: skip
-    served = 0.0 if config.server.urls else server.total / GIB
+    served = 0.0 if config.server.urls else config.server.replicas * server.total / GIB
     (whole, fixed), (smaller, _) = trainer(config.learner.token_budget), trainer(SMALLER_BUDGET)
     return MemoryNeeds(whole, served, fixed + served, smaller + served)
 

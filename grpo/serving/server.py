@@ -96,6 +96,7 @@ def server_options(
         threads=config.threads,
         seed=config.seed,
         kv_cache_gib=config.server.kv_cache_gib,
+        draft_tokens=config.server.draft_tokens,
     )
     servers = [replace(options, share=(index, config.server.replicas)) for index in range(config.server.replicas)]
     if config.device == "cuda":

@@ -195,7 +195,7 @@ def with_user_arguments(options: ServerOptions, arguments: tuple[str, ...]) -> S
             raise ConfigError(
                 f"server.extra_args has {argument.partition('=')[0]}, which a run sets itself; leave it out. Settings "
                 "that are like it: server.kv_cache_gib, server.gpu_memory_utilization, server.tensor_parallel, "
-                "rollout.max_tokens, rollout.concurrency, dtype"
+                "server.draft_tokens, rollout.max_tokens, rollout.concurrency, dtype"
             )
     return replace(options, extra_args=(*options.extra_args, *arguments))
 

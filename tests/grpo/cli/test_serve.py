@@ -8,12 +8,15 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
 from click.testing import CliRunner
 
-from grpo.cli.serve import serve
+from grpo.cli.serve import _settings, serve
+from grpo.runs.trained_policy import find_policy
+from grpo.serving.server import server_options
 from tests.fakes import TalkEnv
 from tests.grpo.chat.templates import FAMILIES
 from tests.grpo.chat.test_turns import played
@@ -115,6 +118,21 @@ def test_on_a_gpu_it_takes_the_plan_of_a_run_without_a_learner(adapter, nvidia_s
     )
     assert (arguments["--max-lora-rank"], arguments["--max-loras"], arguments["--port"]) == ("16", "1", "8123")
     assert arguments["--lora-modules"] == f"mine={adapter}"
+
+
+@pytest.mark.parametrize("draft_tokens", [0, 7])
+def test_on_the_cpu_it_guesses_tokens_where_one_asks_for_it(adapter, draft_tokens):
+    settings = _settings(find_policy(Path(adapter), "newest", None), "cpu", None, draft_tokens)
+    (options,) = server_options(settings.model_copy(update={"dtype": "float32"}), Path(adapter), 0)
+    arguments = options.arguments(Path(adapter), "base", 1)
+    assert ("--speculative-config" in arguments) == (draft_tokens > 0)
+    assert options.draft_tokens == draft_tokens
+
+
+def test_guesses_on_a_gpu_are_refused(adapter):
+    result = CliRunner().invoke(serve, [adapter, "--cuda", "--draft-tokens", "7", "--dry-run"])
+    assert result.exit_code == 2
+    assert "--draft-tokens is for the CPU" in result.output
 
 
 def test_a_policy_that_does_not_fit_on_the_gpu_is_refused_with_what_to_lower(adapter, nvidia_smi):

@@ -9,6 +9,7 @@ from grpo.devices.memory import GIB, learner_memory, server_memory
 from grpo.devices.shape import ModelShape
 from grpo.doctor.checks import Trouble
 from grpo.doctor.memory import CPU_SLACK, MemoryNeeds, check_memory, memory_needs
+from grpo.settings import ServerSettings
 from tests.fakes import WORD_ENV
 
 SMOLLM2 = ModelShape(30, 576, 1536, 9, 3, 64, 49152, tied=True)
@@ -35,6 +36,16 @@ def test_trainer_and_server_are_added_and_a_server_of_the_users_is_not(model):
     assert needs.least == pytest.approx((learner.total - learner.activations + server.total) / GIB)
     named = TrainConfig(env=WORD_ENV, dtype="float32", server={"urls": ("http://127.0.0.1:8000",)})
     assert memory_needs(named, model).server == 0.0
+
+
+def test_every_server_is_counted_with_its_cache_and_its_guesses(model):
+    settings = {"replicas": 2, "kv_cache_gib": 0.5, "draft_tokens": 0}
+    needs = memory_needs(CONFIG.model_copy(update={"server": ServerSettings(**settings)}), model)
+    server = server_memory(SMOLLM2, 16, "float32", adapters=3, sampled_tokens=48, kv_cache=GIB // 2)
+    assert needs.server == pytest.approx(2 * server.total / GIB)
+    assert needs.least == pytest.approx(
+        memory_needs(CONFIG, model).least - memory_needs(CONFIG, model).server + needs.server
+    )
 
 
 def test_every_learner_of_this_machine_needs_its_own(model, monkeypatch):
