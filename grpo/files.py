@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, cast
 
-import orjson
-
 Record = dict[str, Any]
 
 
@@ -205,6 +203,8 @@ def json_bytes(value: Any, default: Callable[[Any], Any] | None = None) -> bytes
     Raises:
         TypeError: A value JSON can't hold, for example a tensor, and there is no ``default``.
     """
+    import orjson  # here, since the learner on its own (scripts/bench_gpu) does without it
+
     try:
         return orjson.dumps(value, default)
     except TypeError:

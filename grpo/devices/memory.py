@@ -28,6 +28,9 @@ SERVER_TOKENS = 8192
 _SLACK = 1.1
 """Freed blocks that fit nothing: a tenth of what is allocated and freed again."""
 
+_GATHERED = 3
+"""Blocks of a sharded model that are whole at once: the one that is computed, the next, and the copy it comes from."""
+
 _FLOAT = 4
 
 
@@ -53,7 +56,9 @@ class Memory:
         return f"{self.total / GIB:.1f} GiB ({shown})"
 
 
-def saved_bytes(shape: ModelShape, rank: int, dtype: Dtype, *, rows_per_token: float = 1.0) -> float:
+def saved_bytes(
+    shape: ModelShape, rank: int, dtype: Dtype, *, rows_per_token: float = 1.0, repeated_keys: bool = False
+) -> float:
     """What autograd keeps of a token in one block, in the learner's form of it.
 
     Args:
@@ -61,13 +66,15 @@ def saved_bytes(shape: ModelShape, rank: int, dtype: Dtype, *, rows_per_token: f
         rank: Of the adapter.
         dtype: Of the base model.
         rows_per_token: Places in whole rows for each token, above 1 where rows share tokens or are padded.
+        repeated_keys: Whether attention takes keys and values once for every query head: in float32 on a GPU.
 
     Returns:
         Bytes: the float32 inputs of two norms; the inputs of q, k, v, of o, and of gate and up; each adapter's r
         values; queries, keys, values and output of attention with its float32 normaliser; gate, its activation, up,
         and their product.
     """
-    d, i, q, k = shape.hidden, shape.intermediate, shape.query_width, shape.kv_width
+    d, i, q = shape.hidden, shape.intermediate, shape.query_width
+    k = q if repeated_keys else shape.kv_width
     kept_in_dtype = 2 * d + q + 7 * rank + 4 * i + rows_per_token * (2 * q + 2 * k)
     return 2 * _FLOAT * (d + 1) + DTYPE_BYTES[dtype] * kept_in_dtype + rows_per_token * _FLOAT * shape.heads
 
@@ -84,8 +91,10 @@ def learner_memory(
     *,
     tokens: int,
     rows_per_token: float = ROWS_BUDGET,
+    repeated_keys: bool = False,
     gradient_checkpointing: bool,
     logit_chunk_tokens: int,
+    processes: int = 1,
 ) -> Memory:
     """What the learner takes at its highest.
 
@@ -95,11 +104,14 @@ def learner_memory(
         dtype: Of the base model; the adapter, its gradient and Adam's two moments are float32.
         tokens: Of a forward pass, shared ones once.
         rows_per_token: See ``saved_bytes``.
+        repeated_keys: See ``saved_bytes``.
         gradient_checkpointing: Whether blocks keep their input alone.
         logit_chunk_tokens: Action tokens that are projected to the vocabulary at once.
+        processes: That share the weights of the blocks; each has ``_GATHERED`` blocks whole for a while.
     """
     width = DTYPE_BYTES[dtype]
-    block = tokens * saved_bytes(shape, rank, dtype, rows_per_token=rows_per_token)
+    elsewhere = shape.layers - shape.layers / processes - _GATHERED if processes > 1 else 0
+    block = tokens * saved_bytes(shape, rank, dtype, rows_per_token=rows_per_token, repeated_keys=repeated_keys)
     # Behind the blocks: the last norm, hidden states, those of action tokens and their gradient, a chunk of logits.
     behind = tokens * shape.hidden * (_FLOAT + 3 * width) + logit_chunk_tokens * vocabulary_bytes(shape, dtype)
     if gradient_checkpointing:
@@ -109,7 +121,7 @@ def learner_memory(
     # The largest moment of a block's backward is in its MLP: three gradients of width I, where one activation is gone.
     gradients = tokens * width * 2 * (shape.intermediate + shape.hidden)
     return Memory(
-        weights=shape.parameters * width,
+        weights=int((shape.parameters - max(0, elsewhere) * shape.block_parameters) * width),
         adapter=shape.adapter_parameters(rank) * 4 * _FLOAT,
         activations=int(_SLACK * (kept + max(again + gradients, behind))),
         runtime=LEARNER_RUNTIME,

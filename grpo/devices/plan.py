@@ -32,6 +32,9 @@ LEAST_SEQUENCES = 8
 
 _LOGIT_SHARE = 0.03
 
+_KV_BLOCK = 64
+"""Tokens of vLLM's largest usual block of the KV cache; most attention kernels have 16."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
@@ -110,13 +113,14 @@ def plan_gpus(
     Raises:
         ConfigError: There are too few GPUs, or learner and server do not fit on them.
     """
+    here = torchrun.place()
     if learners is None:
-        here = torchrun.place()
         learners = here.local_size if here else 1
     cards = tuple(visible_gpus() if gpus is None else gpus)
     servers = 0 if config.server.urls else config.server.replicas
     placement = place(len(cards), servers=servers, tensor_parallel=config.server.tensor_parallel, learners=learners)
-    return _Room(config, shape, cards, placement).plan()
+    sharers = here.size if here and config.learner.shard else 1
+    return _Room(config, shape, cards, placement, sharers).plan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,7 @@ class _Room:
     shape: ModelShape
     gpus: tuple[Gpu, ...]
     placement: Placement
+    sharers: int  # processes that share the model's layers
 
     def plan(self) -> GpuPlan:
         setting = self.config.learner.gradient_checkpointing
@@ -170,8 +175,10 @@ class _Room:
             config.lora.rank,
             self._dtype,
             tokens=max(config.learner.token_budget, config.rollout.max_tokens),
+            repeated_keys=self._dtype == "float32",
             gradient_checkpointing=checkpointing,
             logit_chunk_tokens=self._logit_chunk,
+            processes=self.sharers,
         )
 
     def _server(self, kv_cache: int) -> Memory:
@@ -221,7 +228,9 @@ class _Room:
         return [int(size)]
 
     def _sequences_kv(self, count: int) -> int:
-        return count * self.config.rollout.max_tokens * self._kv_bytes // self.config.server.tensor_parallel
+        """Of ``count`` sequences of full length, in whole blocks, and of the one block that vLLM keeps empty."""
+        blocks = count * math.ceil(self.config.rollout.max_tokens / _KV_BLOCK) + 1
+        return blocks * _KV_BLOCK * self._kv_bytes // self.config.server.tensor_parallel
 
     @property
     def _logit_chunk(self) -> int:

@@ -103,8 +103,13 @@ class ModelShape:
     @property
     def parameters(self) -> int:
         """Weights of the model; biases and norms of heads, a ten-thousandth, are left out."""
-        block = sum(rows * columns for rows, columns in self.linears) + 2 * self.hidden
-        return self.layers * block + self.hidden + self.vocab * self.hidden * (1 if self.tied else 2)
+        vocabulary = self.vocab * self.hidden * (1 if self.tied else 2)
+        return self.layers * self.block_parameters + self.hidden + vocabulary
+
+    @property
+    def block_parameters(self) -> int:
+        """Those of a block."""
+        return sum(rows * columns for rows, columns in self.linears) + 2 * self.hidden
 
     def adapter_parameters(self, rank: int) -> int:
         """Weights of an adapter on all linear layers: r (in + out) of each (LoRA, arXiv 2106.09685)."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
@@ -37,6 +38,8 @@ from grpo.settings import KERNELS, Kernel
 LOGIT_CHUNK_TOKENS = 128
 """Action tokens whose logits are there at once: 12 MB (bfloat16, 49,152 ids), which are used again for the next ones.
 ``scripts/bench_learner`` has a form with 512, too."""
+ALLOCATOR_VARIABLES = frozenset({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
+"""By which a user sets torch's allocator on GPUs."""
 STATE_FILE = "engine.pt"
 WEIGHTS_FILE = "adapter_model.safetensors"
 
@@ -111,6 +114,11 @@ class LocalEngine:
         self.device = usable_device(device)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
+            # Nearly every micro-batch has a shape of its own. cuDNN would make a plan of attention for each, and torch
+            # would keep blocks of memory that fit nothing.
+            torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+            if not ALLOCATOR_VARIABLES & os.environ.keys():
+                torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
         self.token_budget = token_budget
         model = load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype))
         if "fused_lora" in kernels:

@@ -115,7 +115,7 @@ def _check_logits(base: Any) -> None:
 
 
 def usable_device(name: str) -> torch.device:
-    """The device of this name.
+    """The device of this name, a GPU with its number: ``cuda`` is ``cuda:0``. CUDA is asked for nothing of a card.
 
     Raises:
         ConfigError: It is a GPU, and torch sees none.
@@ -129,4 +129,5 @@ def usable_device(name: str) -> torch.device:
             + ("" if visible is None else f" (CUDA_VISIBLE_DEVICES = {visible!r})")
             + "; train with --cpu, or let grpo-doctor --cuda say what is missing"
         )
-    return torch.device(name)
+    device = torch.device(name)
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device

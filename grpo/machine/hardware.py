@@ -55,7 +55,7 @@ def visible_gpus() -> tuple[Gpu, ...]:
     """CUDA devices, asked of ``nvidia-smi`` and cut to ``CUDA_VISIBLE_DEVICES``; empty where there are none."""
     query = ["nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()
     return parse_gpus(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES"))

@@ -162,6 +162,8 @@ def imitate(
     from grpo.learner.engines import make_engine
     from grpo.runs.trained_policy import init_adapter
 
+    if config.device == "cuda":  # nothing is sampled, so no server takes its part of the GPU
+        config = config.model_copy(update={"server": config.server.model_copy(update={"urls": (), "replicas": 0})})
     display.phase(f"Imitation: {steps} steps of {config.warm_start.batch}, rows: {len(train)}")
     engine = make_engine(config, model_path, init_adapter(config))
     epoch_steps = max(1, len(train) // config.warm_start.batch)

@@ -234,6 +234,10 @@ def _whole_rows(x_1HTD: Tensor, maps: RowMaps) -> Tensor:
 def _torchs_attention(q_BHLD: Tensor, k_BKLD: Tensor, v_BKLD: Tensor, scale: float) -> Tensor:
     """``(B, L, H, D)``."""
     grouped = q_BHLD.shape[1] != k_BKLD.shape[1]
+    if grouped and q_BHLD.is_cuda and q_BHLD.dtype == torch.float32:
+        # The kernel that takes float32 on GPUs has no groups; with them torch would keep B x H x L x L probabilities.
+        k_BKLD, v_BKLD = (x.repeat_interleave(q_BHLD.shape[1] // x.shape[1], dim=1) for x in (k_BKLD, v_BKLD))
+        grouped = False
     out_BHLD = torch.nn.functional.scaled_dot_product_attention(
         q_BHLD, k_BKLD, v_BKLD, is_causal=True, scale=scale, enable_gqa=grouped
     )

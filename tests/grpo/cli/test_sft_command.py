@@ -14,9 +14,14 @@ from click.testing import CliRunner
 
 from grpo.cli.sft import sft
 from grpo.config import load_config
+from grpo.devices.plan import plan_gpus
+from grpo.devices.shape import QWEN_MODELS
+from grpo.display.terminal import Display
+from grpo.errors import ConfigError
 from grpo.files import read_jsonl, write_json, write_jsonl
 from grpo.runs.model_card import name_base_model
 from grpo.runs.trained_policy import init_adapter
+from grpo.training.imitation import imitate
 from tests.fakes import WORD_ENV, tiny_chat_model
 from tests.grpo.training.test_demonstrations import rollout
 
@@ -92,6 +97,18 @@ def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(mod
     assert result.exit_code == 0, result.output
     assert f"--env ENV --model {model} --set lora.rank=8 --init-adapter {second}\n" in result.output
     assert json.loads((second / "adapter_config.json").read_text())["base_model_name_or_path"] == str(model)
+
+
+@pytest.mark.torch
+def test_imitation_leaves_no_room_on_the_gpu_for_a_server_that_does_not_run(tmp_path, nvidia_smi):
+    nvidia_smi(40 * 1024)
+    shape = QWEN_MODELS["Qwen/Qwen2.5-14B-Instruct"]
+    (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
+    config = load_config(None, {"env": "X-v0", "device": "cuda", "learner.token_budget": 4096})
+    with pytest.raises(ConfigError, match=r"does not fit: the learner takes 3\d.* of 38.8 GiB .*, vLLM at least"):
+        plan_gpus(config, shape)
+    with pytest.raises(ConfigError, match=r"but torch .* sees no GPU"):  # it fits: the next step is the real card
+        imitate(config, tmp_path, [], [], 1, tmp_path, Display(quiet=True))
 
 
 @pytest.mark.torch

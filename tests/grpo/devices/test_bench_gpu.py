@@ -1,11 +1,14 @@
-"""scripts/bench_gpu without a GPU: every part of it runs on tiny shapes, and the gradients agree."""
+"""scripts/bench_gpu without a GPU: every part of it runs on tiny shapes, with few packages, and the gradients agree."""
 
 import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests import ROOT
 
@@ -14,8 +17,42 @@ pytest.importorskip("torch", reason="the learner needs torch (install the extra 
 pytestmark = pytest.mark.torch
 
 
-def test_the_benchmark_of_gpus_runs_on_a_cpu():
-    command = [sys.executable, str(ROOT / "scripts/bench_gpu"), "--rounds", "1", "--rows", "3"]
+WITHOUT = """
+import runpy, sys
+missing, sys.argv = sys.argv[1].split(","), sys.argv[2:]
+sys.modules.update(dict.fromkeys(missing))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs a script where some packages cannot be imported."""
+
+
+def needed(*names):
+    """Distributions that these need, themselves included, without extras."""
+    found, left = set(), [canonicalize_name(name) for name in names]
+    while left:
+        if (name := left.pop()) in found:
+            continue
+        try:
+            requirements = [Requirement(line) for line in metadata.requires(name) or ()]
+        except metadata.PackageNotFoundError:
+            continue
+        found.add(name)
+        left += [
+            canonicalize_name(r.name) for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})
+        ]
+    return found
+
+
+def test_the_benchmark_of_gpus_runs_on_a_cpu_with_torch_transformers_peft_and_pydantic_alone():
+    there = needed("torch", "transformers", "peft", "pydantic") | {"email-rl"}
+    missing = [
+        package
+        for package, distributions in metadata.packages_distributions().items()
+        if there.isdisjoint(map(canonicalize_name, distributions))
+    ]
+    assert {"gymnasium", "orjson"} <= set(missing)
+    script = [str(ROOT / "scripts/bench_gpu"), "--rounds", "1", "--rows", "3"]
+    command = [sys.executable, "-c", WITHOUT, ",".join(missing), *script]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -171,6 +171,9 @@ def test_the_figures_of_the_smallest_model_by_hand():
     shape = shape_of("0.5B")
     # 2 norms x 4 B x 897, 2 B x (2 x 896 + 896 + 7 x 16 + 4 x 4,864 + 2 x 896 + 2 x 128), 4 B x 14 heads
     assert saved_bytes(shape, 16, "bfloat16") == 7176 + 2 * (1792 + 896 + 112 + 19456 + 2048) + 56
+    # in float32 on a GPU attention takes keys and values for each of 14 query heads: Q instead of K
+    whole_rows = saved_bytes(shape, 16, "float32", rows_per_token=3, repeated_keys=True)
+    assert whole_rows == 7176 + 4 * (1792 + 896 + 112 + 19456 + 3 * 4 * 896) + 3 * 56
     assert shape.kv_bytes("bfloat16") == 2 * 24 * 128 * 2
     # r x (in + out) of q, k, v, o, and of gate, up and down
     assert shape.adapter_parameters(16) == 24 * 16 * (1792 + 1024 + 1024 + 1792 + 3 * 5760)

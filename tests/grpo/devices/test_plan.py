@@ -9,7 +9,7 @@ from grpo.devices.shape import QWEN_MODELS
 from grpo.errors import ConfigError
 from grpo.machine.hardware import Gpu
 
-SMALL, LARGE = (QWEN_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"] for size in ("0.5B", "7B"))
+SMALL, LARGE, LARGEST = (QWEN_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"] for size in ("0.5B", "7B", "14B"))
 
 
 def gpus(*memory_gib):
@@ -26,7 +26,7 @@ def test_one_gpu_does_both_and_keeps_activations_where_they_fit():
     assert (plan.learner_devices, plan.server_cards()) == (("cuda:0",), ("GPU-0",))
     assert not plan.gradient_checkpointing
     assert plan.sequences == (64, 64)
-    assert plan.server.kv_cache == 64 * 4096 * 2 * 24 * 128 * 2
+    assert plan.server.kv_cache == (64 * 4096 + 64) * 2 * 24 * 128 * 2, "and the block that vLLM keeps empty"
     assert plan.learner.total + plan.server.total <= USABLE * 80 * GIB
 
 
@@ -44,7 +44,7 @@ def test_two_gpus_are_shared_by_nobody():
     plan = plan_gpus(config(), LARGE, gpus(80, 40))
     assert (plan.learner_devices, plan.server_cards()) == (("cuda:1",), ("GPU-0",))
     assert plan.learner.total <= USABLE * 40 * GIB
-    assert plan.server.kv_cache == 64 * 4096 * LARGE.kv_bytes("bfloat16")
+    assert plan.server.kv_cache == (64 * 4096 + 64) * LARGE.kv_bytes("bfloat16")
     assert plan.gpu_memory_utilization == int(1000 * plan.server.total / (80 * GIB)) / 1000
 
 
@@ -61,9 +61,31 @@ def test_a_policy_that_is_only_served_has_the_gpu_to_itself():
     assert plan.sequences[0] > plan_gpus(config(**{"rollout.concurrency": 256}), LARGE, gpus(80)).sequences[0]
 
 
-def test_each_process_of_torchrun_has_a_gpu(monkeypatch):
-    for name, value in {"RANK": 1, "WORLD_SIZE": 3, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 3, "MASTER_ADDR": 0}.items():
+def test_the_least_cache_holds_a_sequence_after_vllms_rounding():
+    plan = plan_gpus(config(**{"rollout.concurrency": 1, "rollout.max_tokens": 4090}), SMALL, gpus(24))
+    blocks_of_16 = plan.server.kv_cache // (16 * SMALL.kv_bytes("bfloat16"))
+    assert blocks_of_16 - 1 >= 4090 / 16, "one stays empty (vllm/v1/core/kv_cache_utils.py)"
+
+
+def processes_of_torchrun(monkeypatch, count):
+    started = {"RANK": 1, "WORLD_SIZE": count, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": 0}
+    for name, value in started.items():
         monkeypatch.setenv(name, str(value))
+
+
+def test_a_model_that_no_card_holds_is_trained_where_its_layers_are_shared(monkeypatch):
+    processes_of_torchrun(monkeypatch, 4)
+    settings, cards = {"server.tensor_parallel": 4, "learner.token_budget": 4096}, gpus(*[24] * 8)
+    with pytest.raises(ConfigError, match=r"the learner takes .*weights 27\.5"):
+        plan_gpus(config(**settings), LARGEST, cards)
+    plan = plan_gpus(config(**settings, **{"learner.shard": True}), LARGEST, cards)
+    whole = 2 * 152064 * 5120 + 5120  # embedding, vocabulary head, last norm
+    assert plan.learner.weights == 2 * (whole + (48 / 4 + 3) * LARGEST.block_parameters)
+    assert plan.learner_devices == ("cuda:4", "cuda:5", "cuda:6", "cuda:7")
+
+
+def test_each_process_of_torchrun_has_a_gpu(monkeypatch):
+    processes_of_torchrun(monkeypatch, 3)
     plan = plan_gpus(config(), SMALL, gpus(24, 24, 24, 24))
     assert plan.learner_devices == ("cuda:1", "cuda:2", "cuda:3")
     assert not plan.placement.shared

@@ -14,7 +14,7 @@ from grpo.errors import CheckpointError, ModelError  # noqa: E402
 from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
-from grpo.learner.lora_model import LoraSpec  # noqa: E402
+from grpo.learner.lora_model import LoraSpec, usable_device  # noqa: E402
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses  # noqa: E402
 from grpo.learner.segments import Segment, segments_of  # noqa: E402
 from grpo.rollout.rollout import Rollout, group_specs  # noqa: E402
@@ -35,6 +35,21 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory):
     return tiny_model_folder(tmp_path_factory.mktemp("tiny"))
+
+
+def test_a_gpu_has_its_number_for_cuda_takes_no_other(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(ValueError, match="with a specified index"):
+        torch.cuda.set_device(torch.device("cuda"))
+    assert usable_device("cuda") == torch.device("cuda:0")
+    assert usable_device("cuda:3") == torch.device("cuda:3")
+    assert usable_device("cpu") == torch.device("cpu")
+
+
+def test_the_setting_of_torchs_allocator_on_gpus_is_one_that_it_knows():
+    torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+    with pytest.raises((RuntimeError, ValueError), match="Expected 'True' or 'False'"):
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:perhaps")
 
 
 def some_segments(count=5):
