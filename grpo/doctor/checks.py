@@ -104,7 +104,10 @@ def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
         ("disk", lambda: check_disk(needs.run_dir, needs.disk_gib)),
     ]
     if config.device == "cuda":
+        from grpo.doctor.gpu_checks import check_compiler, check_cuda
+
         checks.insert(1, ("GPU memory", lambda: check_gpu_memory(config)))
+        checks += [("CUDA", check_cuda), ("C compiler", check_compiler)]
     if config.env:
         checks += [("env", lambda: check_env(config)), ("env's data", lambda: check_data(config))]
     if "ruler" in config.reward:
@@ -157,8 +160,6 @@ def check_versions(config: TrainConfig, *, training_meant: bool = True) -> str:
     if missing:
         raise Trouble(f"not installed: {', '.join(missing)}", install)
     versions = {name: _version(name) for name in PACKAGES}
-    if config.device == "cuda" and versions["torch"].endswith("+cpu"):
-        raise Trouble(f"torch {versions['torch']} has no CUDA, but the run asks for it", install)
     python = ".".join(map(str, sys.version_info[:3]))
     return ", ".join([f"Python {python}", *(f"{name} {version}" for name, version in versions.items())])
 

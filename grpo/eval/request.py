@@ -309,6 +309,6 @@ def _end(summary: dict[str, Any], request: EvalRequest) -> None:
         correct = summary["metrics"].get("correct")
         if correct is None:
             raise ConfigError(f"--fail-under needs an env with a metric 'success'; {request.env} has none")
-        if 100 * correct["mean"] < request.fail_under:
+        if correct["mean"] < request.fail_under / 100:
             click.echo(f"{100 * correct['mean']:.1f} % correct is below --fail-under {request.fail_under:g}", err=True)
             sys.exit(1)

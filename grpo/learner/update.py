@@ -101,7 +101,7 @@ def update_policy(
         The metrics of ``update_metrics``.
 
     Raises:
-        TrainingError: The loss is not finite.
+        TrainingError: The loss or the gradient is not finite.
     """
     useful = computed_rows(rows, config.loss.kl_coef)
     shares = split(useful, config.count, seed)
@@ -113,7 +113,12 @@ def update_policy(
         statistics = engine.forward_backward(share, loss, on_rows)
         if not math.isfinite(value := sum(row.loss for row in statistics)):
             raise TrainingError(f"the loss is {value} in update {len(updates) + 1}; the last checkpoint is whole")
-        updates.append(Update(share, loss, statistics, engine.optim_step(config.learning_rate, config.max_grad_norm)))
+        norm = engine.optim_step(config.learning_rate, config.max_grad_norm)
+        if not math.isfinite(norm):
+            raise TrainingError(
+                f"the gradient's norm is {norm} in update {len(updates) + 1}; the last checkpoint is whole"
+            )
+        updates.append(Update(share, loss, statistics, norm))
     return update_metrics(updates)
 
 

@@ -47,6 +47,14 @@ def is_done(run: RunDirectory, label: str, step: int) -> bool:
     return path.exists() and json.loads(path.read_text(encoding="utf-8"))["policy"] == step
 
 
+def forget_after(run: RunDirectory, step: int) -> None:
+    """Remove the evaluations of policies after ``step``: a run that goes on from there will have others."""
+    for path in (run.root / "eval").glob("*.json"):
+        if json.loads(path.read_text(encoding="utf-8"))["policy"] > step:
+            path.unlink()
+            path.with_suffix(".jsonl").unlink(missing_ok=True)
+
+
 def is_finished(run: RunDirectory, config: TrainConfig, step: int) -> bool:
     """Whether nothing is left to evaluate after the last ``step``."""
     return all(is_done(run, label_of(AFTER, how), step) for how in planned(config, AFTER))

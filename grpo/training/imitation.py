@@ -54,7 +54,7 @@ def demonstrate(
     text, info = observation.text, observation.info
     for ids in said:
         trajectory.append(ids)
-        done, observation = _step(env, trajectory, chat, chat.decode(ids))
+        done, observation = _step(env, trajectory, chat, chat.decode(ids), imitated=False)
         if done:
             return trajectory
         text += f"\n{observation.text}"
@@ -62,8 +62,9 @@ def demonstrate(
     for _ in range(MAX_TURNS):
         action = own_form(chat, policy.act(text, info), trajectory.tools)
         ids = [*chat.encode(action), chat.stop_token_ids[0]]
-        trajectory.append(ids, [0.0] * len(ids) if getattr(policy, "imitate", True) else None)
-        done, observation = _step(env, trajectory, chat, action)
+        imitated = getattr(policy, "imitate", True)
+        trajectory.append(ids, [0.0] * len(ids) if imitated else None)
+        done, observation = _step(env, trajectory, chat, action, imitated=imitated)
         text, info = observation.text, observation.info
         if done:
             return trajectory
@@ -73,11 +74,16 @@ def demonstrate(
     )
 
 
-def _step(env: MessageEnv, trajectory: Trajectory, chat: Chat, action: str) -> tuple[bool, Observation]:
+def _step(
+    env: MessageEnv, trajectory: Trajectory, chat: Chat, action: str, *, imitated: bool
+) -> tuple[bool, Observation]:
     """Hand a turn to the env; says whether the episode is over, and what the env answered."""
     trajectory.messages.append({"role": "assistant", "content": action})
     observation = env.step(action)
-    return take_turn(trajectory, observation, chat), observation
+    done = take_turn(trajectory, observation, chat)
+    if not imitated:
+        trajectory.turn_errors.pop()  # they are those of the turns that are marked as actions, one for each
+    return done, observation
 
 
 def demonstrations(
@@ -130,8 +136,11 @@ def warm_start(
         loss = sum(row.loss for row in statistics)
         rate = warm_start_rate(step, steps, peak_learning_rate)
         norm = engine.optim_step(rate, max_grad_norm)
-        if not math.isfinite(loss):
-            raise TrainingError(f"the warm start's loss is {loss} at step {step + 1}; lower its learning rate")
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise TrainingError(
+                f"the warm start's loss is {loss} and its gradient's norm {norm} at step {step + 1}; lower its "
+                "learning rate"
+            )
         seconds = time.monotonic() - began
         on_step(
             {

@@ -39,9 +39,9 @@ from grpo.rollout.rewards import group_reward
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.checkpoint import Begun, Checkpoints, TrainState, newest_checkpoint
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE, is_final
+from grpo.runs.evaluations import AFTER, BEFORE, forget_after, is_final
 from grpo.runs.model_card import name_base_model, write_card
-from grpo.runs.retention import checkpoint_name, note_score
+from grpo.runs.retention import checkpoint_name, forget_best_after, note_score
 from grpo.runs.trackers import Tracking
 from grpo.runs.trained_policy import init_adapter, run_card
 from grpo.runs.unfinished_step import UnfinishedStep
@@ -104,6 +104,8 @@ class Trainer:
             folder, state = found
             self.engine.load_state(folder)
             self.step, self.tasks.position = state.step, state.task_position
+            forget_after(self.run, self.step)
+            forget_best_after(self.run.checkpoints, self.step)
             self.tasks.again = [Task.of_key(key, seed) for key, seed in state.open_tasks]
             display.note(f"resumed from {folder.name} ({folder})")
             if self.run.earlier_steps is not None and (

@@ -67,7 +67,7 @@ class Imitation(Trainer):
                 if not math.isfinite(loss):
                     raise TrainingError(f"the loss of imitation is {loss} in step {self.step + 1}")
                 losses.append(loss)
-                self.engine.optim_step(rate, config.optimizer.max_grad_norm)
+                self.engine.optim_step(rate, config.optimizer.gradient_bound)
         return {
             "loss/imitation": math.fsum(losses) / len(losses) if losses else 0.0,
             "tokens/imitated": float(sum(len(row.ids) for row in rows)),

@@ -29,6 +29,7 @@ from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.server import VllmServer, make_servers
+from grpo.serving.vllm import built_for
 
 BASE = "base"
 
@@ -129,7 +130,8 @@ def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[st
         config = load_config(None, {**saved, "env": env, "env_kwargs": env_kwargs})
     else:
         adapter_of(target)
-        config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
+        device = {} if recipe else {"device": built_for() or "cpu"}
+        config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs, **device})
     if config.env_import is not None:
         import_user_module(config.env_import)
     return config, config.env_kwargs

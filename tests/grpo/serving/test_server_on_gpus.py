@@ -11,8 +11,9 @@ import pytest
 
 from grpo.config import load_config
 from grpo.devices.shape import QWEN_MODELS
-from grpo.errors import ConfigError
-from grpo.serving.server import VllmServer, make_servers
+from grpo.errors import ConfigError, ServerStartError
+from grpo.serving.server import ServerOptions, VllmServer, make_servers
+from grpo.serving.vllm import built_for
 
 
 def test_on_a_gpu_a_server_gets_its_card_and_its_share(tmp_path: Path, nvidia_smi: Callable[..., None]):
@@ -25,7 +26,7 @@ def test_on_a_gpu_a_server_gets_its_card_and_its_share(tmp_path: Path, nvidia_sm
     assert isinstance(server, VllmServer)
     arguments = server.options.arguments(tmp_path, "base", 1)
     pairs = dict(itertools.pairwise(arguments))
-    assert pairs["--kv-cache-memory-bytes"] == str(32 * 2048 * 2 * 24 * 128 * 2)
+    assert pairs["--kv-cache-memory-bytes"] == str((32 * 2048 + 64) * 2 * 24 * 128 * 2)
     assert pairs["--dtype"] == "bfloat16"
     assert pairs["--max-num-batched-tokens"] == "8192"
     assert pairs["--tensor-parallel-size"] == "1"
@@ -70,6 +71,16 @@ def test_arguments_of_ours_are_not_taken_from_the_user(tmp_path: Path, argument:
 def test_settings_of_a_server_that_contradict_each_other_are_refused(settings: dict[str, object], said: str):
     with pytest.raises(ConfigError, match=said):
         load_config(None, {"env": "X-v0", "server": settings})
+
+
+def test_a_vllm_of_the_other_kind_is_refused_before_it_starts(tmp_path: Path):
+    if built_for() != "cpu":
+        pytest.skip("vLLM for CPUs is not installed (extra 'cpu')")
+    server = VllmServer(tmp_path, tmp_path / "log", ServerOptions(device="cuda"))
+    with pytest.raises(
+        ServerStartError, match=r"on a GPU \(device = 'cuda'\), but .* is built for CPUs; say --cpu, or"
+    ):
+        server.command(tmp_path, 1)
 
 
 def test_guesses_are_for_the_cpu_where_another_kind_may_take_their_place(tmp_path: Path):

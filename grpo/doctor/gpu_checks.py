@@ -1,0 +1,68 @@
+"""What a run on GPUs needs of the machine besides its cards: a driver that torch's CUDA runs on, and a C compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from grpo.doctor.checks import Trouble
+from grpo.machine.processes import child_environment
+
+_ASK_TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
+_TIMEOUT_SECONDS = 120
+
+
+def check_cuda() -> str:
+    """torch sees a GPU; asked in a process of its own, so that none of this one's memory is on a card."""
+    command = [sys.executable, "-c", _ASK_TORCH]
+    try:
+        done = subprocess.run(
+            command, env=child_environment(), capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
+        )
+        version, cuda, sees = done.stdout.split()[-3:]
+    except subprocess.SubprocessError as error:
+        last = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
+        raise Trouble(f"torch could not be asked ({last})", "install it anew, with the extra 'gpu'") from error
+    found = f"torch {version} (CUDA {cuda}), driver {driver_version() or 'unknown'}"
+    if cuda == "None":
+        raise Trouble(
+            f"{found}: torch was built without CUDA, but the run asks for it",
+            "use an environment of its own with the extra 'gpu' (scripts/quickstart makes .venv-gpu)",
+        )
+    if sees != "True":
+        raise Trouble(
+            f"{found}: torch sees no GPU",
+            f"update the driver to one for CUDA {cuda} (CUDA 13 needs 580 or newer, CUDA 12 525), or look at "
+            "CUDA_VISIBLE_DEVICES",
+        )
+    return found
+
+
+def driver_version() -> str:
+    """As nvidia-smi says it; "" where it says none."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return next(iter(done.stdout.split()), "")
+
+
+def check_compiler() -> str:
+    """A C compiler and Python's headers: vLLM's kernels for GPUs compile a little C when they first run (Triton)."""
+    headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    compilers = (os.environ.get("CC", "gcc"), "gcc", "clang")
+    compiler = next((found for name in compilers if (found := shutil.which(name))), None)
+    missing = [] if compiler else ["a C compiler"]
+    missing += [] if headers.exists() else [f"Python's headers ({headers})"]
+    if missing:
+        major, minor = sys.version_info[:2]
+        raise Trouble(
+            f"vLLM compiles a little C when it starts on a GPU, and {' and '.join(missing)} was not found",
+            f"on Debian and Ubuntu: sudo apt install build-essential python{major}.{minor}-dev",
+        )
+    return f"{compiler}, {headers}"
