@@ -39,7 +39,8 @@ REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
     {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
-    | {"rollout.env_workers", "judge.api_base", "judge.concurrency", "judge.max_cost", "learner.gradient_checkpointing"}
+    | {"rollout.env_workers", "judge.api_base", "judge.concurrency", "judge.max_cost"}
+    | {"learner.gradient_checkpointing", "learner.token_budget"}
     | {
         f"server.{name}"
         for name in ("urls", "replicas", "tensor_parallel", "kv_cache_gib", "gpu_memory_utilization", "draft_tokens")

@@ -45,7 +45,19 @@ check_compiler() { # PYTHON: on a GPU vLLM compiles a little C when it first sta
         missing="${missing:+$missing and }Python's headers (Python.h of $("$1" --version))"
     [ -z "$missing" ] && return
     echo "Error: on a GPU vLLM compiles a little C when it starts, and $missing was not found. Install it, on Debian and" \
-        "Ubuntu with: sudo apt install build-essential $("$1" -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')" >&2
+        "Ubuntu with: sudo apt install build-essential $("$1" -c 'import sys; print("python%d.%d-dev python%d.%d-venv" % (sys.version_info[:2] * 2))')" >&2
+    exit 1
+}
+
+check_driver() { # vLLM and torch for GPUs are built for CUDA 13
+    local driver
+    driver="$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -1)" || return 0
+    case "${driver%%.*}" in
+    "" | *[!0-9]*) return 0 ;;
+    esac
+    [ "${driver%%.*}" -ge 580 ] && return
+    echo "Error: the NVIDIA driver is $driver, and vLLM for GPUs is built for CUDA 13, which needs 580 or newer. Update the" \
+        "driver, or train on the CPU: --cpu" >&2
     exit 1
 }
 
@@ -57,7 +69,10 @@ setup_environment() {
     stamp="$VENV/.installed-$1-$(cksum <pyproject.toml | cut -d' ' -f1)"
     [ -f "$stamp" ] && return
     python="$(find_python)"
-    [ "$VENV" = .venv ] || check_compiler "$python"
+    if [ "$VENV" = .venv-gpu ]; then
+        check_driver
+        check_compiler "$python"
+    fi
     say "Setting up $VENV with $("$python" --version) and the extras [$extras] ($size; once)"
     [ -x "$VENV/bin/python" ] || "$python" -m venv "$VENV" || { rm -rf "$VENV" && exit 1; }
     [ -x "$VENV/bin/uv" ] || "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check uv

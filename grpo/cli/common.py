@@ -56,6 +56,11 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                 click.echo(f"\nStopped. {on_stop(options)}".rstrip(), err=True)
                 sys.exit(130)
             except Exception as error:
+                if type(error).__name__ == "OutOfMemoryError":  # torch's, which need not be loaded
+                    settings = "--set learner.token_budget=N or --set learner.gradient_checkpointing=true"
+                    first = next(iter(str(error).splitlines()), "")
+                    click.echo(f"Error: the GPU's memory is full ({first}); lower its use with {settings}", err=True)
+                    sys.exit(1)
                 if not _is_full_disk(error):
                     raise
                 reason = f"Error: no space is left on the disk ({error}); make room. {on_stop(options)}"

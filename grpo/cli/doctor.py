@@ -88,9 +88,10 @@ def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Resu
     if config.engine == "tinker":
         yield Result("model and server", "skipped", "a run probes its Tinker server itself before it trains")
         return
-    if any(result.name == "versions" and result.status != "ok" for result in results):
-        yield Result("model and vLLM", "skipped", "needs the check of the versions")
-        return
+    for result in results:
+        if result.name in ("versions", "CUDA", "C compiler") and result.status != "ok":
+            yield Result("model and vLLM", "skipped", f"needs the check of the {result.name}")
+            return
     from grpo.doctor.model_checks import ModelDoctor
 
     yield from ModelDoctor(config).examine()

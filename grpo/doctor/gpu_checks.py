@@ -34,8 +34,9 @@ def check_cuda() -> str:
             "use an environment of its own with the extra 'gpu' (scripts/quickstart makes .venv-gpu)",
         )
     if sees != "True":
+        said = done.stderr.strip().splitlines()
         raise Trouble(
-            f"{found}: torch sees no GPU",
+            f"{found}: torch sees no GPU" + (f" ({said[-1].strip()})" if said else ""),
             f"update the driver to one for CUDA {cuda} (CUDA 13 needs 580 or newer, CUDA 12 525), or look at "
             "CUDA_VISIBLE_DEVICES",
         )
@@ -55,7 +56,7 @@ def driver_version() -> str:
 def check_compiler() -> str:
     """A C compiler and Python's headers: vLLM's kernels for GPUs compile a little C when they first run (Triton)."""
     headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    compilers = (os.environ.get("CC", "gcc"), "gcc", "clang")
+    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]  # as Triton looks for it
     compiler = next((found for name in compilers if (found := shutil.which(name))), None)
     missing = [] if compiler else ["a C compiler"]
     missing += [] if headers.exists() else [f"Python's headers ({headers})"]

@@ -154,6 +154,8 @@ class ServerOptions:
             cores = sorted(os.sched_getaffinity(0))[: self.threads or cpu_count()]
             own = cores[len(cores) * number // servers : len(cores) * (number + 1) // servers]
             variables[CORES_VARIABLE] = ",".join(map(str, own))
+        else:  # top_p without a seed would take flashinfer's sampler, which needs a CUDA toolkit to compile
+            variables["VLLM_USE_FLASHINFER_SAMPLER"] = os.environ.get("VLLM_USE_FLASHINFER_SAMPLER", "0")
         if self.cards:
             variables |= CARD_ORDER | {"CUDA_VISIBLE_DEVICES": ",".join(self.cards)}
         return child_environment(variables)

@@ -130,8 +130,10 @@ def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[st
         config = load_config(None, {**saved, "env": env, "env_kwargs": env_kwargs})
     else:
         adapter_of(target)
-        device = {} if recipe else {"device": built_for() or "cpu"}
-        config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs, **device})
+        config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
+    device = built_for()
+    if device is not None and device != config.device and not config.server.urls:  # served where one can be
+        config = config.model_copy(update={"device": device, "dtype": "auto"})
     if config.env_import is not None:
         import_user_module(config.env_import)
     return config, config.env_kwargs

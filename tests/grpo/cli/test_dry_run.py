@@ -33,7 +33,10 @@ def test_a_run_on_a_gpu_is_shown_with_its_memory_and_vllms_arguments(tmp_path, n
     assert said["vLLM on GPU 0 (a card, 24.0 GiB)"].endswith("kv cache 3.0)")
     assert "learner on GPU 0 (a card, 24.0 GiB)" in said
     assert f"--model {SMALL} " in said["vLLM's arguments"]
-    assert f"--kv-cache-memory-bytes {64 * 4096 * QWEN_MODELS[SMALL].kv_bytes('bfloat16')}" in said["vLLM's arguments"]
+    assert (
+        f"--kv-cache-memory-bytes {(64 * 4096 + 64) * QWEN_MODELS[SMALL].kv_bytes('bfloat16')}"
+        in said["vLLM's arguments"]
+    )
 
 
 def test_what_would_not_fit_or_has_no_gpu_is_an_error_with_a_way_out(tmp_path, nvidia_smi, monkeypatch):

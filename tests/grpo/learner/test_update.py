@@ -177,6 +177,13 @@ def test_a_loss_that_is_not_finite_stops_the_step(model_folder):
         update(engine(model_folder), [segment(0, float("nan"))])
 
 
+def test_a_gradient_that_is_not_finite_stops_the_step_before_anything_is_kept(model_folder):
+    made = engine(model_folder)
+    made.parameters[0].register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(TrainingError, match=r"the gradient's norm is (nan|inf) in update 1"):
+        update(made, [segment(0, 1.0)])
+
+
 def test_the_learning_rate_rises_evenly_and_falls_evenly():
     rising = OptimizerSettings(learning_rate=8.0, warmup_steps=3)
     falling = OptimizerSettings(learning_rate=8.0, final_lr_share=0.5)

@@ -9,10 +9,12 @@ from rich.console import Console
 from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.errors import JudgeFailure
-from grpo.files import read_jsonl
+from grpo.files import read_jsonl, write_json
 from grpo.rollout.marking import Marker
 from grpo.runs.directory import RunDirectory
+from grpo.runs.evaluations import forget_after
 from grpo.runs.model_card import Card, write_card
+from grpo.runs.retention import Best, best_of, forget_best_after, note_score
 from grpo.serving.policy import Policy
 from grpo.training.held_out import HeldOut
 from grpo.types import SampledTurn
@@ -195,3 +197,21 @@ def test_a_held_out_episode_without_a_verdict_failed_and_counts_as_neither_right
 def test_an_evaluation_that_a_judge_left_unmarked_stops_the_run(tmp_path, answer, settings, reason):
     with pytest.raises(JudgeFailure, match=f"evaluation 'before-sampled': {reason}.*--resume"):
         marked(tmp_path, answer, **settings)
+
+
+def test_what_was_evaluated_after_the_step_that_a_run_goes_on_from_is_forgotten(tmp_path):
+    run, kept = RunDirectory(tmp_path), ["before-sampled", "step-0002-sampled"]
+    for label, policy in (*zip(kept, (0, 2), strict=True), ("step-0004-sampled", 4), ("after-sampled", 5)):
+        write_json(run.evaluation(label), {"policy": policy})
+        run.evaluation(label).with_suffix(".jsonl").write_text("{}\n")
+    run.checkpoints.mkdir()
+    note_score(run.checkpoints, 2, 0.5)
+    note_score(run.checkpoints, 4, 0.8)
+    forget_after(run, 4)
+    forget_best_after(run.checkpoints, 4)
+    assert best_of(run.checkpoints) == Best("step-0004", 0.8)
+    assert not run.evaluation("after-sampled").exists()
+    forget_after(run, 3)
+    forget_best_after(run.checkpoints, 3)
+    assert best_of(run.checkpoints) is None
+    assert sorted(path.stem for path in (tmp_path / "eval").glob("*.json*")) == sorted([*kept, *kept])

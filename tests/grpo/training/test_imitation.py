@@ -4,6 +4,7 @@ import pytest
 
 from grpo.envs.message_env import MessageEnv
 from grpo.errors import EnvError, TrainingError
+from grpo.learner.segments import TurnWeights, weighted_segments
 from grpo.rollout.tasks import TaskStream
 from grpo.training.imitation import demonstrate, demonstrations, warm_start_rate
 from grpo.types import Task
@@ -27,6 +28,34 @@ def test_demonstrations_go_through_the_tasks_and_leave_out_what_is_too_long():
     said = [bytes(i for i, flag in zip(s.ids, s.action_mask, strict=True) if flag and i < 256) for s in found]
     assert sorted(said) == [b"It is falcon.", b"It is harbor.", b"It is maple.", b"It is quartz."]
     assert stream.position == 4
+
+
+class Stumbler:
+    """Says some words, of which some are not to be imitated."""
+
+    def __init__(self, words, imitated):
+        self._turns = iter(zip(words, imitated, strict=True))
+
+    def act(self, observation, info):
+        word, self.imitate = next(self._turns)
+        return word
+
+
+@pytest.mark.parametrize(
+    ("imitated", "learned"),
+    [((False, True, True), b"oakmaple"), ((True, True, True), b"oakmaple"), ((True, False, True), b"maple")],
+)
+def test_errors_of_turns_that_are_not_imitated_are_no_errors_of_others(imitated, learned, monkeypatch):
+    env = MessageEnv(WORD_ENV, {})
+    stumbler = Stumbler(["ash?", "oak", "maple"], imitated)
+    monkeypatch.setattr(env, "scripted_policy", lambda name, seed: stumbler)
+    trajectory = demonstrate(env, Task(0, "train-maple"), ByteChat(), "stumbler", 0)
+    assert len(trajectory.turn_errors) == sum(imitated)
+    rows = weighted_segments(trajectory, 1.0, TurnWeights(invalid_calls=0.0))
+    said = b"".join(
+        bytes(i for i, a in zip(r.ids, r.action_mask, strict=True) if a and i < 256) for r in rows if r.advantage
+    )
+    assert said == learned
 
 
 def test_an_unknown_expert_names_the_ones_there_are():

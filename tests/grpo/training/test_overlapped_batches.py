@@ -103,6 +103,14 @@ def test_a_group_that_is_too_old_for_the_next_step_is_dropped_and_counted():
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("oversample", [1, 2])
+def test_a_whole_group_that_became_too_old_is_played_again_where_more_are_asked_for_than_needed(oversample):
+    found, _ = overlapped(**{"rollout.max_staleness": 1, "rollout.oversample": oversample})
+    ages = [[step - version for _, version in versions_of(made)] for step, made in enumerate(found)]
+    assert ages == [[0, 0], [1, 1], [1, 1]]
+
+
+@pytest.mark.timeout(120)
 def test_a_killed_run_takes_the_whole_groups_of_older_policies_that_it_may_learn_from(tmp_path):
     settings = {"steps": 3, "rollout.groups_per_step": 2, "rollout.max_staleness": 1}
 
