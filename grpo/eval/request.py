@@ -235,6 +235,7 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "env_kwargs": kwargs,
         "agent": _public(request.agent),
         "model": request.model and _public(request.model),
+        "policy": _policy_fingerprint(request.agent),
         "split": kwargs.get("split"),
         "limit": count,
         "k": request.k,
@@ -252,6 +253,15 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
         "fingerprint": fingerprint,
         "versions": _versions(),
     }
+
+
+def _policy_fingerprint(agent: str) -> str | None:
+    """One evaluation is of one policy, also where its run has gone on since it began."""
+    if not agent.startswith("policy:"):
+        return None
+    from grpo.eval.agents.trained import fingerprint_of
+
+    return fingerprint_of(agent.removeprefix("policy:"))
 
 
 def _public(spec: str) -> str:

@@ -196,7 +196,12 @@ class Clock:
             return None
         spent = self._earlier_seconds + time.monotonic() - self._run.opened_at
         rest = self._todo(step, step or 0).seconds(pace)
-        return steps_that_fit(60 * self._config.minutes - spent - rest, pace.step, step or 0)
+        settings = self._config.eval
+        between = settings.scenarios * settings.samples / settings.every if settings.every else 0.0  # episodes a step
+        each = pace.step + (between * pace.episode if between else 0.0)
+        if not math.isfinite(each):
+            return None
+        return steps_that_fit(60 * self._config.minutes - spent - rest, each, step or 0)
 
     def too_long(self) -> str:
         """What is wrong before the warm start if ``minutes`` are too few even for one step; "" if nothing is."""

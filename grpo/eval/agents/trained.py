@@ -9,6 +9,7 @@ policy:base              the recipe's model without an adapter
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import shutil
 import tempfile
@@ -159,6 +160,22 @@ def adapter_of(target: str) -> Path | None:
         return find_checkpoint(folder / "checkpoints", which)
     except CheckpointError as error:
         raise EvaluationError(f"policy:{target}: {error}") from error
+
+
+def fingerprint_of(target: str) -> str | None:
+    """Name and checksum of the adapter's weights: a run's newest checkpoint is another one later. None: the base model.
+
+    Raises:
+        EvaluationError: See ``adapter_of``; or the adapter has no weights.
+    """
+    adapter = adapter_of(target)
+    if adapter is None:
+        return None
+    weights = next((path for path in sorted(adapter.glob("adapter_model.*")) if path.is_file()), None)
+    if weights is None:
+        raise EvaluationError(f"policy:{target}: {adapter} has no weights (adapter_model.safetensors)")
+    with weights.open("rb") as file:
+        return f"{adapter.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
 
 
 def _saved_config(target: str) -> dict[str, Any] | None:

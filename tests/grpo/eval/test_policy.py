@@ -1,12 +1,14 @@
 """`policy:` agents: which adapter is meant, and a real vLLM server playing token for token."""
 
+import hashlib
 import json
 import math
 
 import pytest
 
 from grpo.errors import EvaluationError
-from grpo.eval.agents.trained import adapter_of, policy_config
+from grpo.eval.agents.trained import adapter_of, fingerprint_of, policy_config
+from grpo.eval.results import different_settings
 from grpo.eval.traces import read_trace
 from grpo.report.evaluation import evaluation_page
 from grpo.runs.retention import note_score
@@ -34,6 +36,22 @@ def test_a_run_means_its_newest_checkpoint_or_the_one_that_is_named(tmp_path):
         adapter_of(f"{run_dir}@4")
     with pytest.raises(EvaluationError, match="there is no checkpoint in"):
         adapter_of(str(_run_directory(tmp_path / "second")))
+
+
+def test_a_continuation_with_other_weights_is_another_evaluation(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3)
+    with pytest.raises(EvaluationError, match=r"step-0003 has no weights \(adapter_model.safetensors\)"):
+        fingerprint_of(str(run_dir))
+    for step, weights in ((3, b"a"), (11, b"b")):
+        folder = run_dir / "checkpoints" / f"step-{step:04d}"
+        folder.mkdir(exist_ok=True)
+        (folder / "state.json").write_text("{}")
+        (folder / "adapter_model.safetensors").write_bytes(weights)
+    newest, third = fingerprint_of(str(run_dir)), fingerprint_of(f"{run_dir}@3")
+    assert newest == "step-0011 " + hashlib.sha256(b"b").hexdigest()[:16]
+    assert different_settings({"policy": third}, {"policy": newest}) == ["policy"]
+    assert fingerprint_of("base") is None
+    assert different_settings({}, {"policy": None}) == []
 
 
 def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_path):

@@ -134,6 +134,14 @@ def test_minutes_choose_the_steps_and_count_what_was_done_before(tmp_path, minut
     assert Clock(config, run).steps(4) == steps
 
 
+def test_evaluations_between_the_steps_take_their_part_of_the_minutes(tmp_path):
+    """By hand: 22 minutes more leave 355 + 1320 s; a step takes 70 s, and every second is followed by 96 x 0.5 s."""
+    config = TrainConfig(env=WORD_ENV, minutes=52, eval={"scenarios": 96, "every": 2})
+    run = a_run(tmp_path, **DONE)
+    run.opened_at = time.monotonic() - 10
+    assert Clock(config, run).steps(4) == 4 + int(1675 / (70 + 24))
+
+
 def test_before_the_warm_start_all_of_it_is_left(tmp_path):
     """By hand: 45 x 2 + 192 x 2 x 1 + 9 x 80 s; after it 90 s less; after five steps one evaluation and four steps."""
     config = TrainConfig(env=WORD_ENV, eval={"scenarios": 96}, warm_start={"steps": 45})
