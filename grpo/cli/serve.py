@@ -81,6 +81,7 @@ def serve(
     from grpo.display.terminal import Display
     from grpo.machine.models import resolve_model
     from grpo.runs.trained_policy import find_policy, served_policy
+    from grpo.serving.startable import said_if_long
     from grpo.serving.vllm import VllmServer
 
     share_cores()
@@ -105,7 +106,7 @@ def serve(
             display.note(
                 f"vLLM is starting with {policy.adapter}, computing in {options.dtype}; its log: {server.log_path}"
             )
-            seconds = server.wait_ready()
+            seconds = server.wait_ready(said_if_long(display.note))
             display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
             click.echo(EXAMPLE.format(name=policy.name, url=server.url))
             _watch(server)

@@ -324,6 +324,7 @@ def _train(
     trainer: type[Trainer] | None,
 ) -> None:
     from grpo.serving.samplers import servers_of
+    from grpo.serving.startable import said_if_long
 
     servers = servers_of(config, model.path, run.server_log, display.note)
     servers.start()
@@ -333,7 +334,7 @@ def _train(
         from grpo.training.trainer import Trainer
 
         if config.device != "cpu":  # vLLM measures free memory while it starts; the learner must not take of it
-            servers.wait_ready()
+            servers.wait_ready(said_if_long(display.note))
         training = (trainer or Trainer)(config, run, model, servers, display, tracking, gflops)
         try:
             training.train()

@@ -16,6 +16,7 @@ from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, Policy
+from grpo.serving.startable import Progress
 
 
 class Sampler(Protocol):
@@ -45,7 +46,7 @@ class Servers(Protocol):
         """Begin to start what is ours."""
         ...
 
-    def wait_ready(self) -> float:
+    def wait_ready(self, on_progress: Progress | None = None) -> float:
         """Wait until all answer; returns the seconds that the last one took."""
         ...
 

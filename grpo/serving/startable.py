@@ -9,6 +9,23 @@ Progress = Callable[[float, str], None]
 """Called about once a second during a start with the seconds so far and what the server is doing."""
 
 
+SILENT_SECONDS = 30.0
+"""A start may take so long before something is said of it; on a GPU the first one takes minutes."""
+
+
+def said_if_long(say: Callable[[str], None]) -> Progress:
+    """Tells ``say`` now and then what a server is doing that takes long to start."""
+    said = 0.0
+
+    def on_progress(seconds: float, doing: str) -> None:
+        nonlocal said
+        if seconds >= said + SILENT_SECONDS:
+            said = seconds
+            say(f"still starting: {doing} ({seconds:.0f} s)")
+
+    return on_progress
+
+
 class Startable:
     """Base of what ``with`` starts, hands out ready, and stops, however it ends."""
 

@@ -48,6 +48,7 @@ from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.seeds import derive_seed
 from grpo.serving.sampler import Sampler, Servers
 from grpo.serving.samplers import make_sampler
+from grpo.serving.startable import said_if_long
 from grpo.training.background import BackgroundLoop
 from grpo.training.batches import Batches
 from grpo.training.held_out import HeldOut
@@ -116,7 +117,7 @@ class Trainer:
             self._estimate()
             self._warm_start()
             self.checkpoints.finish(self._begin_checkpoint(), self._description())
-        self.servers.wait_ready()
+        self.servers.wait_ready(said_if_long(display.note))
         display.note(f"{self.servers.name} is ready")
         self._publish(self.engine.save_adapter)
         if self.step == 0:

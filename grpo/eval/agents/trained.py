@@ -30,6 +30,7 @@ from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.server import VllmServer, make_servers
+from grpo.serving.startable import said_if_long
 from grpo.serving.vllm import built_for
 
 BASE = "base"
@@ -77,7 +78,7 @@ class PolicyAgent:
         rollout = self.config.rollout
         self._chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
         self._tokens = SampledTokens(self._chat)
-        servers.wait_ready()
+        servers.wait_ready(said_if_long(self._say))
         name = servers.model
         if self.adapter is not None:
             adapter, store = self.adapter, AdapterStore(servers, self._scratch / "adapters")

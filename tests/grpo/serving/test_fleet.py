@@ -16,6 +16,7 @@ from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import VllmSampler
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer
+from grpo.serving.startable import said_if_long
 from grpo.types import StopReason, Task
 from scripts.scaling.stub_server import ThreadedStub
 from tests.fakes import WORD_ENV, ByteChat
@@ -276,3 +277,17 @@ def test_of_two_real_servers_one_is_killed_and_comes_back_with_the_adapter(
         assert [line.split(" ", 3)[3] for line in told][1:] == [f"{mortal.url} was restarted and is in"]
         assert mortal.restarts_left == 0
         fleet.stop()
+
+
+def test_a_start_that_takes_long_says_now_and_then_what_it_is_doing():
+    said = []
+    on_progress = said_if_long(said.append)
+    for seconds, doing in (
+        (1, "importing vLLM"),
+        (29.9, "a"),
+        (30.2, "compiling"),
+        (59, "b"),
+        (61, "capturing CUDA graphs"),
+    ):
+        on_progress(seconds, doing)
+    assert said == ["still starting: compiling (30 s)", "still starting: capturing CUDA graphs (61 s)"]
