@@ -89,7 +89,7 @@ def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Resu
         yield Result("model and server", "skipped", "a run probes its Tinker server itself before it trains")
         return
     for result in results:
-        if result.name in ("versions", "CUDA", "C compiler") and result.status != "ok":
+        if result.name in ("versions", "CUDA driver", "C compiler") and result.status != "ok":
             yield Result("model and vLLM", "skipped", f"needs the check of the {result.name}")
             return
     from grpo.doctor.model_checks import ModelDoctor

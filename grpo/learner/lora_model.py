@@ -115,7 +115,7 @@ def _check_logits(base: Any) -> None:
 
 
 def usable_device(name: str) -> torch.device:
-    """The device of this name, a GPU with its number: ``cuda`` is ``cuda:0``. CUDA is asked for nothing of a card.
+    """The device of this name, a GPU with its number: ``cuda`` is ``cuda:0``. Nothing is put on a card.
 
     Raises:
         ConfigError: It is a GPU, and torch sees none.

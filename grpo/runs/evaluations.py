@@ -11,6 +11,7 @@ from typing import Any
 
 from grpo.config import TrainConfig
 from grpo.runs.directory import RunDirectory
+from grpo.runs.retention import forget_best_after
 
 BEFORE, AFTER = "before", "after"
 """GRPO's first step and its last."""
@@ -48,7 +49,8 @@ def is_done(run: RunDirectory, label: str, step: int) -> bool:
 
 
 def forget_after(run: RunDirectory, step: int) -> None:
-    """Remove the evaluations of policies after ``step``: a run that goes on from there will have others."""
+    """Remove what was found out of policies after ``step``: a run that goes on from there will have others."""
+    forget_best_after(run.checkpoints, step)
     for path in (run.root / "eval").glob("*.json"):
         if json.loads(path.read_text(encoding="utf-8"))["policy"] > step:
             path.unlink()

@@ -41,14 +41,13 @@ from grpo.runs.checkpoint import Begun, Checkpoints, TrainState, newest_checkpoi
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, forget_after, is_final
 from grpo.runs.model_card import name_base_model, write_card
-from grpo.runs.retention import checkpoint_name, forget_best_after, note_score
+from grpo.runs.retention import checkpoint_name, note_score
 from grpo.runs.trackers import Tracking
 from grpo.runs.trained_policy import init_adapter, run_card
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.seeds import derive_seed
 from grpo.serving.sampler import Sampler, Servers
 from grpo.serving.samplers import make_sampler
-from grpo.serving.startable import said_if_long
 from grpo.training.background import BackgroundLoop
 from grpo.training.batches import Batches
 from grpo.training.held_out import HeldOut
@@ -106,18 +105,16 @@ class Trainer:
             self.engine.load_state(folder)
             self.step, self.tasks.position = state.step, state.task_position
             forget_after(self.run, self.step)
-            forget_best_after(self.run.checkpoints, self.step)
             self.tasks.again = [Task.of_key(key, seed) for key, seed in state.open_tasks]
             display.note(f"resumed from {folder.name} ({folder})")
-            if self.run.earlier_steps is not None and (
-                note := schedule_note(config, self.run.earlier_steps, state.step)
-            ):
+            earlier = self.run.earlier_steps
+            if earlier is not None and (note := schedule_note(config, earlier, state.step)):
                 display.note(note)
         else:
             self._estimate()
             self._warm_start()
             self.checkpoints.finish(self._begin_checkpoint(), self._description())
-        self.servers.wait_ready(said_if_long(display.note))
+        self.servers.wait_ready()
         display.note(f"{self.servers.name} is ready")
         self._publish(self.engine.save_adapter)
         if self.step == 0:

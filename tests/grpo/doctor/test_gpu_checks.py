@@ -19,7 +19,9 @@ def test_a_compiler_and_the_headers_are_named_with_what_brings_them(tmp_path, mo
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
-    with pytest.raises(Trouble, match=r"starts on a GPU, and a C compiler and Python's headers \(.*Python.h\) was") as both:
+    with pytest.raises(
+        Trouble, match=r"starts on a GPU, and a C compiler and Python's headers \(.*Python.h\) was"
+    ) as both:
         check_compiler()
     assert "sudo apt install build-essential python3." in both.value.fix
     put(tmp_path / "bin", "clang", "")
@@ -46,7 +48,9 @@ def test_torch_is_asked_in_a_process_of_its_own_and_its_build_is_told(tmp_path, 
         return
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     put(tmp_path / "bin", "nvidia-smi", "echo 570.86.15")
-    with pytest.raises(Trouble, match=rf"torch {torch.__version__.replace('+', '.')} .*, driver 570.86.15: torch ") as seen:
+    with pytest.raises(
+        Trouble, match=rf"torch {torch.__version__.replace('+', '.')} .*, driver 570.86.15: torch "
+    ) as seen:
         check_cuda()
     said = "built without CUDA" if torch.version.cuda is None else "sees no GPU"
     assert said in str(seen.value)

@@ -14,7 +14,7 @@ from grpo.rollout.marking import Marker
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import forget_after
 from grpo.runs.model_card import Card, write_card
-from grpo.runs.retention import Best, best_of, forget_best_after, note_score
+from grpo.runs.retention import Best, best_of, note_score
 from grpo.serving.policy import Policy
 from grpo.training.held_out import HeldOut
 from grpo.types import SampledTurn
@@ -208,10 +208,8 @@ def test_what_was_evaluated_after_the_step_that_a_run_goes_on_from_is_forgotten(
     note_score(run.checkpoints, 2, 0.5)
     note_score(run.checkpoints, 4, 0.8)
     forget_after(run, 4)
-    forget_best_after(run.checkpoints, 4)
     assert best_of(run.checkpoints) == Best("step-0004", 0.8)
     assert not run.evaluation("after-sampled").exists()
     forget_after(run, 3)
-    forget_best_after(run.checkpoints, 3)
     assert best_of(run.checkpoints) is None
     assert sorted(path.stem for path in (tmp_path / "eval").glob("*.json*")) == sorted([*kept, *kept])
