@@ -60,7 +60,9 @@ class RolloutSettings(Settings):
         default=0, ge=0, description="groups begun beyond a step's own; it closes when its own number is whole"
     )
     temperature: float = Field(
-        default=1.0, gt=0, description="of the rollouts, and of the distributions that the loss takes"
+        default=1.0,
+        ge=0.01,
+        description="of the rollouts, and of the distributions that the loss takes; vLLM samples with 0.01 at least",
     )
     max_turn_tokens: int = Field(default=256, ge=8)
     max_tokens: int = Field(

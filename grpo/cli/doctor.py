@@ -22,7 +22,10 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
 @click.command(epilog="Example: grpo-doctor --env EmailSearch-v0 --recipe email-cpu --quick")
 @click.option("--env", default="", help="Registered env id, or module:id. Without it no env is checked.")
-@click.option("--recipe", help="Settings to check for: a bundled recipe (email-cpu, email-gpu) or a TOML file.")
+@click.option(
+    "--recipe",
+    help="Settings to check for: email-cpu, email-gpu, email-gpu-80gb, art-e, a TOML file, or a run's config.json.",
+)
 @click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
 @click.option("--cpu", "device", flag_value="cpu", help="Check for a run on the CPU.")
 @click.option("--cuda", "device", flag_value="cuda", help="Check for a run on the GPU.")

@@ -32,7 +32,7 @@ def what_would_run(config: TrainConfig, directory: Path) -> Iterator[str]:
         where = f"in {here.parent}"
     yield f"model: {config.model}, {where}"
     yield f"run directory: {directory}" + (" (there is a run in it)" if (directory / "config.json").exists() else "")
-    yield from _work(config)
+    yield from _work(config, shape)
     if engine_name(config) == "tinker":
         yield described(config)
         return
@@ -59,7 +59,18 @@ def _cpu_memory(config: TrainConfig, model_config: Path | None) -> Iterator[str]
             yield f"in {dtype}: {needs}"
 
 
-def _work(config: TrainConfig) -> Iterator[str]:
+def adapter_line(config: TrainConfig, shape: ModelShape | None) -> str:
+    """What of the model is trained."""
+    lora = f"LoRA: rank {config.lora.rank}, alpha {config.lora.alpha}"
+    if config.init_adapter is not None:
+        return f"{lora}, on the layers of {config.init_adapter}"
+    if shape is None:
+        return lora
+    millions = shape.adapter_parameters(config.lora.rank) / 1e6
+    return f"{lora}, on q, k, v, o, gate, up and down of all {shape.layers} blocks ({millions:.1f} million weights)"
+
+
+def _work(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:
     rollout, warm_start, evaluation = config.rollout, config.warm_start, config.eval
     episodes = rollout.groups_per_step * rollout.group_size
     learned = "" if rollout.update_rollouts is None else f", {rollout.update_rollouts} of a group learned from"
@@ -71,7 +82,7 @@ def _work(config: TrainConfig) -> Iterator[str]:
         f"most {rollout.max_tokens:,} tokens an episode and {rollout.max_turn_tokens:,} a turn"
     )
     yield f"tokens: at most {episodes * rollout.max_tokens:,} a step, {config.learner.token_budget:,} a forward pass"
-    yield f"LoRA: rank {config.lora.rank}, alpha {config.lora.alpha}; learning rate {config.optimizer.learning_rate:g}"
+    yield f"{adapter_line(config, shape)}; learning rate {config.optimizer.learning_rate:g}"
     if evaluation.scenarios:
         greedily = f", up to {evaluation.scenarios * evaluation.greedy} greedily" if evaluation.greedy else ""
         of = f"{evaluation.scenarios} scenarios of the split {evaluation.split!r}{greedily}"

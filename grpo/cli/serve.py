@@ -118,8 +118,10 @@ def _settings(policy: TrainedPolicy, device: str | None, threads: int | None, dr
     """Those of the run, or the defaults, for one server of ours and nothing that trains."""
     from grpo.config import load_config
     from grpo.machine.hardware import visible_gpus
+    from grpo.serving.vllm import built_for
 
-    config = policy.config or load_config(None, {"env": "", "device": "cuda" if visible_gpus() else "cpu"})
+    here = "cuda" if visible_gpus() and built_for() != "cpu" else "cpu"
+    config = policy.config or load_config(None, {"env": "", "device": here})
     device = device or config.device
     if draft_tokens and device == "cuda":
         raise click.UsageError("--draft-tokens is for the CPU, and this would be on a GPU; leave it out, or add --cpu")

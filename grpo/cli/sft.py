@@ -26,7 +26,9 @@ USED_SETTINGS = frozenset(
 
 @click.command(epilog="Example: grpo-sft --env EmailSearch-v0 --policy oracle --recipe email-cpu --out adapters/warm")
 @click.option("--env", help="Registered env id, or module:id; --policy needs it.")
-@click.option("--policy", help="Imitate a policy that the env brings (EmailSearch-v0: oracle, tutor, keyword).")
+@click.option(
+    "--policy", help="Imitate a policy that the env brings (EmailSearch-v0: oracle, tutor, keyword, bm25, random)."
+)
 @click.option(
     "--demonstrations", type=click.IntRange(1), default=256, show_default=True, help="Episodes that --policy plays."
 )

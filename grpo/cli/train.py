@@ -259,9 +259,8 @@ def _check_user_code(config: TrainConfig) -> None:
 def _find_model(
     config: TrainConfig, run: RunDirectory, display: Display
 ) -> tuple[TrainConfig, ResolvedModel, float | None]:
-    """The settings with dtype and number of threads, which the run keeps from now on, the model, and the GFLOP/s of
-    this machine where something of this had to be measured.
-    """
+    """The settings with dtype and threads, which the run keeps; the model; this machine's GFLOP/s where measured."""
+    from grpo.cli.dry_run import adapter_line
     from grpo.devices.plan import plan_gpus
     from grpo.devices.shape import ModelShape
     from grpo.machine.dtype import computing_dtype
@@ -277,14 +276,17 @@ def _find_model(
     display.note(f"model: {model.path}")
     if config.engine == "tinker":
         return config, model, None
+    shape = ModelShape.read(model.path)
+    display.note(adapter_line(config, shape))
     if config.device != "cpu" or (config.dtype != "auto" and config.threads is not None):
         computing = computing_dtype(config.dtype, config.device, model.path)
         display.note(f"computing in {computing}")
         if config.device == "cuda":
-            for line in plan_gpus(config, ModelShape.read(model.path)).lines():
+            for line in plan_gpus(config, shape).lines():
                 display.note(line)
         return run.write_config(config.model_copy(update={"dtype": computing.dtype})), model, None
-    machine, computing = probe(model.path), computing_dtype(config.dtype, config.device, model.path)
+    machine = probe(model.path, config.threads)
+    computing = computing_dtype(config.dtype, config.device, model.path, config.threads)
     display.note(f"computing in {computing}")
     if note := machine.note(config.threads):
         display.note(note)

@@ -8,6 +8,7 @@ failure too, so one broken part does not hide the others.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import importlib.metadata
 import importlib.util
 import json
@@ -153,15 +154,30 @@ def check_versions(config: TrainConfig, *, training_meant: bool = True) -> str:
     meant, that is no failure.
     """
     extra = "gpu" if config.device == "cuda" else "cpu"
-    install = f"pip install 'email-rl[{extra}]', or let scripts/quickstart set it up"
+    install = f"scripts/install {extra}, or let scripts/quickstart set it up"
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if len(missing) == len(PACKAGES) and not training_meant:
         raise Unneeded(f"training and serving are not installed here, evaluation and judging are; for them: {install}")
     if missing:
         raise Trouble(f"not installed: {', '.join(missing)}", install)
+    if config.device == "cpu" and (lacking := [name for name, is_here in _system_parts() if not is_here]):
+        raise Trouble(
+            f"vLLM on the CPU needs {' and '.join(lacking)}, not found here",
+            "on Debian and Ubuntu: sudo apt install libnuma1 util-linux",
+        )
     versions = {name: _version(name) for name in PACKAGES}
     python = ".".join(map(str, sys.version_info[:3]))
     return ", ".join([f"Python {python}", *(f"{name} {version}" for name, version in versions.items())])
+
+
+def _system_parts() -> Iterator[tuple[str, bool]]:
+    """What vLLM's kernels for the CPU load, and what it asks for the cores."""
+    try:
+        ctypes.CDLL("libnuma.so.1")
+        yield "libnuma.so.1", True
+    except OSError:
+        yield "libnuma.so.1", False
+    yield "lscpu", shutil.which("lscpu") is not None
 
 
 def check_hub(model: str) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
-import sysconfig
-from pathlib import Path
 
 from grpo.doctor.checks import Trouble
+from grpo.machine.compilers import c_compiler, python_header
 from grpo.machine.processes import child_environment
 
 _ASK_TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
@@ -55,9 +52,7 @@ def driver_version() -> str:
 
 def check_compiler() -> str:
     """A C compiler and Python's headers: vLLM's kernels for GPUs compile a little C when they first run (Triton)."""
-    headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]  # as Triton looks for it
-    compiler = next((found for name in compilers if (found := shutil.which(name))), None)
+    headers, compiler = python_header(), c_compiler()
     missing = [] if compiler else ["a C compiler"]
     missing += [] if headers.exists() else [f"Python's headers ({headers})"]
     if missing:

@@ -7,6 +7,7 @@ so the adapter's stay float32 whatever the base is.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,15 +78,21 @@ def _new_adapter(base: Any, lora: LoraSpec) -> Any:
 
 def _check_layers(base: Any) -> None:
     """peft adapts the layers that it finds and says nothing of the others: fused projections, experts of a mixture."""
-    linear = {
-        name.rpartition(".")[2]: None for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)
-    }
-    if missing := [name for name in LINEAR_LAYERS if name not in linear]:
-        raise ModelError(
-            f"{type(base).__name__} has no linear layers {', '.join(missing)} (its linear layers: {', '.join(linear)})"
-            "; the adapter goes on all of q, k, v, o, gate, up and down. Train a model that has them apart, such as "
-            "Llama, Qwen2.5 or SmolLM2"
-        )
+    for block in base.model.layers:
+        modules = block.named_modules()
+        linear = Counter(name.rpartition(".")[2] for name, module in modules if isinstance(module, torch.nn.Linear))
+        if missing := [name for name in LINEAR_LAYERS if name not in linear]:
+            raise ModelError(
+                f"{type(base).__name__} has no linear layers {', '.join(missing)} (its linear layers: "
+                f"{', '.join(linear)}); the adapter goes on all of q, k, v, o, gate, up and down of every block. Train "
+                "a model that has them apart, such as Llama, Qwen2.5 or SmolLM2"
+            )
+        experts = [name for name, weight in block.named_parameters() if weight.ndim > 2]
+        if experts := experts or [name for name in LINEAR_LAYERS if linear[name] > 1]:
+            raise ModelError(
+                f"{type(base).__name__} is a mixture of experts ({', '.join(experts)}), and the adapter would miss "
+                "some of them; train a dense model, such as Llama, Qwen2.5 or SmolLM2"
+            )
 
 
 def _load_adapter(base: Any, adapter: Path, model_path: Path) -> Any:

@@ -89,10 +89,11 @@ def _clipped(update: Update) -> list[bool]:
         log_ratios = [0.0] * len(differences) if loss.old_policy == "current" else differences
         if loss.kind == "gspo":
             log_ratios = [_mean(log_ratios)] * len(log_ratios)
+        log_weights = differences if loss.old_policy == "current" else log_ratios
         up, down = row.advantage > 0, row.advantage < 0 and loss.kind != "cispo"
-        for log_ratio, difference in zip(log_ratios, differences, strict=True):
+        for log_ratio, log_weight in zip(log_ratios, log_weights, strict=True):
             clipped = (up and _exp(log_ratio) > 1 + loss.clip_high) or (down and _exp(log_ratio) < 1 - loss.clip_low)
-            cut.append(clipped or _exp(difference) > loss.max_importance_weight)
+            cut.append(clipped or _exp(log_weight) > loss.max_importance_weight)
     return cut
 
 

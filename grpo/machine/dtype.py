@@ -28,7 +28,7 @@ class ComputingDtype:
         return f"{self.dtype}: {self.reason}"
 
 
-def computing_dtype(setting: str, device: str, model_path: Path) -> ComputingDtype:
+def computing_dtype(setting: str, device: str, model_path: Path, threads: int | None = None) -> ComputingDtype:
     """What a setting (``auto``, ``float32`` or ``bfloat16``) means for a model on this machine.
 
     Raises:
@@ -38,7 +38,7 @@ def computing_dtype(setting: str, device: str, model_path: Path) -> ComputingDty
         return ComputingDtype(cast("Dtype", setting), "as set")
     if device != "cpu":
         return ComputingDtype("bfloat16", "the default on a GPU")
-    return faster(probe(model_path).seconds)
+    return faster(probe(model_path, threads).seconds)
 
 
 def faster(seconds: Mapping[Dtype, float]) -> ComputingDtype:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grpo.machine.cgroups import CGROUPS, PROC, cgroup_folders
 from grpo.machine.memory import memory_gib
 
 
@@ -41,14 +42,38 @@ def detect() -> Hardware:
     return Hardware(cpu_count(), memory_gib(), visible_gpus())
 
 
-def cpu_count() -> int:
-    """Cores this process may use: its affinity, cut to a container's quota."""
+def cpu_count(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
+    """Cores this process may use: its affinity, cut to the least quota of its cgroups.
+
+    A part of a core is none: of threads that wait for each other the one without a core would hold up all.
+    """
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [_cpu_quota(version, folder) for version, folder in cgroup_folders("cpu", proc, cgroups)]
+    return max(1, int(min([affinity, *(quota for quota in quotas if quota is not None)])))
+
+
+def physical_cores(folder: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Cores this process may use, each counted once where several threads share it (SMT)."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    shared: set[str] = set()
+    for number in os.sched_getaffinity(0):
+        try:
+            shared.add((folder / f"cpu{number}/topology/thread_siblings_list").read_text(encoding="ascii"))
+        except OSError:
+            shared.add(str(number))
+    return len(shared)
+
+
+def _cpu_quota(version: int, folder: Path) -> float | None:
+    """Cores that a cgroup may use; None where it has no limit."""
+    files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return affinity if quota == "max" else max(1, min(affinity, round(int(quota) / int(period))))
-    except (OSError, ValueError):
-        return affinity
+        text = " ".join((folder / name).read_text(encoding="ascii") for name in files)
+        quota, period = map(int, text.split())
+    except (OSError, ValueError):  # "max": no limit
+        return None
+    return quota / period if quota > 0 and period > 0 else None
 
 
 def visible_gpus() -> tuple[Gpu, ...]:

@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from grpo.machine.cgroups import CGROUPS, PROC, cgroup_folders
+
 _GIB = 1024**3
-PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _FILES = {  # by cgroup version: limit, usage, and the key of memory.stat for cached files that can be dropped
     2: ("memory.max", "memory.current", "inactive_file"),
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -39,23 +40,9 @@ def available_gib(proc: Path = PROC, cgroups: Path = CGROUPS) -> float | None:
 
 def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
     """Limit and usage in bytes of each cgroup that this process is in, from its own up to the root."""
-    for version, root, own in _memory_cgroups(proc, cgroups):
-        for folder in (own, *own.parents):
-            if folder.is_relative_to(root) and (found := _limit(folder, version)) is not None:
-                yield found
-
-
-def _memory_cgroups(proc: Path, cgroups: Path) -> Iterator[tuple[int, Path, Path]]:
-    try:
-        lines = (proc / "self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    yield 2, cgroups, cgroups  # a container sees its own cgroup as the root, whatever path it is told
-    for controllers, path in (line.split(":", 2)[1:] for line in lines if line.count(":") >= 2):
-        if controllers == "":
-            yield 2, cgroups, cgroups / path.strip("/")
-        elif "memory" in controllers.split(","):
-            yield 1, cgroups / "memory", cgroups / "memory" / path.strip("/")
+    for version, folder in cgroup_folders("memory", proc, cgroups):
+        if (found := _limit(folder, version)) is not None:
+            yield found
 
 
 def _limit(folder: Path, version: int) -> tuple[int, int] | None:

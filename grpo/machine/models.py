@@ -135,9 +135,12 @@ def config_at_hand(name: str) -> Path | None:
 
 def default_cache_dir() -> Path:
     """Folder for what grpo keeps between runs: ``GRPO_CACHE``, else ``XDG_CACHE_HOME/grpo``, else ``~/.cache/grpo``."""
-    if own := os.environ.get("GRPO_CACHE"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "grpo"
+    try:
+        if own := os.environ.get("GRPO_CACHE"):
+            return Path(own).expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "grpo"
+    except RuntimeError as error:  # a user without a home
+        raise ModelError(f"{error}; set GRPO_CACHE to a folder for the converted model") from error
 
 
 def check_model_folder(folder: Path) -> Path:
@@ -192,7 +195,6 @@ def _own_gguf(gguf: Path, cache_dir: Path) -> Path:
 
 def _converted(gguf: Path, target: Path) -> Path:
     """Convert a GGUF file into ``target`` under a lock, or wait for the process that does."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive(target.with_suffix(".lock")):
         if target.is_dir():  # another process finished while we waited for the lock
             return target
@@ -278,8 +280,20 @@ def _from_hub(name: str) -> Path:
 
 @contextmanager
 def _exclusive(lock_file: Path) -> Iterator[None]:
-    """Hold an exclusive lock; the kernel drops it when its process ends, however that happens."""
-    with lock_file.open("w") as handle:
+    """Hold an exclusive lock; the kernel drops it when its process ends, however that happens.
+
+    Raises:
+        ModelError: Its folder cannot be written to.
+    """
+    try:
+        lock_file.parent.mkdir(parents=True, exist_ok=True)
+        handle = lock_file.open("w")
+    except OSError as error:
+        raise ModelError(
+            f"the converted model cannot be kept in {lock_file.parent} ({error.strerror}); set GRPO_CACHE to a folder "
+            "that can be written to"
+        ) from error
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

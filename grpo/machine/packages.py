@@ -30,11 +30,11 @@ def how_to_install(error: ModuleNotFoundError) -> str | None:
     if package in TINKER:
         return (
             "this needs the package tinker, which is not installed; install the extra 'tinker' beside 'cpu' or 'gpu' "
-            "(pip install -e '.[cpu,tinker]')"
+            "(scripts/install cpu,tinker)"
         )
     if package not in OF_TRAINING:
         return None
     return (
-        f"this needs the package {package}, which is not installed; scripts/quickstart installs all that training "
-        "needs (the extra 'cpu' or 'gpu', docs/install.md)"
+        f"this needs the package {package}, which is not installed; scripts/install cpu (or gpu) installs all that "
+        "training needs (docs/install.md)"
     )

@@ -1,16 +1,18 @@
 """A measured second of this processor: which dtype is faster, how fast its threads are, whether others use its cores.
 
-    python -m grpo.machine.probe HIDDEN INTERMEDIATE THREADS
+    python -m grpo.machine.probe HIDDEN INTERMEDIATE THREADS...
 
 The probe runs in a process of its own: who asks need not load torch. The dtypes are compared on one thread in that
 thread's CPU time, because a busy neighbour then changes nothing. The speed is of wall-clock time, because a run takes
-that, with one thread and with all: beside a busy neighbour two threads can be slower than one.
+that, with one thread, with one for each core, and with all: beside a busy neighbour two threads can be slower than one,
+and threads that share a core slower than one of them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grpo.errors import ModelError
-from grpo.machine.hardware import cpu_count
+from grpo.machine.hardware import cpu_count, physical_cores
 from grpo.machine.packages import require
 from grpo.machine.processes import child_environment, module_command
 
@@ -40,7 +42,11 @@ MAX_HIDDEN, MAX_INTERMEDIATE = 1024, 4096
 """Larger models are probed with products of this size: they tell the same and take a second at most."""
 
 SHARED = 0.75
-"""Cores that give less than this share of what they could are said to be shared. Idle ones give 0.9 to 1."""
+"""Cores that give less than this share of what they could are said to be shared, if others use them. Idle ones give 0.9
+to 1; threads that share a core, and cores of two kinds, give less."""
+
+OTHERS = 0.05
+"""Share of the machine's time that other programs or machines have taken where its cores are said to be shared."""
 
 _TIMEOUT_SECONDS = 300.0
 
@@ -52,14 +58,16 @@ class Probe:
     Attributes:
         seconds: CPU seconds of the same products on one thread, by dtype.
         core_gflops: GFLOP/s of CPU time of one thread, in the faster dtype.
-        gflops: GFLOP/s of wall-clock time by number of threads, in the faster dtype; one thread and all.
+        gflops: GFLOP/s of wall-clock time by number of threads, in the faster dtype: one, one for each core, and all.
         steal: Share of the cores' time that the machine's host gave to others meanwhile.
+        others: Share of it that other programs took; None where the system does not tell.
     """
 
     seconds: Mapping[Dtype, float]
     core_gflops: float
     gflops: Mapping[int, float]
     steal: float = 0.0
+    others: float | None = None
 
     @property
     def dtype(self) -> Dtype:
@@ -81,7 +89,7 @@ class Probe:
         """A line for the log where the cores are shared, "" where they are not; ``threads`` is the user's setting."""
         most = max(self.gflops)
         share = self.gflops[most] / (most * self.core_gflops)
-        if share >= SHARED:
+        if share >= SHARED or (self.others is not None and self.others + self.steal < OTHERS):
             return ""
         stolen = f", {self.steal:.0%} of their time taken by other virtual machines" if self.steal >= 0.02 else ""
         noun = "the core gives" if most == 1 else f"{most} cores give"
@@ -93,10 +101,14 @@ class Probe:
         )
 
 
-def probe(model_path: Path) -> Probe:
+def probe(model_path: Path, threads: int | None = None) -> Probe:
     """Measure this machine with products of a model's size; a process measures it once for each size.
 
     Takes a few seconds, nearly all of them to load torch.
+
+    Args:
+        model_path: Folder of the model.
+        threads: The user's setting; by default it is measured how many are fastest.
 
     Raises:
         ModelError: The probe failed.
@@ -105,18 +117,21 @@ def probe(model_path: Path) -> Probe:
     config = json.loads((model_path / "config.json").read_text(encoding="utf-8"))
     sizes = (config.get("hidden_size"), config.get("intermediate_size"))
     hidden, intermediate = (size if isinstance(size, int) else 1024 for size in sizes)
-    return _probed(min(hidden, MAX_HIDDEN), min(intermediate, MAX_INTERMEDIATE), cpu_count())
+    counts = (threads,) if threads else (min(physical_cores(), cpu_count()), cpu_count())
+    return _probed(min(hidden, MAX_HIDDEN), min(intermediate, MAX_INTERMEDIATE), counts)
 
 
 @lru_cache
-def _probed(hidden: int, intermediate: int, threads: int) -> Probe:
-    command = module_command("grpo.machine.probe", str(hidden), str(intermediate), str(threads))
-    before = _cpu_times()
+def _probed(hidden: int, intermediate: int, counts: tuple[int, ...]) -> Probe:
+    command = module_command("grpo.machine.probe", *map(str, (hidden, intermediate, *counts)))
+    before, own_before = _cpu_times(), resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(
             command, env=child_environment(), capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
         )
-        return read(json.loads(done.stdout), stolen(before, _cpu_times()))
+        after, own = _cpu_times(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = own.ru_utime + own.ru_stime - own_before.ru_utime - own_before.ru_stime
+        return read(json.loads(done.stdout), stolen(before, after), taken_by_others(before, after, seconds))
     except (subprocess.SubprocessError, ValueError) as error:
         shown = (getattr(error, "stderr", None) or "").strip()
         raise ModelError(
@@ -125,19 +140,37 @@ def _probed(hidden: int, intermediate: int, threads: int) -> Probe:
         ) from error
 
 
-def read(measured: Mapping[str, Any], steal: float = 0.0) -> Probe:
+def read(measured: Mapping[str, Any], steal: float = 0.0, others: float | None = None) -> Probe:
     """A probe from what ``measure`` printed."""
     gflops = {int(threads): float(value) for threads, value in measured["gflops"].items()}
-    return Probe(measured["seconds"], float(measured["core_gflops"]), gflops, steal)
+    return Probe(measured["seconds"], float(measured["core_gflops"]), gflops, steal, others)
 
 
 def stolen(before: str, after: str) -> float:
     """Share of all cores' time between two first lines of /proc/stat that the host gave to other machines."""
+    passed = _passed(before, after)
+    return passed[7] / sum(passed) if passed else 0.0
+
+
+def taken_by_others(before: str, after: str, own_seconds: float) -> float | None:
+    """Share of all cores' time between two first lines of /proc/stat that programs besides ours computed; None where
+    there are no such lines.
+    """
+    passed = _passed(before, after)
+    if not passed:
+        return None
+    user, nice, system, _idle, _io, interrupts, soft_interrupts, _steal = passed
+    busy = user + nice + system + interrupts + soft_interrupts
+    return max(0.0, busy - own_seconds * os.sysconf("SC_CLK_TCK")) / sum(passed)
+
+
+def _passed(before: str, after: str) -> list[int]:
+    """Ticks between the lines, by what they went to; empty where that is not told."""
     try:
         passed = [int(b) - int(a) for a, b in zip(before.split()[1:9], after.split()[1:9], strict=True)]
-        return passed[7] / sum(passed)
-    except (ValueError, IndexError, ZeroDivisionError):
-        return 0.0
+    except ValueError:
+        return []
+    return passed if len(passed) == 8 and sum(passed) > 0 else []
 
 
 def _cpu_times() -> str:
@@ -147,7 +180,7 @@ def _cpu_times() -> str:
         return ""
 
 
-def measure(hidden: int, intermediate: int, threads: int) -> dict[str, Any]:
+def measure(hidden: int, intermediate: int, *threads: int) -> dict[str, Any]:
     """Time products ``(rows, hidden) x (hidden, intermediate)``; see `Probe`."""
     import torch
 
@@ -165,7 +198,7 @@ def measure(hidden: int, intermediate: int, threads: int) -> dict[str, Any]:
     weight_IH = torch.ones(intermediate, hidden, dtype=faster)
     gflops: dict[int, float] = {}
     core_gflops = 0.0
-    for count in sorted({1, threads}):  # each thread gets as many rows, so that the work for a thread is the same
+    for count in sorted({1, *threads}):  # each thread gets as many rows, so that the work for a thread is the same
         torch.set_num_threads(count)
         x_TH = torch.ones(ROWS * count, hidden, dtype=faster)
         torch.nn.functional.linear(x_TH, weight_IH)

@@ -1,7 +1,8 @@
 """What a group is rewarded with: the env's own reward, RULER's relative scores, both, or a function of the user's.
 
-A `GroupReward` gets a group as soon as all its episodes have ended, without those that failed, and hands back a copy
-with rewards. A group on which a judge gave no verdict has no rewards: it is dropped and counted, never scored zero.
+A `GroupReward` gets a group as soon as all its episodes have ended, without those that failed or were cut (their
+context was full), and hands back a copy with rewards. A group on which a judge gave no verdict has no rewards: it is
+dropped and counted, never scored zero.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class GroupReward(Protocol):
         ...
 
     async def reward(self, group: Group) -> Group | None:
-        """A rewarded copy of a group of whole episodes, its members in the same order; None: it has no rewards."""
+        """A rewarded copy of a group of episodes that were played out, in the same order; None: it has no rewards."""
         ...
 
 

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError
 from grpo.files import Closeable, write_json
+from grpo.machine.hardware import cpu_count
 
 
 class RunDirectory(Closeable):
@@ -88,8 +89,9 @@ class RunDirectory(Closeable):
             kept: dict[str, Any] = {}
             if config.dtype == "auto":
                 kept["dtype"] = earlier.get("dtype", "auto")
-            if config.threads is None:
-                kept["threads"] = earlier.get("threads")
+            threads = earlier.get("threads")
+            if config.threads is None and threads is not None and threads <= cpu_count():  # else it was another machine
+                kept["threads"] = threads
             if config.minutes is not None:
                 kept["steps"] = earlier["steps"]
             config = config.model_copy(update=kept)

@@ -26,6 +26,9 @@ PARENT_VARIABLE = "GRPO_PARENT_PID"
 CORES_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"
 """vLLM's variable for the cores of a model on the CPU: their numbers, with commas between them."""
 
+THREADS_VARIABLE = "GRPO_VLLM_THREADS"
+"""Tells the same model on how many threads it computes where no cores are named: the system then places them."""
+
 _POLL_SECONDS = 0.25
 
 

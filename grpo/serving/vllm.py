@@ -134,7 +134,7 @@ class VllmServer(Startable):
         """
         if importlib.util.find_spec("vllm") is None:
             raise ServerStartError(
-                "vLLM is not installed here. Install this project with the extra 'cpu' or 'gpu', "
+                "vLLM is not installed here. Install it with scripts/install cpu (or gpu), "
                 "or give the URL of a running server (setting server.urls)"
             )
         if (built := built_for()) and built != self.options.device:
@@ -170,6 +170,10 @@ class VllmServer(Startable):
                     on_progress(seconds, self._phase())
                     next_report = seconds + 1.0
                 time.sleep(0.1)
+        if guard.poll() is not None:  # so another program answers at its port
+            raise ServerStartError(
+                self._obituary("vLLM ended before it was ready; its port was taken by another program")
+            )
         return time.monotonic() - self._began
 
     def is_alive(self) -> bool:

@@ -5,8 +5,8 @@ than it has to be. In a batch that mixes adapters with the base model it also tr
 last slot", so requests for the base model get somebody's adapter. This plugin replaces the two methods concerned: one
 pair of matrix products for each adapter that a batch uses, and nothing for rows of the base model. Its other parts
 merge the weights of an adapter that is alone (``vllm_cpu_merge``), sample with less work (``vllm_cpu_sampler``), keep
-guessed tokens that are sampled anyway (``vllm_cpu_verifier``) and use kernels of vLLM's that lie idle
-(``vllm_cpu_kernels``).
+guessed tokens that are sampled anyway (``vllm_cpu_verifier``), use kernels of vLLM's that lie idle
+(``vllm_cpu_kernels``) and count a container's free memory (``vllm_cpu_memory``).
 
 vLLM finds it through the entry-point group ``vllm.general_plugins`` and calls ``register`` in each of its processes. It
 acts on the CPU backend alone, and only while the wrapper is the one described above (``why_not``); otherwise it says
@@ -26,6 +26,7 @@ import torch
 from torch.nn.functional import linear
 
 from grpo.serving.vllm_cpu_kernels import install_kernels, why_not_kernels
+from grpo.serving.vllm_cpu_memory import install_count, why_not_count
 from grpo.serving.vllm_cpu_merge import Tally, install_merge, why_not_merge
 from grpo.serving.vllm_cpu_sampler import install_sampler, why_not_sample
 from grpo.serving.vllm_cpu_verifier import install_verifier, why_not_verify
@@ -65,6 +66,7 @@ def _register_other_parts() -> None:
     from vllm.v1 import outputs
     from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
     from vllm.v1.sample.rejection_sampler import RejectionSampler
+    from vllm.v1.worker import cpu_worker
 
     reason = why_not_merge(BaseLinearLayerWithLoRA, UnquantizedLinearMethod)
     if reason:
@@ -81,6 +83,11 @@ def _register_other_parts() -> None:
         _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's rejection sampling alone: %s.", reason)
     else:
         install_verifier(RejectionSampler, outputs)
+    reason = why_not_count(cpu_worker)
+    if reason:
+        _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's count of free memory alone: %s.", reason)
+    else:
+        install_count(cpu_worker)
     current_platform.import_kernels()
     parts = vllm_ops, type(current_platform), torch.ops._C
     reason = why_not_kernels(*parts)

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 
-from grpo.serving.guard import CORES_VARIABLE, PARENT_VARIABLE
+from grpo.serving.guard import CORES_VARIABLE, PARENT_VARIABLE, THREADS_VARIABLE
 
 _POLL_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -42,13 +42,15 @@ def end_with_parent() -> None:
 
 
 def bind_threads() -> None:
-    """Have OpenMP compute with one thread for each of the cores that are named, on these. It reads that once, as torch
-    is loaded.
+    """Have OpenMP compute with one thread for each of the cores that are named, on these, or with so many threads
+    anywhere. It reads that once, as torch is loaded.
     """
     if cores := os.environ.get(CORES_VARIABLE):
         os.environ["OMP_NUM_THREADS"] = str(len(cores.split(",")))
         os.environ["OMP_PLACES"] = f"{{{cores}}}"
         os.environ["OMP_PROC_BIND"] = "true"
+    elif threads := os.environ.get(THREADS_VARIABLE):
+        os.environ["OMP_NUM_THREADS"] = threads
 
 
 def _ask_kernel() -> None:

@@ -20,10 +20,11 @@ from grpo.devices.memory import SERVER_TOKENS
 from grpo.devices.placement import CARD_ORDER
 from grpo.devices.plan import GpuPlan
 from grpo.errors import ConfigError
+from grpo.machine.compilers import can_compile_for_cpu
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count
 from grpo.machine.processes import child_environment
-from grpo.serving.guard import CORES_VARIABLE
+from grpo.serving.guard import CORES_VARIABLE, THREADS_VARIABLE
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The maximum ranks that vLLM knows."""
@@ -151,9 +152,15 @@ class ServerOptions:
         number, servers = self.share
         if self.device == "cpu":
             variables |= {name: value for name, value in KEPT_MEMORY.items() if name not in os.environ}
-            cores = sorted(os.sched_getaffinity(0))[: self.threads or cpu_count()]
-            own = cores[len(cores) * number // servers : len(cores) * (number + 1) // servers]
-            variables[CORES_VARIABLE] = ",".join(map(str, own))
+            if not can_compile_for_cpu():  # vLLM compiles two small functions, which torch also runs as they are
+                variables["TORCHDYNAMO_DISABLE"] = "1"
+            all_cores, threads = sorted(os.sched_getaffinity(0)), self.threads or cpu_count()
+            cores = all_cores[:threads]
+            if servers == 1 and len(cores) < len(all_cores):  # which of them are idle only the system knows
+                variables[THREADS_VARIABLE] = str(threads)
+            else:
+                own = cores[len(cores) * number // servers : len(cores) * (number + 1) // servers]
+                variables[CORES_VARIABLE] = ",".join(map(str, own))
         else:  # top_p without a seed would take flashinfer's sampler, which needs a CUDA toolkit to compile
             variables["VLLM_USE_FLASHINFER_SAMPLER"] = os.environ.get("VLLM_USE_FLASHINFER_SAMPLER", "0")
         if self.cards:

@@ -202,13 +202,18 @@ class Batches:
             self._bar.update(1, **reward, completion_tokens=trajectory.num_sampled_tokens)
 
     async def _reward(self, group: Group, step: int) -> Group | None:
-        whole = [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED]
-        if not whole or any(t.unmarked for t in whole):  # a judge that failed fails the group: nothing counts as wrong
-            return None
-        rewarded = await self.reward.reward(Group(group.task, whole))
-        if rewarded is not None and group.failed == 0:
-            self.unfinished.add(step, rewarded)
-        return rewarded
+        whole = Group(group.task, [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED])
+        if not whole.trajectories or any(t.unmarked for t in whole.trajectories):
+            return None  # a judge that failed fails the group: nothing counts as wrong
+        compared = whole.played_out()  # of those that were cut the return is not known: they move nobody's reward
+        if compared.trajectories:
+            rewarded = await self.reward.reward(compared)
+            if rewarded is None:
+                return None
+            whole = Group(group.task, _with_rewards(whole, rewarded))
+        if group.failed == 0:
+            self.unfinished.add(step, whole)
+        return whole
 
     def _costs(self) -> tuple[float | None, float | None]:
         return self.reward.cost_usd, self.marker.cost_usd

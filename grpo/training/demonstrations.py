@@ -21,7 +21,7 @@ from grpo.errors import DataError, ModelError
 from grpo.files import read_jsonl
 from grpo.learner.segments import Segment, TurnWeights, weighted_segments
 from grpo.seeds import derive_seed
-from grpo.training.imitation import demonstrate
+from grpo.training.imitation import demonstrate, succeeded
 from grpo.types import Message, StopReason, Task, Trajectory
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -88,7 +88,7 @@ def from_policy(
     """Have the env's own policy play ``tasks``; its successes are demonstrations."""
     for task in tasks:
         trajectory = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
-        if trajectory.metrics.get("success", 1.0) > 0 and trajectory.reward > 0:
+        if succeeded(trajectory):
             found.add(task.key, trajectory)
         else:
             found.left_out["no success"] += 1

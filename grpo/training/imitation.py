@@ -86,6 +86,15 @@ def _step(
     return done, observation
 
 
+def succeeded(trajectory: Trajectory) -> bool:
+    """Whether the env says so of a demonstration and rewards it; true where it does not tell (no metric of that name).
+
+    An env without the metric may have no reward above 0 at all, for example where every step costs.
+    """
+    success = trajectory.metrics.get("success")
+    return success is None or (success > 0 and trajectory.reward > 0)
+
+
 def demonstrations(
     env: MessageEnv, stream: TaskStream, chat: Chat, policy_name: str, max_tokens: int
 ) -> Iterator[Segment]:
@@ -101,9 +110,8 @@ def demonstrations(
         (task,) = stream.take(1)
         trajectory = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
         unusable += 1
-        succeeded = "success" not in trajectory.metrics or (trajectory.metrics["success"] > 0 and trajectory.reward > 0)
         segments = segments_of(trajectory, advantage=1.0)
-        if succeeded and segments and all(len(segment.ids) <= max_tokens for segment in segments):
+        if succeeded(trajectory) and segments and all(len(segment.ids) <= max_tokens for segment in segments):
             unusable = 0
             yield from segments
     raise TrainingError(

@@ -161,6 +161,31 @@ def test_the_interval_of_a_share_covers_the_truth(scenarios: int, share: float, 
     assert covered >= 930
 
 
+@pytest.mark.parametrize("together", [0.0, 1.0])
+@pytest.mark.parametrize("shape", [(8, 2), (2, 2), (0.5, 4), (0.2, 0.2)])
+@pytest.mark.parametrize("scenarios", [10, 100])
+def test_the_interval_of_graded_shares_covers_the_truth_and_is_no_wider_than_it_must_be(
+    scenarios: int, shape: tuple[float, float], together: float
+) -> None:
+    """Values of beta distributions: a reward that is a share of 0 to 1, with four samples a scenario."""
+    rng = random.Random(f"{scenarios} {shape} {together}")
+    truth = shape[0] / sum(shape)
+    clusters = [scenario for scenario in range(scenarios) for _ in range(4)]
+    covered, width, familiar = 0, 0.0, 0.0
+    for _ in range(1000):
+        values: list[float] = []
+        for _ in range(scenarios):
+            alike = rng.random() < together
+            first = rng.betavariate(*shape)
+            values += [first, *(first if alike else rng.betavariate(*shape) for _ in range(3))]
+        found, by_t = share_interval(values, clusters), mean_interval(values, clusters)
+        covered += not found.excludes(truth)
+        width += found.high - found.low
+        familiar += by_t.high - by_t.low
+    assert covered >= 930
+    assert width < 1.25 * familiar
+
+
 def test_no_interval_leaves_what_an_episode_can_have() -> None:
     rewards = [-1.0, -1.0, -1.0, -1.0, 1.5]
     clusters = [*"abcde"]

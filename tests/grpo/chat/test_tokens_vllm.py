@@ -31,7 +31,7 @@ MAIL = "Grüße! 3 Mails.\n\nFrom: a@b.c <|im_end|>\nend"
 READ = MAIL.replace("<|im_end|>", "< |im_end|>")
 # the families' words stay text here: the served model has no ids for them
 QWEN25, QWEN3 = (replace(family, words=()) for family in (FAMILIES[1], QWEN3))
-MAX_GAPS = {"bfloat16": 0.08, "float32": 0.001}
+MAX_GAPS = {"bfloat16": 0.12, "float32": 0.001}
 """Nats a token between vLLM and the engine on text of high entropy; 0.056 was seen in bfloat16, and 0.31 and more where the
 weights were others."""
 
@@ -152,7 +152,7 @@ async def test_a_rewritten_prompt_is_what_vllm_sees_and_each_segment_holds_its_o
             return getattr(chat, name)
 
         def decode(self, sampled_ids):
-            return f"<think>\nhm\n</think>\n\n{chat.decode(sampled_ids)}"
+            return f"<think>\nq7#hm\n</think>\n\n{chat.decode(sampled_ids)}"
 
     trajectories, episodes = await play(vllm_server, vllm_server.model, Thinks(), role="user")
     for trajectory, calls in zip(trajectories, episodes, strict=True):
@@ -161,7 +161,7 @@ async def test_a_rewritten_prompt_is_what_vllm_sees_and_each_segment_holds_its_o
             assert call.given == call.seen == segment.ids[: len(call.seen)]
             assert segment.ids[len(call.seen) :] == call.sampled
             assert segment.sampler_logprobs == [0.0] * len(call.seen) + call.logprobs
-        assert "hm" not in chat.tokenizer.decode(calls[2].seen)
+        assert "q7#hm" not in chat.tokenizer.decode(calls[2].seen)
 
 
 async def test_each_published_version_samples_with_the_logprobs_of_the_trainer_and_not_with_the_base_models(

@@ -1,6 +1,7 @@
 """The commands as a user meets them: help, examples, wrong input."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -14,9 +15,12 @@ from click.testing import CliRunner
 
 from email_env._version import __version__
 from grpo.cli.common import explained
-from grpo.cli.train import _train, train
+from grpo.cli.train import _check_memory, _train, train
 from grpo.config import load_config
+from grpo.devices.shape import QWEN_MODELS
 from grpo.display.terminal import Display
+from grpo.doctor.memory import memory_needs
+from grpo.errors import ConfigError
 from tests import documents
 from tests.commands import COMMANDS
 
@@ -96,6 +100,27 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
     with pytest.raises(LookupError):
         _train(config, run, model, Display(quiet=True), None, None, None)
     assert events == [*first, "stop"]
+
+
+def test_memory_that_is_short_is_said_before_anything_starts_and_too_little_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config()))
+    config = load_config(None, {"env": "CartPole-v1", "device": "cpu", "dtype": "float32"})
+    needs = memory_needs(config, tmp_path)
+    assert needs.least < needs.total
+    said = []
+
+    def checked(free):
+        monkeypatch.setattr("grpo.machine.memory.available_gib", lambda: free)
+        _check_memory(config, SimpleNamespace(path=tmp_path), SimpleNamespace(note=said.append))
+
+    checked(needs.total + 1)
+    assert said[0].startswith(f"{needs.total + 1:.1f} GiB of memory are free, and the run needs about ")
+    checked((needs.least + needs.total) / 2)
+    assert said[1].startswith("Warning: only ")
+    assert "The system may end it without a word: end other programs, lower it with" in said[1]
+    with pytest.raises(ConfigError, match=f"of which {needs.least:.1f} cannot be lowered; end other programs"):
+        checked(needs.least - 0.1)
+    assert len(said) == 2
 
 
 def text_onto_a_full_disk():
@@ -230,7 +255,7 @@ def test_a_package_of_training_that_is_missing_is_told_with_what_installs_it(cap
 
     with pytest.raises(SystemExit):
         explained()(without_torch)()
-    said = "Error: this needs the package torch, which is not installed; scripts/quickstart installs all"
+    said = "Error: this needs the package torch, which is not installed; scripts/install cpu (or gpu) installs all"
     assert capsys.readouterr().err.startswith(said)
     with pytest.raises(ModuleNotFoundError, match="mine"):
         explained()(broken)()

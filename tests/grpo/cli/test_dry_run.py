@@ -29,6 +29,8 @@ def test_a_run_on_a_gpu_is_shown_with_its_memory_and_vllms_arguments(tmp_path, n
     groups = "8 groups x 8 episodes, 4 of a group learned from"
     assert said["steps"] == f"60, each of {groups}, at most 4,096 tokens an episode and 256 a turn"
     assert said["tokens"] == "at most 262,144 a step, 16,384 a forward pass"
+    layers = "on q, k, v, o, gate, up and down of all 24 blocks (8.8 million weights)"
+    assert said["LoRA"] == f"rank 16, alpha 32, {layers}; learning rate 2e-05"
     assert said["dtype"] == "bfloat16"
     assert said["vLLM on GPU 0 (a card, 24.0 GiB)"].endswith("kv cache 3.0)")
     assert "learner on GPU 0 (a card, 24.0 GiB)" in said

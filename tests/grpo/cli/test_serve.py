@@ -59,6 +59,7 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
                 said[name] = choice["logprobs"]["token_logprobs"]
             assert said["base"] != said["mine"]
             chat = {"model": "mine", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8}
+            chat["ignore_eos"] = True
             assert (
                 client.post("/v1/chat/completions", json=chat).raise_for_status().json()["usage"]["completion_tokens"]
                 == 8

@@ -12,13 +12,16 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config  # noqa: E402
 
+from grpo.config import load_config  # noqa: E402
 from grpo.devices.memory import GIB, Memory, learner_memory, saved_bytes, server_memory  # noqa: E402
+from grpo.devices.plan import plan_gpus  # noqa: E402
 from grpo.devices.shape import QWEN_MODELS, ModelShape  # noqa: E402
-from grpo.errors import ModelError  # noqa: E402
+from grpo.errors import ConfigError, ModelError  # noqa: E402
 from grpo.learner.cpu import fused_lora, shared_rows  # noqa: E402
 from grpo.learner.lora_model import LINEAR_LAYERS  # noqa: E402
 from grpo.learner.loss import SelectedLogprobs  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
+from grpo.machine.hardware import Gpu  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -30,19 +33,19 @@ def shape_of(size):
     return QWEN_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"]
 
 
-def meta_model(size, layers, *, gradient_checkpointing=False):
-    """The learner's model as ``LocalEngine`` makes it, of ``layers`` blocks, without memory."""
-    config = Qwen2Config(**replace(shape_of(size), layers=layers).to_config())
+def meta_model(shape, *, gradient_checkpointing=False, rank=RANK):
+    """The learner's model as ``LocalEngine`` makes it, without memory."""
+    config = Qwen2Config(**shape.to_config())
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, attn_implementation=shared_rows.register()
         )
-        lora = LoraConfig(r=RANK, target_modules=LINEAR_LAYERS, lora_dropout=0.0, task_type="CAUSAL_LM")
+        lora = LoraConfig(r=rank, target_modules=LINEAR_LAYERS, lora_dropout=0.0, task_type="CAUSAL_LM")
         model = get_peft_model(base, lora)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
-    assert fused_lora.fuse_lora(model) == 7 * layers
+    assert fused_lora.fuse_lora(model) == 7 * shape.layers
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
     return model.train()
@@ -88,7 +91,7 @@ def test_what_a_token_keeps_in_a_block_is_what_torch_keeps(size, shared, monkeyp
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", flash_attention)
     rows = some_rows(8, 512, shared)
     tokens = shared + 8 * (512 - shared)
-    one, two = (kept_bytes(meta_model(size, layers), rows) for layers in (1, 2))
+    one, two = (kept_bytes(meta_model(replace(shape_of(size), layers=layers)), rows) for layers in (1, 2))
     expected = saved_bytes(shape_of(size), RANK, "bfloat16", rows_per_token=8 * 512 / tokens)
     assert (two - one) / tokens == pytest.approx(expected, rel=0.05)
 
@@ -143,9 +146,10 @@ def test_the_estimate_holds_all_that_is_alive_at_once_and_at_most_a_sixth_more(
     """The estimate has a tenth for memory that is free and fits nothing, so it is right to 7 %."""
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", flash_attention)
     rows, tokens = some_rows(16, 512, shared), shared + 16 * (512 - shared)
-    most = most_bytes(meta_model(size, 4, gradient_checkpointing=gradient_checkpointing), rows, chunk=256)
+    shape = replace(shape_of(size), layers=4)
+    most = most_bytes(meta_model(shape, gradient_checkpointing=gradient_checkpointing), rows, chunk=256)
     estimate = learner_memory(
-        replace(shape_of(size), layers=4),
+        shape,
         RANK,
         "bfloat16",
         tokens=tokens,
@@ -156,10 +160,29 @@ def test_the_estimate_holds_all_that_is_alive_at_once_and_at_most_a_sixth_more(
     assert most <= estimate.activations <= 1.17 * most
 
 
+@pytest.mark.parametrize("gib", [22.5, 79.1])
+@pytest.mark.parametrize("recipe", ["email-gpu", "email-gpu-80gb", "art-e"])
+def test_a_recipes_plan_has_room_for_its_fullest_batch_at_full_depth(recipe, gib, monkeypatch):
+    """Whole rows of the most tokens that a forward pass takes, with the plan's own choices for a card. The plan has room
+    for rows that share a beginning, too, which these do not."""
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", flash_attention)
+    config = load_config(recipe, {"env": "EmailSearch-v0"})
+    shape, longest = QWEN_MODELS[config.model], config.rollout.max_tokens
+    if gib < 24 and recipe != "email-gpu":
+        with pytest.raises(ConfigError, match="does not fit"):
+            plan_gpus(config, shape, [Gpu("card", gib)])
+        return
+    plan = plan_gpus(config, shape, [Gpu("card", gib)])
+    model = meta_model(shape, gradient_checkpointing=plan.gradient_checkpointing, rank=config.lora.rank)
+    rows = some_rows(config.learner.token_budget // longest, longest, 0)
+    most = most_bytes(model, rows, plan.logit_chunk_tokens)
+    assert most <= plan.learner.activations <= 1.35 * most
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_weights_and_adapter_are_counted_to_a_thousandth(size):
     shape = shape_of(size)
-    model = meta_model(size, shape.layers)
+    model = meta_model(shape)
     adapter = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     weights = sum(parameter.numel() for parameter in set(model.parameters())) - adapter
     assert shape.adapter_parameters(RANK) == adapter

@@ -101,7 +101,7 @@ def test_a_missing_package_is_named_with_its_extra():
         "print(result.status, result.found, result.fix, sep='|')"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.startswith("failed|not installed: no_such_package|pip install 'email-rl[cpu]'")
+    assert shown.startswith("failed|not installed: no_such_package|scripts/install cpu, or let")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_missing_package_is_named_with_its_extra():
         (
             [],
             "skipped",
-            "training and serving are not installed here, evaluation and judging are; for them: pip install",
+            "training and serving are not installed here, evaluation and judging are; for them: scripts/install",
         ),
         (["--recipe", "email-cpu"], "failed", "not installed: no_such_package, nor_this"),
         (["--model", "smollm2-135m"], "failed", "not installed: no_such_package, nor_this"),

@@ -81,7 +81,7 @@ def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tm
 
 
 def _letters(text: str) -> str:
-    """Without what stands for bytes that are no character: a tiny random model samples many."""
+    """Without what stands for bytes that are no character: a tiny random model samples many, and a turn may be cut in one."""
     return text.replace("\ufffd", "")
 
 
@@ -104,4 +104,5 @@ def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_serve
         assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["model_calls"]) > 100
         assert 0 < row["completion_tokens"] <= 24 * row["steps"]
         said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
-        assert ["".join(call["sampled"][::2]) for call in trace["model_calls"]] == said
+        sampled = ["".join(call["sampled"][::2]) for call in trace["model_calls"]]
+        assert list(map(_letters, sampled)) == list(map(_letters, said))

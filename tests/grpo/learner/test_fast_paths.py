@@ -234,6 +234,19 @@ def test_a_model_whose_layers_the_adapter_would_miss_is_refused(tmp_path):
         tiny_engine(tmp_path / "model")
 
 
+def test_a_mixture_of_experts_is_refused_though_its_shared_expert_has_the_names(tmp_path):
+    from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
+
+    sizes = {"vocab_size": 264, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    experts = {"num_experts": 4, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
+    config = Qwen2MoeConfig(**sizes, **experts, num_attention_heads=4, num_key_value_heads=2)
+    Qwen2MoeForCausalLM(config).save_pretrained(str(tmp_path / "model"))
+    with pytest.raises(
+        ModelError, match=r"Qwen2MoeForCausalLM is a mixture of experts \(mlp\.experts\..*; train a dense"
+    ):
+        tiny_engine(tmp_path / "model")
+
+
 class Operations(TorchDispatchMode):
     """Counts the operations of torch that run inside."""
 

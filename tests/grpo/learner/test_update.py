@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from grpo.config import load_config  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
-from grpo.learner.engine import LossSpec  # noqa: E402
+from grpo.learner.engine import LossSpec, RowStatistics  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.learner.update import (  # noqa: E402
     UpdateConfig,
@@ -18,7 +18,7 @@ from grpo.learner.update import (  # noqa: E402
     split,
     update_policy,
 )
-from grpo.learner.update_metrics import check_gap  # noqa: E402
+from grpo.learner.update_metrics import Update, check_gap, update_metrics  # noqa: E402
 from grpo.settings import OptimizerSettings  # noqa: E402
 from tests.fakes import tiny_engine as engine  # noqa: E402
 from tests.fakes import tiny_model_folder  # noqa: E402
@@ -93,6 +93,20 @@ def test_later_updates_take_the_clipped_ratio_against_the_sampler(model_folder):
     assert losses[-1][0] != pytest.approx(-1.0, abs=1e-2), "the policy had moved"
     assert metrics["gap/mean_abs"] == pytest.approx(0.0, abs=1e-5), "measured before it moved"
     assert metrics["loss/clip_share"] > 0
+
+
+def test_of_gspo_a_rows_ratio_is_truncated_and_not_that_of_a_token():
+    """By hand: the row's ratio is exp(0.5), below the bound of 2; a token's alone is exp(3)."""
+    found = RowStatistics(0.0, [-1.0, -3.0], [])
+    row = Segment([1, 2, 3], [False, True, True], [0.0, -4.0, -1.0], -1.0)
+
+    def clipped(kind, old_policy):
+        loss = LossSpec(kind, old_policy=old_policy, max_importance_weight=2.0)
+        return update_metrics([Update([row], loss, [found], 1.0)])["loss/clip_share"]
+
+    assert clipped("gspo", "sampler") == 0.0
+    assert clipped("gspo", "current") == 0.5, "weights are those of tokens"
+    assert clipped("dapo", "sampler") == 1.0, "one is truncated, and one (exp(-2), with a loss) clipped"
 
 
 def test_with_a_kl_term_rows_without_advantage_are_computed_and_pulled_to_the_reference(model_folder):

@@ -56,3 +56,37 @@ def test_memory_is_read_in_gigabytes() -> None:
     del block
     assert current_rss_gb(os.getpid()) is not None
     assert current_rss_gb(2**22 + 1) is None
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "cores"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000"}, 8),
+        ("0::/\n", {"cpu.max": "350000 100000"}, 3),  # a thread with half a core would hold up the others
+        ("0::/\n", {"cpu.max": "50000 100000"}, 1),
+        ("0::/user/run\n", {"user/cpu.max": "200000 100000", "user/run/cpu.max": "max 100000"}, 2),
+        ("4:cpu,cpuacct:/x\n", {"cpu/x/cpu.cfs_quota_us": "400000", "cpu/x/cpu.cfs_period_us": "100000"}, 4),
+        ("4:cpu:/docker/1\n", {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
+        ("4:cpu:/x\n", {"cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, 8),
+    ],
+)
+def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, cgroup, files, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(cgroup)
+    for name, text in files.items():
+        file = tmp_path / "cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    assert hardware.cpu_count(tmp_path / "proc", tmp_path / "cgroup") == cores
+
+
+def test_threads_that_share_a_core_are_one_core(tmp_path, monkeypatch):
+    """Four cores with two threads each; this process may use five of the threads, of three cores."""
+    for number in range(8):
+        folder = tmp_path / f"cpu{number}/topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{number % 4},{number % 4 + 4}\n")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 4, 1, 5, 2})
+    assert hardware.physical_cores(tmp_path) == 3
+    assert hardware.physical_cores(tmp_path / "nothing") == 5

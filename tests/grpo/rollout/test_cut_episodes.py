@@ -7,7 +7,7 @@ from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
 from grpo.learner.segments import segments_of
-from grpo.rollout.rewards import EnvReward
+from grpo.rollout.rewards import EnvReward, FunctionReward
 from grpo.rollout.tasks import TaskStream
 from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
@@ -39,13 +39,13 @@ class Walkers(Policy):
         return SampledTurn(ids, [-0.5] * len(ids), "stop")
 
 
-def walked(*members):
+def walked(*members, reward=None):
     kwargs = {"max_episode_steps": 4}
     size = {"groups_per_step": 1, "group_size": len(members), "concurrency": 1}
     rollout = size | {"max_tokens": 2000, "max_turn_tokens": 600}
     config = load_config(None, {"env": "CliffWalking-v1", "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(config.env, kwargs)
-    batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), EnvReward(), Display(quiet=True))
+    batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), reward or EnvReward(), Display(quiet=True))
     batch = asyncio.run(batches.next(0, always(Walkers(*members))))
     pool.close()
     return batch
@@ -80,6 +80,21 @@ def test_a_group_of_which_all_but_one_were_cut_teaches_nothing_and_says_so():
     nothing = walked((True, UP), (True, RIGHT))
     assert "reward/mean" not in nothing.metrics()
     assert nothing.metrics()["episodes/context_full"] == 2.0
+
+
+def test_what_rewards_a_group_does_not_see_those_that_were_cut():
+    seen = []
+
+    def ranks(group):
+        seen.append([t.reward for t in group.trajectories])
+        return [float(sum(other < reward for other in group.rewards)) for reward in group.rewards]
+
+    batch = walked((False, UP), (True, UP), (False, RIGHT), reward=FunctionReward(ranks, "ranks"))
+    assert seen == [[-4.0, -103.0]]
+    assert [t.reward for t in batch.sampled] == [1.0, -2.0, 0.0]
+    assert batch.groups[0].advantages == [0.5, -0.5]
+    nothing = walked((True, UP), (True, RIGHT), reward=FunctionReward(ranks, "ranks"))
+    assert (len(seen), nothing.dropped, nothing.unrewarded) == (1, 1, 0), "none is asked for, and none is missing"
 
 
 def test_a_step_without_a_difference_says_what_to_do():

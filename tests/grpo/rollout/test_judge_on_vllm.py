@@ -1,5 +1,7 @@
 """A judge served by a local vLLM of our own: what is sent, counted and said when its context is too small."""
 
+import json
+
 import pytest
 
 from judges import ContextOverflow, JudgeClient, MalformedVerdict, Session, ruler
@@ -25,6 +27,9 @@ async def test_a_local_judge_answers_in_the_asked_form_and_is_counted(vllm_serve
     assert reply.completion_tokens > 0
     assert reply.cost_dollars is None
     if reply.finish_reason == "stop":  # the grammar holds the form; a model this small cannot hold the ids
+        said = json.loads(reply.content)
+        assert said.keys() == {"scores"}
+        assert all(entry.keys() == {"trajectory_id", "explanation", "score"} for entry in said["scores"])
         with pytest.raises(MalformedVerdict, match=r"ids|finite number"):
             parse_verdict(reply.content, {"no such id"})
 

@@ -15,8 +15,9 @@ from grpo.serving.server import VllmServer
 if TYPE_CHECKING:
     import torch
 
-MAX_GAPS = {"bfloat16": 0.06, "float32": 0.001}
-"""Nats a token to peft in float32, on text of high entropy; policies in training show a tenth of it in bfloat16."""
+MAX_GAPS = {"bfloat16": 0.12, "float32": 0.001}
+"""Nats a token to peft in float32, on text of high entropy: 0.056 was seen, and 0.3 with other weights; policies in training
+show a tenth of it in bfloat16."""
 PROMPTS = (
     "The board meets on Tuesday at nine. Please send the budget to",
     "Dear Anna, the shipment to Rotterdam left the port on Friday and",
@@ -38,11 +39,11 @@ class Published:
     def tokenize(self, text: str) -> list[int]:
         """Ids of a text, by the server."""
         body = {"model": self.model(None), "prompt": text}
-        return httpx.post(f"{self.server.url}/tokenize", json=body, trust_env=False).json()["tokens"]
+        return httpx.post(f"{self.server.url}/tokenize", json=body, timeout=120, trust_env=False).json()["tokens"]
 
     def accepted_guesses(self) -> float:
         """How many guessed tokens the server has kept so far, by its own count."""
-        text = httpx.get(f"{self.server.url}/metrics", trust_env=False).text
+        text = httpx.get(f"{self.server.url}/metrics", timeout=120, trust_env=False).text
         found = re.search(r"^vllm:spec_decode_num_accepted_tokens_total\{[^}]*\} (\S+)$", text, re.MULTILINE)
         assert found
         return float(found[1])

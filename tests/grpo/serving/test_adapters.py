@@ -212,7 +212,7 @@ def test_a_real_server_swaps_adapters(
     vllm_server: VllmServer, save_random_adapter: Callable[[Path, int], None], tmp_path: Path
 ):
     def served() -> set[str]:
-        models = httpx.get(f"{vllm_server.url}/v1/models", trust_env=False).json()["data"]
+        models = httpx.get(f"{vllm_server.url}/v1/models", timeout=120, trust_env=False).json()["data"]
         return {model["id"] for model in models if model.get("parent")}
 
     def answer(model: str) -> float:

@@ -246,7 +246,7 @@ def test_stopping_waits_for_no_server_that_is_out():
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_of_two_real_servers_one_is_killed_and_comes_back_with_the_adapter(
     vllm_server, model_dir, save_random_adapter, tmp_path
 ):

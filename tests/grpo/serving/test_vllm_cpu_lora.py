@@ -235,7 +235,7 @@ async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_do
 def test_the_plugin_is_on_in_the_real_server_and_wanted_by_this_vllm(vllm_server: VllmServer):
     log = vllm_server.log_path.read_text()
     assert "grpo's LoRA plugin for the CPU is on" in log
-    for part in ("lora", "merge", "sampler", "kernels", "drafts", "verifier"):
+    for part in ("lora", "memory", "merge", "sampler", "kernels", "drafts", "verifier"):
         assert f'vllm_cpu_{part}.py", line' not in log, "no traceback goes through the plugin"
     for complaint in ("merges no weights", "leaves vLLM's"):
         assert complaint not in log

@@ -105,7 +105,7 @@ def test_a_run_is_trained_on_what_the_judge_says_and_pays_for_no_verdict_twice(t
 
 
 class LooseEnv(gymnasium.Env):
-    """Takes every answer with a vowel for right: a rule that a policy can use."""
+    """Takes every answer for right: a rule that a policy can use."""
 
     observation_space = spaces.Text(200)
     action_space = spaces.Text(200)
@@ -126,8 +126,7 @@ class LooseEnv(gymnasium.Env):
         return "", {"messages": messages, "tools": [], "metrics": {"success": 0.0}}
 
     def step(self, action):
-        right = float(any(vowel in action.lower() for vowel in "aeiou"))
-        return "", right, True, False, {"messages": [], "metrics": {"success": right}}
+        return "", 1.0, True, False, {"messages": [], "metrics": {"success": 1.0}}
 
 
 if "Loose-v0" not in gymnasium.registry:
@@ -143,9 +142,9 @@ def test_a_policy_that_uses_a_loose_rule_is_found_out_by_the_audit(tmp_path):
         loose = ("--env", "tests.grpo.training.test_train_marked:Loose-v0", "--set", "answer_judge.audit_share=1")
         finished = train(run_dir, model, policy.url, server.url, *loose, "--steps", "1")
     (step,) = read_jsonl(run_dir / "metrics.jsonl")
-    assert step["answer/audited"] == 8 * step["env/success"] > 0
+    assert step["answer/audited"] == 8
     assert step["answer/audit_disagreement"] == 1.0
-    assert step["reward/mean"] == step["env/success"], "an audit changes no reward"
+    assert step["reward/mean"] == step["env/success"] == 1.0, "an audit changes no reward"
     assert f"step 1: Warning: the answer judge refuses {step['answer/audited']:.0f} of" in finished.stdout
     assert "the policy may be exploiting the rule" in finished.stdout
     page = (run_dir / "report.html").read_text()

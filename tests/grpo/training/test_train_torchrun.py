@@ -115,7 +115,7 @@ def test_a_run_goes_on_with_another_number_of_processes_and_ends_with_one_of_the
                 time.sleep(0.1)
             ranks = learner_processes(launcher)
             os.kill(ranks[1], signal.SIGKILL)
-            assert launcher.wait(END_SECONDS) == 1
+            assert launcher.wait(120) == 1  # torchrun itself gives the other process 30 s
     assert sorted(ranks) == [0, 1]
     assert all(is_gone(pid) for pid in ranks.values())
     shown = log.read_text()

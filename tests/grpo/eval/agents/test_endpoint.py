@@ -88,6 +88,7 @@ def test_a_full_context_has_its_own_name(tmp_path):
 
 
 def test_a_timeout_says_that_the_model_had_not_answered(tmp_path):
+    pytest.importorskip("openai")  # the agent imports it within its time
     with ModelServer(sums, delay_seconds=8) as server:
         arguments = ("--model", f"openai:m@{server.url}", "--timeout", "3", "--out", str(tmp_path))
         run("--agent", "tests.eval_agents:one_question", *arguments, count=1)

@@ -87,7 +87,7 @@ def test_at_its_time_limit_a_program_is_killed_with_its_children(tmp_path):
         f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         "time.sleep(60)"
     )
-    found, _ = evaluated(tmp_path, source, "", "--timeout", "2", count=1)
+    found, _ = evaluated(tmp_path, source, "", "--timeout", "5", count=1)
     assert found[0]["ending"] == "timeout"
     for pid in (tmp_path / "pids").read_text().split():
         for _ in range(200):

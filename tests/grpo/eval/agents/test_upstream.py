@@ -96,7 +96,7 @@ async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fa
 def test_a_server_that_does_not_answer_in_time_is_named_and_nothing_is_called_wrong(tmp_path):
     with ModelServer(lambda messages, tools: 503) as server:
         gone = server.url
-    shown = run("--agent", f"openai:m@{gone}", "--timeout", "0.3", "--out", str(tmp_path), count=1)
+    shown = run("--agent", f"openai:m@{gone}", "--timeout", "2", "--out", str(tmp_path), count=1)
     row = rows(tmp_path)[0]
     assert (row["ending"], row["correct"], shown.exit_code) == ("infrastructure", None, 3)
     assert f"{gone} does not answer" in row["error"]
