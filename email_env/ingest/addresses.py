@@ -8,12 +8,17 @@ not check whether an address could receive mail.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import repeat
 
-_NEEDS_CARE = re.compile(r"[<>\"'():;\s]")
-_ANGLE = re.compile(r"<([^<>]*)>")
+from email_env.ingest.headers import readable
+
+_NEEDS_CARE = re.compile(r"[<>\"'():;=\s]")
+_BARE_MARKS = r"[,;]|=\?[^?\s]*+\?[bq]\?[^?]*+\?=|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
+_MARK = re.compile(rf'"[^"]*+"|{_BARE_MARKS}', re.IGNORECASE)
+_BARE_MARK = re.compile(_BARE_MARKS, re.IGNORECASE)
+_ANGLE = re.compile(r"<[^<>]*>")
 _COMMENT = re.compile(r"\(([^()]*)\)")
 _JUNK = str.maketrans("", "", '<>"(),;\x00')
 _SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
@@ -28,7 +33,7 @@ def parse_mailboxes(header: str) -> dict[str, str]:
     if not _NEEDS_CARE.search(plain := header.replace(", ", ",")):
         return dict.fromkeys(filter(None, plain.lower().split(",")), "")
     found: dict[str, str] = {}
-    for part in _split(header):
+    for part in _mailboxes(header):
         address, name = (part.lower(), "") if not _NEEDS_CARE.search(part) else parse_mailbox(part)
         if address:
             found[address] = found.get(address) or name
@@ -53,7 +58,8 @@ def listed_names(x_header: str, addresses: Collection[str]) -> list[tuple[str, s
 @lru_cache(maxsize=1 << 16)  # the same people are listed again and again
 def _told(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]:
     """(address, name) of an entry of X-To: the address beside it, else that at its place, where it looks `sure`."""
-    own, name = parse_mailbox(entry)
+    angle = _ANGLE.search(entry)  # Notes has its own `<IMCEANOTES-...@x.com>` behind the address, which it quotes
+    own, name = parse_mailbox(entry[: angle.end()] if angle else entry)
     if _ADDRESS.fullmatch(own):
         return own, name
     name = display_name(entry)
@@ -61,16 +67,35 @@ def _told(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]:
 
 
 def _entries(x_header: str) -> list[str]:
-    """The people of an X-To header; `Ward, Kim <...>` is one of them, although a comma separates people too."""
+    """The people of an X-To header."""
     if "<" not in x_header and '"' not in x_header:
         return x_header.split(", ") if x_header else []
-    entries: list[str] = []
-    for part in _split(x_header):
-        if "<" in part and entries and "<" not in entries[-1] and _SURNAME.fullmatch(entries[-1]):
-            entries[-1] += f", {part}"
+    return _rejoined(_split(x_header), _SURNAME.fullmatch)
+
+
+def _mailboxes(header: str) -> list[str]:
+    """The mailboxes of a header, their names still encoded; some senders encode the whole mailbox."""
+    parts: list[str] = []
+    for part in _split(header):
+        shown = part if "@" in part else readable(part)
+        parts += _split(shown) if shown != part and "@" in shown else [part]
+    return _rejoined(parts, _is_surname)
+
+
+def _rejoined(parts: Iterable[str], is_surname: Callable[[str], object]) -> list[str]:
+    """`Ward, Kim <...>` is one mailbox, although a comma separates mailboxes too."""
+    whole: list[str] = []
+    for part in parts:
+        if "<" in part and whole and "<" not in whole[-1] and is_surname(whole[-1]):
+            whole[-1] += f", {part}"
         else:
-            entries.append(part)
-    return entries
+            whole.append(part)
+    return whole
+
+
+def _is_surname(part: str) -> bool:
+    """Whether it may be the surname of the next part; in small letters it is an address without an @, as `kay`."""
+    return ("=?" in part or not part.islower()) and _SURNAME.fullmatch(part) is not None
 
 
 def _alike(name: str, address: str) -> bool:
@@ -83,8 +108,9 @@ def parse_sender(header: str) -> tuple[str, str]:
     """The first mailbox of a From header as (address, display name)."""
     if "," not in header and not _NEEDS_CARE.search(header):
         return header.lower(), ""
+    header = header if "@" in header else readable(header)
     if header.count("@") > 1:
-        header = next((part for part in _split(header) if "@" in part), header)
+        header = next((part for part in _mailboxes(header) if "@" in part), header)
     return parse_mailbox(header)
 
 
@@ -95,20 +121,21 @@ def parse_mailbox(part: str) -> tuple[str, str]:
     ('anna.keller@example.com', 'Keller, Anna')
     """
     part = part.strip()
-    angle = _ANGLE.search(part)
-    if angle:
-        address, name = angle[1], part[: angle.start()]
+    angles = [match for match in _marks(part) if match[0][0] == "<"] or [*_ANGLE.finditer(part)]
+    if angles:
+        angle = next((match for match in reversed(angles) if "@" in match[0]), angles[-1])
+        address, name = angle[0][1:-1], part[: angle.start()]
     elif comment := _COMMENT.search(part):
         address, name = part[: comment.start()] + " " + part[comment.end() :], comment[1]
     else:
         address, name = part, ""
-    words = address.translate(_JUNK).strip("'").split()
+    words = readable(address).translate(_JUNK).strip("'").split()
     with_at = [word for word in words if "@" in word]
     if with_at:
         address = with_at[-1]
     else:  # several words without an @ are a display name or a group such as "undisclosed recipients"
         address = words[0] if len(words) == 1 and not words[0].endswith(":") else ""
-    return address.strip("'").lower(), display_name(name)
+    return address.strip("'").lower(), display_name(readable(name))
 
 
 def display_name(text: str) -> str:
@@ -121,21 +148,17 @@ def display_name(text: str) -> str:
 
 
 def _split(header: str) -> list[str]:
-    """Splits at commas and semicolons that are outside quotes and angle brackets."""
-    if '"' not in header and "<" not in header and ";" not in header:
-        return [part for part in map(str.strip, header.split(",")) if part]
+    """Splits at commas and semicolons that are outside quotes, angle brackets, comments and encoded words."""
     parts: list[str] = []
-    start, quoted, angled = 0, False, False
-    careful = header.count('"') % 2 == 0  # where a quote is missing, no quote can be trusted: every comma separates
-    for position, char in enumerate(header):
-        if char == '"' and careful:
-            quoted = not quoted
-        elif char == "<" and not quoted:
-            angled = True
-        elif char == ">" and not quoted:
-            angled = False
-        elif char in ",;" and not quoted and not (angled and careful):
-            parts.append(header[start:position])
-            start, angled = position + 1, False
+    start = 0
+    for mark in _marks(header):
+        if mark[0] in ",;":
+            parts.append(header[start : mark.start()])
+            start = mark.end()
     parts.append(header[start:])
     return [part for part in map(str.strip, parts) if part]
+
+
+def _marks(header: str) -> Iterator[re.Match[str]]:
+    """The commas and semicolons of a header, and what may have some inside; no quote counts where one is missing."""
+    return (_BARE_MARK if header.count('"') % 2 else _MARK).finditer(header)

@@ -8,6 +8,7 @@ the same outcome.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from email.header import decode_header
 from typing import NamedTuple
 
@@ -72,7 +73,8 @@ _START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 
 
 def split_message(data: bytes) -> tuple[Headers, bytes]:
-    """The headers that matter and the undecoded body."""
+    """The headers that matter and the undecoded body; a byte order mark and blank lines may stand before them."""
+    data = data.removeprefix(BOM_UTF8).lstrip(b"\r\n")
     if not data.startswith(b"Message-ID:") and not _START.match(data):
         return Headers(), data
     block, body = _halves(data)

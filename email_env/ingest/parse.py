@@ -63,7 +63,7 @@ def _envelope(
 ) -> tuple[str, bool, str, str, _Words, _Words, _Words, str, tuple[tuple[str, str], ...], _Words, bool]:
     """The fields of `ParsedMail` from `sent_at` to `subject` and from `names` to `listed`, made from folded headers."""
     x_from, x_to, x_cc, received, delivered, mailing_list = others
-    from_addr, from_name = parse_sender(readable(sender))
+    from_addr, from_name = parse_sender(unfolded(sender))
     all_to, all_cc = _mailboxes(to), _mailboxes(cc)
     all_bcc = all_cc if bcc == cc else _mailboxes(bcc)  # Enron's Bcc repeats Cc
     names: list[tuple[str, str]] = []
@@ -92,4 +92,4 @@ def _envelope(
 
 
 def _mailboxes(header: str) -> dict[str, str]:
-    return parse_mailboxes(readable(header)) if header else {}
+    return parse_mailboxes(unfolded(header)) if header else {}

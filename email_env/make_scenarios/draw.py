@@ -1,5 +1,7 @@
 """Which mails are asked about, and in which split. Splits go by inbox, so no mailbox is in two splits.
 
+An inbox is a person's. Of several addresses of one person the first in the alphabet stands for it.
+
 A single inbox is divided by its mails: of ten, seven are for training, one for validation and two for test.
 
 Unless inboxes are named, only the owners of mailboxes are asked. Everybody else's inbox holds but what they exchanged
@@ -87,6 +89,7 @@ def draw_mails(
         raise ConfigurationError(
             f"{names}: not {min_mails} mails to ask about; the largest inbox has {most}. Lower --min-mails."
         )
+    chosen = {name: chosen[name] for name in _one_of_each_person(connection, chosen)}
     splits = split_by_inbox(chosen, seed)
     return _in_turn(connection, chosen, splits, seed)
 
@@ -94,6 +97,12 @@ def draw_mails(
 def owners(connection: sqlite3.Connection) -> list[str]:
     """Whose mailboxes the database knows to hold: an address of each person."""
     return [address for (address,) in connection.execute("SELECT address FROM owners ORDER BY address")]
+
+
+def _one_of_each_person(connection: sqlite3.Connection, inboxes: Iterable[str]) -> Collection[str]:
+    """Of the addresses that are one person's the first."""
+    person = dict(connection.execute("SELECT address, id FROM addresses"))
+    return {person[inbox]: inbox for inbox in sorted(inboxes, reverse=True)}.values()
 
 
 def _mails_by_inbox(connection: sqlite3.Connection) -> dict[str, list[int]]:

@@ -36,6 +36,9 @@ _ORDERED = frozenset(  # a question with one of these may want a list in its ord
     ).split()
 )
 _BESIDES = re.compile(r"^\s*(?:besides|apart from|other than|except for|aside from) [^,]+,", re.IGNORECASE)
+_STRAIGHT = str.maketrans("‘’“”", "''\"\"")
+_QUOTED = re.compile(r"(?<!\w)([\"'])(.*?)\1", re.DOTALL)
+_LENGTH = re.compile(r"(?<=\d)[\"'](?![^\W\d])")
 _CONTRAST = re.compile(r"(?<=\w)(?:, not|,? (?:rather than|instead of|as opposed to)) ", re.IGNORECASE)
 
 
@@ -84,6 +87,8 @@ def decide(answer: str, references: Sequence[str], question: str = "") -> Decisi
     asked, said = tokens(_BESIDES.sub("", question)), tokens(answer)
     known = [token for text in references for token in tokens(text)]
     for reference in references:
+        if any(one != other for one, other in zip(_lengths(answer), _lengths(reference), strict=False)):
+            continue
         for form in _forms(reference, asked, known):
             if any(stands_alone(version, form, asked, known) for version in _versions(answer, said, form)):
                 return Decision(Verdict.RIGHT, f"The answer says {reference!r}.")
@@ -100,7 +105,17 @@ def says(text: str, answer: str) -> bool:
 
 
 def _folded(text: str) -> str:
-    return " ".join(text.split()).strip(" .\"'")
+    """On one line, without a full stop at its end and without the quotes around it."""
+    text = " ".join(text.split()).rstrip(" .")
+    while len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" and text[0] not in text[1:-1]:
+        text = text[1:-1].strip().rstrip(" .")
+    return text
+
+
+def _lengths(text: str) -> list[str]:
+    """The marks of feet and inches of a text. They are no tokens: most quotes behind a number end what is quoted."""
+    straight = text.translate(_STRAIGHT).replace("''", '"')
+    return _LENGTH.findall(_QUOTED.sub(r"\2", straight))
 
 
 def _core(reference: str) -> str:

@@ -92,6 +92,21 @@ def test_only_owners_are_asked_where_they_are_known(tmp_path):
         assert {d.inbox for d in draw_mails(connections.get(), seed=0, min_mails=1, inboxes=[ANNA])} == {ANNA}
 
 
+def test_several_addresses_of_one_person_are_one_inbox(tmp_path):
+    path = tmp_path / "mail.db"
+    body = "A body that is long enough to be asked about, surely."
+    mails = [mail(f"b{n}", f"S{n}", body, to=(("ben@home.org", BEN)[n % 2],)) for n in range(10)]
+    build(path, *mails, mail("c", "S", body, to=(CARO,)), owners=[("ben@home.org", BEN)])
+    with closing(Connections(path)) as connections:
+        both = list(draw_mails(connections.get(), seed=0, min_mails=1, inboxes={BEN, "ben@home.org"}))
+        assert {d.inbox for d in both} == {"ben@home.org"}
+        splits = [d.split for d in both]
+        assert (splits.count("train"), splits.count("validation"), splits.count("test")) == (7, 1, 2)
+        assert sorted(d.message_id for d in both) == [f"b{n}" for n in range(10)]
+        others = list(draw_mails(connections.get(), seed=0, min_mails=1, inboxes=[BEN, CARO, "ben@home.org"]))
+        assert sorted({(d.inbox, d.split) for d in others}) == [("ben@home.org", "train"), (CARO, "test")]
+
+
 def test_a_single_inbox_is_divided_by_its_mails(tmp_path):
     body = "A body that is long enough to be asked about, surely."
     build(tmp_path / "mail.db", *(mail(f"m{n}", f"S{n}", body) for n in range(40)), owners=[(BEN, "ben@home.org")])

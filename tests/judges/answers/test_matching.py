@@ -27,7 +27,7 @@ RIGHT = {
     MONEY: ["48250", "$48,250.00", "48,250 dollars", "USD 48250", "forty-eight thousand two hundred fifty dollars"],
     ROOM: ["204", "the room 204", "It is in Room 204."],
     CODE: ["kx7 pq2", "KX7PQ2", "The answer is KX7-PQ2."],
-    ("25",): ["twenty-five", "Twenty five", "25.0"],
+    ("25",): ["twenty-five", "Twenty five", "25.0", '"25".', "'25.'", "It is “25”", "...25"],
     ("$1.5 million",): ["1,500,000", "$1.5M", "1500k dollars", "1.5 million"],
     ("12%",): ["12 percent", "12.0 %"],
     ("Research and Development",): ["the Research and Development"],
@@ -39,6 +39,9 @@ RIGHT = {
     ],
     ("May to August",): ["from May through August", "May - August"],
     ("Ann Lee and Bo Li",): ["Bo Li and Ann Lee", "Bo Li, Ann Lee", "Ann Lee & Bo Li"],
+    ("Anna's '5 Days'",): ["'Anna's '5 Days'.'", "Anna's 5 Days"],
+    (".5",): ["0.5", ".5.", "'.5'"],
+    ("5'",): ['"5\'"', "5’", "5", "the answer is 5'."],
     ("I don't know",): ["Unknown", "I could not find any mail about it."],
 }
 NOT_RIGHT = {
@@ -60,6 +63,11 @@ NOT_RIGHT = {
     ("1.10",): ["1.1"],
     ("0:00",): ["12:00"],
     (">5",): ["5", "<5"],
+    ("5",): [".5", "-5"],
+    (".25",): ["25", "'25'"],
+    ("5'",): ['5"', "5”", "5''", '"5""'],
+    ("5\"",): ["5'", "5’", "the answer is 5'"],
+    ("5'6\"",): ["5\"6'"],
 }  # fmt: skip
 WRONG = {
     DATE: ["15 March", "14 March 2023", "It is 14 April."],

@@ -1,0 +1,84 @@
+"""Headers in which a comma or an angle bracket is part of a name, not of the list."""
+
+import pytest
+
+from email_env.ingest.addresses import listed_names, parse_mailboxes, parse_sender
+from email_env.ingest.parse import parse_message
+from tests.email_env.mails import raw
+
+MUELLER = "=?iso-8859-1?Q?M=FCller=2C_Anna?="
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (f"{MUELLER} <anna@x.com>, ben@x.com", {"anna@x.com": "Müller, Anna", "ben@x.com": ""}),
+        (f'"{MUELLER}" <anna@x.com>', {"anna@x.com": "Müller, Anna"}),
+        ("=?utf-8?q?M=C3=BCller=2C?=\n =?utf-8?q?_Anna?= <anna@x.com>", {"anna@x.com": "Müller, Anna"}),
+        ("=?utf-8?q?Keller,_Anna?= <anna@x.com>", {"anna@x.com": "Keller, Anna"}),
+        ("=?utf-8?q?m=C3=BCller?=, Anna <anna@x.com>", {"anna@x.com": "müller, Anna"}),
+        ("anna@x.com (=?utf-8?q?Keller=2C_Anna?=)", {"anna@x.com": "Keller, Anna"}),
+        ("=?utf-8?b?IktlbGxlciwgQW5uYSIgPGFubmFAeC5jb20+LCBiZW5AeC5jb20=?=", {"anna@x.com": "Keller, Anna", "ben@x.com": ""}),
+        ("=?utf-8?q?anna=40x.com?=, =?utf-8?q?ben?=@x.com", {"anna@x.com": "", "ben@x.com": ""}),
+        (f"{MUELLER}, ben@x.com", {"ben@x.com": ""}),
+    ],
+)  # fmt: skip
+def test_an_encoded_name_is_decoded_when_the_header_is_split(header, expected):
+    parsed = parse_message(raw(f"From: a@x.com\nTo: {header}"))
+    assert (dict.fromkeys(parsed.to, "") | dict(parsed.names)) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("Keller, Anna <anna@x.com>", {"anna@x.com": "Keller, Anna"}),
+        (
+            "Keller, Anna <anna@x.com>, Lee Jr., Bo <bo@y.org>",
+            {"anna@x.com": "Keller, Anna", "bo@y.org": "Lee Jr., Bo"},
+        ),
+        ("ben@x.com, Keller, Anna <anna@x.com>", {"ben@x.com": "", "anna@x.com": "Keller, Anna"}),
+        ("kay, lee <lee@x.com>", {"kay": "", "lee@x.com": "lee"}),
+        ("kay, pete.davis, Lee", {"kay": "", "pete.davis": "", "lee": ""}),
+    ],
+)
+def test_a_surname_before_a_comma_is_no_address_and_a_name_in_small_letters_is(header, expected):
+    assert parse_mailboxes(header) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ('"Anna <Sales>" <anna@x.com>', {"anna@x.com": "Anna"}),
+        ('"John <john@x.com> via List" <list@y.org>', {"list@y.org": "John"}),
+        ("'John <john@x.com>' via List <list@y.org>", {"list@y.org": "John"}),
+        ("Anna <anna@x.com> <Sales>", {"anna@x.com": "Anna"}),
+        ('"Anna <anna@x.com>"', {"anna@x.com": "Anna"}),
+        ("anna@x.com (Keller, Anna)", {"anna@x.com": "Keller, Anna"}),
+        ("anna@x.com (Keller; Anna, (x, y) z), ben@x.com", {"anna@x.com": "x, y", "ben@x.com": ""}),
+        ('"Keller (Anna" <anna@x.com>, "Lee) Bo" <bo@y.org>', {"anna@x.com": "Keller (Anna", "bo@y.org": "Lee) Bo"}),
+        ("Anna :( <anna@x.com>, Ben :) <ben@x.com>", {"anna@x.com": "Anna :(", "ben@x.com": "Ben :)"}),
+        ("Anna <anna@x.com, Ben <ben@x.com>", {"anna@x.com": "", "ben@x.com": "Ben"}),
+    ],
+)
+def test_the_address_is_in_the_last_brackets_and_a_comma_in_a_comment_separates_nothing(header, expected):
+    assert parse_mailboxes(header) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (f"{MUELLER} <anna@x.com>", ("anna@x.com", "Müller, Anna")),
+        ("Keller, Anna <anna@x.com>, Lee, Bo <bo@y.org>", ("anna@x.com", "Keller, Anna")),
+        ("=?utf-8?b?IktlbGxlciwgQW5uYSIgPGFubmFAeC5jb20+?=", ("anna@x.com", "Keller, Anna")),
+        ('"Anna <Sales>" <anna@x.com>', ("anna@x.com", "Anna")),
+        ('"John <john@x.com> via List" <list@y.org>', ("list@y.org", "John")),
+        ("=?utf-8?q?John_=3Cjohn=40x.com=3E_via_List?= <list@y.org>", ("list@y.org", "John")),
+    ],
+)
+def test_a_sender_is_read_as_a_recipient_is(header, expected):
+    assert parse_sender(header) == expected
+
+
+def test_in_x_to_the_first_brackets_have_the_address_and_those_of_notes_follow():
+    header = "'\"Ward, Kim\" <kim@x.com>@X' <IMCEANOTES-+22Ward+2C+20Kim+22@X.com>"
+    assert listed_names(header, ["kim@x.com"]) == [("kim@x.com", "Ward, Kim")]
