@@ -12,9 +12,14 @@ from pathlib import Path
 from grpo.machine.cgroups import CGROUPS, PROC, cgroup_folders
 
 _GIB = 1024**3
-_FILES = {  # by cgroup version: limit, usage, and the key of memory.stat for cached files that can be dropped
-    2: ("memory.max", "memory.current", "inactive_file"),
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+_FILES = {  # by cgroup version: limit, usage, and the keys of memory.stat for cached files and those that programs map
+    2: ("memory.max", "memory.current", ("inactive_file", "active_file"), "file_mapped"),
+    1: (
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_inactive_file", "total_active_file"),
+        "total_mapped_file",
+    ),
 }
 
 
@@ -46,11 +51,13 @@ def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
 
 
 def _limit(folder: Path, version: int) -> tuple[int, int] | None:
-    limit_file, usage_file, cached_key = _FILES[version]
+    """Limit and what is used of it: without cached files, which can be dropped, but with those that programs map."""
+    limit_file, usage_file, cached_keys, mapped_key = _FILES[version]
     try:
         limit = int((folder / limit_file).read_text(encoding="ascii"))
         used = int((folder / usage_file).read_text(encoding="ascii"))
         stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-        return limit, used - int(stat.get(cached_key, 0))
+        cached = sum(int(stat.get(key, 0)) for key in cached_keys) - int(stat.get(mapped_key, 0))
+        return limit, used - max(0, cached)
     except (OSError, ValueError):  # "max": no limit
         return None
