@@ -126,6 +126,28 @@ def chatty(task, tools, model):
         raise RuntimeError("my framework wraps what it meets") from error
 
 
+class Client:
+    """Of an agent's own, which finds nobody at its second question."""
+
+    chat = None
+    asked = 0
+
+    def lookup(self):
+        Client.asked += 1
+        return None if Client.asked == 2 else self
+
+
+def of_own_client(task, tools, model):
+    return f"{Client().lookup().chat}"
+
+
+def after_a_fallback(task, tools, model):
+    try:
+        return model.chat
+    except AttributeError:
+        raise LookupError("nobody to ask")  # noqa: B904
+
+
 def of_odd_type(task, tools, model):
     return 42
 
@@ -226,6 +248,12 @@ def nosy(task, tools, model):
     told = httpx.post(f"{root}/ep/{'0' * 32}/v1/chat/completions", json={}).status_code
     named = httpx.get(f"{model.base_url}/models").json()["data"][0]["id"]
     return f"{told} {named}"
+
+
+def one_step_down(task, tools, model):
+    """Stops early in FrozenLake; what it says would be a way to go."""
+    tools[0](action=1)
+    return "1"
 
 
 def hostile(task, tools, model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -212,8 +213,11 @@ def run(*arguments: str, env: str = SUMS_ENV, **env_kwargs: Any) -> Result:
     return CliRunner().invoke(evaluate, ["--env", env, *kwargs, *arguments], catch_exceptions=False)
 
 
-def play_tiny_policy(folder: Path) -> Path:
-    """An evaluation of a random adapter on a tiny model: it never answers, but its tokens are real."""
+def play_tiny_policy(folder: Path, run_dir: Path | None = None) -> Path:
+    """An evaluation of a random adapter on a tiny model: it never answers, but its tokens are real.
+
+    With ``run_dir`` the adapter is that of the first step of a run, which is made there.
+    """
     from tests.fakes import tiny_chat_model_folder, tiny_engine
     from tests.policy_server import TinyPolicyServer
 
@@ -224,7 +228,11 @@ def play_tiny_policy(folder: Path) -> Path:
         settings = {"model": str(model), "server.urls": [server.url], **rollout}
         recipe = folder / "recipe.toml"
         recipe.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items()))
-        agent = ("--agent", f"policy:{folder / 'adapter'}", "--recipe", str(recipe))
+        agent = ("--agent", f"policy:{run_dir or folder / 'adapter'}", "--recipe", str(recipe))
+        if run_dir is not None:
+            shutil.copytree(folder / "adapter", run_dir / "checkpoints" / "step-0001")
+            (run_dir / "checkpoints" / "step-0001" / "state.json").write_text("{}")
+            (run_dir / "config.json").write_text(json.dumps({"env_kwargs": {}, **settings}))
         shown = run(
             *agent, "--limit", "2", "--out", str(folder / "evaluation"), env="FrozenLake-v1", max_episode_steps=3
         )

@@ -102,6 +102,38 @@ def program(path, text):
     return path
 
 
+def called(function, environment, *arguments):
+    """What a function of the set-up says."""
+    script = f". {ROOT}/scripts/_setup.sh; {function} {' '.join(map(str, arguments))}"
+    bash = shutil.which("bash")
+    return subprocess.run([bash, "-c", script], env=environment, capture_output=True, text=True)
+
+
+def test_what_vllm_loads_on_a_cpu_is_asked_for_before_anything_is_fetched(tmp_path):
+    (tmp_path / "bin").mkdir()
+    without = program(tmp_path / "python", 'case "$2" in *libnuma*) exit 1 ;; esac')
+    done = called("check_libraries", {"PATH": str(tmp_path / "bin")}, without)
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "Error: vLLM needs libnuma.so.1 and lscpu, which was not found. Install it, on Debian"
+    )
+    program(tmp_path / "bin" / "lscpu", "exit 0")
+    with_it = program(tmp_path / "other", "exit 0")
+    assert called("check_libraries", {"PATH": str(tmp_path / "bin")}, with_it).returncode == 0
+
+
+@pytest.mark.parametrize(("version", "lock", "found"), [((3, 10), 0, False), ((3, 13), 0, True), ((3, 13), 1, False),
+                                                        ((3, 15), 0, False)])  # fmt: skip
+def test_a_python_that_vllm_has_no_build_for_is_not_taken(tmp_path, version, lock, found):
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sys, sysconfig\nsys.version_info = {version}\nsysconfig.get_config_var = lambda name: {lock}\n"
+    )
+    python = program(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
+    done = called("find_python", {"PATH": str(tmp_path), "PYTHON": str(python)})
+    assert (done.returncode, done.stdout) == ((0, f"{python}\n") if found else (1, ""))
+    assert found or done.stderr.startswith("Error: Python 3.11 to 3.14 was not found; install it, or name one: PYTHON=")
+
+
 def test_what_vllm_compiles_on_a_gpu_is_asked_for_before_anything_is_fetched(tmp_path):
     headerless = program(tmp_path / "python", f'case "$2" in *Python.h*) exit 1 ;; esac; exec {sys.executable} "$@"')
     done = setup_with(tmp_path, headerless, compiler=False)

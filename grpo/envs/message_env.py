@@ -84,7 +84,7 @@ class MessageEnv:
         self.cost = cost
         self.broken = False
         self._env_kwargs = env_kwargs
-        self._settled = False
+        self._settled = self._is_plain = False
         self._contract = Contract(env_id)
 
     def reset(self, task: Task) -> Observation:
@@ -165,6 +165,10 @@ class MessageEnv:
             outcomes = {right: self._guarded("judged", self._judged, right) for right in (True, False)}
         return replace(key, answer=answer, outcomes=outcomes)
 
+    def is_plain(self) -> bool:
+        """Whether it does not speak in messages by itself, so that every turn is an action; known after a reset."""
+        return self._is_plain
+
     def first_task(self) -> Task:
         """A task to try the env with."""
         ids = self.scenario_ids()
@@ -234,6 +238,7 @@ class MessageEnv:
             self.env = self._drawing() or make_env(self.env_id, **self._env_kwargs)
         most = asked if asked > 0 else min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS)
         self.env = PlainEnv(self.env, most, own)
+        self._is_plain = True
 
     def _drawing(self) -> Any:
         """The env as it draws itself in text; None where it says that it can and then cannot."""

@@ -93,19 +93,22 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         """Do what one assistant turn calls for."""
         self._turns += 1
         calls, code, fault = self._read(action)
-        reward, terminated, truncated = 0.0, False, False
+        terminated, truncated = False, False
         info: dict[str, Any] = {}
-        for value in calls:
+        rewards: list[float] = []
+        replies: list[tuple[str, str]] = []
+        for call_id, value in calls:
             observation, step_reward, ended, cut, given = self.env.step(value)
             terminated = self._contract.flag("terminated", ended)
             truncated = self._contract.flag("truncated", cut)
             info = self._contract.info("step", given)
             self._steps += 1
-            reward += self._contract.reward("step", step_reward)
+            rewards.append(self._contract.reward("step", step_reward))
             self._last_text = self._text(observation)
+            replies.append((call_id, f"reward {rewards[-1]:.4g}\n{self._last_text}"))
             if terminated or truncated:
                 break
-        text = self._last_text
+        text, reward = self._last_text, sum(rewards)
         if fault:
             text = f"Error: {fault}. {self._form()}"
             reward, truncated = self._penalty()
@@ -115,14 +118,19 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         over = ", the episode is over" if terminated or truncated else ""
         if not over and self._turns >= self.max_turns:
             truncated, over = True, f", the episode is cut after {self.max_turns}{self._of_own} turns"
-        text = f"reward {reward:.4g}, total {self._total:.4g}{over}\n{text}"
+        rest = f", total {self._total:.4g}{over}\n{text}"
+        text = f"reward {reward:.4g}{rest}"
+        messages = [{"role": "tool", "content": text}]
+        if replies and all(call_id for call_id, _ in replies):  # a reply to each call; the last has the total
+            replies[-1] = (replies[-1][0], f"reward {rewards[-1]:.4g}{rest}")
+            messages = [{"role": "tool", "content": said, "tool_call_id": call_id} for call_id, said in replies]
         return (
             text,
             reward,
             terminated,
             truncated,
             {
-                "messages": [{"role": "tool", "content": text}],
+                "messages": messages,
                 "metrics": self._metrics(info),
                 "error": code,
                 "stop_reason": "max_turns" if truncated and self._turns >= self.max_turns else "",
@@ -143,15 +151,15 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         call = {"name": TOOL, "arguments": {"action": value}}
         return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
 
-    def _read(self, action: str) -> tuple[list[Any], str, str]:
-        """The actions that a turn calls for; or an error code and, for the model, what is wrong."""
+    def _read(self, action: str) -> tuple[list[tuple[str, Any]], str, str]:
+        """The actions that a turn calls for, each with its call's id; or an error code and, for the model, why."""
         turn = parse_turn(action)
         if turn.fault:
             return [], "bad_json", turn.fault
         try:
             if turn.calls:
-                return [self._action(call) for call in turn.calls[:MAX_CALLS_PER_TURN]], "", ""
-            return [self._bare(turn.text)], "", ""
+                return [(call.call_id, self._action(call)) for call in turn.calls[:MAX_CALLS_PER_TURN]], "", ""
+            return [("", self._bare(turn.text))], "", ""
         except _UnknownToolError as error:
             return [], "unknown_tool", str(error)
         except _NoCallError as error:

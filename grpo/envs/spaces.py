@@ -7,6 +7,7 @@ they show, which is a wrapper's work.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -89,14 +90,13 @@ def to_action(space: spaces.Space[Any], value: Any) -> Any:
         ValueError: It stands for none; the message is written for the model.
     """
     if isinstance(space, spaces.Discrete):
-        return int(_numbers(value, (), int(space.start), int(space.start + space.n) - 1, whole=True))
+        return int(_numbers(space, value, int(space.start), int(space.start + space.n) - 1))
     if isinstance(space, spaces.MultiDiscrete):
-        return _numbers(value, space.shape, space.start, space.start + space.nvec - 1, whole=True).astype(space.dtype)
+        return _numbers(space, value, space.start, space.start + space.nvec - 1)
     if isinstance(space, spaces.MultiBinary):
-        return _numbers(value, space.shape, 0, 1, whole=True).astype(space.dtype)
+        return _numbers(space, value, 0, 1)
     if isinstance(space, spaces.Box):
-        whole = np.issubdtype(space.dtype, np.integer)
-        return _numbers(value, space.shape, space.low, space.high, whole=bool(whole)).astype(space.dtype)
+        return _numbers(space, value, space.low, space.high)
     if isinstance(space, spaces.Text):
         if not isinstance(value, str) or not space.contains(value):
             raise ValueError(f"expected {in_words(schema_of(space))}, got {shown(value)}")
@@ -106,10 +106,11 @@ def to_action(space: spaces.Space[Any], value: Any) -> Any:
             raise ValueError(f"expected a list of {len(space.spaces)} values, got {shown(value)}")
         return tuple(to_action(part, item) for part, item in zip(space.spaces, value, strict=True))
     if isinstance(space, spaces.Dict):
-        if not isinstance(value, dict) or value.keys() != space.spaces.keys():
-            wanted = f"object with the keys {', '.join(space.spaces)}" if space.spaces else "empty object {}"
+        keys = [str(key) for key in space.spaces]  # as the schema has them; those of a space may be numbers
+        if not isinstance(value, dict) or value.keys() != set(keys):
+            wanted = f"object with the keys {', '.join(keys)}" if keys else "empty object {}"
             raise ValueError(f"expected an {wanted}, got {shown(value)}")
-        return {key: to_action(part, value[key]) for key, part in space.spaces.items()}
+        return {key: to_action(part, value[str(key)]) for key, part in space.spaces.items()}
     raise AssertionError(f"schema_of refuses {space}")
 
 
@@ -118,7 +119,7 @@ def to_json(space: spaces.Space[Any], action: Any) -> Any:
     if isinstance(space, spaces.Tuple):
         return [to_json(part, item) for part, item in zip(space.spaces, action, strict=True)]
     if isinstance(space, spaces.Dict):
-        return {key: to_json(part, action[key]) for key, part in space.spaces.items()}
+        return {str(key): to_json(part, action[key]) for key, part in space.spaces.items()}
     if isinstance(action, str):
         return action
     one_number = isinstance(space, spaces.Box) and space.shape == (1,)  # as its schema has it
@@ -272,33 +273,53 @@ def _arrays(items: np.ndarray) -> dict[str, Any]:
     return {"type": "array", "items": parts[0], **size} if same else {"type": "array", "prefixItems": parts, **size}
 
 
-def _numbers(value: Any, shape: tuple[int, ...], low: Any, high: Any, *, whole: bool) -> np.ndarray:
-    """``value`` as numbers of ``shape`` within the bounds; a bound may be missed by the rounding of its print."""
+def _numbers(space: spaces.Space[Any], value: Any, low: Any, high: Any) -> np.ndarray:
+    """``value`` as an array of a space within the bounds; fractions may miss them by the rounding of their print.
+
+    What the space's dtype cannot hold is outside, too.
+    """
+    shape, whole = space.shape or (), np.issubdtype(space.dtype, np.integer)
     what = "integer" if whole else "number"
     wanted = f"{'an' if whole else 'a'} {what}" if not shape else f"{what}s in a list of shape {list(shape)}"
     if shape == (1,) and not isinstance(value, list):
         value = [value]
     try:
-        if any(isinstance(item, bool | None) for item in _flat(value)):
+        found = np.asarray(value, dtype=object)
+        if found.shape != shape:
             raise ValueError
-        array = np.asarray(value, dtype=np.float64)
+        numbers = [_integer(leaf) if whole else _finite(leaf) for leaf in found.flat]
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"expected {wanted}, got {shown(value)}") from None
-    if array.shape != shape or not np.isfinite(array).all() or (whole and (array % 1 != 0).any()):
-        raise ValueError(f"expected {wanted}, got {shown(value)}")
-    bottom, top = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        outside = (array < bottom - 1e-5 * np.abs(bottom)) | (array > top + 1e-5 * np.abs(top))
-    if outside.any():
-        index = np.unravel_index(int(outside.argmax()), shape)
-        where = f" at {[int(i) for i in index]}" if array.size > 1 else ""
-        limits = [_number(np.broadcast_to(bound, shape)[index].item()) for bound in (bottom, top)]
-        raise ValueError(f"{_number(array[index].item())}{where} is outside {limits[0]} to {limits[1]}")
-    return np.asarray(np.clip(array, bottom, top))
+    bottoms, tops = (np.broadcast_to(bound, shape).ravel().tolist() for bound in (low, high))
+    margin = 0 if whole else 1e-5
+    for place, (number, bottom, top) in enumerate(zip(numbers, bottoms, tops, strict=True)):
+        if number < bottom - margin * abs(bottom) or number > top + margin * abs(top):
+            where = f" at {[int(i) for i in np.unravel_index(place, shape)]}" if len(numbers) > 1 else ""
+            raise ValueError(f"{_number(number)}{where} is outside {_number(bottom)} to {_number(top)}")
+        numbers[place] = min(max(number, bottom), top)
+    with np.errstate(over="ignore"):
+        array = np.array(numbers, dtype=space.dtype).reshape(shape)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{shown(value)} is outside the range of {space.dtype}")
+    return array
 
 
-def _flat(value: Any) -> list[Any]:
-    return [leaf for item in value for leaf in _flat(item)] if isinstance(value, list) else [value]
+def _integer(leaf: Any) -> int:
+    """Exactly, as a float is not above 2**53; one of more than 64 bits is none."""
+    if isinstance(leaf, str):
+        try:
+            leaf = int(leaf)
+        except ValueError:
+            leaf = float(leaf)
+    if isinstance(leaf, bool) or not -(2**63) <= leaf < 2**64 or int(leaf) != leaf:
+        raise ValueError
+    return int(leaf)
+
+
+def _finite(leaf: Any) -> float:
+    if isinstance(leaf, bool) or not math.isfinite(number := float(leaf)):
+        raise ValueError
+    return number
 
 
 def _check_size(space: Any, limit: int, what: str) -> None:

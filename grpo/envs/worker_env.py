@@ -154,6 +154,10 @@ class WorkerEnv:
         """As of `MessageEnv`."""
         return self._ask("answered", given).value
 
+    def is_plain(self) -> bool:
+        """As of `MessageEnv`."""
+        return self._ask("is_plain").value
+
     def close(self) -> None:
         """As of `MessageEnv`; nothing where the worker has ended."""
         self._worker.take_back(self._number)

@@ -56,7 +56,7 @@ class AnswerJudge(Closeable):
             row |= {"ending": Ending.INFRASTRUCTURE.value, "error": f"the answer judge: {error}"}
             row |= {"correct": None, "reward": None}
             return
-        self._verdicts += marking.verdict is not None
+        self._verdicts += marking.by_judge or marking.audit is not None  # what a rule decides says nothing of it
         row |= {"verdict": as_record(marking.verdict), "audit": as_record(marking.audit, key)}
         row |= {"correct": marking.right, "reward": marking.outcome(key, row["reward"], row["metrics"]).reward}
 

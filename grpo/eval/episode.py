@@ -1,8 +1,8 @@
 """One episode of an evaluation, which every kind of agent plays in the same way.
 
 It hands the env one turn at a time, and keeps the transcript, the model calls and the final answer. It knows nothing
-of agents, threads, time limits or files. What touches its env (`begin`, `step`, `call`, `finish`, `answer_key`) is
-called where the env lives, by ``episode.seat.run``.
+of agents, threads, time limits or files. What touches its env (`begin`, `step`, `call`, `finish`, `conclude`,
+`answer_key`) is called where the env lives, by ``episode.seat.run``.
 """
 
 from __future__ import annotations
@@ -223,6 +223,11 @@ class Episode:
             self.step(answer.text)
         if not self.is_over:  # the env did not take it, for example because it is empty
             self.answer, self.implicit = None, False
+
+    def conclude(self, answer: Answer | None) -> None:
+        """`finish` with what an agent returned or printed at its end; a plain env would act on it, and is not told."""
+        if answer is not None and not self.seat.env.is_plain():
+            self.finish(answer)
 
     def answer_key(self) -> AnswerKey | None:
         """What an answer judge has to know; None where nothing was answered.

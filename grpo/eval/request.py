@@ -139,7 +139,7 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode
             f"--env-workers {request.env_workers}: {request.agent!r} is made from the env itself, which then cannot "
             "live in a worker process; choose auto, threads or 0"
         )
-    return _config(request, kwargs, count, fingerprint), episodes, agent
+    return _config(request, agent, kwargs, count, fingerprint), episodes, agent
 
 
 def _env_kwargs(request: EvalRequest) -> dict[str, Any]:
@@ -229,13 +229,15 @@ def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
     return AnswerJudge(Marker(settings, folder))
 
 
-def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprint: dict[str, str]) -> dict[str, Any]:
+def _config(
+    request: EvalRequest, agent: Agent, kwargs: dict[str, Any], count: int, fingerprint: dict[str, str]
+) -> dict[str, Any]:
     return {
         "env": request.env,
         "env_kwargs": kwargs,
         "agent": _public(request.agent),
         "model": request.model and _public(request.model),
-        "policy": _policy_fingerprint(request.agent),
+        "policy": _policy_fingerprint(request, agent),
         "split": kwargs.get("split"),
         "limit": count,
         "k": request.k,
@@ -255,13 +257,13 @@ def _config(request: EvalRequest, kwargs: dict[str, Any], count: int, fingerprin
     }
 
 
-def _policy_fingerprint(agent: str) -> str | None:
+def _policy_fingerprint(request: EvalRequest, agent: Agent) -> str | None:
     """One evaluation is of one policy, also where its run has gone on since it began."""
-    if not agent.startswith("policy:"):
+    if not request.agent.startswith("policy:"):
         return None
-    from grpo.eval.agents.trained import fingerprint_of
+    from grpo.eval.agents.trained import PolicyAgent
 
-    return fingerprint_of(agent.removeprefix("policy:"))
+    return agent.fingerprint if isinstance(agent, PolicyAgent) else None
 
 
 def _public(spec: str) -> str:

@@ -33,7 +33,8 @@ class TraceFile(Closeable):
     def __init__(self, root: Path):
         folder = root / FOLDER
         folder.mkdir(exist_ok=True)
-        self.name = f"{len(list(folder.iterdir())):04d}.jsonl"
+        numbers = [int(path.stem) for path in folder.glob("*.jsonl") if path.stem.isdecimal()]
+        self.name = f"{max(numbers, default=-1) + 1:04d}.jsonl"
         self._file = (folder / self.name).open("xb")
         self._bytes = 0
         self._tools, self._tools_place = b"", b""

@@ -103,7 +103,7 @@ class Episodes:
             "source": source,
             "scenario": str(record.get("scenario_id", "")),
             "sample": record.get("sample", 0),
-            "reward": reward if isinstance(reward, int | float) and math.isfinite(reward) else None,
+            "reward": reward if _is_number(reward) else None,
             "correct": record.get("correct", None if success is None else bool(success)),
             "difficulty": difficulty_of(record),
             "errors": errors_of(record),
@@ -126,10 +126,15 @@ class Episodes:
                 episode[name] = self._text(str(text))
         if record.get("sampled"):
             episode["sampled"] = [
-                [value if isinstance(value, str) or math.isfinite(value) else -999.0 for value in turn]
+                [value if isinstance(value, str) or _is_number(value) else -999.0 for value in turn]
                 for turn in record["sampled"]
             ]
         return episode
+
+
+def _is_number(value: Any) -> bool:
+    """A finite one: in JSON others are null."""
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def within_limit(counts: Mapping[int, int], room: int) -> list[int]:

@@ -15,6 +15,7 @@ from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError, ServerDiedError, ServerStartError
 from grpo.machine.dtype import computing_dtype
 from grpo.machine.hardware import cpu_count
+from grpo.machine.loopback import is_loopback
 from grpo.serving.startable import Progress
 from grpo.serving.vllm import VllmServer, is_healthy
 from grpo.serving.vllm_options import ServerOptions, on_gpus, with_user_arguments
@@ -28,7 +29,7 @@ class PolicyServer(Protocol):
     Attributes:
         url: Base URL, without ``/v1``.
         model: Name of the model without an adapter.
-        trust_env: Whether requests may take the environment's proxy; never on the way to a server of our own.
+        trust_env: Whether requests may take the environment's proxy; never on the way to a server on this machine.
     """
 
     url: str
@@ -108,12 +109,11 @@ def server_options(
 class ExternalServer:
     """A vLLM server that somebody else runs and that sees the same file system as this process."""
 
-    trust_env = True
-
     def __init__(self, url: str, *, start_timeout_seconds: float = 30.0):
         """Remember a URL; nothing is asked of it yet."""
         self.url = url.rstrip("/").removesuffix("/v1")
         self.model = ""
+        self.trust_env = not is_loopback(self.url)
         self._start_timeout_seconds = start_timeout_seconds
 
     def start(self) -> None:
@@ -128,7 +128,8 @@ class ExternalServer:
         began = time.monotonic()
         while True:
             try:
-                models = httpx.get(f"{self.url}/v1/models", timeout=10.0).raise_for_status().json()["data"]
+                answer = httpx.get(f"{self.url}/v1/models", timeout=10.0, trust_env=self.trust_env)
+                models = answer.raise_for_status().json()["data"]
                 break
             except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
                 gave_up = time.monotonic() - began > self._start_timeout_seconds
@@ -148,7 +149,7 @@ class ExternalServer:
 
     def is_well(self) -> bool:
         """Whether it answers its health check."""
-        with httpx.Client(base_url=self.url, timeout=10.0) as client:
+        with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
             return is_healthy(client)
 
     def recover(self, on_progress: Progress | None = None) -> bool:

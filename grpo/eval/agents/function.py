@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import linecache
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -67,7 +69,7 @@ class FunctionAgent:
             self.env_thread.dismiss(token)
             if self.endpoint:
                 self.endpoint.dismiss(token)
-        await episode.seat.run(episode.finish, answer)
+        await episode.seat.run(episode.conclude, answer)
 
     async def _play(self, arguments: tuple[Any, ...]) -> Any:
         assert self._loop is not None, "the agent is open"
@@ -139,9 +141,15 @@ async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -
 
 
 def _use_of_no_model(error: BaseException | None) -> str:
-    """The attribute of a model that was asked of None, "" where there is none in the chain of an error."""
+    """The attribute that was asked of a ``model`` that is None, "" where no cause of an error is that.
+
+    The agent has a ``model`` of None in any case, so the words of the place that failed decide.
+    """
     while error is not None:
         if isinstance(error, AttributeError) and error.obj is None and error.name in _OF_A_MODEL:
-            return error.name
-        error = error.__cause__ or error.__context__
+            for place in traceback.extract_tb(error.__traceback__)[-1:]:
+                line = linecache.getline(place.filename, place.lineno or 0).encode()
+                if line[place.colno : place.end_colno] == f"model.{error.name}".encode():
+                    return error.name
+        error = error.__cause__
     return ""

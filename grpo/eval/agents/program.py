@@ -5,6 +5,7 @@ The program finds in its environment
     AGENT_TASK_FILE    JSON: instructions, question, tools (OpenAI schemas)
     AGENT_MCP_URL      the env's tools, MCP over streamable HTTP
     AGENT_MODEL, OPENAI_BASE_URL, OPENAI_API_KEY    the model, where --model names one
+    NO_PROXY, no_proxy                              the user's, and this machine, where the URLs above lead
 
 and may answer with the tool ``return_final_answer``, or with the last line it prints. Words of the command are split as
 a shell would and nothing is run by a shell; ``{question}`` and ``{task_file}`` are replaced. When its time is up it is
@@ -30,6 +31,7 @@ from grpo.eval.agents.endpoint import Endpoint
 from grpo.eval.agents.upstream import Upstream
 from grpo.eval.env_thread import EnvThread
 from grpo.eval.episode import Episode
+from grpo.machine.loopback import without_proxy_to_loopback
 
 MAX_OUTPUT_BYTES = 1 << 20
 """What is kept of each output, from its end."""
@@ -89,6 +91,7 @@ class ProgramAgent:
                 if self.endpoint.upstream:
                     environment |= {"AGENT_MODEL": model.name, "OPENAI_MODEL": model.name}
                     environment |= {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": model.api_key}
+                environment = without_proxy_to_loopback(environment)
                 filled = {"{question}": task.question, "{task_file}": str(file)}
                 words = [_filled(word, filled) for word in self.words]
                 status, output, errors = await _run(words, environment)
@@ -102,7 +105,7 @@ class ProgramAgent:
             if self.endpoint.upstream is None and re.search("OPENAI_|AGENT_MODEL|api_key", last[0]):
                 hint = " (no model was given: --model openai:MODEL@URL or litellm:NAME)"
             raise ProgramFailed(f"exit status {status}: {last[0][:300]}{hint}")
-        await episode.seat.run(episode.finish, Answer(lines[-1]) if lines else None)
+        await episode.seat.run(episode.conclude, Answer(lines[-1]) if lines else None)
 
 
 class ProgramFailed(RuntimeError):

@@ -95,8 +95,8 @@ class FileAgent(_ModelFreeAgent):
 
     async def run(self, episode: Episode) -> None:
         """Give the answer, if there is one."""
-        key = episode.key
-        answer = self._answers.get((key.scenario_id, key.sample)) or self._answers.get((key.scenario_id, None))
+        name, sample = episode.key
+        answer = self._answers.get((name, sample if (name, sample) in self._answers else None))
         await episode.seat.run(episode.finish, answer, implicit=False)
 
 

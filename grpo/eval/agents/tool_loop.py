@@ -81,15 +81,19 @@ class ToolLoopAgent:
 
 
 def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], start: int) -> None:
-    """Give the env's replies from ``start`` on the ids of the calls they answer, and add what APIs insist on."""
-    answered = {message.get("tool_call_id") for message in messages[start:]}
-    open_ids = [call.get("id") for call in calls if call.get("id") not in answered]
+    """Give the env's replies from ``start`` on the ids of the calls they answer, and add what APIs insist on.
+
+    An env that answers under ids has not run what it does not answer. Of another one, nobody knows what it ran.
+    """
+    answered = {message["tool_call_id"] for message in messages[start:] if message.get("tool_call_id")}
+    open_ids = [call["id"] for call in calls if call.get("id") and call["id"] not in answered]
+    said = "Not run." if answered else "The next message answers all calls of this turn."
     for message in messages[start:]:
         if message["role"] == "tool" and not message.get("tool_call_id") and open_ids:
             message["tool_call_id"] = open_ids.pop(0)
     place = start
     for call_id in open_ids:
-        messages.insert(place, {"role": "tool", "tool_call_id": call_id, "content": "Not run; see the next message."})
+        messages.insert(place, {"role": "tool", "tool_call_id": call_id, "content": said})
         place += 1
 
 

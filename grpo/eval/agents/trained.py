@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +25,7 @@ from grpo.errors import CheckpointError, EvaluationError
 from grpo.eval.episode import Episode, ModelCall
 from grpo.machine.models import resolve_model
 from grpo.machine.user_code import import_user_module
-from grpo.runs.retention import find_checkpoint
+from grpo.runs.retention import STATE_FILE, find_checkpoint
 from grpo.seeds import derive_seed
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
@@ -44,6 +46,13 @@ class PolicyAgent:
         config: The run's config, or that of a recipe; see ``policy_config``.
         temperature: 0 is greedy.
         say: Called with a line for people while the server starts.
+
+    Raises:
+        EvaluationError: See ``adapter_of``; or the adapter has no weights, or cannot be copied.
+
+    Attributes:
+        fingerprint: Name and checksum of the adapter that is played, as ``target`` meant it when the agent was made;
+            None of the base model.
     """
 
     env_thread, needs_env = None, False
@@ -51,9 +60,14 @@ class PolicyAgent:
     def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
         self.config = config
         self.sampling = SamplingParams(temperature, config.rollout.max_turn_tokens)
-        self.adapter = adapter_of(target)
+        self.fingerprint: str | None = None
         self._say = say
         self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))
+        self._remove_scratch = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        self._adapter = self._scratch / "adapter"
+        if (adapter := adapter_of(target)) is not None:  # at once: a run that goes on prunes its checkpoints
+            _copy(adapter, self._adapter)
+            self.fingerprint = _fingerprint(adapter, self._adapter)
         self._servers: Fleet | None = None
         self._connection: Connection | None = None
         self._chat: Chat | None = None
@@ -80,9 +94,9 @@ class PolicyAgent:
         self._tokens = SampledTokens(self._chat)
         servers.wait_ready(said_if_long(self._say))
         name = servers.model
-        if self.adapter is not None:
-            adapter, store = self.adapter, AdapterStore(servers, self._scratch / "adapters")
-            name = store.publish(lambda folder: shutil.copytree(adapter, folder) and None, 0).name
+        if self.fingerprint is not None:
+            store = AdapterStore(servers, self._scratch / "adapters")
+            name = store.publish(lambda folder: os.rename(self._adapter, folder), 0).name
         self._connection = Connection(servers, self.config.rollout.concurrency)
         self._policy = CompletionsPolicy(self._connection, name, self._chat.stop_token_ids)
 
@@ -91,7 +105,7 @@ class PolicyAgent:
             await self._connection.aclose()
         if self._servers is not None:
             await asyncio.to_thread(self._servers.stop)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._remove_scratch()
 
     async def run(self, episode: Episode) -> None:
         """Sample turn after turn until the env ends the episode or the policy's context is full."""
@@ -163,18 +177,31 @@ def adapter_of(target: str) -> Path | None:
         raise EvaluationError(f"policy:{target}: {error}") from error
 
 
-def fingerprint_of(target: str) -> str | None:
-    """Name and checksum of the adapter's weights: a run's newest checkpoint is another one later. None: the base model.
+def _copy(adapter: Path, folder: Path) -> None:
+    """Files of a checkpoint are never written again, so links do; those of another folder may be."""
+    way = _link if (adapter / STATE_FILE).exists() else shutil.copy2
+    try:
+        shutil.copytree(adapter, folder, copy_function=way)
+    except OSError as error:
+        raise EvaluationError(f"the adapter {adapter} cannot be copied to {folder}: {error}") from error
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(os.path.realpath(source), target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
+
+
+def _fingerprint(adapter: Path, copy: Path) -> str:
+    """Name of an adapter and checksum of the weights in a copy: a run's newest checkpoint is another one later.
 
     Raises:
-        EvaluationError: See ``adapter_of``; or the adapter has no weights.
+        EvaluationError: It has no weights.
     """
-    adapter = adapter_of(target)
-    if adapter is None:
-        return None
-    weights = next((path for path in sorted(adapter.glob("adapter_model.*")) if path.is_file()), None)
+    weights = next((path for path in sorted(copy.glob("adapter_model.*")) if path.is_file()), None)
     if weights is None:
-        raise EvaluationError(f"policy:{target}: {adapter} has no weights (adapter_model.safetensors)")
+        raise EvaluationError(f"{adapter} has no weights (adapter_model.safetensors)")
     with weights.open("rb") as file:
         return f"{adapter.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
 

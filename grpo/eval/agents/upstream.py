@@ -20,6 +20,7 @@ import httpx
 
 from grpo.display.waiting import said_if_slow
 from grpo.errors import EvaluationError
+from grpo.machine.loopback import is_loopback
 from judges.errors import JudgeCallError
 from judges.llm.client import load_litellm
 from judges.llm.secrets import blank_secrets, without_users
@@ -100,7 +101,9 @@ class HttpUpstream:
         if self._client is None:
             headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-            self._client = httpx.AsyncClient(headers=headers, timeout=self.timeout_seconds, limits=limits)
+            self._client = httpx.AsyncClient(
+                headers=headers, timeout=self.timeout_seconds, limits=limits, trust_env=not is_loopback(self.url)
+            )
         # A lone surrogate, which a model can write in an escape, has no UTF-8.
         content = json.dumps(body | {"model": self.model}, ensure_ascii=False).encode(errors="replace")
         address, kind = f"{self.url}/{path}", {"Content-Type": "application/json"}

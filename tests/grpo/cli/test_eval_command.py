@@ -97,6 +97,15 @@ def test_answers_from_a_file_are_scored(tmp_path):
     assert summary["metrics"]["implicit"]["mean"] == 0.0
 
 
+def test_an_answer_of_null_for_one_sample_is_none_although_the_others_have_one(tmp_path):
+    answers = tmp_path / "answers.jsonl"
+    lines = [{"scenario_id": "sum/0", "answer": "0"}, {"scenario_id": "sum/0", "sample": 1, "answer": None}]
+    answers.write_text("\n".join(map(json.dumps, lines)))
+    run("--agent", f"file:{answers}", "-k", "3", "--out", str(tmp_path / "run"), count=1)
+    endings = {row["sample"]: (row["ending"], row["answer"]) for row in rows(tmp_path / "run")}
+    assert endings == {0: ("answered", "0"), 1: ("no_answer", None), 2: ("answered", "0")}
+
+
 def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_path):
     out = str(tmp_path / "run")
     first = run("--agent", "oracle", "--out", out, count=4, broken="sum/2")

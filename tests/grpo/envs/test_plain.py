@@ -1,5 +1,6 @@
 """Plain Gymnasium envs, spoken with in messages: the real ones, and small ones whose every number is known."""
 
+import json
 import re
 
 import gymnasium
@@ -152,6 +153,21 @@ def test_several_calls_run_in_order_until_the_episode_ends():
     assert info["metrics"] == {
         "return": -10.0, "length": 5.0, "invalid_calls": 0.0, "valid_call_rate": 1.0, "turns": 2.0, "success": 1.0,
     }  # fmt: skip
+
+
+def test_calls_with_ids_are_answered_one_by_one():
+    env = toll()
+    calls = [{"id": name, "function": {"name": "act", "arguments": '{"action": 1}'}} for name in "abc"]
+    text, reward, *_, info = env.step(json.dumps({"role": "assistant", "content": None, "tool_calls": calls}))
+    assert (text, reward) == ("reward -6, total -6\n3", -6.0), "as for calls without ids"
+    assert info["messages"] == [
+        {"role": "tool", "tool_call_id": "a", "content": "reward -2\n1"},
+        {"role": "tool", "tool_call_id": "b", "content": "reward -2\n2"},
+        {"role": "tool", "tool_call_id": "c", "content": "reward -2, total -6\n3"},
+    ]
+    assert env.step(call(1) * 2)[4]["messages"] == [
+        {"role": "tool", "content": "reward -4, total -10, the episode is over\n5"}
+    ]
 
 
 def test_the_turn_limit_truncates_and_counts_wrong_turns():

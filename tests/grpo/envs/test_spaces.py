@@ -127,6 +127,8 @@ def test_the_multidiscrete_schema_has_each_range():
         (spaces.Box(-1, 1, (2, 1)), [[0.5], [1]], np.array([[0.5], [1]], np.float32)),
         (spaces.MultiBinary(2), [0, 1], np.array([0, 1], np.int8)),
         (spaces.Text(5), "left", "left"),
+        (spaces.Box(-np.inf, np.inf, (1,), np.int64), 2**63 - 1, np.array([2**63 - 1])),
+        (spaces.Box(0, np.inf, (2,), np.int64), [2**53 + 1, "9007199254740993"], np.array([2**53 + 1, 2**53 + 1])),
     ],
 )
 def test_json_that_is_an_action(space, value, action):
@@ -157,11 +159,22 @@ def test_json_that_is_an_action(space, value, action):
         (spaces.Tuple([spaces.Discrete(2)]), 1, "a list of 1 values"),
         (spaces.Dict({"go": spaces.Discrete(2)}), {"went": 1}, "an object with the keys go"),
         (spaces.Dict(), {"went": 1}, "expected an empty object {}"),
+        (spaces.Dict({0: spaces.Discrete(2), 10: spaces.Discrete(2)}), {"0": 1}, "an object with the keys 0, 10, got"),
+        (spaces.Box(-np.inf, np.inf, (1,)), 1e39, r"'\[1e\+39\]' is outside the range of float32"),
+        (spaces.Box(-np.inf, np.inf, (1,), np.int64), 2**63, f"{2**63} is outside -{2**63} to {2**63 - 1}"),
     ],
 )
 def test_json_that_is_no_action_says_what_was_expected(space, value, message):
     with pytest.raises(ValueError, match=message):
         to_action(space, value)
+
+
+def test_keys_that_are_no_texts_are_written_as_texts():
+    space = spaces.Dict({0: spaces.Discrete(2), (1, 2): spaces.Discrete(9), "a": spaces.Text(3)})
+    assert list(schema_of(space)["properties"]) == ["0", "(1, 2)", "a"]
+    action = {0: 1, (1, 2): 7, "a": "up"}
+    assert to_json(space, action) == {"0": 1, "(1, 2)": 7, "a": "up"}
+    assert to_action(space, {"0": 1, "(1, 2)": 7, "a": "up"}) == action
 
 
 LEAF = st.one_of(

@@ -128,6 +128,22 @@ def test_a_judge_that_never_answers_well_ends_the_evaluation_and_resume_goes_on(
     assert "judge_model: 'openai/o4-mini' before, 'openai/gpt-5' now" in refused.output
 
 
+def test_what_a_rule_decides_does_not_make_up_for_a_judge_that_never_answers(tmp_path):
+    many = tmp_path / "many.jsonl"
+    # in the order of play; 5 is not 4, and 1 is not 16: a rule knows
+    said = {2: "5", 6: "some", 0: "some", 8: "1", 10: "some", 4: "some"}
+    many.write_text("\n".join(json.dumps({"scenario_id": f"sum/{n}", "answer": text}) for n, text in said.items()))
+    with JudgeServer([401] * 9) as server:
+        judge = ["--judge-model", "openai/o4-mini", "--judge-api-base", server.url, "--concurrency", "1"]
+        shown = run("--agent", f"file:{many}", *judge, "--out", str(tmp_path / "run"), count=12)
+    assert shown.exit_code == 1
+    assert "the first 3 answers could not be judged" in shown.output
+    saved = {row["scenario_id"]: row for row in rows(tmp_path / "run")}
+    decided = {name: row["verdict"]["decided_by"] for name, row in saved.items() if row.get("verdict")}
+    assert decided == {"sum/2": "match", "sum/8": "match"}
+    assert "sum/4" not in saved, "it was not played any more"
+
+
 def test_one_verdict_that_fails_is_an_infrastructure_failure_that_resume_mends(tmp_path):
     first, second = accept("two pairs"), iter([None, 401])
 

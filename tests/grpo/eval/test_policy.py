@@ -3,11 +3,14 @@
 import hashlib
 import json
 import math
+import shutil
 
 import pytest
 
+from grpo.config import load_config
 from grpo.errors import EvaluationError
-from grpo.eval.agents.trained import adapter_of, fingerprint_of, policy_config
+from grpo.eval import request
+from grpo.eval.agents.trained import PolicyAgent, adapter_of, policy_config
 from grpo.eval.results import different_settings
 from grpo.eval.traces import read_trace
 from grpo.report.evaluation import evaluation_page
@@ -40,18 +43,39 @@ def test_a_run_means_its_newest_checkpoint_or_the_one_that_is_named(tmp_path):
 
 def test_a_continuation_with_other_weights_is_another_evaluation(tmp_path):
     run_dir = _run_directory(tmp_path / "first", 3)
+    config = load_config(None, {"env": "EmailSearch-v0"})
+
+    def fingerprint(target):
+        return PolicyAgent(target, config, 0.0).fingerprint
+
     with pytest.raises(EvaluationError, match=r"step-0003 has no weights \(adapter_model.safetensors\)"):
-        fingerprint_of(str(run_dir))
+        fingerprint(str(run_dir))
     for step, weights in ((3, b"a"), (11, b"b")):
         folder = run_dir / "checkpoints" / f"step-{step:04d}"
         folder.mkdir(exist_ok=True)
         (folder / "state.json").write_text("{}")
         (folder / "adapter_model.safetensors").write_bytes(weights)
-    newest, third = fingerprint_of(str(run_dir)), fingerprint_of(f"{run_dir}@3")
+    newest, third = fingerprint(str(run_dir)), fingerprint(f"{run_dir}@3")
     assert newest == "step-0011 " + hashlib.sha256(b"b").hexdigest()[:16]
     assert different_settings({"policy": third}, {"policy": newest}) == ["policy"]
-    assert fingerprint_of("base") is None
+    assert fingerprint("base") is None
     assert different_settings({}, {"policy": None}) == []
+
+
+def test_what_an_agent_took_of_an_adapter_goes_with_the_agent_and_leaves_the_adapter(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "adapter").mkdir()
+    for name in ("adapter_config.json", "weights"):
+        (tmp_path / "adapter" / name).write_text("{}")
+    (tmp_path / "adapter" / "adapter_model.safetensors").symlink_to("weights")
+    agent = PolicyAgent(str(tmp_path / "adapter"), load_config(None, {"env": "EmailSearch-v0"}), 0.0)
+    (copy,) = (tmp_path / "scratch").rglob("adapter_model.safetensors")
+    (tmp_path / "adapter" / "weights").write_text("others")
+    assert copy.read_text() == "{}", "an adapter of nobody's run may be written again in place"
+    del agent
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert (tmp_path / "adapter" / "weights").read_text() == "others"
 
 
 def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_path):
@@ -78,6 +102,27 @@ def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tm
             assert per_token == pytest.approx(-math.log(264), abs=1.0), "a random model finds all ids alike"
     page = evaluation_page([folder]).episodes.to_data([])
     assert {episode["scenario"]: episode["sampled"] for episode in page["episodes"]} == turns_of
+
+
+@pytest.mark.torch
+def test_the_policy_of_a_run_that_trains_on_is_the_one_that_was_newest_when_the_evaluation_began(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+    def while_it_trains_on(*arguments):
+        agent = made(*arguments)
+        shutil.copytree(run_dir / "checkpoints" / "step-0001", run_dir / "checkpoints" / "step-0002")
+        (run_dir / "checkpoints" / "step-0002" / "adapter_model.safetensors").write_bytes(b"")
+        shutil.rmtree(run_dir / "checkpoints" / "step-0001")
+        return agent
+
+    made, run_dir = request.make_agent, tmp_path / "run"
+    monkeypatch.setattr(request, "make_agent", while_it_trains_on)
+    folder = play_tiny_policy(tmp_path, run_dir)
+    assert len(rows(folder)) == 2
+    assert {row["model_calls"] > 0 for row in rows(folder)} == {True}
+    weights = (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes()
+    policy = json.loads((folder / "config.json").read_text())["policy"]
+    assert policy == f"step-0001 {hashlib.sha256(weights).hexdigest()[:16]}"
 
 
 def _letters(text: str) -> str:

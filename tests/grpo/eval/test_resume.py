@@ -143,6 +143,17 @@ def test_tools_are_written_once_and_again_where_they_change(tmp_path):
     ]
 
 
+def test_an_evaluation_goes_on_where_an_older_file_of_traces_is_gone(tmp_path):
+    for sample in range(3):
+        with Results.open(tmp_path, {}, resume=sample > 0) as results:
+            results.add(*a_result(sample, sample))
+    (tmp_path / "traces" / "0000.jsonl").unlink()
+    with Results.open(tmp_path, {}, resume=True) as results:
+        results.add(*a_result(3, 3))
+    assert [row["trace"]["file"] for row in read_rows(tmp_path)] == [f"000{number}.jsonl" for number in range(4)]
+    assert [read_trace(tmp_path, row)["sample"] for row in read_rows(tmp_path)[1:]] == [1, 2, 3]
+
+
 def test_a_folder_that_cannot_be_read_is_passed_over_and_one_that_is_named_is_explained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("--agent", "oracle", count=2)

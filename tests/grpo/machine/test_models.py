@@ -159,6 +159,24 @@ def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatc
     assert models.default_cache_dir() == Path("/own")
 
 
+def test_a_folder_that_cannot_hold_the_converted_model_is_named_with_the_variable(tmp_path: Path):
+    (tmp_path / "file").touch()  # as a home that is read-only, for root too
+    with pytest.raises(ModelError, match=r"cannot be kept in \S+/file/models \(Not a directory\); set GRPO_CACHE"):
+        resolve_model(EMBEDDED_MODEL, tmp_path / "file")
+
+
+def test_a_user_without_a_home_is_told_to_set_the_variable(monkeypatch: pytest.MonkeyPatch):
+    for name in ("GRPO_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_home(_path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    with pytest.raises(ModelError, match=r"home directory\.; set GRPO_CACHE to a folder"):
+        models.default_cache_dir()
+
+
 @pytest.mark.torch
 def test_the_embedded_model_answers_a_question(model_dir: Path):
     import torch

@@ -294,6 +294,14 @@ def test_evaluations_of_other_questions_need_to_be_told(tmp_path: Path) -> None:
     assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/report.html").read_text()
 
 
+def test_a_logprob_that_was_not_finite_is_shown_as_none_at_all() -> None:
+    episodes = Episodes()
+    sampled = [["a", -0.5, "b", None], ["c", float("-inf")]]  # None as JSON has it
+    episodes.add(Source("after"), [make_trajectory(0, 1.0, solved=True) | {"sampled": sampled}])
+    (shown,) = episodes.to_data([])["episodes"]
+    assert shown["sampled"] == [["a", -0.5, "b", -999.0], ["c", -999.0]]
+
+
 def audited(record: dict, *, accept: bool) -> dict:
     said = {"reasoning": "Only half of it." if not accept else "The same.", "accept": accept, "decided_by": "judge"}
     return record | {"audit": said | {"question": "How <much>?", "answer": "half of $4"}}

@@ -48,6 +48,14 @@ def test_a_run_goes_on_in_the_dtype_that_it_was_begun_in(tmp_path):
         RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"dtype": "bfloat16"}), resume=True)
 
 
+@pytest.mark.parametrize(("threads", "kept"), [(1, 1), (3, None)])
+def test_a_run_keeps_its_number_of_threads_where_there_are_as_many_cores(tmp_path, monkeypatch, threads, kept):
+    monkeypatch.setattr("grpo.runs.directory.cpu_count", lambda: 2)
+    begin(tmp_path / "r", CONFIG.model_copy(update={"threads": threads}))
+    with RunDirectory.open(tmp_path / "r", CONFIG, resume=True) as run:
+        assert run.config.threads == kept
+
+
 @pytest.mark.parametrize("content", ['{"architectures": ["LlamaForCausalLM"]}', "[]", "hello", ""])
 def test_the_folder_of_something_else_is_left_alone(tmp_path, content):
     (tmp_path / "config.json").write_text(content)

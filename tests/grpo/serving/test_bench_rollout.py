@@ -110,8 +110,6 @@ def test_the_program_prints_every_form_and_every_ratio(
     arguments: list[list[str]] = []
 
     class Server(ExternalServer):
-        trust_env = False
-
         def __init__(self, model: Path, log: Path, options: Any):
             super().__init__(f"http://127.0.0.1:{stub.server_port}")
             self.model = "base"

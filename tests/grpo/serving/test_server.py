@@ -273,6 +273,16 @@ def test_a_given_url_is_used_and_its_model_found_out(other_server: str):
     assert httpx.get(f"{other_server}/health").status_code == 200  # not ours, so it still runs
 
 
+def test_a_server_on_this_machine_is_not_asked_by_a_proxy(other_server: str, monkeypatch: pytest.MonkeyPatch):
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    server = ExternalServer(other_server, start_timeout_seconds=0.0)
+    server.wait_ready()
+    assert (server.model, server.is_well(), server.trust_env) == ("theirs", True, False)
+    assert ExternalServer("http://gpu.example:8000").trust_env
+
+
 def test_a_url_that_does_not_answer_is_named():
     server = ExternalServer("http://127.0.0.1:9", start_timeout_seconds=0.0)
     with pytest.raises(ServerStartError, match=r"http://127\.0\.0\.1:9 does not answer"):

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from grpo.eval.agents.tool_loop import answer_every_call
 from grpo.eval.traces import read_trace
 from tests.eval_parts import rows, run
 from tests.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer
@@ -128,6 +129,32 @@ def test_a_model_by_name_plays_a_plain_tool_loop(tmp_path):
     assert {body["temperature"] for body in sent} == {0}
     for _, turn, reply in (body["messages"][1:] for body in sent if len(body["messages"]) == 4):
         assert reply["tool_call_id"] == turn["tool_calls"][0]["id"]
+
+
+def test_calls_at_once_are_told_what_became_of_each(tmp_path):
+    turns = [{"calls": [("act", {"action": 1})] * 2}, {"calls": [("act", {"action": 9})] * 2}]
+    turns += [{"calls": [("act", {"action": 0})] * 9}]
+
+    def play(messages, tools):
+        return turns.pop(0) if turns else {"content": "done"}
+
+    with ModelServer(play) as server:
+        arguments = ("--agent", f"openai:m@{server.url}", "--limit", "1", "--max-turns", "4", "--out", str(tmp_path))
+        run(*arguments, env="FrozenLake-v1", is_slippery=False)
+    messages = server.requests[-1][2]["messages"]
+    told = [message["content"].splitlines()[0] for message in messages if message["role"] == "tool"]
+    assert told[:2] == ["reward 0", "reward 0, total 0"]
+    assert told[2] == "The next message answers all calls of this turn."
+    assert told[3].endswith("total -0.1")
+    assert told[4:] == ["Not run.", *["reward 0"] * 7, "reward 0, total -0.1"]
+    asked = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+    assert sorted(message["tool_call_id"] for message in messages if message["role"] == "tool") == sorted(asked)
+
+
+def test_calls_without_ids_get_none():
+    messages = [{"role": "assistant"}, {"role": "tool", "content": "2"}]
+    answer_every_call([{"function": {"name": "double"}}] * 2, messages, 1)
+    assert messages == [{"role": "assistant"}, {"role": "tool", "content": "2"}]
 
 
 def test_the_tool_loop_tries_a_busy_model_again_and_gives_up_in_the_end(tmp_path, monkeypatch):

@@ -120,6 +120,29 @@ def test_an_agent_that_uses_a_model_without_one_is_told_so_at_once(tmp_path, age
     assert rows(tmp_path / "run") == []
 
 
+def test_what_an_agents_own_client_lacks_is_the_crash_of_one_episode(tmp_path):
+    found, shown = evaluated(tmp_path, "of_own_client", "--concurrency", "1", count=3)
+    assert shown.exit_code == 0, shown.output
+    assert [row["ending"] for row in found] == ["answered", "agent_crash", "answered"]
+    assert "AttributeError: 'NoneType' object has no attribute 'chat'" in found[1]["error"]
+
+
+def test_a_missing_model_that_the_agent_has_dealt_with_is_no_cause(tmp_path):
+    found, _ = evaluated(tmp_path, "after_a_fallback", count=2)
+    assert [row["ending"] for row in found] == ["agent_crash"] * 2
+    assert "LookupError: nobody to ask" in found[0]["error"]
+
+
+def test_last_words_are_no_action_of_a_plain_env(tmp_path):
+    arguments = ("--agent", f"{HERE}:one_step_down", "--limit", "1")
+    for place in ("0", "1"):
+        out = ("--env-workers", place, "--out", str(tmp_path / place))
+        run(*arguments, *out, env="FrozenLake-v1", is_slippery=False)
+        (row,) = rows(tmp_path / place)
+        assert (row["steps"], row["metrics"]["length"], row["ending"]) == (1, 1.0, "no_answer")
+        assert row["metrics"]["invalid_calls"] == 0.0
+
+
 def test_a_wrong_argument_is_a_text_and_not_an_exception(tmp_path):
     found, _ = evaluated(tmp_path, "careless", count=1)
     assert found[0]["answer"] == " / ".join(["Error: number must be a whole number."] * 2)

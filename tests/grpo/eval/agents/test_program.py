@@ -112,6 +112,28 @@ def test_a_child_that_outlives_its_program_holds_nothing_up(tmp_path):
     assert time.monotonic() - began < 30
 
 
+def test_last_words_are_no_action_of_a_plain_env(tmp_path):
+    source = "print('1')"
+    arguments = ("--agent", program(tmp_path, source), "--limit", "1", "--out", str(tmp_path / "run"))
+    run(*arguments, env="FrozenLake-v1")
+    (row,) = rows(tmp_path / "run")
+    assert (row["steps"], row["reward"], row["ending"]) == (0, 0.0, "no_answer")
+
+
+def test_no_proxy_stands_between_a_program_and_its_endpoint(tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "intranet.example")
+    monkeypatch.delenv("no_proxy", raising=False)
+    source = (
+        "import os, urllib.request\n"
+        "spared = [urllib.request.proxy_bypass(host) for host in ('127.0.0.1', 'intranet.example', 'example.org')]\n"
+        "print(os.environ['NO_PROXY'], os.environ['no_proxy'], *map(bool, spared))"
+    )
+    found, _ = evaluated(tmp_path, source, count=1)
+    listed = "intranet.example,127.0.0.1,localhost,::1"
+    assert found[0]["answer"] == f"{listed} {listed} True True False"
+
+
 def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -201,6 +201,13 @@ def test_a_redirection_is_named(tmp_path):
     assert re.fullmatch(rf"{ADDRESS} answered 307, a redirection to http://127.0.0.1:1/v1; name that server", error)
 
 
+def test_a_model_on_this_machine_is_not_asked_by_a_proxy(tmp_path, monkeypatch):
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert ended(tmp_path, "", {"content": "0"})[0] == "answered"
+
+
 def test_a_path_that_is_not_there_is_named(tmp_path):
     _, error, _ = ended(tmp_path, "", {"raw": {"detail": "Not Found"}, "status": 404})
     assert re.fullmatch(rf"{ADDRESS} answered 404; does the URL lack its /v1\?", error)

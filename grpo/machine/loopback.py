@@ -1,0 +1,30 @@
+"""Servers on this very machine: no proxy of the environment leads to them, whatever it says of others."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, or no URL
+        return False
+
+
+def without_proxy_to_loopback(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables in which no proxy leads to ``HOSTS``, nor to what they name already."""
+    spared = {name: environment[name] for name in ("no_proxy", "NO_PROXY") if environment.get(name)}
+    hosts = [host.strip() for value in spared.values() for host in value.split(",")]
+    if "*" in hosts:  # many clients know it in no list
+        hosts = ["*"]
+    else:
+        hosts += HOSTS
+    value = ",".join(dict.fromkeys(filter(None, hosts)))
+    return {**environment, "no_proxy": value, "NO_PROXY": value}
