@@ -26,7 +26,7 @@ find_python() {
 }
 
 pip_setting() { # NAME: first set of the environment variable or pip's own configuration
-    local variable="PIP_${1^^}"
+    local section variable="PIP_${1^^}"
     variable="${variable//-/_}"
     if [ -n "${!variable:-}" ]; then
         printf '%s' "${!variable}"
@@ -89,12 +89,13 @@ setup_environment() {
     stamp="$VENV/.installed-$1-$(cksum <pyproject.toml | cut -d' ' -f1)"
     [ -f "$stamp" ] && return
     python="$(find_python)"
-    if [ "$VENV" = .venv-gpu ]; then
+    case ",$extras," in
+    *,gpu,*)
         check_driver
         check_compiler "$python"
-    else
-        check_libraries "$python"
-    fi
+        ;;
+    *,cpu,*) check_libraries "$python" ;;
+    esac
     exec 9>"$VENV.lock" # two at once would install into each other
     if command -v flock >/dev/null 2>&1 && ! flock --nonblock 9; then
         say "Another set-up of $VENV is under way; waiting for it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import subprocess
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -177,7 +178,7 @@ def share_cores() -> None:
 
     By default they spin at barriers, and a thread that waits for its turn on a busy core holds up all others. Beside
     one busy neighbour on two cores, seven learner steps did not end within 70 s by default; with this each took 7.8 s
-    (median). On a quiet machine the medians were 4.6 to 5.3 s by default and 4.5 s with this. A ``GOMP_SPINCOUNT``
-    that the user has set stays.
+    (median). On a quiet machine the medians were 4.6 to 5.3 s by default and 4.5 s with this. Other processors than x86
+    have no pause that makes a turn of the loop longer (not measured). A ``GOMP_SPINCOUNT`` that the user has set stays.
     """
-    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000" if platform.machine() in ("x86_64", "AMD64") else "50000")

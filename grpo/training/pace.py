@@ -30,8 +30,8 @@ from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, is_done, label_of, pla
 LEARNER_SHARE = 0.5
 """Of the speed of a bare matrix product that the learner reaches; docs/performance.md has what it is from."""
 
-MOST_GFLOPS = 550.0
-"""A bare product may be faster (2,240 with AMX on 2 cores); what is between the learner's products then takes most."""
+MOST_THREAD_GFLOPS = 275.0
+"""A thread's bare product may be faster (1,120 with AMX); what is between the learner's products then takes most."""
 
 SAMPLER_SHARE, SAMPLER_TOKEN_SECONDS = 1.1, 0.00033
 """Of vLLM: for a token of an episode its products take as long as at so many times the bare product's speed, because
@@ -101,7 +101,8 @@ def estimated_pace(config: TrainConfig, shape: ModelShape, gflops: float, tokens
     """
     rollout = config.rollout
     read_seconds = tokens * (2e-9 * shape.parameters / (gflops * SAMPLER_SHARE) + SAMPLER_TOKEN_SECONDS)
-    learned_seconds = tokens * 4e-9 * shape.parameters / (min(gflops, MOST_GFLOPS) * LEARNER_SHARE)
+    most = MOST_THREAD_GFLOPS * (config.threads or 2)
+    learned_seconds = tokens * 4e-9 * shape.parameters / (min(gflops, most) * LEARNER_SHARE)
     episodes = rollout.groups_per_step * rollout.group_size
     learned_share = 0.5 if config.loss.negative_weight == 0 else 1.0
     learned = rollout.groups_per_step * (rollout.update_rollouts or rollout.group_size) * learned_share
