@@ -10,6 +10,7 @@ Progress goes to stderr, so `--json` leaves stdout to the report alone.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from contextlib import closing
@@ -124,9 +125,10 @@ def main(
     from email_env.ingest.staging import Filters
     from email_env.scenarios.sets import load_scenarios
 
-    files = [Path(file).resolve() for file in (*sources, out, report) if file is not None]
+    questions_file = None if scenarios is None else os.path.expanduser(scenarios)
+    files = [Path(file).resolve() for file in (*sources, questions_file, out, report) if file is not None]
     if len(set(files)) < len(files):
-        raise click.UsageError("Every SOURCE, --out and --report must be different files.")
+        raise click.UsageError("Every SOURCE, --scenarios, --out and --report must be different files.")
     filters = Filters(
         max_body_chars=max_body_chars or None,
         max_recipients=max_recipients or None,
@@ -212,14 +214,19 @@ def _command(context: click.Context) -> str:
 def _summary(report: BuildReport) -> str:
     rate = report.read / max(report.seconds, 1e-9)
     lines = [
-        f"{report.path}: {report.kept:,} mails of {report.addresses:,} addresses, {report.bytes / 1e6:,.1f} MB",
+        f"{report.path}: {_counted(report.kept, 'mail')} of {_counted(report.addresses, 'address', 'es')},"
+        f" {report.bytes / 1e6:,.1f} MB",
         f"  read      {report.read:,} from {report.source} in {report.seconds:.1f} s ({rate:,.0f}/s)",
         *(f"  left out  {count:,} {reason.replace('_', ' ')}" for reason, count in report.skipped.items()),
     ]
+    has_folders = any(folder for owner in report.owners for folder in owner.folders)
     for owner in report.owners[:_SHOWN_OWNERS]:
-        folders = ", ".join(owner.folders[:3]) + (f" and {len(owner.folders) - 3} more" if owner.folders[3:] else "")
+        named = [folder or "the top level" for folder in owner.folders if folder or has_folders]
+        folders = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if named[3:] else "")
         where = f", all mail of {folders}" if folders else ""
-        lines.append(f"  owner     {', '.join((owner.address, *owner.aliases))}: {owner.mails:,} mails{where}")
+        lines.append(
+            f"  owner     {', '.join((owner.address, *owner.aliases))}: {_counted(owner.mails, 'mail')}{where}"
+        )
     if report.owners[_SHOWN_OWNERS:]:
         lines.append(f"            and {len(report.owners) - _SHOWN_OWNERS:,} more; --json lists all")
     if report.uncertain_dates:
@@ -230,6 +237,10 @@ def _summary(report: BuildReport) -> str:
         lines.append(f"  questions {len(report.scenario_misfits):,} left out, for example:")
         lines.extend(f"    {key}: {why}" for key, why in islice(report.scenario_misfits.items(), 5))
     return "\n".join(lines)
+
+
+def _counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 if __name__ == "__main__":

@@ -8,10 +8,14 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class RawMail:
-    """A message as bytes, with a label of where it came from (path within the source)."""
+    """A message as bytes, with a label of where it came from (path within the source).
+
+    `filed` is when the source says that it came, in the form of a Date header; "" where it does not.
+    """
 
     source: str
     data: bytes
+    filed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class SkipReason(StrEnum):
     """Neither a sender nor a recipient: no inbox could show it. Files that are no mail end here."""
     UNREADABLE = "unreadable"
     """An entry whose bytes cannot be read, or a row of a table without a message."""
+    PACKED = "packed"
+    """A packed file that is not opened: an archive in an archive, or anything packed but a gzipped mbox."""
     TOO_LARGE = "too_large"
     """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
     OTHER_INBOX = "other_inbox"

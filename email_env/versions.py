@@ -3,7 +3,7 @@
 SCHEMA_VERSION = "6"
 """Changes when a mail database gets other tables or columns."""
 
-BUILDER_VERSION = "9"
+BUILDER_VERSION = "10"
 """Changes when the same mail gives another database."""
 
 GENERATOR_VERSION = "1"

@@ -25,9 +25,12 @@ except ImportError:  # no POSIX: leftovers of a killed process stay
 def replacing(path: Path) -> Iterator[Path]:
     """Yields the path of a new, empty file; it becomes `path` if the block ends well, and is removed if not.
 
+    Where `path` is a link, the file that it leads to is replaced.
+
     Raises:
         OSError: the file cannot be written.
     """
+    path = Path(os.path.realpath(path))
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,15 @@ _USUAL = re.compile(
     r"(?:[A-Za-z]{3},\s*)?(\d{1,2}) ([A-Za-z]{3}) (\d{4}) ((?:[01]\d|2[0-3]):[0-5]\d:)(\d\d) ([+-])(\d\d)(\d\d)\b",
     re.ASCII,
 )
+_ISO = re.compile(  # as programs write it, also with a blank before the zone
+    r"\s*(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)\s*(?:([+-]\d\d)(?::?(\d\d))?)?)?(?!\d)",
+    re.ASCII | re.IGNORECASE,
+)
+_SEPARATOR = re.compile(
+    r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d(?::\d\d)?)(?: ([+-]\d{4}|[A-Z]{1,5}))? (\d{4})\b"
+    r"(?: ([+-]\d{4}))?",
+    re.ASCII,
+)
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS = {name: f"{number:02}" for number, name in enumerate(_MONTH_NAMES, start=1)}
 
@@ -36,6 +45,10 @@ def parse_date(text: str) -> tuple[str, bool]:
             if zone := _zone(sign, int(hours) * 60 + int(minutes)):
                 return local + zone, is_plausible
             return _stamp(datetime.fromisoformat(local), sign, int(hours) * 60 + int(minutes))
+        if iso := _ISO.match(text):
+            day, clock, hours, minutes = iso.groups()
+            zone = f"{hours}:{minutes or '00'}" if hours else ""
+            return timestamp(datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone}"))
         fields = parsedate_tz(text)
         if fields is None:
             return NO_DATE, False
@@ -43,6 +56,15 @@ def parse_date(text: str) -> tuple[str, bool]:
         return _stamp(datetime(*fields[:6]), "-" if zone_minutes < 0 else "+", abs(zone_minutes))
     except Exception:  # parsedate_tz raises many kinds on hostile input
         return NO_DATE, False
+
+
+def separator_date(line: str) -> str:
+    """The date of a line `From a@b Tue Feb 20 09:00:00 2024` of an mbox as a Date header has it; "" without one."""
+    match = _SEPARATOR.search(line)
+    if not match:
+        return ""
+    month, day, clock, zone, year, late_zone = match.groups("")
+    return f"{day} {month} {year} {clock} {zone or late_zone or '+0000'}"
 
 
 def timestamp(sent: datetime) -> tuple[str, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -18,12 +19,13 @@ _Words = tuple[str, ...]
 _MAX_LISTED = 30  # mail to more people is mostly left out, and other mail tells their names too
 
 
-def parse_message(data: bytes, source: str = "") -> ParsedMail:
+def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
     """Reads one RFC 822 message.
 
     Args:
         data: the message; CRLF, LF and mixed line ends are understood.
         source: label that `ParsedMail.source` carries on.
+        filed: the date to guess where the headers have none, in the form of a Date header.
 
     Returns:
         The message. What cannot be understood is empty, so bytes that are no mail have no addresses. A message without
@@ -35,7 +37,7 @@ def parse_message(data: bytes, source: str = "") -> ParsedMail:
     envelope = _envelope if len(data) - len(body) <= _CACHED_BYTES else _envelope.__wrapped__
     fields = envelope(date, sender, to, cc, bcc, subject, *others)
     content = read_content(unfolded(content_type), unfolded(transfer_encoding), body)
-    return ParsedMail(
+    parsed = ParsedMail(
         parse_message_id(unfolded(message_id)) or made_up_id(data),
         *fields[:8],
         content.body,
@@ -44,6 +46,9 @@ def parse_message(data: bytes, source: str = "") -> ParsedMail:
         content.attachments,
         content.attached,
     )
+    if not parsed.date_ok and filed and (guess := parse_date(filed))[1]:
+        return replace(parsed, sent_at=guess[0])
+    return parsed
 
 
 def parse_message_id(header: str) -> str:

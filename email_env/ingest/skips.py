@@ -11,19 +11,24 @@ from email_env.errors import BuildError
 from email_env.ingest.atomic import replacing
 from email_env.mail import Skip
 
+_KEYS = {"source", "reason"}
+_MAX_LINE_BYTES = 1 << 16
+
 
 @contextmanager
 def skip_list(path: Path | None) -> Iterator[Callable[[Skip], None] | None]:
-    """Yields the `on_skip` of `build_database`. `path` is written if the block ends well; None writes no list.
+    """Yields the `on_skip` of `build_database`. A file is written if the block ends well; None writes no list.
+
+    A pipe or a device is written to as it is.
 
     Raises:
-        BuildError: `path` cannot be written.
+        BuildError: `path` cannot be written, or is there and is no such list.
     """
     if path is None:
         yield None
         return
     try:
-        with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        with _opened(path) as target, target.open("w", encoding="utf-8") as handle:
 
             def note(skip: Skip) -> None:
                 line = {"source": skip.source, "reason": skip.reason.value}
@@ -32,3 +37,26 @@ def skip_list(path: Path | None) -> Iterator[Callable[[Skip], None] | None]:
             yield note
     except OSError as error:
         raise BuildError(f"Cannot write the list of skipped mail {str(path)!r}: {error}.") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Path]:
+    """The path to write to: that of a new file which replaces a list, or a pipe or a device itself."""
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    if path.exists() and not _is_list(path):
+        raise BuildError(f"{str(path)!r} is there and is no list of skipped mail. Remove it, or name another file.")
+    with replacing(path) as temporary:
+        yield temporary
+
+
+def _is_list(path: Path) -> bool:
+    """Whether a file is empty or begins with a line of such a list."""
+    with path.open("rb") as file:
+        line = file.readline(_MAX_LINE_BYTES)
+    try:
+        first = json.loads(line) if line else dict.fromkeys(_KEYS)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and first.keys() == _KEYS

@@ -73,20 +73,28 @@ def test_filters_are_options_and_every_skip_is_listed_with_its_reason(tmp_path):
 
 def test_a_failed_build_leaves_the_old_database_and_the_old_list_of_skips(archive, tmp_path):
     out, skips = tmp_path / "mail.db", tmp_path / "skips.jsonl"
-    out.write_text("old")
-    skips.write_text("old")
+    out.write_bytes(b"")
+    skips.write_text(listed := '{"source": "a/1.", "reason": "unreadable"}\n')
     archive.write_bytes(archive.read_bytes()[:-50])
     result = run(archive, "--out", out, "--report", skips)
-    assert (result.exit_code, out.read_text(), skips.read_text()) == (1, "old", "old")
+    assert (result.exit_code, out.read_text(), skips.read_text()) == (1, "", listed)
+    assert "cannot be read to its end" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mail.db", "mail.tar.gz", "skips.jsonl"]
 
 
 def test_no_file_is_written_over_another_one_of_the_command(archive, tmp_path):
     before = archive.read_bytes()
-    for arguments in ((archive, "--out", archive), (archive, "--out", tmp_path / "mail.db", "--report", archive)):
+    out, questions = tmp_path / "mail.db", tmp_path / "questions.jsonl"
+    questions.write_text("")
+    for arguments in (
+        (archive, "--out", archive),
+        (archive, "--out", out, "--report", archive),
+        (archive, "--out", out, "--scenarios", questions, "--report", questions),
+        (archive, "--out", questions, "--scenarios", questions),
+    ):
         result = run(*arguments)
         assert result.exit_code == 2
-        assert "SOURCE, --out and --report must be different files." in result.stderr
+        assert "SOURCE, --scenarios, --out and --report must be different files." in result.stderr
     assert archive.read_bytes() == before
 
 
@@ -130,7 +138,12 @@ def test_questions_are_put_in_and_misfits_shown(archive, tmp_path):
     ("arguments", "words"),
     [
         (["nowhere.tar.gz"], "No mail at 'nowhere.tar.gz'"),
-        ([__file__], "Unknown kind of mail 'test_cli.py'"),
+        (
+            [__file__],
+            "Unknown kind of mail 'test_cli.py'. Name it with --format: tar, folder, mbox, zip, eml, csv, jsonl,"
+            " parquet.",
+        ),
+        ([__file__, "--format", "demo"], "Format demo is the bundled mailboxes, which are not in"),
         (["demo", "--inbox", "nobody@x.com"], "No mail of nobody@x.com is left of"),
         (["demo", "--report", "/dev/null/skips"], "Cannot write the list of skipped mail '/dev/null/skips'"),
         (["demo", "--scenarios", "nowhere.jsonl"], "Cannot read scenarios from 'nowhere.jsonl'"),
@@ -142,6 +155,34 @@ def test_a_fault_is_one_line_without_a_traceback_and_writes_nothing(arguments, w
     assert words in result.stderr
     assert "Traceback" not in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_format_demo_needs_no_source(tmp_path):
+    report = json.loads(run("--format", "demo", "--limit", 2, "--out", tmp_path / "mail.db", "--json").stdout)
+    assert (report["source"], report["kept"]) == ("demo", 2)
+
+
+@pytest.mark.parametrize(
+    ("members", "shown"),
+    [
+        ({"1.eml": "bob", "2.eml": "bob"}, ["2 mails of 2 addresses", "owner     bob@x.com: 2 mails\n"]),
+        ({"1.eml": "bob"}, ["1 mail of 2 addresses", "owner     bob@x.com: 1 mail\n"]),
+        (
+            {"1.eml": "bob", "src/2.eml": "bob", "src/3.eml": "bob"},
+            ["owner     bob@x.com: 3 mails, all mail of the top level, src\n"],
+        ),
+        (
+            {f"{n}.eml": "bob" for n in range(3)} | {f"caro/{n}.eml": "caro" for n in range(4)},
+            ["owner     caro@x.com: 4 mails, all mail of caro\n", "owner     bob@x.com: 3 mails, all mail of the top level\n"],
+        ),
+    ],
+)  # fmt: skip
+def test_the_top_level_of_a_mailbox_has_a_name_and_one_mail_is_no_mails(tmp_path, members, shown):
+    for name, owner in members.items():
+        (path := tmp_path / "mail" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(raw(f"Message-ID: <{name}>\nFrom: a@x.com\nTo: {owner}@x.com\nSubject: {name}"))
+    result = run(tmp_path / "mail", "--out", tmp_path / "mail.db")
+    assert [line for line in shown if line not in result.stdout] == [], result.stdout
 
 
 def test_help_has_an_example():

@@ -59,12 +59,16 @@ def open_source(spec: str | Path | None = None, format: str | None = None) -> So
         SourceError: there is no such source, or its kind is not known. Reading `Source.mails` raises it too, where
             the source turns out to be damaged.
     """
-    location = MAILS if spec is None else str(spec)
+    location = (format if format == "demo" else MAILS) if spec is None else str(spec)
     kind = _detected(location) if format is None else format
     if kind not in FORMATS:
         near = get_close_matches(kind, FORMATS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise SourceError(f"Unknown format {kind!r}{hint}. Formats: {', '.join(FORMATS)}.")
+    if kind == "demo" and location != "demo":
+        raise SourceError(
+            f"Format demo is the bundled mailboxes, which are not in {location!r}. Name another format, or no source."
+        )
     if is_url(location):
         if kind not in _FROM_URL:
             raise SourceError(f"A {kind} source cannot be read from {location!r}; download it and name the file.")
@@ -94,7 +98,7 @@ def _detected(location: str) -> str:
     by_suffix = next((kind for suffix, kind in _SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
     kind = by_suffix or (None if is_url(location) else _by_first_bytes(path))
     if kind is None:
-        raise SourceError(f"Unknown kind of mail {path.name!r}. Name it with --format: {', '.join(FORMATS)}.")
+        raise SourceError(f"Unknown kind of mail {path.name!r}. Name it with --format: {', '.join(_OF_FILES)}.")
     return kind
 
 
@@ -147,4 +151,5 @@ FORMATS: dict[str, Callable[[str], Source]] = {
 }
 """Kinds of source by the name that `--format` takes."""
 
+_OF_FILES = [name for name in FORMATS if name not in ("demo", "hub")]
 _FROM_URL = ("tar", "mbox", "csv", "jsonl")

@@ -2,9 +2,11 @@
 
 A file may be one message, as in the CMU layout, a Maildir or saved .eml files; an mbox, as in Thunderbird's folders; or
 an archive or table by its name. A gzipped file that is no archive by its name is read as an mbox. Files that are no
-mail are counted as such. A folder that has both `cur` and `new` is a Maildir. Mail lies in these two; files in `tmp`
-are still being delivered, and files beside the three belong to the mail server. Folders are walked in sorted order, and
-links are not followed. The stdlib's `mailbox.Maildir` is not used: it follows links and has no limit on sizes.
+mail are counted as such. A damaged archive or gzipped file is an error, as it is where it is named alone; what is an
+archive only by its name is left out with a note. A folder that has both `cur` and `new` is a Maildir. Mail lies in
+these two; files in `tmp` are still being delivered, and files beside the three belong to the mail server. Folders are
+walked in sorted order, and links are not followed. The stdlib's `mailbox.Maildir` is not used: it follows links and has
+no limit on sizes.
 """
 
 from __future__ import annotations
@@ -15,10 +17,9 @@ from collections.abc import Generator, Iterator
 
 from email_env.errors import SourceError
 from email_env.ingest.sources.archive import tar_mails
-from email_env.ingest.sources.file import Reader, contained, file_mails
+from email_env.ingest.sources.file import Reader, contained, file_mails, gzipped_mails, is_packed
 from email_env.ingest.sources.gzipped import is_gzipped
-from email_env.ingest.sources.mbox import mbox_mails
-from email_env.ingest.sources.source import MARK, Entry, Source, parsed, storable
+from email_env.ingest.sources.source import MARK, Entry, Note, Source, parsed, storable
 from email_env.ingest.sources.zipped import zip_mails
 from email_env.mail import Skip, SkipReason
 
@@ -29,8 +30,8 @@ def folder_source(location: str) -> Source:
     """The mail of a folder and all below it; progress is counted in files.
 
     Raises:
-        SourceError: a folder cannot be listed, or there is no file in any. When read: an archive turns out to be
-            damaged after some of its mail has been read.
+        SourceError: a folder cannot be listed, or there is no file in any. When read: an archive or a gzipped file is
+            damaged.
     """
     paths = _file_paths(location)
     if not paths:
@@ -44,7 +45,9 @@ def folder_source(location: str) -> Source:
             done += 1
             yield from _entries(path, storable(os.path.relpath(path, location)))
 
-    return Source(location, parsed(entries(), notes), notes=notes, total=lambda: len(paths), position=lambda: done)
+    return Source(
+        location, parsed(location, entries(), notes), notes=notes, total=lambda: len(paths), position=lambda: done
+    )
 
 
 def _file_paths(root: str) -> list[str]:
@@ -70,9 +73,9 @@ def _entries(path: str, label: str) -> Iterator[Entry]:
             raise OSError("no regular file")
         with open(path, "rb") as handle:
             if read:
-                mails = contained(label, read(path, handle), MARK)
+                mails = _archived(label, read(path, handle), is_sure=is_gzipped(handle) or is_packed(handle.peek()))
             elif is_gzipped(handle):
-                mails = contained(label, mbox_mails(path, handle), "/")
+                mails = gzipped_mails(label, path, handle)
             else:
                 mails = file_mails(label, found.st_size, handle)
             for entry in mails:
@@ -82,3 +85,17 @@ def _entries(path: str, label: str) -> Iterator[Entry]:
         if begun:
             raise SourceError(f"{path!r} cannot be read to its end: {error}.") from error
         yield Skip(label, SkipReason.UNREADABLE)
+
+
+def _archived(label: str, entries: Iterator[Entry], *, is_sure: bool) -> Iterator[Entry]:
+    """The entries of a file that is an archive by its name, and if it `is_sure` by its first bytes too."""
+    begun = is_sure
+    try:
+        for entry in contained(label, entries, MARK, is_sure=True):
+            begun = True
+            yield entry
+    except SourceError as error:
+        if begun:
+            raise
+        yield Skip(label, SkipReason.UNREADABLE)
+        yield Note(f"{label} is left out: {error}")

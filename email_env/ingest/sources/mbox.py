@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from email_env.errors import SourceError
+from email_env.ingest.dates import separator_date
 from email_env.ingest.sources.gzipped import unpacked
 from email_env.ingest.sources.source import Entry, Note, is_too_large
 from email_env.mail import RawMail, Skip, SkipReason
@@ -34,6 +35,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     """
     handle = unpacked(name, handle)
     lines: list[bytes] = []
+    separator = b""
     size, number, after_blank, at_line_start = 0, 0, True, True
     unsure, first_unsure = 0, 0
     following = handle.readline(_MAX_LINE_BYTES)
@@ -42,9 +44,9 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
         is_from = at_line_start and line.startswith(_FROM)
         if is_from and _is_start(line, following, after_blank):
             if number:
-                yield _message(number, lines, size)
+                yield _message(number, lines, size, separator)
             number += 1
-            lines, size = [], 0
+            lines, size, separator = [], 0, line
         elif not number:
             if line.strip():
                 raise SourceError(
@@ -61,7 +63,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
         after_blank = at_line_start and not line.strip(b"\r\n")
         at_line_start = line.endswith(b"\n")
     if number:
-        yield _message(number, lines, size)
+        yield _message(number, lines, size, separator)
     if unsure:
         yield Note(
             f"{name}: lines that begin with 'From ' and do not look like the start of a message are taken for text:"
@@ -83,10 +85,10 @@ def _is_start(line: bytes, following: bytes, after_blank: bool) -> bool:
     return dated and after_blank
 
 
-def _message(number: int, lines: list[bytes], size: int) -> RawMail | Skip:
+def _message(number: int, lines: list[bytes], size: int, separator: bytes) -> RawMail | Skip:
     label = f"message {number}"
     if is_too_large(size):
         return Skip(label, SkipReason.TOO_LARGE)
     if lines and not lines[-1].strip(b"\r\n"):  # the blank line before the next `From ` is the mbox's, not the mail's
         lines = lines[:-1]
-    return RawMail(label, b"".join(lines))
+    return RawMail(label, b"".join(lines), separator_date(separator.decode("ascii", "replace")))

@@ -6,13 +6,15 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 from email_env.ingest.parse import parse_message
-from email_env.mail import ParsedMail, RawMail, Skip
+from email_env.mail import ParsedMail, RawMail, Skip, SkipReason
 from email_env.scenarios.scenario import Scenario
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 """A message over this size is skipped unread."""
 MARK = "::"
 """In a label, behind the name of one of several sources, or of an archive or a table in a folder."""
+
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +62,32 @@ def counted_source(name: str, entries: Iterable[Entry], total: int, scenarios: I
             yield entry
 
     notes: list[str] = []
-    return Source(name, parsed(counted(), notes), list(scenarios), notes, lambda: total, lambda: read)
+    return Source(name, parsed(name, counted(), notes), list(scenarios), notes, lambda: total, lambda: read)
 
 
-def parsed(entries: Iterable[Entry], notes: list[str]) -> Generator[ParsedMail | Skip, None, None]:
-    """The entries with every raw mail parsed; notes go to the list."""
-    for entry in entries:
-        if isinstance(entry, RawMail):
-            yield parse_message(entry.data, entry.source)
-        elif isinstance(entry, Note):
-            notes.append(entry.text)
-        else:
-            yield entry
+def parsed(name: str, entries: Iterable[Entry], notes: list[str]) -> Generator[ParsedMail | Skip, None, None]:
+    """The entries with every raw mail parsed; notes go to the list. `name` is that of the source."""
+    packed: list[str] = []
+    number = 0
+    try:
+        for entry in entries:
+            if isinstance(entry, RawMail):
+                yield parse_message(entry.data, entry.source, entry.filed)
+            elif isinstance(entry, Note):
+                notes.append(entry.text)
+            else:
+                if isinstance(entry, Skip) and entry.reason is SkipReason.PACKED:
+                    number += 1
+                    if number <= _NAMED:
+                        packed.append(entry.source)
+                yield entry
+    finally:
+        if packed:
+            more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
+            notes.append(
+                f"{name}: packed files in it are not opened: {', '.join(packed)}{more}. If mail is in them, unpack them"
+                " and name what comes out."
+            )
 
 
 def is_too_large(size_bytes: int) -> bool:

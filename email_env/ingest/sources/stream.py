@@ -31,7 +31,7 @@ def stream_source(location: str, read: Callable[[str, IO[bytes]], Iterator[Entry
         with io.BufferedReader(stream, _READ_BYTES) as handle:
             if handle.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                 raise SourceError(f"{location!r} is text in UTF-16, not in UTF-8. Save it as UTF-8.")
-            yield from parsed(read(location, handle), notes)
+            yield from parsed(location, read(location, handle), notes)
             while handle.read(_READ_BYTES):  # what follows the last mail belongs to the checksum
                 pass
 

@@ -1,7 +1,8 @@
 """A zip archive, such as Google Takeout's, with messages and mbox files in it. It is never unpacked.
 
 As in `archive`, a hostile archive costs no more than reading its bytes: a message over the size limit is skipped, and
-an archive that expands more than `MAX_EXPANSION`-fold is refused. An archive in the archive is not opened.
+an archive that expands more than `MAX_EXPANSION`-fold is refused. An archive in the archive is not opened, and
+counted as such.
 """
 
 from __future__ import annotations
@@ -49,9 +50,8 @@ def zip_source(location: str) -> Source:
         with open(location, "rb") as whole:
             return file_digest(whole, "sha256").hexdigest()
 
-    return Source(
-        location, parsed(entries(), notes), notes=notes, total=lambda: size, position=lambda: read, checksum=checksum
-    )
+    mails = parsed(location, entries(), notes)
+    return Source(location, mails, notes=notes, total=lambda: size, position=lambda: read, checksum=checksum)
 
 
 def zip_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:

@@ -1,0 +1,71 @@
+"""Charsets as mail names them, and no control characters in what it says."""
+
+from base64 import b64encode
+
+import pytest
+
+from email_env.ingest.parse import parse_message
+from email_env.ingest.text import codec_of, decode, one_line
+
+
+@pytest.mark.parametrize(
+    ("labels", "codec"),
+    [
+        ("iso-8859-1 latin1 ISO_8859-1 windows-1252 cp1252 x-cp1252 cp819", "cp1252"),
+        ("iso-8859-9 latin5 windows-1254", "cp1254"),
+        ("gb2312 gbk x-gbk gb_2312-80 cp936 windows-936 gb18030", "gb18030"),
+        ("euc-kr ks_c_5601-1987 ks_c_5601-1989 ksc_5601 korean windows-949", "cp949"),
+        ("shift_jis sjis x-sjis windows-31j ms_kanji", "cp932"),
+        ("big5 cn-big5 x-x-big5 big5-hkscs", "big5hkscs"),
+        ("iso-8859-8-i iso-8859-8 hebrew", "iso8859-8"),
+        ("windows-874 tis-620 iso-8859-11 dos-874", "cp874"),
+        ("ibm850 cp850 IBM-850", "cp850"),
+        ("utf-7 unicode-1-1-utf-7", "utf-7"),
+        ("utf8 utf-8 UTF_8 unicode-1-1-utf-8", "utf-8"),
+        ("koi8-r", "koi8-r"),
+        ("x-mac-cyrillic", "mac-cyrillic"),
+        ("iso-2022-jp", "iso2022_jp"),
+        ("us-ascii unicode_escape idna punycode rot13 base64 undefined unknown-8bit charmap", ""),
+        ("a" * 1000, ""),
+    ],
+)
+def test_charsets_are_what_mail_means_by_their_names(labels, codec):
+    assert {label: codec_of(label) for label in labels.split()} == dict.fromkeys(labels.split(), codec)
+
+
+@pytest.mark.parametrize(
+    ("data", "charset", "text"),
+    [
+        (b"12 \x80 \x93now\x94 it\x92s", "iso-8859-1", "12 € “now” it’s"),
+        (b"12 \x80", "us-ascii", "12 €"),
+        ("12 €".encode(), "us-ascii", "12 €"),
+        (b"\x93a\x81\x94", "iso-8859-1", "“a”"),
+        (b"\x93\xfeey\x81\x94", "iso-8859-9", "“şey”"),
+        ("회의록 똠방".encode("cp949"), "ks_c_5601-1987", "회의록 똠방"),
+        ("①髙".encode("cp932"), "shift_jis", "①髙"),
+        ("镕€".encode("gb18030"), "gb2312", "镕€"),
+        ("א".encode("iso8859-8"), "iso-8859-8-i", "א"),
+        (b"caf\x82", "ibm850", "café"),
+        (b"caf+AOk-", "utf-7", "café"),
+        (b"1 + 1", "utf-7", "1 + 1"),
+        (b"a\x93b", "iso-8859-2", "ab"),
+        ("a\x85\x9fb".encode(), "utf-8", "ab"),
+    ],
+)
+def test_bytes_are_the_text_that_was_meant(data, charset, text):
+    assert decode(data, charset) == text
+
+
+@pytest.mark.parametrize(
+    ("charset", "codec", "text"), [("ks_c_5601-1987", "cp949", "회의록"), ("iso-8859-1", "cp1252", "“€”")]
+)
+def test_body_subject_and_names_have_the_same_charsets(charset, codec, text):
+    body = text.encode(codec)
+    encoded = f"=?{charset}?B?{b64encode(body).decode()}?="
+    headers = f"From: {encoded} <a@x.com>\nSubject: Re: {encoded}\nContent-Type: text/plain; charset={charset}\n\n"
+    parsed = parse_message(headers.encode() + body)
+    assert (parsed.from_name, parsed.subject, parsed.body) == (text, f"Re: {text}", text)
+
+
+def test_one_line_has_no_control_characters():
+    assert one_line("a\x85b\x07\x9fc\n d") == "a b c d"
