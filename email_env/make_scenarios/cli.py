@@ -133,23 +133,23 @@ def main(
             with Record(out, rejected, resume=resume) as record:
                 record.check(draws)
                 try:
-                    failed = _make(Maker(mail, llm, min_realism=min_realism), draws, record, concurrency)
+                    failures = _make(Maker(mail, llm, min_realism=min_realism), draws, record, concurrency)
                 except KeyboardInterrupt:
                     click.echo(f"Stopped; {out} keeps what is finished. Go on with --resume.", err=True)
-                    click.echo(_summary(out, rejected, record, 0, llm.usage), err=True)
+                    click.echo(_summary(out, rejected, record, [], llm.usage), err=True)
                     sys.exit(130)
     except (EmailEnvError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if as_json:
-        click.echo(json.dumps(_counts(record, failed, llm.usage), indent=2))
+        click.echo(json.dumps(_counts(record, failures, llm.usage), indent=2))
     else:
-        click.echo(_summary(out, rejected, record, failed, llm.usage))
-    if failed:
+        click.echo(_summary(out, rejected, record, failures, llm.usage))
+    if failures:
         sys.exit(3)
 
 
-def _make(maker: Maker, draws: list[Draw], record: Record, concurrency: int) -> int:
-    """Makes a question of every draw that is not finished; returns for how many mails the LLM gave no answer."""
+def _make(maker: Maker, draws: list[Draw], record: Record, concurrency: int) -> list[LlmError]:
+    """Makes a question of every draw that is not finished; returns why the LLM gave no answer for some."""
     import asyncio
 
     from email_env.make_scenarios.maker import make_all
@@ -169,27 +169,29 @@ def _make(maker: Maker, draws: list[Draw], record: Record, concurrency: int) -> 
             raise click.ClickException(f"{error} {kept}") from error
 
 
-def _counts(record: Record, failed: int, usage: Usage) -> dict[str, Any]:
+def _counts(record: Record, failures: list[LlmError], usage: Usage) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
         "questions": sum(record.splits.values()),
         "splits": {split: record.splits.get(split, 0) for split in SPLITS},
         "rejected": {reason.value: count for reason, count in sorted(record.reasons.items())},
-        "failed": failed,
+        "failed": len(failures),
+        "last_failure": str(failures[-1]) if failures else None,
         "usage": asdict(usage),
     }
 
 
-def _summary(out: Path, rejected: Path, record: Record, failed: int, usage: Usage) -> str:
+def _summary(out: Path, rejected: Path, record: Record, failures: list[LlmError], usage: Usage) -> str:
     splits = ", ".join(f"{record.splits.get(split, 0):,} {split}" for split in SPLITS)
     lines = [f"{out}: {sum(record.splits.values()):,} questions ({splits}) from {len(record.done):,} mails"]
     for reason, count in sorted(record.reasons.items(), key=lambda item: -item[1]):
         lines.append(f"  rejected  {count:,} {reason.value.replace('_', ' ')}")
     if record.reasons:
         lines.append(f"            listed in {rejected}")
-    if failed:
-        lines.append(f"  failed    {failed:,} without an answer of the LLM; --resume asks again")
+    if failures:
+        lines.append(f"  failed    {len(failures):,} without an answer of the LLM; --resume asks again")
+        lines.append(f"            the last: {failures[-1]}")
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
     cost = f", ${usage.cost_dollars:,.2f}" if usage.cost_dollars else ""
     return "\n".join([*lines, f"  LLM       {usage.calls:,} answers, {tokens}{cost}"])

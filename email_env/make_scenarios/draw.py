@@ -28,6 +28,7 @@ MIN_BODY_CHARS = 40
 MAX_BODY_CHARS = 8_000
 HELD_OUT_SHARE = 0.1
 """Share of the inboxes in validation, and the same again in test."""
+_MAX_LISTED = 5
 _OF_ONE_INBOX = ("train", "train", "train", "test", "train", "train", "validation", "train", "test", "train")
 
 _Item = TypeVar("_Item")
@@ -79,6 +80,7 @@ def draw_mails(
     Raises:
         ConfigurationError: there is no such inbox.
     """
+    _refuse_unknown(connection, inboxes)
     mails = _mails_by_inbox(connection)
     wanted = inboxes or owners(connection) or mails
     chosen = {name: mails[name] for name in wanted if len(mails.get(name, ())) >= min_mails}
@@ -92,6 +94,15 @@ def draw_mails(
     chosen = {name: chosen[name] for name in _one_of_each_person(connection, chosen)}
     splits = split_by_inbox(chosen, seed)
     return _in_turn(connection, chosen, splits, seed)
+
+
+def _refuse_unknown(connection: sqlite3.Connection, inboxes: Collection[str]) -> None:
+    known = {address for (address,) in connection.execute("SELECT address FROM addresses")} if inboxes else set()
+    if unknown := sorted(set(inboxes) - known):
+        there = owners(connection)
+        more = f" and {len(there) - _MAX_LISTED} more" if len(there) > _MAX_LISTED else ""
+        hint = f"It is the mail of {', '.join(there[:_MAX_LISTED])}{more}." if there else "It names no owner."
+        raise ConfigurationError(f"No mail of {', '.join(unknown)} in the database. {hint} Name another --inbox.")
 
 
 def owners(connection: sqlite3.Connection) -> list[str]:

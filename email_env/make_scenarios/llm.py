@@ -74,7 +74,7 @@ class Llm:
                 status = getattr(error, "status_code", None)
                 if attempt > self.max_retries or not _is_transient(error, status):
                     # `from None`: the cause's own text may quote a key.
-                    raise LlmError(self._failure(error, attempt), permanent=status in _PERMANENT) from None
+                    raise LlmError(self._failure(error, attempt), permanent=_is_permanent(error, status)) from None
                 wait_seconds = self._wait_seconds(error, attempt)
             await asyncio.sleep(wait_seconds)
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -122,6 +122,11 @@ class Llm:
 
 def _is_transient(error: Exception, status: int | None) -> bool:
     return isinstance(error, OSError) or (status is not None and (status in _TRANSIENT or status >= 500))
+
+
+def _is_permanent(error: Exception, status: int | None) -> bool:
+    """Whether every question fails so; litellm says status 400 of a model's name that it knows no provider of."""
+    return status in _PERMANENT or "LLM Provider NOT provided" in str(error)
 
 
 def _split_users(url: str) -> tuple[str, str]:

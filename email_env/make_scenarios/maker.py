@@ -75,7 +75,7 @@ class Maker:
 
 async def make_all(
     maker: Maker, draws: Iterable[Draw], record: Record, *, concurrency: int, on_done: Callable[[int, int], None]
-) -> int:
+) -> list[LlmError]:
     """Makes a question of every draw, and records each outcome when it is there.
 
     Args:
@@ -86,29 +86,31 @@ async def make_all(
         on_done: called after each mail with the number of those that are finished or failed, and of those that failed.
 
     Returns:
-        How many mails failed because the LLM gave no answer; nothing is recorded of them.
+        Why the LLM gave no answer, for each mail that failed so; nothing is recorded of them.
 
     Raises:
         LlmError: the LLM can give no answer, or gave none `MAX_FAILURES_IN_A_ROW` times.
         OSError: the record cannot be written.
     """
     waiting = iter(draws)
-    done = failed = in_a_row = 0
+    done = in_a_row = 0
+    failures: list[LlmError] = []
 
     async def work() -> None:
-        nonlocal done, failed, in_a_row
+        nonlocal done, in_a_row
         for draw in waiting:
             try:
                 outcome = await maker.make(draw)
             except LlmError as error:
-                failed, in_a_row = failed + 1, in_a_row + 1
+                failures.append(error)
+                in_a_row += 1
                 if error.permanent or in_a_row >= MAX_FAILURES_IN_A_ROW:
                     raise
             else:
                 in_a_row = 0
                 record.add(outcome)
             done += 1
-            on_done(done, failed)
+            on_done(done, len(failures))
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -116,7 +118,7 @@ async def make_all(
                 group.create_task(work())
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return failed
+    return failures
 
 
 def _scenario(draw: Draw, proposal: Proposal, mail: Email) -> Scenario:

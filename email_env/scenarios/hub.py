@@ -1,12 +1,13 @@
 """Data sets of a model hub, streamed by the package `datasets` (extra `hub`).
 
-The variable `HF_ENDPOINT` names another hub. A folder with the files of a data set works like its name.
+The variable `HF_ENDPOINT` names another hub. A folder with the Parquet files of a data set works like its name.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from email_env.errors import HubError
@@ -18,6 +19,11 @@ QUESTIONS = "corbt/enron_emails_sample_questions"
 """Questions about that mail, splits `train` and `test`."""
 
 _KNOCK_SECONDS = 10.0
+
+
+def is_dataset(folder: str | Path) -> bool:
+    """Whether a folder holds what a data set's folder holds on the hub: Parquet files, at its top or in `data`."""
+    return any(any(Path(folder).glob(pattern)) for pattern in ("*.parquet", "data/*.parquet"))
 
 
 def open_dataset(name: str, split: str) -> Any:

@@ -29,16 +29,22 @@ def load_scenarios(source: str | Path, max_evidence: int | None = None) -> list[
     """Reads a set of scenarios.
 
     Args:
-        source: a file with one JSON object per line, the name of the hub's question set, or a folder that holds it.
+        source: a file with one JSON object per line, the name of the hub's question set, or a folder that holds it as
+            Parquet.
         max_evidence: leave out questions that need more mails than this; 0 leaves out none. None means 1 for the hub's
             set (as in ART-E) and 0 for a file.
 
     Raises:
-        ScenarioError: the file cannot be read, a line is no scenario (its number is named), or an id occurs twice.
+        ScenarioError: the file cannot be read, a line is no scenario (its number is named), an id occurs twice, or a
+            folder holds no data set.
         HubError: the data set is out of reach.
     """
-    from_hub = str(source) == hub.QUESTIONS or os.path.isdir(source)
-    scenarios = _hub_scenarios(str(source)) if from_hub else _file_scenarios(Path(os.path.expanduser(source)))
+    path = Path(os.path.expanduser(source))
+    by_name = str(source) == hub.QUESTIONS
+    if path.is_dir() and not by_name and not hub.is_dataset(path):
+        raise ScenarioError(f"{str(path)!r} is a folder; name a JSONL file, or a folder of a data set's Parquet files.")
+    from_hub = by_name or path.is_dir()
+    scenarios = _hub_scenarios(str(source) if by_name else str(path)) if from_hub else _file_scenarios(path)
     most = int(from_hub) if max_evidence is None else max_evidence
     return [scenario for scenario in scenarios if not most or len(scenario.message_ids) <= most]
 

@@ -46,6 +46,7 @@ _PHRASE_READS = 20  # finding where the words of a phrase meet costs this many t
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _BESIDE_NAME = re.compile(r"\([^)]*\)|[/@].*")
+_ELIDED = re.compile(r"(?<!\w)[^\W\d_]['\u2019]\w\w")  # O'Brien, d'Arc
 _RUN = re.compile(r"[^\W_]+")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _JOINED = {"all": " AND ", "any": " OR "}
@@ -119,10 +120,15 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
 
 
 def _with_name(quoted: str, words: tuple[str, ...], keyword: str) -> str:
-    """The phrase, or the name that it gives with an initial or behind the surname: `Ward, Kim S.` is "kim ward" too."""
+    """The phrase, or the name that it gives with an initial or behind the surname: `Ward, Kim S.` is "kim ward" too.
+
+    `O'Brien` is "brien", but only in the names: elsewhere a single word would say less than the keyword.
+    """
     if len(words) == 1 or (min(map(len, words)) > 1 and "," not in keyword and "(" not in keyword):
         return quoted
     name = tuple(name_words(keyword))
+    if len(name) == 1 and _ELIDED.search(keyword):
+        return f'({quoted} OR {{{" ".join(NAME_COLUMNS.values())}}} : "{name[0]}")'
     return f'({quoted} OR "{" ".join(name)}")' if len(name) > 1 and name != words else quoted
 
 

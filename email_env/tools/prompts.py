@@ -102,7 +102,9 @@ def whole_email(email: Email, max_body_chars: int, offset: int = 0, *, terse: bo
     body = email.body.strip()
     end = offset + max_body_chars
     part = body[offset:end]
-    if offset:
+    if offset and not part:
+        part = f"No more text; the mail has {len(body)} characters."
+    elif offset:
         part = f"[from character {offset} of {len(body)}]\n{part}"
     if len(body) > end:
         part += f"\n[... {len(body) - end} more characters{'' if terse else f'; offset {end} shows them'}]"

@@ -23,10 +23,10 @@ from grpo.eval.episode import Episode
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Let the first Ctrl-C end a call of an env in the main thread, too; an event loop would wait for its end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     usual: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield  # not callable: Ctrl-C is ignored, as in a shell's background jobs
+        return
 
     def stop(number: int, frame: FrameType | None) -> None:
         outer = frame

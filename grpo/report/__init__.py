@@ -44,9 +44,11 @@ def write_report(folder: Path, against: Path | None = None, out: Path | None = N
 
     Raises:
         ReportError: The directory holds no part of a run or evaluation, a file in it can't be read, two folders are
-            given and one is no evaluation, or the page can't be written.
+            given and one is no evaluation, or the page can't be written: ``out`` is a file that is no page, too.
         EvaluationError: A line of an evaluation is damaged, or the two did not ask the same questions.
     """
+    if out is not None:
+        _refuse_other_files(out)
     folders = [folder] if against is None else [folder, against]
     evaluations = [one for one in folders if (one / "results.jsonl").exists()]
     if len(evaluations) == len(folders):
@@ -59,6 +61,19 @@ def write_report(folder: Path, against: Path | None = None, out: Path | None = N
     target = out or folders[-1] / "report.html"
     _write(target, render(page))
     return target
+
+
+def _refuse_other_files(out: Path) -> None:
+    """A page is replaced, and so is an empty file. All else that lies there was not written by us."""
+    if not out.is_file():
+        return
+    try:
+        with out.open("rb") as file:
+            beginning = file.read(100)
+    except OSError as error:
+        raise ReportError(f"{out} cannot be read: {error}; name another file with --out") from error
+    if beginning and not beginning.lstrip().lower().startswith(b"<!doctype html"):
+        raise ReportError(f"{out} is there and is no HTML page, so it is not replaced; name another file with --out")
 
 
 def _write(target: Path, html: str) -> None:

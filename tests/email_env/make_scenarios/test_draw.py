@@ -92,6 +92,23 @@ def test_only_owners_are_asked_where_they_are_known(tmp_path):
         assert {d.inbox for d in draw_mails(connections.get(), seed=0, min_mails=1, inboxes=[ANNA])} == {ANNA}
 
 
+def test_addresses_that_the_database_does_not_have_are_named_apart(draw, tmp_path):
+    with pytest.raises(ConfigurationError) as caught:
+        draw(inboxes=["zz@x", DAN, "aa@x"], min_mails=4)
+    assert str(caught.value) == "No mail of aa@x, zz@x in the database. It names no owner. Name another --inbox."
+    people = [f"p{n}@x.com" for n in range(7)]
+    owned = tmp_path / "owned.db"
+    build(
+        owned, *(mail(f"m{n}", f"S{n}", to=(person,)) for n, person in enumerate(people)), owners=[[p] for p in people]
+    )
+    with closing(Connections(owned)) as connections, pytest.raises(ConfigurationError) as caught:
+        draw_mails(connections.get(), seed=0, min_mails=1, inboxes=["zz@x"])
+    assert str(caught.value) == (
+        "No mail of zz@x in the database. It is the mail of p0@x.com, p1@x.com, p2@x.com, p3@x.com, p4@x.com and 2 more."
+        " Name another --inbox."
+    )
+
+
 def test_several_addresses_of_one_person_are_one_inbox(tmp_path):
     path = tmp_path / "mail.db"
     body = "A body that is long enough to be asked about, surely."

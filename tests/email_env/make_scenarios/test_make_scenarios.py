@@ -20,20 +20,6 @@ from tests.judge_server import JudgeServer, Reply
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
 
 
-@pytest.fixture(autouse=True)
-def _no_keys_or_urls_from_the_environment(monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def office(tmp_path):
-    """One mail in Ben's inbox that can be asked about."""
-    path = tmp_path / "office.db"
-    build(path, mail("m1", "Falcon", BUDGET), mail("m2", "Lunch", "Pizza?"))
-    return path
-
-
 def test_a_question_that_passes_can_be_played_and_the_oracle_answers_it(office):
     with JudgeServer(llm()) as server:
         result = make(office, server, "--inbox", BEN)
@@ -177,25 +163,6 @@ def test_mail_cannot_leave_its_tag(tmp_path):
     assert shown(server.requests[0].body["messages"])["body"] == hostile
 
 
-def test_a_busy_server_is_asked_again(office):
-    busy = Reply(status=429, headers={"Retry-After": "0"})
-    with JudgeServer([busy, 500, json.dumps(GOOD), json.dumps(FINE)]) as server:
-        result = make(office, server, "--inbox", BEN, "--json")
-    assert (json.loads(result.stdout)["questions"], len(server.requests)) == (1, 4)
-
-
-def test_a_wrong_key_ends_the_run_at_once_and_is_not_printed(office, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123")
-    with JudgeServer([Reply(content="no access for sk-very-secret-0123", status=401)]) as server:
-        result = make(office, server, "--inbox", BEN)
-    assert (result.exit_code, len(server.requests)) == (1, 1)
-    assert "no access for [key]" in result.stderr
-    assert "Check --model, --api-base and the provider's key. 0 mails are finished; --resume goes on." in result.stderr
-    assert "very-secret" not in result.output
-    with JudgeServer(llm()) as server:
-        assert make(office, server, "--inbox", BEN).exit_code == 0, "nothing was written, so nothing is in the way"
-
-
 def test_user_and_password_of_the_url_reach_the_server_and_no_output(office):
     with JudgeServer(llm()) as server:
         url = server.url.replace("://", "://me:p%40ssword@")
@@ -208,44 +175,6 @@ def test_user_and_password_of_the_url_reach_the_server_and_no_output(office):
         result = make(office, server, "--inbox", BEN, "--api-base", url, out=office.parent / "other.jsonl")
     assert f"at {server.url} gives no answer" in result.stderr
     assert "no access for Basic [key]" in result.stderr
-
-
-def test_a_mail_without_an_answer_is_counted_and_asked_about_again(tmp_path):
-    path = tmp_path / "office.db"
-    build(
-        path,
-        *(mail(f"m{n}", f"Note {n}", f"The parcel number {n} has the code KX-{n}{n}{n} on its lid.") for n in range(3)),
-    )
-    ask = {"question": "Which code has parcel {n}?", "answer": "KX-{n}{n}{n}"}
-
-    def author(data):
-        n = data["subject"].split()[1]
-        return Reply(status=422) if n == "1" and fails else {key: text.replace("{n}", n) for key, text in ask.items()}
-
-    fails = True
-    with JudgeServer(llm(author)) as server:
-        result = make(path, server, "--inbox", BEN)
-        assert result.exit_code == 3, result.output
-        assert "2 questions" in result.stdout
-        assert "failed    1 without an answer of the LLM; --resume asks again" in result.stdout
-        fails, before = False, len(server.requests)
-        assert make(path, server, "--inbox", BEN).exit_code == 1
-        result = make(path, server, "--inbox", BEN, "--resume")
-    assert result.exit_code == 0, result.output
-    assert len(server.requests) == before + 2, "only the missing mail is asked about"
-    assert sorted(s.answer for s in load_scenarios(tmp_path / "made.jsonl")) == ["KX-000", "KX-111", "KX-222"]
-
-
-def test_five_mails_in_a_row_without_an_answer_end_the_run(tmp_path):
-    path = tmp_path / "office.db"
-    build(
-        path, *(mail(f"m{n}", f"Note {n}", f"The parcel of shelf {n} has the code KX{n} on its lid.") for n in range(8))
-    )
-    with JudgeServer(lambda messages: 422) as server:
-        result = make(path, server, "--inbox", BEN, "--concurrency", "1")
-    assert (result.exit_code, len(server.requests)) == (1, 5)
-    assert "gives no answer" in result.stderr
-    assert "0 mails are finished; --resume goes on." in result.stderr
 
 
 def test_a_higher_limit_goes_on_with_further_mails(tmp_path):
@@ -295,7 +224,7 @@ def test_another_seed_cannot_go_on_with_the_splits_of_the_first(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--inbox", "nobody@x.com"], "nobody@x.com: not 1 mails to ask about; the largest inbox has 1."),
+        (["--inbox", "nobody@x.com"], "No mail of nobody@x.com in the database. It names no owner."),
         (["--min-mails", "9"], "No inbox: not 9 mails to ask about; the largest inbox has 1. Lower --min-mails."),
         (["--report", "{folder}/made.jsonl"], "The rejected need a file of their own"),
     ],

@@ -10,7 +10,7 @@ import pytest
 import email_env
 from email_env.env import EmailSearchEnv
 from email_env.errors import ConfigurationError, UnknownScenarioError
-from tests.email_env.mails import question
+from tests.email_env.mails import BEN, question
 from tests.email_env.office import (
     BUDGET,
     SCENARIOS,
@@ -113,6 +113,28 @@ def test_scenarios_that_the_mail_cannot_serve_are_left_out_with_the_reason(path,
     assert "3 given scenarios do not fit" in caplog.text
     with pytest.raises(UnknownScenarioError, match=r"'gone' does not fit .*: no mail m99"):
         env.reset(options={"scenario_id": "gone"})
+
+
+@pytest.mark.parametrize("ids", [{}, {"message_ids": []}, {"message_ids": None}])
+def test_an_answer_without_evidence_is_a_misfit_and_not_unanswerable(path, tmp_path, ids):
+    answers = {
+        "amount": "$13,750",
+        "when": "not available until May 5",
+        "none": "",
+        "unknown": "unknown",
+        "known": "I do not know.",
+        "said": "The mail does not say what the party cost",
+    }
+    lines = [
+        {"id": key, "question": "What did the party cost?", "answer": answer, "inbox_address": BEN} | ids
+        for key, answer in answers.items()
+    ]
+    file = tmp_path / "questions.jsonl"
+    file.write_text("\n".join(json.dumps(line | {"query_date": "2001-06-01"}) for line in lines))
+    env = EmailSearchEnv(path, scenarios=file)
+    assert env.scenario_ids() == ["none", "unknown", "known", "said"]
+    why = 'it has an answer but no message_ids; where the mail does not say, the answer is "I don\'t know"'
+    assert env.misfits == {"amount": why, "when": why}
 
 
 def test_a_given_scenario_may_hold_lists(path):

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from email_env.errors import HubError, SourceError
+from email_env.errors import HubError, ScenarioError, SourceError
 from email_env.ingest.sources import open_source
 from email_env.scenarios import hub
 from email_env.scenarios.sets import KNOWN_BAD, load_scenarios
 from email_env.search.database import MailDatabase
 from tests import ROOT
-from tests.email_env.ingest.test_records import MAIL, ROW, jsonl, parquet
+from tests.email_env.ingest.test_records import MAIL, ROW, parquet
 from tests.email_env.scenarios.test_scenarios import HUB as QUESTION
 from tests.hub_server import HubServer
 
@@ -32,8 +32,10 @@ def folder(tmp_path, monkeypatch):
     row = {key: value for key, value in QUESTION.items() if key != "split"}
     ids = ["<18.107@thyme>"]
     rows = [row | {"id": n, "message_ids": ids} for n in (1, 2, 49)] + [row | {"id": 3, "message_ids": ids * 2}]
-    jsonl(tmp_path / "questions" / "train.jsonl", *rows)
-    jsonl(tmp_path / "questions" / "test.jsonl", row | {"id": 1, "message_ids": ids}, row | {"id": 4, "question": ""})
+    parquet(tmp_path / "questions" / "train.parquet", *rows)
+    parquet(
+        tmp_path / "questions" / "test.parquet", row | {"id": 1, "message_ids": ids}, row | {"id": 4, "question": ""}
+    )
     return tmp_path
 
 
@@ -52,6 +54,19 @@ def test_the_question_set_is_read_without_the_known_bad_ones(folder, caplog):
     assert "Question 4 of" in caplog.text
     assert "question of a scenario must be a non-empty string" in caplog.text
     assert "49" in KNOWN_BAD
+
+
+def test_the_question_set_is_found_under_the_home_folder(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    assert [s.scenario_id for s in load_scenarios("~/questions")] == ["1", "2", "1-test"]
+
+
+def test_an_ordinary_folder_is_no_question_set(tmp_path):
+    (tmp_path / "train.jsonl").write_text(json.dumps(QUESTION))
+    said = f"{str(tmp_path)!r} is a folder; name a JSONL file, or a folder of a data set's Parquet files."
+    with pytest.raises(ScenarioError) as caught:
+        load_scenarios(tmp_path)
+    assert str(caught.value) == said
 
 
 def test_questions_that_need_more_mails_are_an_option(folder):
@@ -94,7 +109,7 @@ def run(endpoint, *arguments):
 def test_without_a_source_the_hub_at_hf_endpoint_is_read(folder):
     mails = {"data/train-00000-of-00001.parquet": (folder / "mails/data/train-00000-of-00001.parquet").read_bytes()}
     questions = {
-        f"{split}.jsonl": (folder / "questions" / f"{split}.jsonl").read_bytes() for split in ("train", "test")
+        f"{split}.parquet": (folder / "questions" / f"{split}.parquet").read_bytes() for split in ("train", "test")
     }
     out = folder / "mail.db"
     with HubServer({hub.MAILS: mails, hub.QUESTIONS: questions}) as server:

@@ -79,6 +79,29 @@ def test_an_address_as_keyword_finds_the_mail_of_its_owner(db):
     assert ids(db, "nobody@x.com") == []
 
 
+def test_a_name_with_an_apostrophe_is_a_keyword_by_itself(tmp_path):
+    bob, joan = "bob2@x.com", "jd@x.com"
+    build(
+        tmp_path / "mail.db",
+        mail("m1", "To Bob", to=(BOX, bob), names=((bob, "Bob O'Brien"),), sent_at="2001-05-01T09:00:00Z"),
+        mail("m2", "From Joan", from_addr=joan, from_name="Joan d\u2019Arc", to=(BOX,), sent_at="2001-05-02T09:00:00Z"),
+        mail("m3", "Text", "Ask O'Brien. Brien knows Arc.", to=(BOX,), sent_at="2001-05-03T09:00:00Z"),
+        mail("m4", "Brien", "Arc", to=(BOX,), sent_at="2001-05-04T09:00:00Z"),
+        mail("m5", "From John", from_addr="j@x.com", from_name="John Doe", to=(BOX,), sent_at="2001-05-05T09:00:00Z"),
+    )
+    database = MailDatabase(tmp_path / "mail.db")
+    for keyword in ("O'Brien", "o\u2019brien", "O'Brien's", "O'BRIEN, B."):
+        found = ids(database, keyword)
+        assert "m1" in found, keyword
+        assert "m4" not in found, "the word alone counts among names only"
+    assert ids(database, "O'Brien") == ids(database, "O\u2019Brien") == ["m3", "m1"]
+    assert sorted(ids(database, "O'Brien", order="relevance")) == ["m1", "m3"]
+    assert ids(database, "d'Arc") == ids(database, "D\u2019Arc", "From Joan") == ["m2"]
+    assert ids(database, "Bob O'Brien") == ids(database, "O'Brien", to_addr=bob) == ["m1"]
+    assert ids(database, "John's") == [], "what follows an apostrophe is no name"
+    database.close()
+
+
 def test_a_name_that_is_no_name_of_the_mail_finds_nothing(db):
     assert ids(db, "Kim Allen") == ids(db, from_addr="Kim Allen") == []
 

@@ -68,6 +68,26 @@ def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent, ho
     assert "Traceback" not in stderr
 
 
+def test_an_evaluation_in_the_background_plays_on_at_ctrl_c(tmp_path):
+    command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", "walker", "--limit", "1"]
+    command += ["--max-turns", "10000000", "--timeout", "4", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a shell starts `grpo-eval ... &`
+    )  # fmt: skip
+    while not (tmp_path / "run" / "results.jsonl").exists() and process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, stderr = process.communicate(timeout=50)
+    finally:
+        process.kill()
+    assert process.returncode == 0, stderr
+    assert "Traceback" not in stderr
+    assert [row["ending"] for row in rows(tmp_path / "run")] == ["timeout"]
+
+
 def test_an_env_that_does_not_come_back_from_a_call_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(own_thread, "STUCK_SECONDS", 1.0)
     monkeypatch.setattr(pool, "CLOSING_SECONDS", 0.1)

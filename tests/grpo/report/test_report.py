@@ -9,11 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo.cli.view import view
 from grpo.display.metrics import EVALUATION_METRICS
 from grpo.errors import ReportError
 from grpo.report import write_report
@@ -246,19 +244,6 @@ def test_steps_that_have_no_room_are_counted_on_the_page(tmp_path: Path, monkeyp
     assert '"label":"step 3"' in html
 
 
-def test_the_command_writes_the_page_where_it_is_told(tmp_path: Path) -> None:
-    root = make_run(tmp_path / "run", episodes=3)
-    shown = CliRunner().invoke(view, [str(root), "--out", str(tmp_path / "page.html")])
-    assert shown.output == f"{tmp_path / 'page.html'}\n"
-    assert "Held-out evaluation" in (tmp_path / "page.html").read_text()
-    blocked = CliRunner().invoke(view, [str(root), "--out", str(root / "config.json" / "page.html")])
-    assert blocked.exit_code == 1
-    assert "name another file with --out" in blocked.stderr
-    refused = CliRunner().invoke(view, [str(root), str(root)])
-    assert refused.exit_code == 1
-    assert "runs cannot" in refused.stderr
-
-
 def test_the_page_of_an_evaluation_says_what_is_missing_and_what_failed(tmp_path: Path) -> None:
     out = tmp_path / "e"
     run_eval("--agent", "oracle", "--limit", "4", "--out", str(out), count=4)
@@ -281,17 +266,6 @@ def test_a_step_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.write_text("{broken\n" + path.read_text())
     with pytest.raises(ReportError, match=r"step-0001.jsonl line 1 is not JSON"):
         write_report(tmp_path)
-
-
-def test_evaluations_of_other_questions_need_to_be_told(tmp_path: Path) -> None:
-    for count in (4, 5):
-        run_eval("--agent", "oracle", "--limit", "4", "--out", str(tmp_path / str(count)), count=count)
-    folders = [str(tmp_path / "4"), str(tmp_path / "5")]
-    refused = CliRunner().invoke(view, folders)
-    assert refused.exit_code == 1
-    assert "env_kwargs.count: 4 in A, 5 in B" in refused.stderr
-    assert CliRunner().invoke(view, [*folders, "--anyway"]).exit_code == 0
-    assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/report.html").read_text()
 
 
 def test_a_logprob_that_was_not_finite_is_shown_as_none_at_all() -> None:
