@@ -105,8 +105,11 @@ def adapter(tmp_path):
     return str(folder)
 
 
-def test_on_a_gpu_it_takes_the_plan_of_a_run_without_a_learner(adapter, nvidia_smi):
+def test_on_a_gpu_it_takes_the_plan_of_a_run_without_a_learner(adapter, nvidia_smi, monkeypatch):
     nvidia_smi(24 * 1024)
+    monkeypatch.setattr("grpo.serving.vllm.built_for", lambda: "cpu")
+    assert "on the CPU; vLLM's arguments" in CliRunner().invoke(serve, [adapter, "--dry-run"]).output
+    monkeypatch.setattr("grpo.serving.vllm.built_for", lambda: "cuda")
     lines = CliRunner().invoke(serve, [adapter, "--port", "8123", "--dry-run"]).output.splitlines()
     assert lines[2].startswith("vLLM on GPU 0 (a card, 24.0 GiB): ")
     assert lines[3].startswith("KV cache: room for ")
@@ -136,8 +139,9 @@ def test_guesses_on_a_gpu_are_refused(adapter):
     assert "--draft-tokens is for the CPU" in result.output
 
 
-def test_a_policy_that_does_not_fit_on_the_gpu_is_refused_with_what_to_lower(adapter, nvidia_smi):
+def test_a_policy_that_does_not_fit_on_the_gpu_is_refused_with_what_to_lower(adapter, nvidia_smi, monkeypatch):
     nvidia_smi(12 * 1024)
+    monkeypatch.setattr("grpo.serving.vllm.built_for", lambda: "cuda")
     result = CliRunner().invoke(serve, [adapter, "--dry-run"])
     assert result.exit_code == 1
     assert "the model does not fit: vLLM at least" in result.output
