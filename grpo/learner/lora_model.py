@@ -78,7 +78,7 @@ def _new_adapter(base: Any, lora: LoraSpec) -> Any:
 
 def _check_layers(base: Any) -> None:
     """peft adapts the layers that it finds and says nothing of the others: fused projections, experts of a mixture."""
-    for block in base.model.layers:
+    for block in getattr(getattr(base, "model", base), "layers", [base]):
         modules = block.named_modules()
         linear = Counter(name.rpartition(".")[2] for name, module in modules if isinstance(module, torch.nn.Linear))
         if missing := [name for name in LINEAR_LAYERS if name not in linear]:

@@ -225,13 +225,16 @@ def row_of(shared, seed):
 
 
 def test_a_model_whose_layers_the_adapter_would_miss_is_refused(tmp_path):
-    from transformers import Phi3Config, Phi3ForCausalLM
+    from transformers import GPT2Config, GPT2LMHeadModel, Phi3Config, Phi3ForCausalLM
 
     sizes = {"vocab_size": 264, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "pad_token_id": 0}
     Phi3ForCausalLM(Phi3Config(**sizes, num_attention_heads=4)).save_pretrained(str(tmp_path / "model"))
     missing = r"no linear layers q_proj, k_proj, v_proj, gate_proj, up_proj \(its linear layers: .*qkv_proj"
     with pytest.raises(ModelError, match=missing):
         tiny_engine(tmp_path / "model")
+    GPT2LMHeadModel(GPT2Config(vocab_size=264, n_embd=32, n_layer=1, n_head=4)).save_pretrained(str(tmp_path / "other"))
+    with pytest.raises(ModelError, match=r"GPT2LMHeadModel has no linear layers q_proj, .*Train a model that has them"):
+        tiny_engine(tmp_path / "other")
 
 
 def test_a_mixture_of_experts_is_refused_though_its_shared_expert_has_the_names(tmp_path):
