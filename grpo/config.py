@@ -187,6 +187,8 @@ def _recipe_values(recipe: str) -> dict[str, Any]:
         values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
         if not isinstance(values, dict):
             raise ValueError(f"it is no JSON object: {text.strip()[:40]!r}")
+        if path.suffix == ".json":
+            values.pop("threads", None)  # what a run measured of its machine
         return values
     except FileNotFoundError as error:
         raise ConfigError(

@@ -17,7 +17,7 @@ from grpo.chat import Chat, next_prompt
 from grpo.chat.tool_calls import final_answer
 from grpo.envs.message_env import Observation
 from grpo.envs.pool import EnvPool, Seat
-from grpo.errors import ConfigError, EnvError, GrpoError
+from grpo.errors import ConfigError, EnvError, GrpoError, ServerDiedError
 from grpo.rollout.marking import Marker
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
@@ -52,6 +52,8 @@ class Rollout:
     concurrency: int = 64
     marker: Marker | None = None
     gate: asyncio.Semaphore | None = None
+    lost: ServerDiedError | None = field(default=None, init=False)
+    """Why episodes failed where no server was left to ask."""
     _gate: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +95,8 @@ class Rollout:
                 self.pool.leave(seat)
         except GrpoError as error:
             trajectory.stop_reason, trajectory.error = StopReason.FAILED, str(error)
+            if isinstance(error, ServerDiedError):
+                self.lost = error
         trajectory.seconds = time.monotonic() - began
         return trajectory
 

@@ -190,7 +190,7 @@ class AdapterStore:
                 if error is not None:  # not worth a run: a server that is gone or new does not hold it either
                     _LOGGER.warning("%s", error)
             if self._delete_unused:
-                shutil.rmtree(handle.path)
+                shutil.rmtree(handle.path, ignore_errors=True)  # a folder that stays is not worth a run
 
     def _load_everywhere(self, handle: AdapterHandle) -> None:
         for member, error in self._at_each(self._load, handle):

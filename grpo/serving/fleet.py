@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from grpo.errors import ServerDiedError, ServerError, ServerStartError
+from grpo.errors import ServerDiedError, ServerStartError, describe
 from grpo.serving.server import PolicyServer
 from grpo.serving.startable import Progress, Startable
 
@@ -188,8 +188,10 @@ class Fleet(Startable):
                 how = "was restarted" if restarted else "answers again"
                 self._tell(f"the server at {member.server.url} {how} and is in")
                 return
-            except ServerError as error:
-                member.out, member.given_up = str(error), True
+            except (
+                Exception
+            ) as error:  # a model's folder or a log that is gone ends no thread: who waits would never know
+                member.out, member.given_up = describe(error), True
             self._stopped.wait(self.check_seconds)
 
     def _tell(self, line: str) -> None:

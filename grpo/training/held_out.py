@@ -23,7 +23,7 @@ from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import takes_split
 from grpo.envs.workers import EnvWorkers
-from grpo.errors import EnvError, JudgeFailure
+from grpo.errors import EnvError, JudgeFailure, ServerDiedError
 from grpo.files import write_json, write_jsonl
 from grpo.rollout.marking import Marker
 from grpo.rollout.rollout import Rollout, group_specs
@@ -113,8 +113,9 @@ class HeldOut:
         gate = asyncio.Semaphore(self.config.rollout.concurrency)
         began = time.monotonic()
         played: dict[EvalSpec, list[asyncio.Task[list[Trajectory]]]] = {spec: [] for spec in tasks}
+        rollouts = {spec: self._rollout(spec, pool, policy, gate) for spec in tasks}
         with ExitStack() as bars:
-            players = {spec: self._player(spec, len(own), pool, policy, gate, bars) for spec, own in tasks.items()}
+            players = {spec: self._player(spec, len(own), rollouts[spec], bars) for spec, own in tasks.items()}
             for turn in zip_longest(*tasks.values()):
                 for spec, task in zip(tasks, turn, strict=True):
                     if task is not None:
@@ -125,6 +126,11 @@ class HeldOut:
             finally:
                 for job in jobs:
                     job.cancel()
+        if lost := next((rollout.lost for rollout in rollouts.values() if rollout.lost), None):
+            raise ServerDiedError(
+                f"the evaluation is not recorded, because episodes were lost with their server; --resume plays it "
+                f"again: {lost}"
+            )
         seconds = (time.monotonic() - began) / sum(map(len, groups))
         for spec, own in played.items():
             trajectories = [trajectory for job in own for trajectory in job.result()]
@@ -134,13 +140,15 @@ class HeldOut:
             write_jsonl(path.with_suffix(".jsonl"), self.sampled_tokens.records(marked))
             write_json(path, summary)
 
-    def _player(
-        self, spec: EvalSpec, tasks: int, pool: EnvPool, policy: Policy, gate: asyncio.Semaphore, bars: ExitStack
-    ) -> Callable[[Task], Coroutine[Any, Any, list[Trajectory]]]:
-        """What plays ``spec.samples`` episodes of a task; its bar counts those of all ``tasks``."""
+    def _rollout(self, spec: EvalSpec, pool: EnvPool, policy: Policy, gate: asyncio.Semaphore) -> Rollout:
         settings = self.config.rollout
         sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
-        rollout = Rollout(pool, self.chat, policy, sampling, settings.max_tokens, marker=self.marker, gate=gate)
+        return Rollout(pool, self.chat, policy, sampling, settings.max_tokens, marker=self.marker, gate=gate)
+
+    def _player(
+        self, spec: EvalSpec, tasks: int, rollout: Rollout, bars: ExitStack
+    ) -> Callable[[Task], Coroutine[Any, Any, list[Trajectory]]]:
+        """What plays ``spec.samples`` episodes of a task; its bar counts those of all ``tasks``."""
         bar = bars.enter_context(self.display.progress(spec.label, tasks * spec.samples))
 
         def on_done(trajectory: Trajectory) -> None:

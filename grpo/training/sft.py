@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 from grpo.chat import chat_for, load_tokenizer, served_chat
 from grpo.config import TrainConfig, dotted
@@ -58,7 +59,7 @@ class SupervisedFineTuning:
             self.found,
             sorted((run / "trajectories").glob("*.jsonl")),
             self.chat,
-            same_model=saved_config(run).model == self.config.model,
+            same_model=form_of(saved_config(run)) == form_of(self.config),
             min_reward=min_reward,
             best_per_scenario=1 if neither else best_per_scenario,
         )
@@ -100,3 +101,10 @@ class SupervisedFineTuning:
             folder, Card(name, base, config.model, "SFT", task, total, settings=settings), served_chat(self.chat)
         )
         return total, losses if held_out else []
+
+
+def form_of(config: TrainConfig) -> tuple[str, str, dict[str, Any]]:
+    """What decides which token ids an episode has."""
+    model = Path(config.model).expanduser()
+    name = str(model.resolve()) if model.exists() else config.model
+    return name, config.rollout.history, config.rollout.chat_template_kwargs

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -243,6 +244,18 @@ def test_stopping_waits_for_no_server_that_is_out():
         fleet.stop()
         with pytest.raises(ServerDiedError, match="not ours to restart"):
             fleet.least_loaded()
+
+
+def test_a_server_that_cannot_be_brought_back_for_any_reason_is_given_up_and_nobody_waits_for_ever():
+    with stubs(1) as (server,):
+        mine = ExternalServer(server.url)
+        mine.recover = lambda _on_progress=None: Path("/no/such/folder").read_text() == ""  # type: ignore[method-assign]
+        fleet = Fleet([mine], check_seconds=3600.0, on_change=[])
+        fleet.take_out(fleet.members[0], 0, "it ended")
+        wait_until(lambda: fleet.members[0].given_up)
+        with pytest.raises(ServerDiedError, match=r"FileNotFoundError: \[Errno 2\] No such file or directory"):
+            fleet.least_loaded()
+        fleet.stop()
 
 
 @pytest.mark.vllm

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo.config import load_config
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
 from grpo.errors import DataError
@@ -14,6 +15,7 @@ from grpo.learner.segments import segments_of
 from grpo.rollout.rollout import EpisodeSpec, Rollout
 from grpo.serving.policy import SamplingParams
 from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy, from_run
+from grpo.training.sft import form_of
 from grpo.types import StopReason, Task, Trajectory
 from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy
 
@@ -194,3 +196,15 @@ def test_a_bad_line_is_named_with_its_number_and_what_is_wrong(line, message, tm
     good = {"messages": [turn("user"), turn("assistant")]}
     with pytest.raises(DataError, match=rf"c\.jsonl {message}"):
         from_jsonl(Demonstrations(1000), chats(tmp_path / "c.jsonl", good, line), CHAT)
+
+
+def test_the_ids_of_a_run_are_kept_where_model_and_form_of_the_chat_are_its_own(tmp_path):
+    run = load_config(None, {"env": WORD_ENV, "model": str(tmp_path)})
+    spelled = run.model_copy(update={"model": f"{tmp_path}/../{tmp_path.name}"})
+    assert form_of(run) == form_of(spelled)
+    for changed in (
+        {"model": "other/model"},
+        {"rollout.history": "append"},
+        {"rollout.chat_template_kwargs": {"a": 1}},
+    ):
+        assert form_of(load_config(None, {"env": WORD_ENV, "model": str(tmp_path), **changed})) != form_of(run)

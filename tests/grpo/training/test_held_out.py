@@ -8,7 +8,7 @@ from rich.console import Console
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
-from grpo.errors import JudgeFailure
+from grpo.errors import JudgeFailure, ServerDiedError
 from grpo.files import read_jsonl, write_json
 from grpo.rollout.marking import Marker
 from grpo.runs.directory import RunDirectory
@@ -125,6 +125,30 @@ def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_
     assert (greedy["label"], greedy["temperature"]) == ("before-greedy", 0.0)
     assert sampled["episodes"] == greedy["episodes"] == 2
     assert sampled["seconds"] == greedy["seconds"], "the pass's time is shared by the number of episodes"
+
+
+class Dies(Policy):
+    """Answers once; then no server is left."""
+
+    version = 0
+
+    def __init__(self):
+        self.left = 1
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        self.left -= 1
+        if self.left < 0:
+            raise ServerDiedError("it ended")
+        ids = [*ByteChat().encode("maple"), ByteChat.END]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+
+
+def test_an_evaluation_whose_server_was_lost_is_not_recorded_with_what_ended_first(tmp_path):
+    config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, "eval.greedy": 0})
+    held_out = HeldOut(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
+    with pytest.raises(ServerDiedError, match=r"is not recorded, .*; --resume plays it again: it ended"):
+        asyncio.run(held_out.evaluate("before", 0, Dies()))
+    assert not list((tmp_path / "eval").glob("*"))
 
 
 def test_greedy_plays_more_tasks_the_first_ones_the_same_and_at_most_all(tmp_path):
