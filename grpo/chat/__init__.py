@@ -6,6 +6,8 @@ that was sampled: those ids come from the policy and stay as they are. There are
 - ``TemplateChat`` for models whose own template knows tools (Qwen2.5, Qwen3, Llama 3.1 and later, SmolLM3 and others).
 - ``HermesChat`` for ChatML models without tools in their template (SmolLM2): a short signature of each tool in the
   system message and calls in ``<tool_call>`` tags.
+
+A probe is rendered before a format is taken (``grpo/chat/probe.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 from grpo.chat.base import Chat, History, next_prompt, own_form
 from grpo.chat.hermes import HermesChat, describe_tools
+from grpo.chat.probe import USABLE, require_chatml, require_readable_calls, shows_tools
 from grpo.chat.served import TEMPLATE_FILE, ServedChat, served_chat
 from grpo.chat.template import TemplateChat
 from grpo.chat.tokenizer import load_tokenizer
@@ -39,27 +42,39 @@ __all__ = [
 def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping[str, Any] | None = None) -> Chat:
     """The chat format that fits a tokenizer's own template.
 
+    A template that shows the tools it is given is taken, where the calls that it writes can be read. Any other model
+    is prompted in plain ChatML, with the tools in the system message: its template must write just that, and a
+    tokenizer without a template must have ``<|im_end|>``.
+
     Args:
         tokenizer: Of the model; see ``load_tokenizer``.
         history: What happens where the template rewrites earlier turns; see ``TemplateChat``.
         template_kwargs: Variables for the template, for example ``{"enable_thinking": False}``.
 
     Raises:
-        ModelError: No format fits, or the template cannot be appended to.
+        ModelError: No format fits, its calls cannot be read, or the template cannot be appended to.
     """
     template = tokenizer.chat_template or ""
     if isinstance(template, dict):
         template = template.get("tool_use") or template.get("default") or ""
+    lacks = "knows no tools"
     if "tools" in template:
-        return TemplateChat(tokenizer, history, template_kwargs)
+        chat = TemplateChat(tokenizer, history, template_kwargs)
+        if shows_tools(chat):
+            require_readable_calls(chat)
+            return chat
+        lacks = "does not show the tools that it is given"
     if tokenizer.convert_tokens_to_ids("<|im_end|>") in (None, tokenizer.unk_token_id):
         raise ModelError(
-            "the model's chat template knows no tools and its vocabulary has no <|im_end|>, so no chat format fits; "
-            "use an instruction-tuned model with a tool template (for example Qwen/Qwen2.5-0.5B-Instruct)"
+            f"the model's chat template {lacks} and its vocabulary has no <|im_end|>, so no chat format fits; {USABLE} "
+            "(for example Qwen/Qwen2.5-0.5B-Instruct)"
         )
+    chat = HermesChat(tokenizer)
+    if template:
+        require_chatml(chat)
     if template_kwargs:
         raise ModelError(
-            f"rollout.chat_template_kwargs {dict(template_kwargs)} would have no effect: the model's template knows no "
-            "tools, so plain ChatML takes its place"
+            f"rollout.chat_template_kwargs {dict(template_kwargs)} would have no effect: the model's template {lacks}, "
+            "so plain ChatML takes its place"
         )
-    return HermesChat(tokenizer)
+    return chat

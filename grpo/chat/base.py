@@ -1,7 +1,9 @@
 """What the rollout needs of a chat format, and what all formats share: encoding, closing and decoding a turn.
 
 A control token that an env's text spells is broken by a blank before the text is tokenised. Mail that holds
-``<|im_end|>`` would otherwise end its own message and speak as the system.
+``<|im_end|>`` would otherwise end its own message and speak as the system. Other tokens that look like markup are
+broken too: Qwen shows a tool's result in ``<tool_response>`` tags in a message of the user, and mail must not end it.
+They stay in a system message, which is the env's own and may show how to write a call, and in turns of the policy.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ CALL_MARK = "<|python_tag|>"
 
 _OTHER_ENDS = ("<|eom_id|>", "<|endoftext|>", "<|end_of_text|>")
 """Tokens with which a model may also end a turn; Llama 3 ends one that waits for a tool with ``<|eom_id|>``."""
+
+_MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
+_OWN = {"<tool_call>", "</tool_call>", "<think>", "</think>"}
+"""What a policy writes in its own turns: it ends no message, and an env's hint may show it."""
 
 
 class Chat(Protocol):
@@ -93,10 +99,11 @@ class BaseChat:
         self.tokenizer = tokenizer
         self.end = end
         names = dict.fromkeys((end, *_OTHER_ENDS, tokenizer.eos_token or end))
-        ids = [tokenizer.convert_tokens_to_ids(name) for name in names]
-        self.stop_token_ids = [i for i in ids if i not in (None, tokenizer.unk_token_id)]
-        self._call_mark = tokenizer.get_vocab().get(CALL_MARK)
-        self._control = _control_pattern(tokenizer)
+        vocabulary = tokenizer.get_vocab()
+        self.stop_token_ids = [vocabulary[name] for name in names if name in vocabulary]
+        self._call_mark = vocabulary.get(CALL_MARK)
+        self._control = _pattern(control_tokens(tokenizer))
+        self._control_or_markup = _pattern(control_tokens(tokenizer) + markup_tokens(tokenizer))
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text as it stands, nothing added."""
@@ -122,13 +129,17 @@ class BaseChat:
         return self.encode(self.end + text)[1:]
 
     def _without_control(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages, with a blank in every control token that their text spells."""
+        """The messages, with a blank in every token that their text may not spell."""
         return [
-            {**message, "content": self._control.sub(lambda found: f"{found[0][0]} {found[0][1:]}", message["content"])}
+            {**message, "content": self._broken(message["role"], message["content"])}
             if isinstance(message.get("content"), str)
             else message
             for message in messages
         ]
+
+    def _broken(self, role: str, text: str) -> str:
+        pattern = self._control if role in ("system", "assistant") else self._control_or_markup
+        return pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
 
 def control_tokens(tokenizer: Any) -> list[str]:
@@ -138,8 +149,14 @@ def control_tokens(tokenizer: Any) -> list[str]:
     return sorted(special, key=lambda token: (-len(token), token))
 
 
-def _control_pattern(tokenizer: Any) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, control_tokens(tokenizer))) or r"(?!)")
+def markup_tokens(tokenizer: Any) -> list[str]:
+    """The spelling of other added tokens that look like markup (``</tool_response>``) and are no policy's own."""
+    added = {token.content for token in tokenizer.added_tokens_decoder.values()} - {*control_tokens(tokenizer)} - _OWN
+    return sorted(filter(_MARKUP.fullmatch, added), key=lambda token: (-len(token), token))
+
+
+def _pattern(tokens: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, tokens)) or r"(?!)")
 
 
 _CALL_IN_TAGS = re.compile(r"<tool_call>.*?</tool_call>", re.DOTALL)

@@ -1,6 +1,6 @@
 """A chat format for servers that render messages themselves: one Jinja template that gives the ids of the rollout.
 
-A prelude does in Jinja what a ``Chat`` does in Python: it breaks control tokens that a message spells, fixes the date
+A prelude does in Jinja what a ``Chat`` does in Python: it breaks tokens that a message may not spell, fixes the date
 and sets the run's template variables. The model's own template follows (for ``HermesChat``: ``hermes.jinja``). No
 template knows how a turn was sampled: the ids of a turn are the same where the model tokenised and spaced it as usual.
 
@@ -16,23 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo.chat.base import BaseChat, Chat, control_tokens
+from grpo.chat.base import BaseChat, Chat, control_tokens, markup_tokens
 from grpo.chat.hermes import HermesChat
+from grpo.chat.probe import PROBE_CALL
 from grpo.chat.template import TEMPLATE_DATE, TemplateChat
-from grpo.types import Message
+from grpo.errors import ModelError
 
 TEMPLATE_FILE = "chat_template.jinja"
 """Where tokenizers keep their template, and where it lies beside an adapter."""
 
 _HERMES = Path(__file__).with_name("hermes.jinja")
 _TIME_CODE = re.compile(r"%-?[A-Za-z]")
-_PROBE: Message = {"role": "assistant", "tool_calls": [{"name": "probe", "arguments": {"a": 1}}]}
 _HARMLESS = """\
 {{%- set safe = namespace(messages=[], text="") -%}}
 {{%- for message in messages -%}}
   {{%- if message.role != "assistant" and message.content is string -%}}
     {{%- set safe.text = message.content -%}}
-    {{%- for token in {tokens} -%}}
+    {{%- for token in {control} + ([] if message.role == "system" else {markup}) -%}}
       {{%- set safe.text = safe.text.replace(token, token[:1] ~ " " ~ token[1:]) -%}}
     {{%- endfor -%}}
     {{%- set safe.messages = safe.messages + [dict(message, content=safe.text)] -%}}
@@ -67,7 +67,8 @@ def served_chat(chat: Chat) -> ServedChat:
     else:
         assert isinstance(chat, HermesChat)
         body = _HERMES.read_text(encoding="utf-8")
-    prelude = _HARMLESS.format(tokens=json.dumps(control_tokens(chat.tokenizer), ensure_ascii=False))
+    broken = {"control": control_tokens(chat.tokenizer), "markup": markup_tokens(chat.tokenizer)}
+    prelude = _HARMLESS.format(**{name: json.dumps(tokens, ensure_ascii=False) for name, tokens in broken.items()})
     prelude += "".join(
         f"{{%- if {name} is not defined -%}}{{%- set {name} = {value!r} -%}}{{%- endif -%}}\n"
         for name, value in variables.items()
@@ -80,7 +81,10 @@ def served_chat(chat: Chat) -> ServedChat:
 
 
 def _tool_parser(chat: Chat) -> str:
-    written = chat.turn_text(_PROBE, [])
+    try:
+        written = chat.turn_text(PROBE_CALL, [])
+    except ModelError:
+        return ""
     if written.startswith('<tool_call>\n{"name"'):
         return "hermes"
-    return "llama3_json" if written.startswith('{"name": "probe", "parameters"') else ""
+    return "llama3_json" if re.match(r'\{"name": "\w+", "parameters"', written) else ""

@@ -57,13 +57,13 @@ class TemplateChat(BaseChat):
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
         """What the template renders, generation prompt included."""
-        return self.encode(self._render(self._without_control(messages), tools))
+        return self.encode(self.render(self._without_control(messages), tools))
 
     def delta_ids(self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]) -> list[int]:
         """What the template renders after the last turn; a placeholder stands for all turns, to save rendering."""
         prompt = list(itertools.takewhile(lambda message: message["role"] != "assistant", history))
         turn: Message = {"role": "assistant", "content": _PLACEHOLDER}
-        text = self._render([*self._without_control(prompt), turn, *self._without_control(new)], tools)
+        text = self.render([*self._without_control(prompt), turn, *self._without_control(new)], tools)
         _, found, after = text.rpartition(_PLACEHOLDER + self.end)
         if not found:
             raise ModelError(
@@ -82,8 +82,8 @@ class TemplateChat(BaseChat):
         if self.history == "append":
             return None
         history = self._without_control(history)
-        before = self._render(history[:-1], tools) + history[-1]["content"] + self.end
-        text = self._render([*history, *self._without_control(new)], tools)
+        before = self.render(history[:-1], tools) + history[-1]["content"] + self.end
+        text = self.render([*history, *self._without_control(new)], tools)
         if _OF_NO_WEIGHT.sub("", text).startswith(_OF_NO_WEIGHT.sub("", before)):
             return None
         return self.encode(text)
@@ -105,19 +105,24 @@ class TemplateChat(BaseChat):
         opening: list[Message] = [{"role": "user", "content": "?"}]
         content = _PLACEHOLDER if message.get("content") else ""
         turn: Message = {"role": "assistant", "content": content, "tool_calls": calls}
-        head = self._render(opening, tools)
-        text, found, _ = self._render([*opening, turn], tools, open_turn=False).rpartition(self.end)
+        head = self.render(opening, tools)
+        whole = self.render([*opening, turn], tools, open_turn=False)
+        text, found, _ = whole.rpartition(self.end)
         said = _EMPTY_THOUGHT.sub("", text.removeprefix(head))
         if calls[0]["function"]["name"] not in said:
             return super().turn_text(message, tools)
         if not found or not text.startswith(head):
-            raise ModelError(f"the chat template does not end a turn of tool calls with {self.end!r}: {text[-80:]!r}")
+            raise ModelError(f"the chat template does not end a turn of tool calls with {self.end!r}: {whole[-80:]!r}")
         return said.replace(_PLACEHOLDER, message.get("content") or "")
+
+    def render(self, messages: list[Message], tools: list[dict[str, Any]], *, open_turn: bool = True) -> str:
+        """What the template writes, with the chat's variables."""
+        return render(self.tokenizer, messages, tools, open_turn=open_turn, **self.template_kwargs)
 
     def _end_of_turn(self) -> str:
         """The special token that follows the text of an assistant turn."""
         messages: list[Message] = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _PLACEHOLDER}]
-        text = self._render([*messages, {"role": "user", "content": "?"}], [])
+        text = self.render([*messages, {"role": "user", "content": "?"}], [])
         _, found, after = text.partition(_PLACEHOLDER)
         first = self.encode(after)[:1]
         token = self.tokenizer.convert_ids_to_tokens(first[0]) if first else ""
@@ -132,13 +137,21 @@ class TemplateChat(BaseChat):
         added = self.tokenizer.added_tokens_decoder.get(token_id)
         return added is not None and added.special
 
-    def _render(self, messages: list[Message], tools: list[dict[str, Any]], *, open_turn: bool = True) -> str:
-        from jinja2 import TemplateError
 
-        try:
-            return self.tokenizer.apply_chat_template(
-                messages, tools=tools or None, add_generation_prompt=open_turn, tokenize=False, **self.template_kwargs
-            )
-        except TemplateError as error:
-            roles = ", ".join(message["role"] for message in messages)
-            raise ModelError(f"the model's chat template refuses the roles {roles}: {error}") from error
+def render(
+    tokenizer: Any, messages: list[Message], tools: list[dict[str, Any]], *, open_turn: bool = True, **variables: Any
+) -> str:
+    """What a tokenizer's template writes.
+
+    Raises:
+        ModelError: The template refuses the messages.
+    """
+    from jinja2 import TemplateError
+
+    try:
+        return tokenizer.apply_chat_template(
+            messages, tools=tools or None, add_generation_prompt=open_turn, tokenize=False, **variables
+        )
+    except (TemplateError, TypeError) as error:  # TypeError: arguments of a call that are taken for a text
+        roles = ", ".join(message["role"] for message in messages)
+        raise ModelError(f"the model's chat template refuses the roles {roles}: {error}") from error

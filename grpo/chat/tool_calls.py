@@ -19,7 +19,8 @@ _MAX_JSON_STARTS = 20  # a bound on the work that a turn full of braces can make
 _DECODER = json.JSONDecoder(strict=False)
 _OPEN = re.compile(r"<tool_call>\s*")
 _END_OF_TURN = re.compile(r"(?:\s|<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<\|eom_id\|>|</s>)+$")
-_THOUGHT = re.compile(r"^\s*(?:<think>)?(?:(?!<tool_call>).)*?</think>", re.DOTALL)
+_THOUGHT = re.compile(r"^\s*(?:<think>.*?(?:</think>|\Z)|(?:(?!<tool_call>).)*?</think>)", re.DOTALL)
+"""A thought may speak of tags; where its opening tag was part of the prompt, a call ends the search for its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,12 @@ def hermes_turn(message: Message) -> str:
 
 
 def calls_of(message: Message) -> list[dict[str, Any]]:
-    """The ``tool_calls`` of an assistant message as templates take them: wrapped, arguments as an object."""
+    """The ``tool_calls`` of an assistant message as templates take them: wrapped, arguments as an object, ids kept."""
     calls: list[dict[str, Any]] = []
     for call in message.get("tool_calls") or ():
         function = call.get("function", call)
         arguments = function.get("arguments", {})
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-        calls.append({"type": "function", "function": {"name": function["name"], "arguments": arguments}})
+        own = {"id": call["id"]} if call.get("id") else {}
+        calls.append({**own, "type": "function", "function": {"name": function["name"], "arguments": arguments}})
     return calls

@@ -3,7 +3,7 @@
     in  -- a request fails, and so does the health check -->  out  -- well again, with every adapter -->  in
 
 A server of our own is restarted (once), one that a user gave is asked again every few seconds, both beside the run.
-Who asks meanwhile asks another server. The return of a server of our own is waited for where it is all there is.
+Who asks meanwhile asks another server. Where one server is all there is, its return is waited for.
 """
 
 from __future__ import annotations

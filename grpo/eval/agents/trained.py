@@ -2,7 +2,7 @@
 
 policy:runs/first        the newest checkpoint of a run
 policy:runs/first@7      the one after step 7; @best the one with the best held-out score
-policy:ADAPTER_FOLDER    any PEFT adapter of the recipe's model
+policy:ADAPTER_FOLDER    any PEFT adapter of the recipe's model; a checkpoint of a run has the run's settings
 policy:base              the recipe's model without an adapter
 """
 
@@ -208,8 +208,13 @@ def _fingerprint(adapter: Path, copy: Path) -> str:
 
 def _saved_config(target: str) -> dict[str, Any] | None:
     folder, _ = _split_checkpoint(target)
+    if (folder / "adapter_config.json").exists():
+        folder = folder.resolve()
+        if folder.parent.name != "checkpoints" or not (folder / STATE_FILE).exists():
+            return None
+        folder = folder.parent.parent
     path = folder / "config.json"
-    if target == BASE or not path.exists() or (folder / "adapter_config.json").exists():
+    if target == BASE or not path.exists():
         return None
     return json.loads(path.read_text(encoding="utf-8"))
 

@@ -16,7 +16,7 @@ import pytest
 from grpo.chat import Chat, chat_for, load_tokenizer
 
 CHATML_WORDS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-"""Tokens of their own in Qwen's and SmolLM3's vocabulary, but no control tokens."""
+"""Tokens of their own in Qwen's and SmolLM3's vocabulary that are not special, yet the templates mark tool results with them."""
 LLAMA_CONTROL = ("<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>",
                  "<|python_tag|>", "<|end_of_text|>")  # fmt: skip
 

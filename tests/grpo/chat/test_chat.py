@@ -24,7 +24,7 @@ TOOLS = [
 MESSAGES = [{"role": "system", "content": "Find mail."}, {"role": "user", "content": "Where is the Atlas review?"}]
 CALL = '<tool_call>\n{"name": "search_inbox", "arguments": {"keywords": ["Atlas"]}}\n</tool_call>'
 TOOL_TEMPLATE = (
-    "{% if tools %}<|im_start|>system\ntools: {{ tools | length }}<|im_end|>\n{% endif %}"
+    "{% if tools %}<|im_start|>system\ntools:{% for t in tools %} {{ t.function.name }}{% endfor %}<|im_end|>\n{% endif %}"
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -68,7 +68,9 @@ def test_a_template_with_tools_is_used_and_its_delta_is_what_it_adds(model_dir):
     tokenizer.chat_template = TOOL_TEMPLATE
     chat = chat_for(tokenizer)
     assert isinstance(chat, TemplateChat)
-    assert tokenizer.decode(chat.prompt_ids(MESSAGES, TOOLS)).startswith("<|im_start|>system\ntools: 1<|im_end|>\n")
+    assert tokenizer.decode(chat.prompt_ids(MESSAGES, TOOLS)).startswith(
+        "<|im_start|>system\ntools: search_inbox<|im_end|>\n"
+    )
     history = [*MESSAGES, {"role": "assistant", "content": CALL}]
     delta = tokenizer.decode(chat.delta_ids(history, [{"role": "tool", "content": "m1"}], TOOLS))
     assert delta == "\n<|im_start|>tool\nm1<|im_end|>\n<|im_start|>assistant\n"

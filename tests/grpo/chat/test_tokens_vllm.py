@@ -90,7 +90,8 @@ async def play(server, model, chat, *, role="tool", episodes=2, max_turn_tokens=
         values = choice["prompt_token_ids"], choice["token_ids"], choice["logprobs"]["token_logprobs"]
         calls[request["seed"]] = Call(request["prompt"], *values, choice["finish_reason"] == "stop")
 
-    bias = {str(chat.stop_token_ids[0]): end_bias} if end_bias else {}
+    ends = chat.stop_token_ids if end_bias == LONG_TURNS else chat.stop_token_ids[:1]
+    bias = {str(end): end_bias for end in ends} if end_bias else {}
     async with Biased(server, bias, record) as connection:
         policy = CompletionsPolicy(connection, model, chat.stop_token_ids)
         pool = EnvPool(TALK_ENV, {"role": role, "says": MAIL})
@@ -129,15 +130,17 @@ async def test_every_prompt_is_the_one_before_and_what_was_sampled_and_what_the_
         mask, logprobs = [False] * len(expected), [0.0] * len(expected)
         for turn, call in enumerate(calls, 1):
             assert call.given == call.seen == expected
-            assert call.ended == (call.sampled[-1:] == end)
-            added = ([] if call.ended else end) + ids(chat, answer.format(f"{turn}. {READ}")) if turn < 3 else []
+            assert call.ended == (call.sampled[-1] in chat.stop_token_ids)
+            close = [] if call.sampled[-1:] == end else end
+            added = close + ids(chat, answer.format(f"{turn}. {READ}")) if turn < 3 else []
             expected = expected + call.sampled + added
             mask += [True] * len(call.sampled) + [False] * len(added)
             logprobs += call.logprobs + [0.0] * len(added)
         assert (trajectory.token_ids, trajectory.action_mask, trajectory.logprobs) == (expected, mask, logprobs)
         assert trajectory.num_forks == 0
         said = [m["content"] for m in trajectory.messages if m["role"] == "assistant"]
-        assert said == [chat.tokenizer.decode(c.sampled).removesuffix("<|im_end|>") for c in calls]
+        texts = [chat.tokenizer.decode(call.sampled) for call in calls]
+        assert said == [text.removesuffix("<|im_end|>").removesuffix("<|endoftext|>") for text in texts]
     ended = [call.ended for calls in episodes for call in calls]
     assert any(ended) == (end_bias == SHORT_TURNS)
 

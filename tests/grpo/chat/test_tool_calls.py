@@ -21,6 +21,8 @@ CALL = '{"name": "act", "arguments": {"action": 1}}'
         f"I go down.\n<tool_call>\n{CALL}\n</tool_call><|im_end|>",
         f"<think>left? {{no}} down</think>\n{CALL}",
         f"left or down?</think>{CALL}",
+        f"<think>I will use <tool_call> for it.</think> <tool_call>{CALL}</tool_call>",
+        f'<think>Not <tool_call>{{"name": "go"}}</tool_call>.\n</think>\n\n{CALL}',
         f"```json\n{CALL}\n```",
         f"The state {{x}} says: {CALL} done",
         '{"name": "act", "parameters": {"action": 1}}',
@@ -45,6 +47,11 @@ def test_calls_keep_their_order_and_their_openai_id():
 @pytest.mark.parametrize("text", ["2", "move left", "[0.5, 1]", "", '{"action": 1}', '"left"'])
 def test_a_turn_that_calls_nothing_is_its_text(text):
     assert parse_turn(text) == Turn(text=text)
+
+
+@pytest.mark.parametrize("thought", ["<think>", f"<think>\nI will say <tool_call>{CALL}</tool_call>, or {CALL}"])
+def test_a_thought_that_does_not_end_says_nothing(thought):
+    assert parse_turn(thought) == Turn()
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,23 @@ def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_pa
     assert config.rollout.max_turn_tokens == 64
 
 
+def test_a_checkpoint_folder_of_a_run_has_the_settings_of_the_run_and_another_adapter_those_of_the_recipe(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3)
+    checkpoint, alone = run_dir / "checkpoints" / "step-0003", run_dir / "checkpoints" / "mine"
+    alone.mkdir()
+    for folder in (checkpoint, alone):
+        (folder / "adapter_config.json").write_text("{}")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("rollout.max_turn_tokens = 24\n")
+    (tmp_path / "link").symlink_to(checkpoint)
+    for target in (str(checkpoint), str(tmp_path / "link")):
+        config, env_kwargs = policy_config(target, str(recipe), "EmailSearch-v0", {})
+        assert (config.rollout.max_turn_tokens, env_kwargs) == (64, {"max_turns": 6})
+        assert adapter_of(target).samefile(checkpoint)
+    config, env_kwargs = policy_config(str(alone), str(recipe), "EmailSearch-v0", {})
+    assert (config.rollout.max_turn_tokens, env_kwargs) == (24, {})
+
+
 @pytest.mark.torch
 def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tmp_path):
     pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")

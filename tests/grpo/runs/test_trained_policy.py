@@ -176,6 +176,15 @@ def test_the_card_compares_the_checkpoint_with_the_policy_before_grpo(tmp_path):
     assert (folder / "chat_template.jinja").read_text() == "{{ messages }}"
 
 
+def test_the_card_of_a_policy_without_thinking_says_what_its_template_leaves_out(tmp_path):
+    for value, is_said in (("False", True), ("True", False)):
+        folder = write_adapter(tmp_path / value)
+        served = ServedChat(f"{{%- set enable_thinking = {value} -%}}", "hermes")
+        write_card(folder, Card("m", "org/base", "org/base", "GRPO", "Word-v0", 3), served)
+        said = "token for token.\nQwen3 without thinking is an exception: from the second turn on, earlier turns lack"
+        assert (said in (folder / "README.md").read_text()) is is_said
+
+
 def test_a_card_without_scores_or_hub_id_says_so(tmp_path):
     write_card(tmp_path, Card("m", "/models/mine", "/models/mine", "SFT", "demos.jsonl", 3, is_merged=True), None)
     text = (tmp_path / "README.md").read_text()

@@ -1,0 +1,84 @@
+"""Does a chat format fit a model's template? Its name and its words prove nothing, so a probe is rendered and read.
+
+Templates that speak of tools may show none (Phi-4-mini reads them from a message), templates with ``<|im_end|>`` may be
+no ChatML (Phi-4), and models may write calls that are no JSON (Qwen3.5, Ministral 3). Each would be trained blind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpo.chat.base import BaseChat
+from grpo.chat.hermes import HermesChat
+from grpo.chat.template import TemplateChat, render
+from grpo.chat.tool_calls import parse_turn, shown
+from grpo.errors import ModelError
+from grpo.types import Message
+
+USABLE = "use a model whose calls are JSON: Qwen2.5, Qwen3, Llama 3.1 or 3.2, SmolLM2 or SmolLM3"
+"""What an error about a model says to do."""
+
+_NAME = "probe_of_the_tools"
+_ARGUMENTS = {"a": 1}
+PROBE_CALL: Message = {
+    "role": "assistant",
+    "tool_calls": [{"id": "probe0001", "function": {"name": _NAME, "arguments": _ARGUMENTS}}],
+}
+"""A turn with one call. Its id has the nine characters that Mistral's templates ask for."""
+
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": _NAME,
+        "description": "A probe.",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "description": "A number."}},
+            "required": ["a"],
+        },
+    },
+}
+_QUESTION: Message = {"role": "user", "content": "Why?"}
+_CONVERSATION: list[Message] = [
+    {"role": "system", "content": "Be brief."},
+    _QUESTION,
+    {"role": "assistant", "content": "Because."},
+    _QUESTION,
+]
+
+
+def shows_tools(chat: TemplateChat) -> bool:
+    """Whether the template writes the name of a tool that it is given."""
+    return _NAME in chat.render([_QUESTION], [_TOOL])
+
+
+def require_readable_calls(chat: BaseChat) -> None:
+    """The call that the template writes is read back as that call.
+
+    Raises:
+        ModelError: It is not, or the template writes no such turn.
+    """
+    try:
+        written = chat.turn_text(PROBE_CALL, [_TOOL])
+    except ModelError as error:
+        raise ModelError(f"tool calls of the model cannot be read: {error}; {USABLE}") from error
+    if [(call.name, call.arguments) for call in parse_turn(written).calls] != [(_NAME, _ARGUMENTS)]:
+        raise ModelError(
+            f"the model's chat template writes a tool call as {shown(written, 160)}, which cannot be read: a call is "
+            f'JSON with "name" and "arguments"; {USABLE}'
+        )
+
+
+def require_chatml(chat: HermesChat) -> None:
+    """The tokenizer's own template writes a conversation without tools as ``HermesChat`` does.
+
+    Raises:
+        ModelError: It does not.
+    """
+    tokenizer: Any = chat.tokenizer
+    text = render(tokenizer, _CONVERSATION, [])
+    if chat.encode(text) != chat.prompt_ids(_CONVERSATION, []):
+        raise ModelError(
+            "the model's chat template shows no tools, and plain ChatML cannot take its place: the template writes a "
+            f"conversation otherwise, as {text[:160]!r}; {USABLE}"
+        )

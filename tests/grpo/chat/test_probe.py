@@ -1,0 +1,152 @@
+"""Which chat format is taken: a template is tried with a tool and a call, and is refused where the policy would be blind."""
+
+import re
+
+import pytest
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from grpo.chat import HermesChat, TemplateChat, chat_for, load_tokenizer, served_chat
+from grpo.errors import ModelError
+from grpo.machine.models import resolve_model
+from tests.fakes import TalkEnv, tiny_chat_model_folder
+from tests.grpo.chat.templates import CHATML_WORDS, Family
+
+TOOLS = list(TalkEnv.tools)
+PHI4_MINI = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+    "{% if m.role == 'system' and m.tools %}<|tool|>{{ m.tools }}<|/tool|>{% endif %}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+PHI4 = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}<|im_sep|>{{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant<|im_sep|>{% endif %}"
+)
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+MISTRAL_CALL = (
+    "{% if call.id is not defined or call.id | length != 9 %}{{ raise_exception('Tool call IDs: length 9!') }}{% endif %}"
+    "[TOOL_CALLS] [{{ (call.function | tojson)[:-1] }}, \"id\": \"{{ call.id }}\"}]"
+)  # fmt: skip
+
+
+def with_calls(form):
+    """ChatML that shows tools and writes each call in a form of its own."""
+    calls = "{% for call in m.tool_calls or [] %}" + form + "{% endfor %}"
+    said = CHATML.replace("{{ m.content }}", "{{ m.content or '' }}" + calls)
+    return "{% for tool in tools or [] %}{{ tool | tojson }}\n{% endfor %}" + said
+
+
+def tokenizer_with(model_dir, template):
+    tokenizer = load_tokenizer(model_dir)
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def test_a_template_that_speaks_of_tools_and_shows_none_is_refused(model_dir):
+    words = models.WordLevel({"<|unk|>": 0, "<|end|>": 1}, "<|unk|>")
+    phi = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), unk_token="<|unk|>", eos_token="<|end|>")
+    phi.chat_template = PHI4_MINI
+    expected = (
+        r"does not show the tools that it is given and its vocabulary has no <\|im_end\|>.*use a model whose calls"
+    )
+    with pytest.raises(ModelError, match=expected):
+        chat_for(phi)
+    chatml = tokenizer_with(model_dir, PHI4_MINI.replace("<|end|>", "<|im_end|>"))
+    with pytest.raises(ModelError, match="plain ChatML cannot take its place"):
+        chat_for(chatml)
+
+
+def test_chatml_that_shows_no_tools_is_prompted_with_them_in_the_system_message(model_dir):
+    speaks = "{% if messages[0].tools %}{{ messages[0].tools }}{% endif %}" + CHATML
+    chat = chat_for(tokenizer_with(model_dir, speaks))
+    assert isinstance(chat, HermesChat)
+    assert "search_inbox(keywords?)" in chat.tokenizer.decode(chat.prompt_ids(list(TalkEnv.opening), TOOLS))
+
+
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        (PHI4, "<|im_start|>system<|im_sep|>Be brief.<|im_end|><|im_start|>user<|im_sep|>Why?"),
+        ("{{ bos_token }}" + CHATML, "<|im_start|><|im_start|>system\nBe brief."),
+        (CHATML.replace("\n", ""), "<|im_start|>systemBe brief.<|im_end|>"),
+    ],
+    ids=["phi-4", "begins with a token", "no line breaks"],
+)
+def test_a_model_of_another_form_is_not_prompted_in_chatml(model_dir, template, shown):
+    expected = re.escape(f"the template writes a conversation otherwise, as {shown!r}"[:-1])
+    with pytest.raises(ModelError, match=f"{expected}.*use a model whose calls are JSON: Qwen2.5"):
+        chat_for(tokenizer_with(model_dir, template))
+
+
+def test_a_template_that_has_no_system_message_is_named(model_dir):
+    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML
+    with pytest.raises(ModelError, match="refuses the roles system, user, assistant, user: no system"):
+        chat_for(tokenizer_with(model_dir, refuses))
+
+
+def test_plain_chatml_stays_for_the_embedded_model_and_where_there_is_no_template(tmp_path):
+    embedded = load_tokenizer(resolve_model("smollm2-135m").path)
+    assert "You are a helpful AI assistant named SmolLM" in embedded.chat_template
+    assert isinstance(chat_for(embedded), HermesChat)
+    bare = load_tokenizer(tiny_chat_model_folder(tmp_path))
+    assert bare.chat_template is None
+    assert isinstance(chat_for(bare), HermesChat)
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [
+        ("[TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}",
+         '[TOOL_CALLS]probe_of_the_tools[ARGS]{"a": 1}'),
+        ("[{{ call.function.name }}(a={{ call.function.arguments.a }})]", "[probe_of_the_tools(a=1)]"),
+        ('{"name": "{{ call.function.name }}"}', '{"name": "probe_of_the_tools"}'),
+    ],
+    ids=["ministral 3", "python", "no arguments"],
+)  # fmt: skip
+def test_a_model_whose_calls_cannot_be_read_is_refused_with_their_form(model_dir, form, shown):
+    expected = re.escape(f"writes a tool call as {shown!r}, which cannot be read")
+    with pytest.raises(ModelError, match=f"{expected}.*use a model whose calls are JSON: Qwen2.5"):
+        chat_for(tokenizer_with(model_dir, with_calls(form)))
+
+
+def test_the_calls_of_qwen_3_5_cannot_be_read(model_dir):
+    with pytest.raises(ModelError, match="as '<tool_call> <function=probe_of_the_tools> <parameter=a> 1 </parameter>"):
+        Family("qwen3.5", "qwen3_5_nothink.jinja", CHATML_WORDS).chat(model_dir)
+
+
+def test_a_template_that_takes_arguments_for_a_text_is_named(model_dir):
+    with pytest.raises(
+        ModelError, match=r"tool calls of the model cannot be read: .* refuses the roles user, assistant"
+    ):
+        chat_for(tokenizer_with(model_dir, with_calls("{{ call.function.name + call.function.arguments }}")))
+
+
+def test_a_call_that_does_not_end_as_other_turns_do_is_shown(model_dir):
+    form = "to={{ call.function.name }} {{ call.function.arguments | tojson }}<|call|>"
+    template = with_calls(form).replace("<|im_end|>", "{% if not m.tool_calls %}<|im_end|>{% endif %}")
+    expected = (
+        re.escape("does not end a turn of tool calls with '<|im_end|>': ") + r".*to=probe_of_the_tools.*<\|call\|>"
+    )
+    with pytest.raises(ModelError, match=expected):
+        chat_for(tokenizer_with(model_dir, template))
+
+
+def test_a_template_that_wants_ids_of_calls_is_served_without_a_parser(model_dir):
+    chat = chat_for(tokenizer_with(model_dir, with_calls(MISTRAL_CALL)))
+    assert isinstance(chat, TemplateChat)
+    assert served_chat(chat).tool_parser == ""
+    call = {"id": "abcdef123", "function": {"name": "search_inbox", "arguments": '{"keywords": ["Atlas"]}'}}
+    assert chat.turn_text({"role": "assistant", "tool_calls": [call]}, TOOLS) == (
+        '[TOOL_CALLS] [{"name": "search_inbox", "arguments": {"keywords": ["Atlas"]}, "id": "abcdef123"}]'
+    )
+
+
+def test_a_template_that_refuses_calls_where_no_tools_are_given_is_served_without_a_parser(model_dir):
+    form = "{% if not tools %}{{ raise_exception('which tools?') }}{% endif %}{{ call.function | tojson }}"
+    chat = chat_for(tokenizer_with(model_dir, with_calls(form)))
+    with pytest.raises(ModelError, match=r"which tools\?"):
+        chat.turn_text({"role": "assistant", "tool_calls": [{"name": "a"}]}, [])
+    assert served_chat(chat).tool_parser == ""
