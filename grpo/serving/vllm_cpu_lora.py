@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -68,33 +69,28 @@ def _register_other_parts() -> None:
     from vllm.v1.sample.rejection_sampler import RejectionSampler
     from vllm.v1.worker import cpu_worker
 
-    reason = why_not_merge(BaseLinearLayerWithLoRA, UnquantizedLinearMethod)
-    if reason:
-        _LOGGER.warning("grpo's LoRA plugin for the CPU merges no weights: %s.", reason)
-    else:
-        install_merge(BaseLinearLayerWithLoRA, UnquantizedLinearMethod)
-    reason = why_not_sample(TopKTopPSampler)
-    if reason:
-        _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's sampler alone: %s.", reason)
-    else:
-        install_sampler(TopKTopPSampler)
-    reason = why_not_verify(RejectionSampler)
-    if reason:
-        _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's rejection sampling alone: %s.", reason)
-    else:
-        install_verifier(RejectionSampler, outputs)
-    reason = why_not_count(cpu_worker)
-    if reason:
-        _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's count of free memory alone: %s.", reason)
-    else:
-        install_count(cpu_worker)
     current_platform.import_kernels()
-    parts = vllm_ops, type(current_platform), torch.ops._C
-    reason = why_not_kernels(*parts)
+    layers, kernels = (
+        (BaseLinearLayerWithLoRA, UnquantizedLinearMethod),
+        (vllm_ops, type(current_platform), torch.ops._C),
+    )
+    _install(why_not_merge(*layers), "merges no weights", lambda: install_merge(*layers))
+    _install(why_not_sample(TopKTopPSampler), "leaves vLLM's sampler alone", lambda: install_sampler(TopKTopPSampler))
+    _install(
+        why_not_verify(RejectionSampler),
+        "leaves vLLM's rejection sampling alone",
+        lambda: install_verifier(RejectionSampler, outputs),
+    )
+    _install(why_not_count(cpu_worker), "leaves vLLM's count of free memory alone", lambda: install_count(cpu_worker))
+    _install(why_not_kernels(*kernels), "leaves vLLM's kernels for norms unused", lambda: install_kernels(*kernels))
+
+
+def _install(reason: str, otherwise: str, part: Callable[[], object]) -> None:
+    """Install a part where there is no reason against it; else the log says what the plugin does otherwise, and why."""
     if reason:
-        _LOGGER.warning("grpo's LoRA plugin for the CPU leaves vLLM's kernels for norms unused: %s.", reason)
+        _LOGGER.warning("grpo's LoRA plugin for the CPU %s: %s.", otherwise, reason)
     else:
-        install_kernels(*parts)
+        part()
 
 
 def why_not(punica_cpu: ModuleType) -> str:

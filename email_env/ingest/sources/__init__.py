@@ -25,7 +25,7 @@ from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, co
 from email_env.ingest.sources.stream import is_url, stream_source
 from email_env.ingest.sources.table import csv_mails
 from email_env.ingest.sources.zipped import zip_source
-from email_env.scenarios.hub import MAILS
+from email_env.scenarios.hub import MAILS, is_dataset
 
 __all__ = ["FORMATS", "MAX_MESSAGE_BYTES", "Source", "open_source", "open_sources"]
 
@@ -92,7 +92,7 @@ def _detected(location: str) -> str:
     path = Path(location.partition("?")[0] if is_url(location) else location)
     if not is_url(location):
         if os.path.isdir(location):
-            return "hub" if any(any(path.glob(pattern)) for pattern in ("*.parquet", "data/*.parquet")) else "folder"
+            return "hub" if is_dataset(path) else "folder"
         if not os.path.exists(location):
             raise SourceError(_no_mail(location))
     by_suffix = next((kind for suffix, kind in _SUFFIXES.items() if path.name.lower().endswith(suffix)), None)

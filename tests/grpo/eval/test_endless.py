@@ -42,6 +42,18 @@ def test_there_is_a_cap_of_turns_without_asking_for_one(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["max_turns"] == 1000
 
 
+def interrupted(process, out):
+    """What an evaluation that has begun says of a SIGINT, to its end."""
+    while not (out / "results.jsonl").exists() and process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=50)[1]
+    finally:
+        process.kill()
+
+
 @pytest.mark.parametrize(
     ("agent", "how", "place"),
     [(agent, how, "auto") for agent in AGENTS for how in ("", "hangs")]
@@ -55,14 +67,7 @@ def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent, ho
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    while not (tmp_path / "run" / "results.jsonl").exists() and process.poll() is None:
-        time.sleep(0.05)
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    try:
-        _, stderr = process.communicate(timeout=30)
-    finally:
-        process.kill()
+    stderr = interrupted(process, tmp_path / "run")
     assert process.returncode == 130, stderr
     assert "Stopped. Finished episodes are kept; the same command with --resume plays what is missing." in stderr
     assert "Traceback" not in stderr
@@ -75,14 +80,7 @@ def test_an_evaluation_in_the_background_plays_on_at_ctrl_c(tmp_path):
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a shell starts `grpo-eval ... &`
     )  # fmt: skip
-    while not (tmp_path / "run" / "results.jsonl").exists() and process.poll() is None:
-        time.sleep(0.05)
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    try:
-        _, stderr = process.communicate(timeout=50)
-    finally:
-        process.kill()
+    stderr = interrupted(process, tmp_path / "run")
     assert process.returncode == 0, stderr
     assert "Traceback" not in stderr
     assert [row["ending"] for row in rows(tmp_path / "run")] == ["timeout"]
