@@ -88,7 +88,8 @@ class Trajectory:
     ``token_ids``, ``action_mask`` and ``logprobs`` are append-only lists of equal length: the prompt, every sampled id
     and every observation id in the order the policy saw them. ``action_mask`` is True for sampled ids alone;
     ``logprobs`` holds the sampler's log-probability there and 0.0 elsewhere. ``turn_errors`` has the env's error code
-    of every assistant turn, "" where there was none. ``sample_index`` counts the episodes of one task, from 0.
+    of every assistant turn, "" where there was none. ``cut_turns`` counts the turns that ended for their length.
+    ``sample_index`` counts the episodes of one task, from 0.
 
     ``answer_key`` is there where an env gives one and the episode has an answer; it is in no record. ``verdict`` is
     what was decided on that answer besides the env's own rule, ``audit`` what a judge says of one that a rule took for
@@ -109,6 +110,7 @@ class Trajectory:
     messages: list[Message] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     turn_errors: list[str] = field(default_factory=list)
+    cut_turns: int = 0
     reward: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     stop_reason: StopReason = StopReason.FAILED
@@ -215,7 +217,7 @@ class Trajectory:
 _NOT_AS_IT_IS = ("task", "sample_index", "action_mask", "logprobs", "answer_key")
 _SAVED = [field.name for field in fields(Trajectory) if field.name not in _NOT_AS_IT_IS]
 """The fields that a record has as they are."""
-_LATER = ("verdict", "audit", "unmarked")
+_LATER = ("verdict", "audit", "unmarked", "cut_turns")
 """Those that records of older runs lack."""
 
 

@@ -98,6 +98,7 @@ EVALUATION_METRICS = (
     ShownMetric("completion_tokens", "Sampled tokens", 1, gain=0),
     ShownMetric("answer_by_judge", "Answers marked by judge", 1, True, exceptional=True, gain=0),
     ShownMetric("answer_undecided", "Answers undecided", 1, True, exceptional=True, gain=-1),
+    ShownMetric("cut_turns", "Turns cut for length", 1, True, exceptional=True, gain=-1),
     ShownMetric("context_full", "Cut, context full", 1, True, exceptional=True, gain=-1),
 )
 """What the tables of a run's evaluations show, in this order, where the evaluation has it."""

@@ -173,6 +173,7 @@ def _value(record: Record, name: str) -> float | None:
     value = {
         "reward": record.get("reward"),
         "completion_tokens": record.get("num_sampled_tokens"),
+        "cut_turns": (record.get("cut_turns") or 0) / max(1, len(record.get("turn_errors") or ())),
         "context_full": float(record.get("stop_reason") == "context_full"),
     }.get(name, (record.get("metrics") or {}).get(name))
     return float(value) if isinstance(value, int | float) else None

@@ -120,6 +120,7 @@ class Rollout:
                 seed=derive_seed(spec.seed, trajectory.num_turns),
             )
             trajectory.append(turn.ids, turn.logprobs)
+            trajectory.cut_turns += turn.finish_reason == "length"
             said = self.chat.decode(turn.ids)
             trajectory.messages.append({"role": "assistant", "content": said})
             done = take_turn(trajectory, await env.step(said), self.chat, longest_prompt)

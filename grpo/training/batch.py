@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from grpo.learner.segments import Segment
 from grpo.rollout.marking import METRICS
 from grpo.rollout.rewards import verifiable_class
+from grpo.settings import RolloutSettings
 from grpo.types import Group, StopReason, Trajectory
 from judges.reliability.agreement import PairCounts, count_pairs
 
@@ -16,6 +17,9 @@ STEP_NAMES = {"independent_reward": "reward/env", "ruler_score": "judge/score"} 
     name: name.replace("answer_", "answer/") for name in METRICS
 }
 """What judges and marking add to a trajectory's metrics, by the name under which a step logs its mean."""
+
+MANY_CUT_TURNS = 0.05
+"""Share of turns that end for their length above which a step says so: a policy that still learns rambles at times."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,7 @@ class Batch:
             "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
             "episodes/failed": float(len(self.sampled) - len(whole)),
             "episodes/context_full": float(sum(not t.is_played_out for t in whole)),
+            "turns/cut_share": sum(t.cut_turns for t in whole) / max(1, sum(t.num_turns for t in whole)),
             "episodes/forks": float(sum(t.num_forks for t in whole)),
             "episodes/used": float(sum(len(group.trajectories) for group in self.groups)),
             "judge/failures": float(self.unrewarded),
@@ -82,14 +87,20 @@ class Batch:
             metrics["answer/cost_usd"] = self.answer_cost_usd
         return metrics
 
-    def remarks(self, max_tokens: int) -> list[str]:
-        """What a user should know of the step: episodes that were cut, and why there is nothing to learn from it."""
+    def remarks(self, rollout: RolloutSettings) -> list[str]:
+        """What a user should know of the step: what was cut, and why there is nothing to learn from it."""
         found: list[str] = []
         if cut := sum(t.stop_reason is StopReason.CONTEXT_FULL for t in self.sampled):
             found.append(
                 f"{cut} of {len(self.sampled)} episodes were cut, their context full (rollout.max_tokens = "
-                f"{max_tokens}), and are not learned from; raise it, or lower rollout.max_turn_tokens or the env's "
-                "limit of turns"
+                f"{rollout.max_tokens}), and are not learned from; raise it, or lower rollout.max_turn_tokens or the "
+                "env's limit of turns"
+            )
+        turns, cut_turns = (sum(getattr(t, name) for t in self.sampled) for name in ("num_turns", "cut_turns"))
+        if cut_turns > MANY_CUT_TURNS * turns:
+            found.append(
+                f"{cut_turns} of {turns} turns were cut for their length (rollout.max_turn_tokens = "
+                f"{rollout.max_turn_tokens}), and the env read what there was of them; raise it, or ask for short turns"
             )
         if not self.groups:
             small = sum(len(group.trajectories) < 2 for group in self.rewarded)

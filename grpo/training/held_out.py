@@ -212,5 +212,6 @@ def summarise(spec: EvalSpec, trajectories: Sequence[Trajectory], policy: Any, s
 def _columns(trajectories: Sequence[Trajectory]) -> tuple[list[dict[str, float]], list[str], list[float]]:
     metrics = [t.metrics | {"completion_tokens": float(t.num_sampled_tokens)} for t in trajectories]
     for columns, trajectory in zip(metrics, trajectories, strict=True):
+        columns["cut_turns"] = trajectory.cut_turns / max(1, trajectory.num_turns)
         columns["context_full"] = float(trajectory.stop_reason is StopReason.CONTEXT_FULL)
     return metrics, [t.task.key for t in trajectories], [t.reward for t in trajectories]

@@ -10,6 +10,7 @@ from grpo.learner.segments import segments_of
 from grpo.rollout.rewards import EnvReward, FunctionReward
 from grpo.rollout.tasks import TaskStream
 from grpo.serving.policy import Policy
+from grpo.settings import RolloutSettings
 from grpo.training.batches import Batches
 from grpo.training.demonstrations import Demonstrations, from_run
 from grpo.types import SampledTurn, StopReason
@@ -18,6 +19,7 @@ from tests.fakes import ByteChat, always
 UP, RIGHT, DOWN = 0, 1, 2
 FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
 """What CliffWalking gives for a first step: to the right of the start is the cliff, and it leads back there."""
+ROLLOUT = RolloutSettings(max_tokens=2000, max_turn_tokens=600)
 
 
 class Walkers(Policy):
@@ -36,13 +38,13 @@ class Walkers(Policy):
         said = "well, " * 85 if self.wordy else ""
         call = f'{said}<tool_call>\n{{"name": "act", "arguments": {{"action": {action}}}}}\n</tool_call>'
         ids = [*ByteChat().encode(call), ByteChat.END][:max_tokens]
-        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+        return SampledTurn(ids, [-0.5] * len(ids), "stop" if ids[-1] == ByteChat.END else "length")
 
 
-def walked(*members, reward=None):
+def walked(*members, reward=None, rollout=ROLLOUT):
     kwargs = {"max_episode_steps": 4}
     size = {"groups_per_step": 1, "group_size": len(members), "concurrency": 1}
-    rollout = size | {"max_tokens": 2000, "max_turn_tokens": 600}
+    rollout = rollout.model_dump(exclude_unset=True) | size
     config = load_config(None, {"env": "CliffWalking-v1", "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(config.env, kwargs)
     batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), reward or EnvReward(), Display(quiet=True))
@@ -65,7 +67,7 @@ def test_a_cut_episode_is_neither_learned_from_nor_part_of_the_baseline():
     metrics = batch.metrics()
     assert (metrics["reward/mean"], metrics["reward/std"]) == (-53.5, 49.5)
     assert (metrics["episodes/context_full"], metrics["episodes/failed"]) == (1.0, 0.0)
-    (remark,) = batch.remarks(2000)
+    (remark,) = batch.remarks(ROLLOUT)
     assert remark.startswith(
         "1 of 3 episodes were cut, their context full (rollout.max_tokens = 2000), and are not learned"
     )
@@ -76,7 +78,7 @@ def test_a_group_of_which_all_but_one_were_cut_teaches_nothing_and_says_so():
     batch = walked((False, UP), (True, UP), (True, RIGHT))
     assert (batch.groups, batch.segments, batch.dropped) == ([], [], 1)
     assert batch.metrics()["groups/zero_variance_share"] == 1.0
-    assert "of 1 group, 1 had less than two episodes that were played out. What helps" in batch.remarks(2000)[1]
+    assert "of 1 group, 1 had less than two episodes that were played out. What helps" in batch.remarks(ROLLOUT)[1]
     nothing = walked((True, UP), (True, RIGHT))
     assert "reward/mean" not in nothing.metrics()
     assert nothing.metrics()["episodes/context_full"] == 2.0
@@ -98,9 +100,18 @@ def test_what_rewards_a_group_does_not_see_those_that_were_cut():
 
 
 def test_a_step_without_a_difference_says_what_to_do():
-    (remark,) = walked((False, UP), (False, UP)).remarks(2000)
+    (remark,) = walked((False, UP), (False, UP)).remarks(ROLLOUT)
     assert remark.startswith("no update, for there is nothing to compare: of 1 group, 1 had equal rewards. What helps:")
-    assert walked((False, UP), (False, RIGHT)).remarks(2000) == []
+    assert walked((False, UP), (False, RIGHT)).remarks(ROLLOUT) == []
+
+
+def test_a_step_of_whose_turns_many_were_cut_says_so():
+    short = ROLLOUT.model_copy(update={"max_turn_tokens": 30})  # 30 bytes hold no whole call
+    batch = walked((False, UP), (False, DOWN), rollout=short)
+    assert batch.metrics()["turns/cut_share"] == 1.0
+    remark, _no_difference = batch.remarks(short)
+    assert remark.startswith("8 of 8 turns were cut for their length (rollout.max_turn_tokens = 30)")
+    assert walked((False, UP), (False, RIGHT)).metrics()["turns/cut_share"] == 0.0
 
 
 def test_cut_episodes_are_not_imitated_however_high_their_reward(tmp_path):

@@ -48,7 +48,7 @@ async def test_a_turn_that_stopped_for_its_length_is_closed_with_an_unmasked_end
     assert trajectory.token_ids[start : start + 10] == [*b"is it oak", 256]
     assert trajectory.action_mask[start : start + 10] == [True] * 9 + [False]
     assert trajectory.stop_reason is StopReason.TRUNCATED
-    assert trajectory.num_turns == 3
+    assert (trajectory.num_turns, trajectory.cut_turns) == (3, 3)
 
 
 async def test_an_episode_without_room_for_another_turn_ends_as_context_full():
