@@ -155,17 +155,19 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
 def load_config(recipe: str | None, overrides: dict[str, Any]) -> TrainConfig:
     """A config from a recipe (a bundled name, a TOML file or a run's ``config.json``) with ``overrides`` on top.
 
-    A key of ``overrides`` is a setting's dotted name (``judge.model``) or a whole group, which is merged key by key.
+    A key of ``overrides`` is a dotted name (``judge.model``, ``env_kwargs.max_turns``) or a whole group, which is
+    merged key by key.
 
     Raises:
         ConfigError: Unknown recipe, unknown key (the nearest one is named) or a value out of range.
     """
     values: dict[str, Any] = {}
+    tables = (*GROUPS, "env_kwargs")
     for key, value in [*(_recipe_values(recipe).items() if recipe else ()), *overrides.items()]:
         group, _, name = key.partition(".")
-        if name and group in GROUPS:
+        if name and group in tables:
             key, value = group, {name: value}
-        if isinstance(value, dict) and key in values and key in (*GROUPS, "env_kwargs"):
+        if isinstance(value, dict) and key in values and key in tables:
             below = values[key]  # refused later where it is no table
             value = below | value if isinstance(below, dict) else below
         values[key] = value

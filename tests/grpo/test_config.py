@@ -80,6 +80,8 @@ def test_flags_override_the_recipe_and_env_kwargs_are_merged():
     assert config.steps == 3
     assert config.env_kwargs["order"] == "relevance"
     assert config.env_kwargs["max_turns"] == 5
+    one = load_config("email-cpu", {"env": "E", "env_kwargs.max_turns": 7}).env_kwargs
+    assert one == {**config.env_kwargs, "max_turns": 7}
 
 
 def test_a_group_of_a_recipe_is_merged_key_by_key_with_dotted_names_and_with_groups(tmp_path):
