@@ -48,6 +48,28 @@ uv_install() {
         "$VENV/bin/uv" pip install --quiet --python "${INTO:-$VENV}/bin/python" "$@"
 }
 
+check_platform() { # PYTHON: what vLLM's builds run on
+    local here
+    here="$("$1" -c 'import os, platform
+machine, libc = platform.machine(), ""
+try:
+    libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+except (AttributeError, ValueError):
+    pass
+version = [int(part) for part in libc.removeprefix("glibc ").split(".") if part.isdigit()]
+try:
+    old = machine == "x86_64" and " avx2" not in open("/proc/cpuinfo").read()
+except OSError:
+    old = False
+if platform.system() != "Linux" or machine not in ("x86_64", "aarch64") or version < [2, 28] or old:
+    print(platform.system(), machine, *["without AVX2"] * old, "with", libc or "a C library other than glibc")')"
+    [ -z "$here" ] && return
+    echo "Error: vLLM has builds for Linux with glibc 2.28 or newer on x86-64 with AVX2 and on 64-bit ARM, and this is $here." \
+        "Use such a machine, a container or a virtual machine. The environment, judges and evaluation need no vLLM:" \
+        "docs/install.md" >&2
+    exit 1
+}
+
 check_compiler() { # PYTHON: on a GPU vLLM compiles a little C when it first starts (Triton)
     local missing=""
     command -v "${CC:-gcc}" >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 || missing="a C compiler"
@@ -89,6 +111,9 @@ setup_environment() {
     stamp="$VENV/.installed-$1-$(cksum <pyproject.toml | cut -d' ' -f1)"
     [ -f "$stamp" ] && return
     python="$(find_python)"
+    case ",$extras," in
+    *,gpu,* | *,cpu,*) check_platform "$python" ;;
+    esac
     case ",$extras," in
     *,gpu,*)
         check_driver

@@ -1,6 +1,7 @@
 """Where scripts/quickstart trains: on a GPU where there is one and its model is at hand, and else on the CPU."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -107,6 +108,26 @@ def called(function, environment, *arguments):
     script = f". {ROOT}/scripts/_setup.sh; {function} {' '.join(map(str, arguments))}"
     bash = shutil.which("bash")
     return subprocess.run([bash, "-c", script], env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("here", "named"),
+    [
+        ('platform.system, platform.machine, os.confstr = lambda: "Darwin", lambda: "arm64", int',
+         "Darwin arm64 with a C library other than glibc."),
+        ('platform.machine = lambda: "riscv64"', "Linux riscv64 with glibc 2."),
+        ('os.confstr = lambda name: "glibc 2.17"', f"Linux {platform.machine()} with glibc 2.17."),
+        ('os.confstr = lambda name: "glibc 2.28"', ""),
+        ('platform.machine = lambda: "x86_64"; builtins.open = lambda name: io.StringIO("flags : sse4_2 avx")',
+         "Linux x86_64 without AVX2 with glibc 2."),
+    ],
+)  # fmt: skip
+def test_a_machine_that_vllm_has_no_build_for_is_named_before_anything_is_fetched(tmp_path, here, named):
+    (tmp_path / "sitecustomize.py").write_text(f"import builtins, io, os, platform\n{here}\n")
+    python = program(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
+    done = called("check_platform", {"PATH": str(tmp_path)}, python)
+    assert done.returncode == (1 if named else 0)
+    assert (f"64-bit ARM, and this is {named}" in done.stderr) if named else not done.stderr
 
 
 def test_what_vllm_loads_on_a_cpu_is_asked_for_before_anything_is_fetched(tmp_path):
