@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -38,6 +39,7 @@ _PRICES = ("input_cost_per_token", "output_cost_per_token")
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _REQUEST_REFUSED = frozenset({400, 422})
 """The provider calls the request itself bad. Perhaps it only refuses the response format."""
+_NAME_OF_OPENAI = re.compile(r"(?:ft:)?(?:chatgpt|gpt|o\d)\b")
 _NO_STRUCTURED_OUTPUT: set[tuple[str, str | None]] = set()
 """(model, URL) pairs that refused a response format and then answered without: they are not asked for it again."""
 
@@ -47,7 +49,7 @@ class Reply:
     """What a judge said."""
 
     content: str
-    """Empty where it said nothing or refused."""
+    """A refusal that stands apart from the content is one too. Empty where it said nothing."""
     finish_reason: str
     prompt_tokens: int = 0
     """As the provider reports them; 0 where it does not."""
@@ -63,7 +65,8 @@ class JudgeClient:
 
     Args:
         model: A litellm model name: ``openai/o4-mini``, ``hosted_vllm/...``, ``ollama/...``, ``anthropic/...``. A bare
-            name with a URL means a server that speaks OpenAI's protocol.
+            name with a URL means a server that speaks OpenAI's protocol. Without one, ``gpt-...`` and ``o4-...`` are
+            OpenAI's, and litellm knows whose the others are.
         api_base: URL of the server, ``/v1`` included. None: the provider's variable (``OPENAI_BASE_URL``, ...) or its
             public address.
         api_key: None: the provider's variable (``OPENAI_API_KEY``, ...). A server of your own needs none.
@@ -150,6 +153,7 @@ class JudgeClient:
     def identity(self) -> dict[str, Any]:
         """What a judge's answer depends on, apart from the prompt: model, URL and parameters. No secret is in it."""
         model, base, extra = self._route()
+        base = base or _url_of_environment(model)
         for name in ("api_base", "base_url", "extra_headers", "headers", *_PRICES):
             extra.pop(name, None)
         return {
@@ -162,9 +166,10 @@ class JudgeClient:
         """Model with its provider, URL, and a copy of the further parameters."""
         extra: dict[str, Any] = _copied(self.extra_litellm_params or {})
         base = (self.api_base or extra.get("api_base") or extra.get("base_url") or "").strip() or None
-        model = f"openai/{self.model}" if base and "/" not in self.model else self.model
-        if _is_openai(model):
-            base = base or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or None
+        is_openais = "/" not in self.model and (base or _NAME_OF_OPENAI.match(self.model))
+        model = f"openai/{self.model}" if is_openais else self.model
+        if model.startswith("openai/"):
+            base = base or _url_of_environment(model)
         return model, base, extra
 
     def _key(self) -> str | None:
@@ -183,9 +188,9 @@ class JudgeClient:
         for name in _PRICES:  # litellm would keep a price for the rest of the process, for every call to the model
             extra.pop(name, None)
         key = self._key()
-        if _is_openai(model):
+        if model.startswith("openai/"):  # no other provider gets OpenAI's key
             key = key or os.environ.get("OPENAI_API_KEY", "").strip() or ("EMPTY" if base else None)
-            if key is None and model.startswith("openai/"):
+            if key is None:
                 raise JudgeCallError(
                     f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own"
                 )
@@ -233,8 +238,9 @@ class JudgeClient:
         content = finish_reason = ""
         if response.choices:
             choice = response.choices[0]
+            said = choice.message.content or getattr(choice.message, "refusal", None) or ""
             # A lone surrogate, which a judge can write in an escape, has no UTF-8: it could not be shown to it again.
-            content = (choice.message.content or "").encode(errors="replace").decode()
+            content = said.encode(errors="replace").decode()
             content = blank_secrets(content, *self._secrets(params))
             finish_reason = choice.finish_reason or ""
         return Reply(content, finish_reason, prompt_tokens, completion_tokens, cost)
@@ -304,8 +310,10 @@ def _copied(value: Any) -> Any:
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
-def _is_openai(model: str) -> bool:
-    return model.startswith("openai/") or "/" not in model
+def _url_of_environment(model: str) -> str | None:
+    """The URL of a model's provider in the variable that litellm reads (``OPENAI_BASE_URL``, ``OLLAMA_API_BASE``)."""
+    provider = model.partition("/")[0].upper().removesuffix("_CHAT")
+    return os.environ.get(f"{provider}_BASE_URL") or os.environ.get(f"{provider}_API_BASE") or None
 
 
 def _is_timeout(error: Exception) -> bool:

@@ -1,3 +1,4 @@
+import json
 import time
 import warnings
 from base64 import b64encode
@@ -188,6 +189,29 @@ async def test_no_connection_outlives_its_request():
 async def test_without_a_key_or_a_url_nothing_is_sent():
     with pytest.raises(JudgeCallError, match="no API key for openai/o4-mini; set OPENAI_API_KEY"):
         await JudgeClient("openai/o4-mini").complete(ASK)
+
+
+async def test_openais_key_goes_to_openai_alone(monkeypatch):
+    """A bare name may be another provider's: it gets that provider's key and URL."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-anthropic")
+    with JudgeServer(["a"]) as openai, JudgeServer([401]) as anthropic:
+        monkeypatch.setenv("OPENAI_BASE_URL", openai.url)
+        monkeypatch.setenv("ANTHROPIC_API_BASE", anthropic.url.removesuffix("/v1"))
+        assert (await JudgeClient("gpt-4.1").complete(ASK)).content == "a"
+        with pytest.raises(JudgeCallError, match="AuthenticationError"):
+            await JudgeClient("claude-sonnet-4-5").complete(ASK)
+    assert [request.headers["authorization"] for request in openai.requests] == ["Bearer sk-of-openai"]
+    assert [(r.path, r.headers["x-api-key"]) for r in anthropic.requests] == [("/v1/messages", "sk-ant-of-anthropic")]
+    assert "sk-of-openai" not in str(anthropic.requests)
+
+
+async def test_a_refusal_is_told_in_the_judges_words():
+    message = {"role": "assistant", "content": None, "refusal": "I cannot grade this."}
+    body = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m"}
+    body |= {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+    with JudgeServer([Reply(raw=json.dumps(body).encode())]) as server:
+        assert (await client(server).complete(ASK)).content == "I cannot grade this."
 
 
 async def test_an_unclear_provider_is_explained():

@@ -46,6 +46,14 @@ def test_what_an_answer_depends_on_holds_model_url_and_parameters_and_no_key(mon
     assert (
         JudgeClient("some", api_base="http://host:1/v1", extra_litellm_params={"max_tokens": 5}).identity() == expected
     )
+    assert JudgeClient("gpt-4.1").identity() == JudgeClient("openai/gpt-4.1").identity()
+
+
+def test_two_servers_that_a_variable_names_are_two_judges(monkeypatch):
+    for model, name in (("hosted_vllm/m", "HOSTED_VLLM_API_BASE"), ("ollama_chat/m", "OLLAMA_API_BASE")):
+        assert JudgeClient(model).identity()["api_base"] is None
+        monkeypatch.setenv(name, "http://user:word@one:1/v1")
+        assert JudgeClient(model).identity()["api_base"] == "http://one:1/v1"
 
 
 @pytest.mark.parametrize(
