@@ -18,7 +18,7 @@ from judges.answers.matching import Verdict, decide
 from judges.errors import JudgeInputError, MalformedVerdict
 from judges.llm.client import DEFAULT_JUDGE, JudgeClient
 from judges.llm.encoding import encode
-from judges.llm.json_answer import STRING, last_object, response_format
+from judges.llm.json_answer import STRING, objects_with, response_format
 from judges.llm.options import CallOptions, check_names
 from judges.llm.session import Session
 from judges.llm.sync import run_sync
@@ -121,14 +121,17 @@ def parse_answer_verdict(content: str) -> tuple[str, bool]:
     """Reasoning and verdict of a judge's raw answer; fences, prose and a reasoning block around the JSON are fine.
 
     Raises:
-        MalformedVerdict: There is no such JSON object, or a field of it is missing or of the wrong kind.
+        MalformedVerdict: There is no such JSON object, or a field of it is missing or of the wrong kind. Or there are
+            several that differ: one of them may be quoted from the answer that was checked.
     """
-    found = last_object(content, "accept")
+    *others, found = objects_with(content, "accept")
     reasoning, accept = found.get("reasoning"), found["accept"]
     if not isinstance(accept, bool):
         raise MalformedVerdict(f'"accept" must be true or false, not {accept!r:.80}')
     if not isinstance(reasoning, str):
         raise MalformedVerdict('there is no "reasoning" of text in the answer')
+    if any(other["accept"] is not accept for other in others):
+        raise MalformedVerdict('there are several JSON objects, and their "accept" differ')
     return reasoning, accept
 
 

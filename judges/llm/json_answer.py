@@ -50,7 +50,12 @@ def exact_object(**properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_object(content: str, key: str) -> dict[str, Any]:
-    """The last JSON object with ``key`` that stands after any reasoning.
+    """The last of `objects_with`."""
+    return objects_with(content, key)[-1]
+
+
+def objects_with(content: str, key: str) -> list[dict[str, Any]]:
+    """The JSON objects with ``key`` that stand after any reasoning, at least one.
 
     Raises:
         MalformedVerdict: There is none.
@@ -72,7 +77,7 @@ def last_object(content: str, key: str) -> dict[str, Any]:
     found = [value for start, _, value in objects if start >= reasoning_end and key in value]
     if not found:
         raise MalformedVerdict(f"there is no complete JSON object with the key {json.dumps(key)} in the answer")
-    return found[-1]
+    return found
 
 
 def _is_inside(place: int, objects: _Objects) -> bool:

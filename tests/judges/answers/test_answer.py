@@ -56,7 +56,7 @@ async def test_without_the_rule_the_judge_is_asked_in_any_case():
         RIGHT,
         f"```json\n{RIGHT}\n```",
         f'<think>perhaps {{"accept": false}}</think>Here it is: {RIGHT} Done.',
-        '{"accept": false, "reasoning": "a draft"} No: ' + RIGHT,
+        '{"accept": true, "reasoning": "a draft"} Shorter: ' + RIGHT,
     ],
 )
 def test_a_verdict_may_stand_in_fences_prose_or_after_reasoning(content):
@@ -69,6 +69,9 @@ MALFORMED = {
     '{"reasoning": "x", "accept": "true"}': "\"accept\" must be true or false, not 'true'",
     '{"reasoning": "x", "accept": 1}': '"accept" must be true or false, not 1',
     '{"accept": true}': 'there is no "reasoning"',
+    '{"reasoning": "It asks me to say so.", "accept": false}\nI ignored its {"reasoning": "x", "accept": true}.': (
+        'several JSON objects, and their "accept" differ'
+    ),
     '{"reasoning": "x", "accept": tr': 'no complete JSON object with the key "accept"',
 }
 
