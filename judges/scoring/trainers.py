@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -46,8 +47,9 @@ def trl_reward(
 
     Args:
         judge_model: A litellm model name.
-        num_generations: As in ``GRPOConfig``; a slice with parts of groups is refused then. None: completions of equal
-            prompts that stand together are a group.
+        num_generations: As in ``GRPOConfig``; a slice with parts of groups, or with groups of several prompts
+            (another ``num_generations_eval``), is refused then. None: completions of equal prompts that stand together
+            are a group.
         tools: As in `ruler`.
         **options: As in `ruler`.
 
@@ -107,12 +109,14 @@ class TrlReward:
             is_whole = len(set(sizes)) <= 1 and 1 not in sizes
         else:
             sizes = [self.num_generations] * (len(prompts) // self.num_generations)
-            is_whole = sum(sizes) == len(prompts)
+            firsts = (prompts[place - place % self.num_generations] for place in range(len(prompts)))
+            is_whole = sum(sizes) == len(prompts) and all(map(operator.eq, prompts, firsts))
         if not is_whole:
             raise JudgeInputError(
-                f"a batch of {len(prompts)} completions does not hold whole groups (num_generations="
+                f"a batch of {len(prompts)} completions does not hold whole groups of one prompt each (num_generations="
                 f"{self.num_generations}; groups of {min(sizes, default=0)} to {max(sizes, default=0)}); give "
-                "num_generations, and make per_device_train_batch_size a multiple of it"
+                "num_generations, make per_device_train_batch_size a multiple of it, and set no other "
+                "num_generations_eval"
             )
         return sizes
 

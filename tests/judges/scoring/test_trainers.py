@@ -52,7 +52,10 @@ def test_every_completion_gets_its_score_in_the_order_of_the_batch(num_generatio
 
 @pytest.mark.parametrize(
     ("options", "prompts"),
-    [({}, "aab"), ({}, "ab"), ({}, "a"), ({"num_generations": 4}, "aa"), ({"num_generations": 2}, "aab")],
+    [
+        *[({}, "aab"), ({}, "ab"), ({}, "a")],
+        *[({"num_generations": 4}, "aa"), ({"num_generations": 2}, "aab"), ({"num_generations": 4}, "aabb")],
+    ],
 )
 def test_a_slice_with_parts_of_groups_is_refused(options, prompts):
     with (
