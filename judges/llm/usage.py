@@ -33,6 +33,11 @@ class Usage:
         else:
             self.cost_dollars += cost_dollars
 
+    def since(self, earlier: Usage) -> Usage:
+        """What was added after ``earlier``, a copy of this sum at that time."""
+        now, before = asdict(self), asdict(earlier)
+        return Usage(**{name: now[name] - before[name] for name in now})
+
     def to_dict(self) -> dict[str, Any]:
         """The numbers by name; ``cost_dollars`` is None where no call had a known price."""
         known = self.calls > self.unpriced_calls or not self.calls

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -65,6 +65,7 @@ class Calibration:
     last_error: str
     """Why the last of the failed verdicts failed; empty where none failed."""
     usage: Usage
+    """What the session was asked meanwhile."""
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers by name."""
@@ -133,11 +134,12 @@ def calibrate(
         raise JudgeInputError("there is no labelled group to measure a judge on")
     client = judge_model if isinstance(judge_model, JudgeClient) else JudgeClient(judge_model, **call)
     session = Session.of(session)
+    before = replace(session.usage)
     shown = {"rubric": rubric, "seed": seed, "permutations": permutations, "max_prompt_tokens": max_prompt_tokens}
     prompts, labels = _prompts_and_labels(groups, shown)
     verdicts = run_sync(_judge_all(client, prompts, session, max_prompt_tokens, on_progress))
     judged = [MeasuredGroup(*labels_and_orders) for labels_and_orders in zip(labels, verdicts, strict=True)]
-    return _measure(judged, permutations, session.usage, seed)
+    return _measure(judged, permutations, session.usage.since(before), seed)
 
 
 def _prompts_and_labels(

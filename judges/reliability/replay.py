@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from statistics import fmean
 from typing import Any, Unpack
@@ -52,7 +52,7 @@ class Agreement:
     mean_absolute_difference: float
     """Mean distance between the two scores."""
     usage: Usage
-    """What judging again took."""
+    """What judging again took: all that the session was asked meanwhile."""
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers by name."""
@@ -100,7 +100,7 @@ def replay(
     if session.records_to(record_file(run)):
         raise JudgeInputError(f"{record_file(run)} is read; record the new judgements in another file")
     records = islice(read_recorded(run), limit)
-    tally = _Tally()
+    tally, before = _Tally(), replace(session.usage)
 
     async def judge_all() -> None:
         workers = [_judge_again(records, settled, tally, on_progress) for _ in range(session.max_concurrency)]
@@ -111,7 +111,7 @@ def replay(
         if tally.failures:
             raise tally.failures[-1]
         raise JudgeInputError(f"the record of {os.fspath(run)} holds no group that was scored")
-    return tally.agreement(session.usage)
+    return tally.agreement(session.usage.since(before))
 
 
 async def _judge_again(

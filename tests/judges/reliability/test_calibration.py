@@ -6,7 +6,7 @@ import random
 import pytest
 from click.testing import CliRunner
 
-from judges import JudgeCallError, JudgeInputError, MalformedVerdict, PromptTooLong
+from judges import JudgeCallError, JudgeInputError, MalformedVerdict, PromptTooLong, Session
 from judges.cli import main
 from judges.reliability.calibration import calibrate
 from judges.reliability.estimate import Estimate
@@ -154,6 +154,15 @@ def test_cost_and_tokens_are_per_group():
     # the server counts 100 + 10 tokens a call, two calls a group
     assert result.cost_per_group == pytest.approx(2 * (100 * 1e-4 + 10 * 1e-3))
     assert result.rows()["Per group"] == "$0.0400, 220 tokens"
+
+
+def test_a_session_that_was_used_before_adds_nothing_to_the_usage():
+    session = Session()
+    first, _ = measure(perfect, [group([0, 1], "a")], permutations=2, session=session)
+    second, _ = measure(perfect, [group([0, 1], "b")], permutations=2, session=session)
+    assert [result.usage.calls for result in (first, second)] == [2, 2]
+    assert [result.rows()["Per group"] for result in (first, second)] == ["cost unknown, 220 tokens"] * 2
+    assert session.usage.calls == 4
 
 
 def write(path, *groups):

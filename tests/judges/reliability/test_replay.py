@@ -55,9 +55,11 @@ def test_the_agreement_is_as_computed_by_hand(run):
 
 def test_a_judge_that_agrees_with_itself_has_tau_one_and_no_flips(run):
     with JudgeServer(judge_by(RECORDED)) as server:
-        agreement = replay(run, judges=["openai/same"], api_base=server.url, permutations=2)
+        session = Session()
+        judges.score([[USER, said("a")]], "openai/same", api_base=server.url, session=session)
+        agreement = replay(run, judges=["openai/same"], api_base=server.url, permutations=2, session=session)
     assert (agreement.kendall_tau, agreement.flip_rate, agreement.mean_difference) == (1.0, 0.0, 0.0)
-    assert agreement.usage.calls == 4
+    assert (agreement.usage.calls, session.usage.calls) == (4, 5)
 
 
 def test_groups_without_a_verdict_are_counted_and_left_out(run):
