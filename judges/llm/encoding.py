@@ -1,7 +1,8 @@
 """Values as the JSON that a judge reads inside a tag of the prompt: no text in them can close that tag or open one.
 
-Every ``<`` is written as ``\\u003c``. To leave harmless tags such as ``<tool_call>`` as they are would save 3 % of the
-tokens, but a mail could then write what the judge's own chat template reads as a special token.
+Every ``<`` is written as ``\\u003c``, and the bracket of ``[INST]`` and its like as ``\\u005b``. To leave harmless tags
+such as ``<tool_call>`` as they are would save 3 % of the tokens, but a mail could then write what the judge's own chat
+template reads as a special token.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from typing import Any
 from judges.errors import JudgeInputError
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_BRACKET = re.compile(r"\[(?=/?[gs]?[A-Z][A-Z_]*\])")
+"""What begins a special token of Mistral (``[/INST]``) or GLM (``[gMASK]``). No list of JSON begins so."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def encode(value: object, name: str) -> str:
-    """Compact JSON without a ``<`` and without a lone surrogate; keys are sorted, with ``role`` and ``name`` first.
+    """Compact JSON without a ``<``, the bracket of an ``[INST]`` or a lone surrogate.
+
+    Keys are sorted, with ``role`` and ``name`` first.
 
     Args:
         value: Dicts, lists, strings and numbers.
@@ -33,7 +38,7 @@ def encode(value: object, name: str) -> str:
         raise JudgeInputError(
             f"{name} is not plain JSON ({error}); hand in dicts, lists, strings and numbers"
         ) from error
-    text = text.replace("<", "\\u003c")
+    text = _BRACKET.sub(r"\\u005b", text.replace("<", "\\u003c"))
     return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 

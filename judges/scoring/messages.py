@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from judges.errors import JudgeInputError
 from judges.llm.encoding import as_plain
 from judges.scoring.types import Message
+
+_DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64,")
+_MIN_DATA_CHARS = 200
 
 
 def as_mappings(messages: Any) -> Any:
@@ -27,7 +32,7 @@ def _dumped(message: Any) -> Any:
 
 
 def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, Any], ...]:
-    """The messages of one trajectory without unset fields and with numbered tool-call ids.
+    """The messages of one trajectory without unset fields and data of files, and with numbered tool-call ids.
 
     Args:
         messages: The trajectory.
@@ -51,7 +56,10 @@ def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, A
             raise JudgeInputError(
                 f'message {number} of trajectory {place} must be a dict with a string "role", got {_short(message)}'
             )
-        plain.append(_with_numbered_calls(message, numbers))
+        try:
+            plain.append(_without_data(_with_numbered_calls(message, numbers)))
+        except RecursionError:
+            raise JudgeInputError(f"message {number} of trajectory {place} is nested too deeply") from None
     return tuple(plain)
 
 
@@ -75,6 +83,24 @@ def _with_numbered_calls(message: Message, numbers: dict[str, str]) -> dict[str,
     if "tool_call_id" in plain:
         plain["tool_call_id"] = numbered(plain["tool_call_id"])
     return plain
+
+
+def _without_data(value: Any, name: str = "") -> Any:
+    """The value with a note for each picture, sound or file in it: a judge reads text, and base64 says nothing to it.
+
+    The note has the data's hash, so different pictures stay different. ``name`` is the key of the value.
+    """
+    if isinstance(value, Mapping):
+        return {key: _without_data(item, key) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_data(item) for item in value]
+    if not isinstance(value, str) or len(value) < _MIN_DATA_CHARS:
+        return value
+    url = _DATA_URL.match(value)
+    if not url and not (name in ("data", "file_data") and re.fullmatch(r"[\w+/=-]+", value, re.ASCII)):
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{url.group() if url else ''}({len(value)} characters, not shown; SHA-256 {digest[:12]})"
 
 
 def _short(value: object) -> str:
