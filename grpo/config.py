@@ -22,6 +22,7 @@ from grpo.settings import (
     AnswerJudgeSettings,
     EngineName,
     EvalSettings,
+    JudgeCallSettings,
     JudgeSettings,
     LearnerSettings,
     LoraSettings,
@@ -39,14 +40,15 @@ REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
     {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
-    | {"rollout.env_workers", "judge.api_base", "judge.concurrency", "judge.max_cost"}
+    | {"rollout.env_workers", "judge.concurrency", "judge.max_cost", "judge.max_prompt_tokens"}
+    | {f"{judge}.{name}" for judge in ("judge", "answer_judge") for name in JudgeCallSettings.model_fields}
     | {"learner.gradient_checkpointing", "learner.token_budget"}
     | {
         f"server.{name}"
         for name in ("urls", "replicas", "tensor_parallel", "kv_cache_gib", "gpu_memory_utilization", "draft_tokens")
     }
     | {"server.extra_args", "engine", "learner.shard", "tinker.url"}
-    | {f"answer_judge.{name}" for name in ("api_base", "concurrency", "max_cost", "audit_share", "max_disagreement")}
+    | {f"answer_judge.{name}" for name in ("concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""
 

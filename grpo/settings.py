@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+
+if TYPE_CHECKING:
+    from judges.llm.options import CallOptions
 
 LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.learner.loss``, by the names of their papers."""
@@ -29,6 +32,16 @@ def _without_users(url: str) -> str:
 
 Url = Annotated[str, PlainSerializer(_without_users, when_used="json")]
 """Files and trackers get no user and no password of a URL; a continuation is told them again."""
+
+
+def _without_secrets(params: dict[str, Any]) -> dict[str, Any]:
+    from judges.llm.secrets import without_secrets
+
+    return without_secrets(params)
+
+
+LitellmParams = Annotated[dict[str, Any], PlainSerializer(_without_secrets, when_used="json")]
+"""Files and trackers get none that carries a secret by its name."""
 
 
 class Settings(BaseModel):
@@ -93,11 +106,32 @@ class RolloutSettings(Settings):
         return self
 
 
-class JudgeSettings(Settings):
+class JudgeCallSettings(Settings):
+    """How a judge is called; the names are those of `judges.JudgeClient`, which its errors tell."""
+
+    api_base: Url | None = None
+    timeout_seconds: float = Field(default=120.0, gt=0, description="for one attempt of a call")
+    extra_litellm_params: LitellmParams = Field(
+        default={}, description="for litellm: temperature, max_tokens, reasoning_effort, input_cost_per_token, ..."
+    )
+
+    @property
+    def call(self) -> CallOptions:
+        """The options of a judgement."""
+        return {
+            "api_base": self.api_base,
+            "timeout_seconds": self.timeout_seconds,
+            "extra_litellm_params": self.extra_litellm_params,
+        }
+
+
+class JudgeSettings(JudgeCallSettings):
     """RULER's judge."""
 
     model: str = "openai/o4-mini"
-    api_base: Url | None = None
+    max_prompt_tokens: int | None = Field(
+        default=100_000, ge=1, description="longer prompts are cut; keep it some thousands below the judge's context"
+    )
     rubric: str | None = None
     permutations: int = Field(
         default=1, ge=1, description="orders in which the judge sees a group; scores are the means"
@@ -111,11 +145,10 @@ class JudgeSettings(Settings):
     )
 
 
-class AnswerJudgeSettings(Settings):
+class AnswerJudgeSettings(JudgeCallSettings):
     """The judge of single answers, asked about those that the rule leaves undecided; none where no model is named."""
 
     model: str | None = None
-    api_base: Url | None = None
     concurrency: int = Field(default=16, ge=1, description="calls to the judge at the same time")
     max_cost: float | None = Field(
         default=None, gt=0, description="dollars; once this process has spent them, it stops"

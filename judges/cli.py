@@ -50,6 +50,44 @@ class _ErrorsInOneLine(click.Group):
             sys.exit(130)
 
 
+def _params(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> dict[str, Any] | None:
+    try:
+        parsed = None if value is None else json.loads(value)
+    except ValueError:
+        parsed = value
+    if parsed is not None and not isinstance(parsed, dict):
+        raise click.BadParameter("it is no JSON object; for example '{\"temperature\": 0}'")
+    return parsed
+
+
+def _how_to_call(command: Callable[..., None]) -> Callable[..., None]:
+    """The options by which a judge is called, named as the library's, which its errors tell."""
+    for option in (
+        click.option(
+            "--extra-litellm-params",
+            callback=_params,
+            metavar="JSON",
+            help="Parameters of the calls: temperature, reasoning_effort, input_cost_per_token, ...",
+        ),
+        click.option(
+            "--timeout-seconds",
+            type=click.FloatRange(0, min_open=True),
+            default=120.0,
+            show_default=True,
+            help="For one call.",
+        ),
+        click.option(
+            "--max-prompt-tokens",
+            type=click.IntRange(1),
+            default=100_000,
+            show_default=True,
+            help="Longer prompts are cut; keep it some thousands below the judge's context.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @click.group(cls=_ErrorsInOneLine, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
 @click.version_option(package_name="email-rl")
 def main() -> None:
@@ -67,6 +105,7 @@ def main() -> None:
 @click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time.")
 @click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice.")
 @click.option("--record", type=_OUT_FILE, help="JSONL file to which the new judgements are appended.")
+@_how_to_call
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def replay(
     run: Path,
@@ -80,6 +119,7 @@ def replay(
     cache: Path | None,
     record: Path | None,
     as_json: bool,
+    **call: Any,
 ) -> None:
     """Judge recorded groups again and compare the scores.
 
@@ -100,6 +140,7 @@ def replay(
             limit=limit,
             session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache, record=record),
             on_progress=on_progress,
+            **call,
         )
     _print_figures(agreement, as_json)
 
@@ -114,6 +155,7 @@ def replay(
 @click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent.")
 @click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time.")
 @click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice.")
+@_how_to_call
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def calibrate(
     labelled: Path,
@@ -126,6 +168,7 @@ def calibrate(
     concurrency: int,
     cache: Path | None,
     as_json: bool,
+    **call: Any,
 ) -> None:
     """Compare a judge's scores with labels.
 
@@ -147,6 +190,7 @@ def calibrate(
             permutations=permutations,
             session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache),
             on_progress=on_progress,
+            **call,
         )
     _print_figures(calibration, as_json)
 

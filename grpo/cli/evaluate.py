@@ -79,6 +79,19 @@ from grpo.cli.common import env_workers, explained, json_object
     "--judge-max-cost", type=click.FloatRange(0, min_open=True), help="Stop when the judge has cost so many dollars."
 )
 @click.option(
+    "--judge-timeout-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=120.0,
+    show_default=True,
+    help="For one call of the judge.",
+)
+@click.option(
+    "--judge-extra-litellm-params",
+    callback=json_object,
+    metavar="JSON",
+    help="Parameters of the judge's calls: temperature, reasoning_effort, input_cost_per_token, ...",
+)
+@click.option(
     "--judge-audit-share",
     type=click.FloatRange(0, 1),
     default=0.05,

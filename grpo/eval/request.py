@@ -35,7 +35,7 @@ from grpo.rollout.marking import Marker, check_markable
 from grpo.rollout.references import reach_warning
 from grpo.rollout.tasks import evaluation_tasks
 from grpo.settings import AnswerJudgeSettings, EnvWorkersSetting
-from judges.llm.secrets import blank_secrets, without_credentials, without_users
+from judges.llm.secrets import blank_secrets, without_credentials, without_secrets, without_users
 
 if TYPE_CHECKING:
     from grpo.eval.answer_judge import AnswerJudge
@@ -75,6 +75,8 @@ class EvalRequest:
     judge_model: str | None = None
     judge_api_base: str | None = None
     judge_max_cost: float | None = None
+    judge_timeout_seconds: float = AnswerJudgeSettings().timeout_seconds
+    judge_extra_litellm_params: dict[str, Any] | None = None
     judge_audit_share: float = AnswerJudgeSettings().audit_share
     out: Path | None = None
     resume: bool = False
@@ -101,8 +103,10 @@ def run_evaluation(request: EvalRequest) -> None:
 
 def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode], Agent]:
     """Settings, episodes and agent, checked; nothing is played or written yet."""
-    if request.judge_model is None and (request.judge_api_base or request.judge_max_cost):
-        raise ConfigError("--judge-api-base and --judge-max-cost go with --judge-model")
+    if request.judge_model is None and (
+        request.judge_api_base or request.judge_max_cost or request.judge_extra_litellm_params
+    ):
+        raise ConfigError("--judge-api-base, --judge-max-cost and --judge-extra-litellm-params go with --judge-model")
     with said_if_slow(f"loading {request.env}"):
         if request.env_import is not None:
             import_user_module(request.env_import)
@@ -224,6 +228,8 @@ def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
         api_base=request.judge_api_base,
         concurrency=request.concurrency,
         max_cost=request.judge_max_cost,
+        timeout_seconds=request.judge_timeout_seconds,
+        extra_litellm_params=request.judge_extra_litellm_params or {},
         audit_share=request.judge_audit_share,
     )
     return AnswerJudge(Marker(settings, folder))
@@ -249,6 +255,7 @@ def _config(
         "judge_model": request.judge_model,
         "judge_api_base": request.judge_api_base and without_credentials(request.judge_api_base),
         "judge_max_cost": request.judge_max_cost,
+        "judge_extra_litellm_params": without_secrets(request.judge_extra_litellm_params or {}),
         "judge_audit_share": request.judge_audit_share if request.judge_model is not None else None,
         "concurrency": request.concurrency,
         "env_workers": request.env_workers,

@@ -35,7 +35,10 @@ WRITE_SECONDS = 0.05
 SYNC_SECONDS = 1.0
 """How often results are brought to the disk itself."""
 
-FREE_SETTINGS = ("concurrency", "env_workers", "versions", "judge_api_base", "judge_max_cost", "judge_audit_share")
+FREE_SETTINGS = (
+    *("concurrency", "env_workers", "versions"),
+    *("judge_api_base", "judge_max_cost", "judge_audit_share", "judge_extra_litellm_params"),
+)
 """What a continuation may change."""
 
 

@@ -70,14 +70,15 @@ async def _rulers_verdict(settings: JudgeSettings) -> str:
     session = Session(max_cost_dollars=settings.max_cost)
     task = {"role": "user", "content": QUESTION}
     answers = [[task, {"role": "assistant", "content": said}] for said in (GIVEN, "I do not know.")]
-    await ruler(answers, settings.model, api_base=settings.api_base, session=session, max_retries=1)
+    await ruler(answers, settings.model, session=session, **{**settings.call, "max_retries": 1})
     session.check_spend(settings.model)
     return f"RULER's judge {settings.model} gives verdicts ({session.usage})"
 
 
 async def _answer_verdict(settings: AnswerJudgeSettings) -> str:
     assert settings.model is not None, "the run names one"
-    session, options = Session(max_cost_dollars=settings.max_cost), {"api_base": settings.api_base, "max_retries": 1}
-    await answer(QUESTION, REFERENCE, GIVEN, settings.model, by_rule=False, session=session, **options)
+    session = Session(max_cost_dollars=settings.max_cost)
+    asked = (QUESTION, REFERENCE, GIVEN, settings.model)
+    await answer(*asked, by_rule=False, session=session, **{**settings.call, "max_retries": 1})
     session.check_spend(settings.model)
     return f"the answer judge {settings.model} gives verdicts ({session.usage})"

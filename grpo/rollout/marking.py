@@ -171,8 +171,8 @@ class Marker(Closeable):
                 key.answer or "",
                 settings.model,
                 by_rule=False,
-                api_base=settings.api_base,
                 session=self._session,
+                **settings.call,
             )
         except JudgeError as error:
             self.is_spent = self.is_spent or isinstance(error, SpendLimitReached)

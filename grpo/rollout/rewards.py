@@ -18,6 +18,7 @@ from grpo.config import REWARDS, TrainConfig
 from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
 from grpo.rollout.judges import judge_session
+from grpo.settings import JudgeSettings
 from grpo.types import Group, Trajectory
 
 if TYPE_CHECKING:
@@ -61,12 +62,10 @@ class EnvReward:
 class RulerReward:
     """The scores of an LLM judge that compares the members with each other. It needs no labels."""
 
-    judge_model: str
+    settings: JudgeSettings
     session: Session
     """Limits, running cost, cache and record of the run."""
-    judge_api_base: str | None = None
     rubric: str | None = None
-    permutations: int = 1
     seed: int = 0
     last_error: str = ""
 
@@ -82,12 +81,13 @@ class RulerReward:
         try:
             return await ruler_score_group(
                 group,
-                self.judge_model,
+                self.settings.model,
                 rubric=self.rubric,
-                api_base=self.judge_api_base,
-                permutations=self.permutations,
+                permutations=self.settings.permutations,
+                max_prompt_tokens=self.settings.max_prompt_tokens,
                 session=self.session,
                 seed=self.seed,
+                **self.settings.call,
             )
         except JudgeError as error:
             self.last_error = str(error)
@@ -182,11 +182,9 @@ def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
     if config.reward not in REWARDS:
         return FunctionReward(load_function(config.reward), config.reward)
     ruler = RulerReward(
-        config.judge.model,
+        config.judge,
         judge_session(config.judge, folder),
-        config.judge.api_base,
         Path(config.judge.rubric).read_text(encoding="utf-8") if config.judge.rubric else None,
-        config.judge.permutations,
         config.seed,
     )
     return ruler if config.reward == "ruler" else HybridReward(ruler)

@@ -5,6 +5,8 @@ import pytest
 
 from grpo.config import TrainConfig, dotted, load_config, recipe_names
 from grpo.errors import ConfigError
+from grpo.settings import JudgeSettings
+from judges.scoring.ruler import DEFAULT_MAX_PROMPT_TOKENS
 
 FLAT = {
     "env": "env",
@@ -140,7 +142,7 @@ def test_a_value_out_of_range_is_named_with_its_value():
             b"optimizer.learning_rate = inf",
             r"^optimizer\.learning_rate = inf: Input should be a finite number",
         ),
-        ("r.toml", b'judge = "m"', r"judge = 'm': judge is a group of settings: judge\.model, judge\.api_base, "),
+        ("r.toml", b'judge = "m"', r"judge = 'm': judge is a group of settings: judge\.api_base, "),
         ("r.toml", b'reward = "best"', "reward = 'best': a reward is one of"),
         ("config.json", b"[]", r"config\.json cannot be read: it is no JSON object: '\[\]'"),
     ],
@@ -205,3 +207,13 @@ def test_passwords_of_urls_stay_out_of_files_and_change_nothing_of_a_run():
     assert config.resume_difference(saved) == []
     plain = json.loads(TrainConfig(env="E").model_dump_json())
     assert (plain["judge"]["api_base"], plain["server"]["urls"]) == (None, [])
+
+
+def test_a_judges_parameters_are_saved_without_keys_and_may_change_in_a_continuation():
+    params = {"temperature": 0, "api_key": "sk-of-the-tests", "max_tokens": 900}
+    config = load_config(None, {"env": "E", "judge.extra_litellm_params": params, "judge.timeout_seconds": 300})
+    assert config.judge.call == {"api_base": None, "timeout_seconds": 300.0, "extra_litellm_params": params}
+    saved = config.model_dump(mode="json")
+    assert saved["judge"]["extra_litellm_params"] == {"temperature": 0, "max_tokens": 900}
+    assert TrainConfig(env="E").resume_difference(saved) == []
+    assert JudgeSettings().max_prompt_tokens == DEFAULT_MAX_PROMPT_TOKENS

@@ -174,6 +174,21 @@ def test_spent_money_ends_the_evaluation_and_what_was_played_is_kept(tmp_path):
     assert len(rows(tmp_path / "run")) == 9
 
 
+def test_a_judge_of_ones_own_has_a_price_and_is_called_as_told(tmp_path):
+    params = {
+        "reasoning_effort": "low",
+        "input_cost_per_token": 0,
+        "output_cost_per_token": 0,
+        "my_api_key": "not-for-files",
+    }
+    with JudgeServer(accept("two pairs")) as server:
+        call = ["--judge-max-cost", "1", "--judge-extra-litellm-params", json.dumps(params)]
+        shown = evaluate_judged(tmp_path, server, *call, "--judge-timeout-seconds", "50")
+    assert shown.exit_code == 0, shown.output
+    assert {request.body["reasoning_effort"] for request in server.requests} == {"low"}
+    assert "not-for-files" not in "".join(path.read_text() for path in (tmp_path / "run").glob("*.json*"))
+
+
 def test_evaluations_with_and_without_a_judge_are_not_compared(tmp_path):
     with JudgeServer(accept("two pairs")) as server:
         evaluate_judged(tmp_path, server)
@@ -200,6 +215,7 @@ def test_the_mail_env_tells_the_harness_what_is_right_and_nothing_where_nothing_
     [
         (["--env", "FrozenLake-v1", "--judge-model", "openai/o4-mini"], r"FrozenLake-v1 has no answer_key\(\)"),
         (["--env", SUMS_ENV, "--judge-max-cost", "1"], "go with --judge-model"),
+        (["--env", SUMS_ENV, "--judge-extra-litellm-params", '{"n": 1}'], "go with --judge-model"),
     ],
 )
 def test_a_judge_that_would_have_nothing_to_do_is_refused(tmp_path, arguments, problem):

@@ -72,6 +72,10 @@ def test_a_limit_of_money_that_cannot_be_kept_is_said_at_once():
         unpriced = {"answer_judge.model": "my-own", "answer_judge.api_base": server.url, "answer_judge.max_cost": 1}
         with pytest.raises(JudgeFailure, match="what a call of judge my-own costs is not known"):
             check_judges(config(**unpriced))
+    with JudgeServer([RIGHT]) as server:
+        priced = {"answer_judge.extra_litellm_params": {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0}}
+        (found,) = check_judges(config(**unpriced | priced | {"answer_judge.api_base": server.url}))
+    assert found.endswith("$0.0000)")
 
 
 def test_a_run_with_a_judge_that_does_not_answer_loads_no_model(tmp_path):

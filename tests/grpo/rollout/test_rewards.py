@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from grpo.config import TrainConfig, load_config
 from grpo.errors import RewardError
 from grpo.rollout.rewards import HYBRID_WEIGHT, EnvReward, HybridReward, RulerReward, group_reward, hybrid_rewards
+from grpo.settings import JudgeSettings
 from grpo.types import Group, StopReason, Task, Trajectory
 from judges import Session
 from judges.llm.record import read_judgements
@@ -34,16 +35,17 @@ def judge(messages):
 
 async def test_ruler_replaces_the_reward_and_keeps_the_envs_own():
     with JudgeServer(score_by(judge)) as server:
-        scored = await RulerReward("openai/o4-mini", Session(), server.url).reward(group("Paris", "Rome", "Paris!"))
+        scored = await RulerReward(JudgeSettings(model="openai/o4-mini", api_base=server.url), Session()).reward(
+            group("Paris", "Rome", "Paris!")
+        )
     assert scored.rewards == [0.9, 0.2, 0.9]
     assert [t.metrics["independent_reward"] for t in scored.trajectories] == pytest.approx([0.0, 0.1, 0.2])
     assert scored.trajectories[1].explanation == "wrong"
 
 
 async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
-    reward = RulerReward("openai/o4-mini", Session())
     with JudgeServer(lambda request: Reply("I cannot judge this.")) as server:
-        reward.judge_api_base = server.url
+        reward = RulerReward(JudgeSettings(api_base=server.url), Session())
         assert await reward.reward(group("Paris", "Rome")) is None
         assert await HybridReward(reward).reward(group("Paris", "Rome")) is None
     assert "gave no usable verdict on 2 trajectories" in HybridReward(reward).last_error
@@ -51,7 +53,7 @@ async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
 
 async def test_the_hybrid_lifts_a_right_answer_above_a_wrong_one_that_the_judge_prefers():
     with JudgeServer(score_by(judge)) as server:
-        reward = HybridReward(RulerReward("openai/o4-mini", Session(), server.url))
+        reward = HybridReward(RulerReward(JudgeSettings(model="openai/o4-mini", api_base=server.url), Session()))
         scored = await reward.reward(group("Rome", "Paris", "Lyon", success=[1.0, 0.0, 0.0]))
     # 0.0 + 0.25*0.2 = 0.05; 0.1 + 0.25*0.9 = 0.325; 0.2 + 0.25*0.2 = 0.25; the env has the right one lowest
     assert scored.rewards == pytest.approx([0.325 + HYBRID_WEIGHT, 0.325, 0.25])
@@ -148,10 +150,26 @@ def test_a_config_names_its_reward(tmp_path):
         settings = {"judge.model": "openai/x", "judge.rubric": str(tmp_path / "rubric.txt"), "judge.permutations": 3}
         return group_reward(load_config(None, {"env": "E", "reward": kind, "seed": 7, **settings}), tmp_path)
 
+    asked = JudgeSettings(model="openai/x", rubric=str(tmp_path / "rubric.txt"), permutations=3)
+
     assert made("env") == EnvReward()
     ruler = made("ruler")
-    assert ruler == RulerReward("openai/x", ruler.session, None, "Be brief.", 3, 7)
+    assert ruler == RulerReward(asked, ruler.session, "Be brief.", 7)
     assert isinstance(made("env+ruler"), HybridReward)
+
+
+async def test_the_judge_is_called_as_the_settings_say(tmp_path):
+    prices = {"input_cost_per_token": 0.01, "output_cost_per_token": 0}
+    call = {"judge.timeout_seconds": 50, "judge.extra_litellm_params": {"temperature": 0, **prices}}
+    members = group("Paris " * 2000, "Rome " * 2000)
+    with JudgeServer(score_by(judge)) as server:
+        named = {"env": "E", "reward": "ruler", "judge.model": "local", "judge.api_base": server.url}
+        cut = group_reward(load_config(None, {**named, **call, "judge.max_prompt_tokens": 4000}), tmp_path)
+        assert (await cut.reward(members)).rewards == [0.9, 0.2]
+    (request,) = server.requests
+    assert (request.body["temperature"], cut.cost_usd) == (0, 1.0)
+    assert len(request.body["messages"][1]["content"]) < 4000 * 4 < 22_000
+    assert "characters left out" in request.body["messages"][1]["content"]
 
 
 async def test_a_run_keeps_every_judgement_counts_its_cost_and_pays_once(tmp_path):

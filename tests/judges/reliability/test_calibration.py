@@ -186,6 +186,24 @@ def test_the_command_prints_the_figures_as_text_or_json(tmp_path):
     assert (figures["groups"], figures["pairs"], figures["usage"]["calls"]) == (2, 4, 8)
 
 
+def test_the_command_calls_the_judge_as_it_is_told(tmp_path):
+    """A judge of one's own with a price, a context of 4,000 tokens and sampling settings."""
+    long = LabelledGroup([said("x " * 9000 + f"worth {label}") for label in (0, 1)], [0, 1])
+    words = ["calibrate", str(write(tmp_path / "l.jsonl", long)), "--judge-model", "local", "--permutations", "1"]
+    params = json.dumps({"temperature": 0, "input_cost_per_token": 0.01, "output_cost_per_token": 0})
+    call = ["--max-prompt-tokens", "4000", "--timeout-seconds", "50", "--extra-litellm-params", params]
+    with JudgeServer(perfect) as server:
+        shown = CliRunner().invoke(main, [*words, *call, "--judge-api-base", server.url, "--max-cost", "5", "--json"])
+    assert shown.exit_code == 0, shown.output
+    (request,) = server.requests
+    assert request.body["temperature"] == 0
+    assert len(request.body["messages"][1]["content"]) < 16_000
+    assert json.loads(shown.output)["cost_per_group_dollars"] == pytest.approx(1.0)
+    for wrong in ("[1]", "{"):
+        refused = CliRunner().invoke(main, [*words, "--extra-litellm-params", wrong])
+        assert (refused.exit_code, "it is no JSON object" in refused.output) == (2, True)
+
+
 def test_the_command_explains_what_is_wrong(tmp_path):
     path = tmp_path / "l.jsonl"
     path.write_text("nonsense")
