@@ -7,7 +7,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -94,30 +94,37 @@ class JsonlLog(Closeable):
 
 
 def read_jsonl(path: Path) -> list[Record]:
-    """Reads a file of JSON objects, one a line; a missing file is an empty one.
+    """Reads a file of JSON objects, one a line, as ``each_record`` does; a missing file is an empty one."""
+    return [record for _, record in each_record(path)] if path.exists() else []
+
+
+def each_record(path: Path) -> Iterator[tuple[int, Record]]:
+    """Reads the JSON objects of a file, a line at a time, each with the place where ``record_at`` finds it.
 
     A last line that is half-written is what a killed writer leaves: it is dropped.
 
     Raises:
         ValueError: A line before the last that is no JSON object, with its number.
     """
-    if not path.exists():
-        return []
-    *lines, last = path.read_bytes().split(b"\n")
-    if _is_whole(last):
-        lines.append(last)
-    records: list[Record] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{path} line {number} is not JSON ({error}): {line[:80]!r}") from error
-        if not isinstance(value, dict):
-            raise ValueError(f"{path} line {number} is not a JSON object: {line[:80]!r}")
-        records.append(cast(Record, value))
-    return records
+    place = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip() and (line.endswith(b"\n") or _is_whole(line)):
+                try:
+                    value = json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"{path} line {number} is not JSON ({error}): {line[:80]!r}") from error
+                if not isinstance(value, dict):
+                    raise ValueError(f"{path} line {number} is not a JSON object: {line[:80]!r}")
+                yield place, cast(Record, value)
+            place += len(line)
+
+
+def record_at(path: Path, place: int) -> Record:
+    """The JSON object that begins at a place which ``each_record`` gave."""
+    with path.open("rb") as file:
+        file.seek(place)
+        return json.loads(file.readline())
 
 
 def _is_whole(line: bytes) -> bool:

@@ -18,6 +18,7 @@ of its episodes, ``page`` the HTML; ``charts.js`` and ``explorer.js`` are its sc
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -76,14 +77,19 @@ def _refuse_other_files(out: Path) -> None:
         raise ReportError(f"{out} is there and is no HTML page, so it is not replaced; name another file with --out")
 
 
-def _write(target: Path, html: str) -> None:
-    """Atomically, and as readable for others as the user's files are: a page is there to be handed on."""
+def _write(target: Path, html: Iterable[str]) -> None:
+    """Atomically, and as readable for others as the user's files are: a page is there to be handed on.
+
+    Characters that UTF-8 cannot write are question marks.
+    """
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(html, encoding="utf-8")
+        with partial.open("w", encoding="utf-8", errors="replace") as file:
+            file.writelines(html)
         partial.replace(target)
     except OSError as error:
+        raise ReportError(f"the page cannot be written to {target}: {error}; name another file with --out") from error
+    finally:
         with suppress(OSError):
             partial.unlink()
-        raise ReportError(f"the page cannot be written to {target}: {error}; name another file with --out") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo.report.transcripts import (
     Pair,
@@ -27,6 +27,8 @@ MAX_EPISODES = 5000
 
 MAX_TEXT_CHARS = 100_000_000
 """Of all transcripts together; episodes after that are listed without theirs."""
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +139,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def within_limit(counts: Mapping[int, int], room: int) -> list[int]:
-    """As many whole steps as there is room for, evenly spread from the first to the last.
+def within_limit(counts: Mapping[K, int], room: int) -> list[K]:
+    """As many whole steps, or evaluations, as there is room for, evenly spread from the first to the last.
 
     Args:
-        counts: Episodes of each step, in order.
-        room: How many episodes the steps may have together.
+        counts: Episodes of each, in order.
+        room: How many episodes they may have together.
     """
     steps = list(counts)
     for wanted in range(len(steps), 1, -1):

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,8 @@ class Page:
     config_rows: list[tuple[str, str]] = field(default_factory=list)
 
 
-def render(page: Page) -> str:
-    """The page as HTML; characters that UTF-8 cannot write are question marks."""
+def render(page: Page) -> Iterator[str]:
+    """The page as HTML, piece by piece: its episodes have up to a hundred million letters."""
     script = "".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
     warnings = list(page.warnings)
     if page.episodes.without_transcript:
@@ -72,7 +73,7 @@ def render(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    html = templates.get_template("template.html.j2").render(
+    return templates.get_template("template.html.j2").generate(
         page=page,
         s=defaultdict(list, page.sections),
         warnings=warnings,
@@ -80,13 +81,26 @@ def render(page: Page) -> str:
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
-        data=as_script_data(page.episodes.to_data(page.pairs)) if len(page.episodes) else "",
+        data=as_script_data(page.episodes.to_data(page.pairs)) if len(page.episodes) else None,
     )
-    return html.encode("utf-8", "replace").decode("utf-8")
 
 
-def as_script_data(value: Any) -> Markup:
-    """JSON for a ``<script type="application/json">``; without ``<``, ``>`` and ``&`` nothing can end the element."""
+def as_script_data(lists: Mapping[str, Sequence[Any]]) -> Iterator[Markup]:
+    """JSON for a ``<script type="application/json">``; without ``<``, ``>`` and ``&`` nothing can end the element.
+
+    Args:
+        lists: By their names; every entry of one is a piece.
+    """
+    yield Markup("{")
+    for place, (name, entries) in enumerate(lists.items()):
+        yield Markup("," if place else "") + _json(name) + Markup(":[")
+        for number, entry in enumerate(entries):
+            yield Markup("," if number else "") + _json(entry)
+        yield Markup("]")
+    yield Markup("}")
+
+
+def _json(value: Any) -> Markup:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.translate(_UNSAFE))
 

@@ -6,26 +6,31 @@ Reading and arithmetic alone; ``training`` makes the page.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from grpo.display.metrics import EVALUATION_METRICS, ShownMetric
 from grpo.errors import ReportError
 from grpo.files import read_jsonl
 from grpo.report.transcripts import Record, difficulty_of, is_whole
-from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
+from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, is_final, label_of
 from grpo.statistics import Interval, observed_interval, paired_difference
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What lies in a run directory; parts that are not there are empty. ``rollouts`` are files by step, not read."""
+    """What lies in a run directory; parts that are not there are empty.
+
+    Of a long run the episodes have no room in memory together: those of the evaluations before and after are read, and
+    ``between``, of the evaluations between steps, and ``rollouts`` are files, by label and by step.
+    """
 
     config: Record
     steps: list[Record]
     warm_start: list[Record]
     summaries: dict[str, Record]
     trajectories: dict[str, list[Record]]
+    between: dict[str, Path] = field(default_factory=dict)
     rollouts: dict[int, Path] = field(default_factory=dict)
 
 
@@ -60,6 +65,8 @@ def load_run(run_dir: Path) -> Run:
     Raises:
         ReportError: The directory holds no part of a run, or a file in it can't be read.
     """
+    evaluations = {path.stem: path for path in sorted(run_dir.glob("eval/*.jsonl"))}
+    final = {label for label in evaluations if is_final(label.partition("-")[0])}
     try:
         config = run_dir / "config.json"
         run = Run(
@@ -69,14 +76,15 @@ def load_run(run_dir: Path) -> Run:
             summaries={
                 path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(run_dir.glob("eval/*.json"))
             },
-            trajectories={path.stem: read_episodes(path) for path in sorted(run_dir.glob("eval/*.jsonl"))},
+            trajectories={label: read_episodes(path) for label, path in evaluations.items() if label in final},
+            between={label: path for label, path in evaluations.items() if label not in final},
             rollouts={
                 int(path.stem.removeprefix("step-")): path for path in sorted(run_dir.glob("trajectories/step-*.jsonl"))
             },
         )
     except (OSError, ValueError) as error:
         raise ReportError(f"{run_dir} can't be reported on: {error}; mend or remove that file") from error
-    if not (run.config or run.steps or run.warm_start or run.summaries or run.trajectories or run.rollouts):
+    if not any(getattr(run, part.name) for part in fields(run)):
         raise ReportError(
             f"{run_dir} holds no config.json, metrics.jsonl, warmstart.jsonl or eval/; "
             "is it a run directory or an evaluation?"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -138,11 +139,7 @@ def training_page(run: Run, name: str) -> Page:
     if failed:
         noun = f"{failed} episode{'' if failed == 1 else 's'}"
         page.warnings.append(f"{noun} failed in the harness: counted, and left out of every mean.")
-    if left_out := _add_episodes(run, page.episodes):
-        page.warnings.append(
-            f"The episodes of {left_out} of {len(run.rollouts)} steps are not on this page, which holds up to "
-            f"{MAX_EPISODES:,}; they lie in trajectories/."
-        )
+    page.warnings += _add_episodes(run, page.episodes)
     return page
 
 
@@ -151,25 +148,52 @@ def _audited(run: Run) -> Iterator[tuple[str, Iterable[Record]]]:
     for step in sorted(run.rollouts, reverse=True):
         yield f"step {step}", audited_episodes(run.rollouts[step])
     yield from run.trajectories.items()
+    for label, path in run.between.items():
+        yield label, audited_episodes(path)
 
 
-def _add_episodes(run: Run, episodes: Episodes) -> int:
-    """Evaluations whole, and as many steps as there is room for; returns how many steps are left out."""
+def _add_episodes(run: Run, episodes: Episodes) -> list[str]:
+    """The evaluations before and after, and as many of those between and of the steps as there is room for.
+
+    Those between have half of the room, and more where the steps leave it. Returns what is left out, a line each.
+    """
     labels = {label_of(when, how): f"{when}, {title}" for how, title, _ in EVALUATIONS for when in (BEFORE, AFTER)}
     order = {label: place for place, label in enumerate(labels)}
+
+    def split_of(label: str) -> str:
+        return str((run.summaries.get(label) or {}).get("split") or "")
+
     for label in sorted(run.trajectories, key=lambda label: (order.get(label, len(order)), label)):
         when, _, how = label.rpartition("-")
         partner = labels.get(label_of(BEFORE, how), "") if when == AFTER else ""
-        split = str((run.summaries.get(label) or {}).get("split") or "")
-        episodes.add(Source(labels.get(label, label), split, None, partner), run.trajectories[label])
+        episodes.add(Source(labels.get(label, label), split_of(label), None, partner), run.trajectories[label])
+    counts = {step: _lines(path) for step, path in sorted(run.rollouts.items())}
+    room = MAX_EPISODES - len(episodes)
+    between = within_limit(
+        {label: _lines(path) for label, path in run.between.items()}, max(room // 2, room - sum(counts.values()))
+    )
+    for label in between:
+        episodes.add(Source(label, split_of(label)), read_episodes(run.between[label]))
     has_splits = any(summary.get("split") for summary in run.summaries.values())
     train_split = str(run.config.get("train_split") or "train") if has_splits else ""
-    counts = {step: path.read_bytes().count(b"\n") for step, path in sorted(run.rollouts.items())}
     steps = within_limit(counts, MAX_EPISODES - len(episodes))
     for step in steps:
         source = Source(f"step {step}", train_split, step)
         episodes.add(source, read_episodes(run.rollouts[step]))
-    return len(counts) - len(steps)
+    parts = (
+        (between, run.between, "evaluations between steps", "eval/"),
+        (steps, run.rollouts, "steps", "trajectories/"),
+    )
+    return [
+        f"The episodes of {len(there) - len(shown)} of {len(there)} {noun} are not on this page, which holds up to "
+        f"{MAX_EPISODES:,}; they lie in {folder}."
+        for shown, there, noun, folder in parts
+        if len(shown) < len(there)
+    ]
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
 
 
 @dataclass(frozen=True, slots=True)

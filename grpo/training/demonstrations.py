@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from grpo.chat import Chat, next_prompt, own_form
 from grpo.envs.message_env import MessageEnv
 from grpo.errors import DataError, ModelError
-from grpo.files import read_jsonl
+from grpo.files import Record, each_record, record_at
 from grpo.learner.segments import Segment, TurnWeights, weighted_segments
 from grpo.seeds import derive_seed
 from grpo.training.imitation import demonstrate, succeeded
@@ -106,6 +107,8 @@ def from_run(
 ) -> None:
     """The best episodes that a run sampled (rejection sampling; compare RAFT, arXiv 2304.06767, algorithm 1).
 
+    Each file is read twice: for the rewards, of which a long run has room, and then for the episodes that are taken.
+
     Args:
         found: Gets the demonstrations.
         files: The run's ``trajectories/*.jsonl``.
@@ -117,9 +120,9 @@ def from_run(
     Raises:
         DataError: There is no episode, or one cannot be read.
     """
-    by_scenario: dict[str, list[Trajectory]] = defaultdict(list)
+    by_scenario: dict[str, list[tuple[float, Path, int]]] = defaultdict(list)
     for path in files:
-        for number, record in enumerate(_records(path), start=1):
+        for number, (place, record) in enumerate(_records(path), start=1):
             try:
                 trajectory = Trajectory.from_record(record)
             except ValueError as error:
@@ -131,14 +134,15 @@ def from_run(
             elif min_reward is not None and trajectory.reward < min_reward:
                 found.left_out[f"reward below {min_reward:g}"] += 1
             else:
-                by_scenario[trajectory.task.key].append(trajectory)
-    for key, trajectories in by_scenario.items():
+                by_scenario[trajectory.task.key].append((trajectory.reward, path, place))
+    for key, saved in by_scenario.items():
         kept = 0
-        for trajectory in sorted(trajectories, key=lambda t: t.reward, reverse=True):
+        for _, path, place in sorted(saved, key=itemgetter(0), reverse=True):
             if kept == best_per_scenario:
                 found.left_out[f"not among the best {best_per_scenario} of the scenario"] += 1
-            else:
-                kept += found.add(key, trajectory if same_model else _in_own_form(trajectory, chat))
+                continue
+            trajectory = Trajectory.from_record(record_at(path, place))
+            kept += found.add(key, trajectory if same_model else _in_own_form(trajectory, chat))
 
 
 def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:
@@ -224,8 +228,8 @@ def _chat_record(line: bytes) -> dict[str, Any]:
     return {"messages": record["messages"], "tools": tools}
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
+def _records(path: Path) -> Iterator[tuple[int, Record]]:
     try:
-        return read_jsonl(path)
+        yield from each_record(path)
     except ValueError as error:
         raise DataError(str(error)) from error

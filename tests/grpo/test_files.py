@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo.files import MAX_DEPTH, JsonlLog, json_bytes, link_files, read_jsonl, write_json
+from grpo.files import MAX_DEPTH, JsonlLog, each_record, json_bytes, link_files, read_jsonl, record_at, write_json
 
 
 def test_records_come_back_as_written_and_are_on_disk_at_once(tmp_path: Path) -> None:
@@ -140,6 +140,7 @@ def test_any_cut_of_a_log_reads_as_a_prefix_of_its_records(
                 log.append(record)
         whole = path.read_bytes()
         assert read_jsonl(path) == records
+        assert [record_at(path, place) for place, _ in each_record(path)] == records
         cut = whole[: data.draw(st.integers(0, len(whole)))]
         path.write_bytes(cut)
         read = read_jsonl(path)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy
 from grpo.training.sft import form_of
 from grpo.types import StopReason, Task, Trajectory
 from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy
+from tests.memory import traced_peak
 
 CHAT = ByteChat()
 END, START = ByteChat.END, ByteChat.START
@@ -84,6 +86,21 @@ def test_the_best_is_the_best_that_can_be_imitated(tmp_path):
     from_run(found, [tmp_path / "step.jsonl"], CHAT, same_model=True, best_per_scenario=1)
     assert said(found) == [b"maple"]
     assert found.left_out == {"over 60 tokens": 1, "nothing to imitate": 1}
+
+
+def test_the_best_of_a_long_run_are_found_in_little_memory(tmp_path):
+    episode = rollout(["maple"])
+    tokens = [n % 200 for n in range(20_000)]
+    for step in range(20):
+        episodes = [replace(episode, task=Task(0, f"s{n}"), reward=step * (-1) ** n, token_ids=[*tokens, step, n],
+                            action_mask=[True] * 20_002, logprobs=[0.0] * 20_002) for n in range(5)]  # fmt: skip
+        write_jsonl(tmp_path / f"step-{step:04d}.jsonl", [e.to_record() for e in episodes])
+    found = Demonstrations(30_000)
+    files = sorted(tmp_path.glob("*.jsonl"))
+    peak = traced_peak(lambda: from_run(found, files, CHAT, same_model=True, best_per_scenario=1))
+    assert [d.rows[0].ids[-2:] for d in found.kept] == [[19, 0], [0, 1], [19, 2], [0, 3], [19, 4]]
+    assert found.left_out == {"not among the best 1 of the scenario": 95}
+    assert peak < 20 * 1_000_000, "a hundred episodes have 48 MB in lists alone"
 
 
 def test_records_without_token_ids_are_named(tmp_path):
