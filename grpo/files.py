@@ -85,7 +85,7 @@ class JsonlLog(Closeable):
         self._file.close()
 
     def _repair_last_line(self) -> None:
-        *_, last = self.path.read_bytes().split(b"\n")
+        last = _last_line(self.path)
         if _is_whole(last):
             self._file.write(b"\n")
             self._file.flush()
@@ -125,6 +125,16 @@ def record_at(path: Path, place: int) -> Record:
     with path.open("rb") as file:
         file.seek(place)
         return json.loads(file.readline())
+
+
+def _last_line(path: Path) -> bytes:
+    """What stands after the last line break; the file is read from its end, no further than that."""
+    with path.open("rb") as file:
+        size, span, end = file.seek(0, os.SEEK_END), 1 << 16, b""
+        while len(end) < size and b"\n" not in end:
+            file.seek(max(0, size - span))
+            end, span = file.read(), 2 * span
+    return end.rpartition(b"\n")[2]
 
 
 def _is_whole(line: bytes) -> bool:

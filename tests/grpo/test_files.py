@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo.files import MAX_DEPTH, JsonlLog, each_record, json_bytes, link_files, read_jsonl, record_at, write_json
+from tests.memory import traced_peak
 
 
 def test_records_come_back_as_written_and_are_on_disk_at_once(tmp_path: Path) -> None:
@@ -100,6 +101,30 @@ def test_a_whole_last_line_without_its_newline_is_kept(tmp_path: Path) -> None:
     with JsonlLog(path) as log:
         log.append({"step": 3})
     assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n{"step":3}\n'
+
+
+@pytest.mark.parametrize("length", [1, 65_534, 65_535, 65_536, 131_072, 300_000])
+@pytest.mark.parametrize("before", [b"", b'{"step": 1}\n'])
+def test_a_last_line_of_any_length_is_mended(before: bytes, length: int, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(before + b"{" + b"x" * (length - 1))
+    JsonlLog(path).close()
+    assert path.read_bytes() == before
+    path.write_bytes(before + b'{"a": "' + b"x" * length + b'"}')
+    JsonlLog(path).close()
+    assert path.read_bytes() == before + b'{"a": "' + b"x" * length + b'"}\n'
+
+
+def test_opening_a_long_log_reads_its_end_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"a": "' + b"x" * 20_000_000 + b'"}\n{"step": 1}\n{"st')
+    with JsonlLog(path) as log:
+        log.append({"step": 2})
+        log.close()
+        assert traced_peak(lambda: JsonlLog(path).close()) < 1_000_000
+    with path.open("rb") as file:
+        file.seek(20_000_000)
+        assert file.read().endswith(b'xx"}\n{"step": 1}\n{"step":2}\n')
 
 
 def test_a_broken_line_in_the_middle_is_an_error_with_its_number(tmp_path: Path) -> None:
