@@ -66,7 +66,7 @@ def test_wandb_offline_writes_a_run_of_its_own_kind_and_goes_on_under_its_id(tmp
         run_tracker("wandb", tmp_path, step, {"WANDB_MODE": "offline", "WANDB_SILENT": "true"})
     files = sorted((tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb"))
     assert len(files) == 2
-    assert len({file.name for file in files}) == 1  # one id, so a sync makes one run of them
+    assert len({file.name for file in files}) == 1  # one id, so `wandb sync` makes one run of them
     assert all(b"reward/mean" in file.read_bytes() for file in files)
 
 
