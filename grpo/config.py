@@ -51,6 +51,8 @@ RESUMABLE_CHANGES = frozenset(
     | {f"answer_judge.{name}" for name in ("concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""
+PATHS = frozenset({"model", "init_adapter", "env_import", "judge.rubric"})
+"""Settings that are the same for a continuation where what they name was moved."""
 
 
 class TrainConfig(Settings):
@@ -134,11 +136,21 @@ class TrainConfig(Settings):
         """
         now = dotted(self.model_dump(mode="json"))
         before = dotted(TrainConfig(env=self.env).model_dump(mode="json")) | dotted(earlier)
-        return [
-            f"{key}: {before[key]!r} -> {now[key]!r}" if key in now else f"{key}: {before[key]!r}, no setting any more"
-            for key in sorted(before)
-            if key not in RESUMABLE_CHANGES and (key not in now or now[key] != before[key])
-        ]
+        found: list[str] = []
+        for key in sorted(before.keys() - RESUMABLE_CHANGES):
+            if key not in now:
+                found.append(f"{key}: {before[key]!r}, no setting any more")
+            elif now[key] != before[key] and not (key in PATHS and _is_moved(before[key], now[key])):
+                found.append(f"{key}: {before[key]!r} -> {now[key]!r}")
+        return found
+
+
+def _is_moved(before: str | None, now: str | None) -> bool:
+    """Whether two paths are of one thing: it has the same name, and is no longer at the place where it was."""
+    if before is None or now is None:
+        return False
+    old, new = Path(before).expanduser(), Path(now).expanduser()
+    return old.name == new.name and new.exists() and (not old.exists() or old.samefile(new))
 
 
 GROUPS = tuple(name for name, field in TrainConfig.model_fields.items() if isinstance(field.default, Settings))

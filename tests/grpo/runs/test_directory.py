@@ -79,6 +79,30 @@ def test_a_changed_setting_is_refused_with_the_difference_and_the_config_is_kept
     assert json.loads((tmp_path / "r" / "config.json").read_text())["optimizer"]["learning_rate"] == 2e-5
 
 
+def test_what_was_moved_is_the_same_under_its_name_alone(tmp_path):
+    for name in ("old/model", "new/model", "new/other"):
+        (tmp_path / name).mkdir(parents=True)
+
+    def named(path, setting="model"):
+        return load_config(None, {"env": "E", setting: str(path)})
+
+    def difference(before, now, setting="model"):
+        return named(now, setting).resume_difference(named(before, setting).model_dump(mode="json"))
+
+    old, new = tmp_path / "old/model", tmp_path / "new/model"
+    assert difference(old, new) == [f"model: {str(old)!r} -> {str(new)!r}"], "two models, of which each is there"
+    assert difference(old, old.parent / ".." / "old/model") == []
+    old.rmdir()
+    for setting in ("model", "init_adapter", "judge.rubric", "env_import"):
+        assert difference(old, new, setting) == []
+    assert difference(old, tmp_path / "new/other") == [f"model: {str(old)!r} -> {str(tmp_path / 'new/other')!r}"]
+    assert difference("a/model", "b/model") == ["model: 'a/model' -> 'b/model'"], "of a hub"
+    assert difference(TrainConfig(env="E").train_split, new, "train_split") != []
+    begin(tmp_path / "r", named(old))
+    RunDirectory.open(tmp_path / "r", named(new), resume=True).close()
+    assert json.loads((tmp_path / "r" / "config.json").read_text())["model"] == str(new)
+
+
 def test_a_continued_run_knows_how_long_it_was_to_be(tmp_path):
     begin(tmp_path / "r", CONFIG.model_copy(update={"steps": 5}))
     with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:

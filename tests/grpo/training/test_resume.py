@@ -204,6 +204,24 @@ def test_minutes_that_are_over_leave_one_step_which_a_continuation_keeps(tmp_pat
     assert [record["step"] for record in read_jsonl(run / "metrics.jsonl")] == [1]
 
 
+def test_a_run_goes_on_where_it_and_all_that_it_names_were_moved(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new" / "place"
+    tiny_chat_model_folder(old / "model")
+    first, run = old / "first", old / "run"
+    with TinyPolicyServer(old / "model") as server:
+        run_to_its_end(config(old / "model", server.url, steps=1), first, tmp_path / "output.log")
+        begun = config(old / "model", server.url, steps=1).model_copy(update={"init_adapter": str(first)})
+        run_to_its_end(begun, run, tmp_path / "output.log")
+    new.parent.mkdir()
+    old.rename(new)
+    with TinyPolicyServer(new / "model") as server:
+        moved = config(new / "model", server.url, steps=2).model_copy(update={"init_adapter": str(new / "first")})
+        run_to_its_end(moved, new / "run", tmp_path / "output.log")
+    assert [record["step"] for record in read_jsonl(new / "run" / "metrics.jsonl")] == [1, 2]
+    saved = json.loads((new / "run" / "config.json").read_text())
+    assert (saved["model"], saved["init_adapter"]) == (str(new / "model"), str(new / "first"))
+
+
 def newest_step(run_dir):
     return max((int(path.name[5:]) for path in checkpoints(run_dir / "checkpoints")), default=0)
 
