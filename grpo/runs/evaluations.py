@@ -58,8 +58,9 @@ def forget_after(run: RunDirectory, step: int) -> None:
 
 
 def is_finished(run: RunDirectory, config: TrainConfig, step: int) -> bool:
-    """Whether nothing is left to evaluate after the last ``step``."""
-    return all(is_done(run, label_of(AFTER, how), step) for how in planned(config, AFTER))
+    """Whether nothing is left to evaluate after the last ``step``; without steps, the policy before GRPO is all."""
+    when = AFTER if step else BEFORE
+    return all(is_done(run, label_of(when, how), step) for how in planned(config, when))
 
 
 def summaries(run: RunDirectory, config: TrainConfig, *whens: str) -> list[dict[str, Any]]:

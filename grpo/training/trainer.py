@@ -83,8 +83,7 @@ class Trainer:
         self.workers = EnvWorkers(rollout.env_workers, config.env_import, display.note)
         self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split), self.workers)
         self.engine = make_engine(config, model.path, init_adapter(config))
-        stop_token_ids, concurrency = self.chat.stop_token_ids, rollout.concurrency
-        self.sampler: Sampler = make_sampler(servers, run.adapters, stop_token_ids, concurrency)
+        self.sampler: Sampler = make_sampler(servers, run.adapters, self.chat.stop_token_ids, rollout.concurrency)
         self.marker = Marker(config.answer_judge, run.root)
         self.held_out = HeldOut(config, run, self.chat, display, self.marker, self.workers)
         self.tasks = TaskStream(self._scenario_ids(), config.seed)
@@ -128,7 +127,8 @@ class Trainer:
             self._grpo_steps()
         if config.eval.every:
             self._evaluate(checkpoint_name(self.step))
-        self._evaluate(AFTER)
+        if self.step:
+            self._evaluate(AFTER)
 
     def close(self) -> None:
         """End what is played and the worker processes, close envs and judge's cache, and wait for the checkpoint."""

@@ -222,6 +222,24 @@ def test_a_run_goes_on_where_it_and_all_that_it_names_were_moved(tmp_path):
     assert (saved["model"], saved["init_adapter"]) == (str(new / "model"), str(new / "first"))
 
 
+def test_a_run_of_no_steps_is_evaluated_once_and_finished(tmp_path):
+    model = tiny_chat_model_folder(tmp_path / "model")
+    run, log = tmp_path / "run", tmp_path / "output.log"
+
+    def evaluations():
+        return sorted(path.stem for path in (run / "eval").glob("*.json"))
+
+    with TinyPolicyServer(model) as server:
+        run_to_its_end(config(model, server.url, steps=0), run, log)
+        assert evaluations() == ["before-greedy", "before-sampled"]
+        asked = server.requests
+        run_to_its_end(config(model, server.url, steps=0), run, log)
+        assert "is finished: nothing to train" in log.read_text()
+        assert server.requests == asked == 8  # two tasks of two turns, sampled and greedily
+        run_to_its_end(config(model, server.url, steps=1), run, log)
+    assert evaluations() == ["after-greedy", "after-sampled", "before-greedy", "before-sampled"]
+
+
 def newest_step(run_dir):
     return max((int(path.name[5:]) for path in checkpoints(run_dir / "checkpoints")), default=0)
 
