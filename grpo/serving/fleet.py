@@ -3,13 +3,15 @@
     in  -- a request fails, and so does the health check -->  out  -- well again, with every adapter -->  in
 
 A server of our own is restarted (once), one that a user gave is asked again every few seconds, both beside the run.
-Who asks meanwhile asks another server. Where one server is all there is, its return is waited for.
+Who asks meanwhile asks another server. Where one server is all there is, its return is waited for: that of a user's own
+for a while, since users restart servers.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -29,7 +31,7 @@ class Member:
     Attributes:
         server: The server.
         out: Why it is out; "" while it is in.
-        given_up: Whether it is out and could not be brought back at the last try.
+        given_up: Whether it is out, could not be brought back and was waited for long enough.
         returns: How often it came back.
         episodes: How many are played on it now.
     """
@@ -173,9 +175,12 @@ class Fleet(Startable):
             thread.start()
         left = len(self.present())
         rest = f"its episodes go on at the other {left}" if left else "its episodes wait until it is back"
+        if not left and (patience := member.server.patience_seconds):
+            rest += f", up to {patience:g} s"
         self._tell(f"the server at {member.server.url} is out ({why.splitlines()[0]}); {rest}")
 
     def _bring_back(self, member: Member) -> None:
+        began, patience = time.monotonic(), member.server.patience_seconds
         while not self._stopped.is_set():
             try:
                 restarted = member.server.recover()
@@ -191,7 +196,9 @@ class Fleet(Startable):
             except (
                 Exception
             ) as error:  # a model's folder or a log that is gone ends no thread: who waits would never know
-                member.out, member.given_up = describe(error), True
+                waited = f" (it was waited for {patience:g} s)" if patience else ""
+                is_late = time.monotonic() - began >= patience
+                member.out, member.given_up = describe(error) + (waited if is_late else ""), is_late
             self._stopped.wait(self.check_seconds)
 
     def _tell(self, line: str) -> None:

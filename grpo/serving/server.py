@@ -30,11 +30,13 @@ class PolicyServer(Protocol):
         url: Base URL, without ``/v1``.
         model: Name of the model without an adapter.
         trust_env: Whether requests may take the environment's proxy; never on the way to a server on this machine.
+        patience_seconds: How long it is waited for once it has ended, before it is given up.
     """
 
     url: str
     model: str
     trust_env: bool
+    patience_seconds: float
 
     def start(self) -> None:
         """Begin to start; returns at once."""
@@ -107,13 +109,14 @@ def server_options(
 
 
 class ExternalServer:
-    """A vLLM server that somebody else runs and that sees the same file system as this process."""
+    """A vLLM server that somebody else runs, and may restart, and that sees the same file system as this process."""
 
-    def __init__(self, url: str, *, start_timeout_seconds: float = 30.0):
+    def __init__(self, url: str, *, start_timeout_seconds: float = 30.0, patience_seconds: float = 90.0):
         """Remember a URL; nothing is asked of it yet."""
         self.url = url.rstrip("/").removesuffix("/v1")
         self.model = ""
         self.trust_env = not is_loopback(self.url)
+        self.patience_seconds = patience_seconds
         self._start_timeout_seconds = start_timeout_seconds
 
     def start(self) -> None:

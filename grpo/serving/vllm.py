@@ -62,6 +62,7 @@ class VllmServer(Startable):
     """A vLLM process of our own, alive between ``start`` and ``stop``."""
 
     trust_env = False
+    patience_seconds = 0.0  # nobody else restarts it
 
     def __init__(
         self,

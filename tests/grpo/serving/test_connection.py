@@ -19,6 +19,7 @@ class MortalServer:
     """Answers ``/v1/completions`` over a real socket; ends for good ``lives`` times, after so many answers each."""
 
     trust_env = False
+    patience_seconds = 0.0
     model = "base"
 
     def __init__(self, lives=1, answers=10**9):

@@ -44,8 +44,8 @@ def stubs(count, answer=guess):
             server.close()
 
 
-def fleet_of(servers, told=None):
-    urls = [ExternalServer(server.url) for server in servers]
+def fleet_of(servers, told=None, patience_seconds=0.0):
+    urls = [ExternalServer(server.url, patience_seconds=patience_seconds) for server in servers]
     return Fleet(urls, check_seconds=0.05, on_change=[] if told is None else [told.append])
 
 
@@ -237,7 +237,7 @@ def test_servers_of_different_models_are_refused():
 
 def test_stopping_waits_for_no_server_that_is_out():
     with stubs(1) as (server,):
-        fleet = Fleet([ExternalServer(server.url)], check_seconds=3600.0, on_change=[])
+        fleet = Fleet([ExternalServer(server.url, patience_seconds=0.0)], check_seconds=3600.0, on_change=[])
         server.die()
         fleet.take_out(fleet.members[0], 0, "it ended")
         wait_until(lambda: fleet.members[0].given_up)
@@ -248,7 +248,7 @@ def test_stopping_waits_for_no_server_that_is_out():
 
 def test_a_server_that_cannot_be_brought_back_for_any_reason_is_given_up_and_nobody_waits_for_ever():
     with stubs(1) as (server,):
-        mine = ExternalServer(server.url)
+        mine = ExternalServer(server.url, patience_seconds=0.0)
         mine.recover = lambda _on_progress=None: Path("/no/such/folder").read_text() == ""  # type: ignore[method-assign]
         fleet = Fleet([mine], check_seconds=3600.0, on_change=[])
         fleet.take_out(fleet.members[0], 0, "it ended")
