@@ -111,13 +111,18 @@ def plan_gpus(
             served.
 
     Raises:
-        ConfigError: There are too few GPUs, or learner and server do not fit on them.
+        ConfigError: There are too few GPUs, learner and server do not fit on them, or vLLM has no LoRA in this dtype.
     """
     here = torchrun.place()
     if learners is None:
         learners = here.local_size if here else 1
     cards = tuple(visible_gpus() if gpus is None else gpus)
     servers = 0 if config.server.urls else config.server.replicas
+    if servers and config.dtype == "float32":  # its kernels assert a type of 16 bits, once an adapter is computed
+        raise ConfigError(
+            "dtype = 'float32' with device = 'cuda': vLLM's LoRA kernels for GPUs compute no float32; leave dtype out, "
+            "which is bfloat16 there, or train with --cpu"
+        )
     placement = place(len(cards), servers=servers, tensor_parallel=config.server.tensor_parallel, learners=learners)
     sharers = here.size if here and config.learner.shard else 1
     return _Room(config, shape, cards, placement, sharers).plan()

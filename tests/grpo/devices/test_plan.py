@@ -55,6 +55,13 @@ def test_a_server_of_ones_own_leaves_the_gpu_to_the_learner():
     assert [line[:7] for line in plan.lines()] == ["learner"]
 
 
+def test_vllms_adapters_on_gpus_are_not_in_float32_but_a_learner_alone_may_be():
+    with pytest.raises(ConfigError, match="with device = 'cuda': vLLM's LoRA kernels for GPUs compute no float32"):
+        plan_gpus(config(dtype="float32"), SMALL, gpus(80))
+    elsewhere = plan_gpus(config(dtype="float32", **{"server.urls": ["http://a"]}), SMALL, gpus(80))
+    assert elsewhere.learner.weights == 4 * SMALL.parameters
+
+
 def test_a_policy_that_is_only_served_has_the_gpu_to_itself():
     plan = plan_gpus(config(**{"rollout.concurrency": 256}), LARGE, gpus(80), learners=0)
     assert plan.learner is None
