@@ -108,7 +108,7 @@ def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
         from grpo.doctor.gpu_checks import check_compiler, check_cuda
 
         checks.insert(1, ("GPU memory", lambda: check_gpu_memory(config)))
-        checks += [("CUDA driver", check_cuda), ("C compiler", check_compiler)]
+        checks += [("CUDA driver", lambda: check_cuda(serves=not config.server.urls)), ("C compiler", check_compiler)]
     if config.env:
         checks += [("env", lambda: check_env(config)), ("env's data", lambda: check_data(config))]
     if "ruler" in config.reward:

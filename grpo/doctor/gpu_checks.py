@@ -9,18 +9,27 @@ from grpo.doctor.checks import Trouble
 from grpo.machine.compilers import c_compiler, python_header
 from grpo.machine.processes import child_environment
 
-_ASK_TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
+_ASK_TORCH = (
+    "import torch; cards = range(torch.cuda.device_count() if torch.cuda.is_available() else 0); "
+    "least = min(map(torch.cuda.get_device_capability, cards), default=(0, 0)); "
+    "print(torch.__version__, torch.version.cuda, torch.cuda.is_available(), '{}.{}'.format(*least))"
+)
+_LEAST_CAPABILITY = 8.0
+"""Of a GPU on which vLLM computes in bfloat16: Ampere (2020) and later."""
 _TIMEOUT_SECONDS = 120
 
 
-def check_cuda() -> str:
-    """torch sees a GPU; asked in a process of its own, so that none of this one's memory is on a card."""
+def check_cuda(*, serves: bool = True) -> str:
+    """torch sees a GPU, and vLLM can use it where it ``serves`` here.
+
+    Asked in a process of its own, so that none of this one's memory is on a card.
+    """
     command = [sys.executable, "-c", _ASK_TORCH]
     try:
         done = subprocess.run(
             command, env=child_environment(), capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
         )
-        version, cuda, sees = done.stdout.split()[-3:]
+        version, cuda, sees, capability = done.stdout.split()[-4:]
     except subprocess.SubprocessError as error:
         last = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
         raise Trouble(f"torch could not be asked ({last})", "install it anew, with the extra 'gpu'") from error
@@ -36,6 +45,11 @@ def check_cuda() -> str:
             f"{found}: torch sees no GPU" + (f" ({said[-1].strip()})" if said else ""),
             f"update the driver to one for CUDA {cuda} (CUDA 13 needs 580 or newer, CUDA 12 525), or look at "
             "CUDA_VISIBLE_DEVICES",
+        )
+    if serves and float(capability) < _LEAST_CAPABILITY:
+        raise Trouble(
+            f"{found}: a GPU has compute capability {capability}, and vLLM computes in bfloat16 from 8.0 on alone",
+            "show others with CUDA_VISIBLE_DEVICES (Ampere, such as A10 or RTX 30, or later), or train with --cpu",
         )
     return found
 

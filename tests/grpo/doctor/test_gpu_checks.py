@@ -1,6 +1,7 @@
 """What the doctor asks of a GPU machine: programs of the right names stand in for compiler and driver."""
 
 import os
+import sys
 import sysconfig
 
 import pytest
@@ -38,6 +39,21 @@ def test_the_driver_is_what_nvidia_smi_says(tmp_path, monkeypatch):
     assert driver_version() == ""
     put(tmp_path / "bin", "nvidia-smi", "echo 570.86.15; echo 570.86.15")
     assert driver_version() == "570.86.15"
+
+
+@pytest.mark.parametrize(("capability", "fits"), [("7.5", False), ("8.0", True), ("12.0", True)])
+def test_a_gpu_without_bfloat16_is_none_that_vllm_serves_on(tmp_path, monkeypatch, capability, fits):
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    put(tmp_path / "bin", "nvidia-smi", "echo 580.95.05")
+    put(tmp_path / "bin", "python-of-a-gpu", f"echo 2.13.0+cu130 13.0 True {capability}")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python-of-a-gpu"))
+    if fits:
+        assert check_cuda() == "torch 2.13.0+cu130 (CUDA 13.0), driver 580.95.05"
+        return
+    with pytest.raises(Trouble, match=r"driver 580.95.05: a GPU has compute capability 7.5, and vLLM") as old:
+        check_cuda()
+    assert old.value.fix.startswith("show others with CUDA_VISIBLE_DEVICES (Ampere")
+    assert check_cuda(serves=False) == "torch 2.13.0+cu130 (CUDA 13.0), driver 580.95.05"
 
 
 @pytest.mark.torch
