@@ -40,6 +40,7 @@ _PHASES = (
     ("Capturing CUDA graph", "capturing CUDA graphs"),
     ("KV cache size", "opening the port"),
     ("Loading weights took", "preparing the cache"),
+    ("Loading model from scratch", "loading the weights"),  # on GPUs
     ("Starting to load model", "loading the weights"),
     ("Resolved architecture", "starting the engine process"),
 )
