@@ -101,10 +101,14 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
         return tuple(gpu for _, _, gpu in found)
     chosen: list[Gpu] = []
     for wanted in (part.strip() for part in visible.split(",")):
-        match = [gpu for index, uuid, gpu in found if wanted and (wanted == index or uuid.startswith(wanted))]
+        match = [
+            gpu if wanted == index else replace(gpu, id=uuid)  # whole: vLLM knows no GPU by the start of its uuid
+            for index, uuid, gpu in found
+            if wanted and (wanted == index or uuid.startswith(wanted))
+        ]
         if not match:
             break
-        chosen.append(replace(match[0], id=wanted))
+        chosen.append(match[0])
     return tuple(chosen)
 
 

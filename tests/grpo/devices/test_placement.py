@@ -43,7 +43,7 @@ def test_no_gpu_at_all_is_an_error_of_its_own(monkeypatch):
 
 @pytest.mark.parametrize(
     ("visible", "ids"),
-    [(None, [str(card) for card in range(8)]), ("5,2", ["5", "2"]), ("GPU-33", ["GPU-33"]), ("", []), ("3,9,1", ["3"])],
+    [(None, [str(card) for card in range(8)]), ("5,2", ["5", "2"]), ("GPU-3", ["GPU-33"]), ("", []), ("3,9,1", ["3"])],
 )
 def test_gpus_keep_the_names_by_which_they_are_shown(visible, ids):
     assert [gpu.id for gpu in parse_gpus(LISTING, visible)] == ids
