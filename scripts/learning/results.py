@@ -14,7 +14,7 @@ from grpo.config import TrainConfig, dotted
 from grpo.errors import ConfigError
 from grpo.files import read_jsonl, write_json
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, SAMPLED, label_of
+from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, label_of
 from grpo.runs.retention import checkpoint_name
 
 
@@ -68,7 +68,7 @@ def of_run(arm: str, seed: int, folder: Path, start: Point | None = None) -> Res
                     *_reward(path),
                 )
             )
-    final = _reward(run.evaluation(label_of(AFTER, SAMPLED)))
+    final = _reward(run.evaluation(label_of(AFTER if records else BEFORE, SAMPLED)))  # without steps there is one
     return Result(arm, seed, curve, final, json.loads(run.config_path.read_text(encoding="utf-8")))
 
 
