@@ -96,7 +96,7 @@ class Batch:
                 f"{rollout.max_tokens}), and are not learned from; raise it, or lower rollout.max_turn_tokens or the "
                 "env's limit of turns"
             )
-        turns, cut_turns = (sum(getattr(t, name) for t in self.sampled) for name in ("num_turns", "cut_turns"))
+        turns, cut_turns = sum(t.num_turns for t in self.sampled), sum(t.cut_turns for t in self.sampled)
         if cut_turns > MANY_CUT_TURNS * turns:
             found.append(
                 f"{cut_turns} of {turns} turns were cut for their length (rollout.max_turn_tokens = "
