@@ -47,7 +47,7 @@ RESUMABLE_CHANGES = frozenset(
         f"server.{name}"
         for name in ("urls", "replicas", "tensor_parallel", "kv_cache_gib", "gpu_memory_utilization", "draft_tokens")
     }
-    | {"server.extra_args", "engine", "learner.shard", "tinker.url"}
+    | {"server.sleep_mode", "server.extra_args", "engine", "learner.shard", "tinker.url"}
     | {f"answer_judge.{name}" for name in ("concurrency", "max_cost", "audit_share", "max_disagreement")}
 )
 """Settings that may differ between a run and its continuation."""
@@ -110,7 +110,7 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _fits_the_device(self) -> Self:
         given = self.server.model_dump(exclude_defaults=True).keys()
-        of_gpus = {"tensor_parallel", "gpu_memory_utilization"} & given
+        of_gpus = {"tensor_parallel", "gpu_memory_utilization", "sleep_mode"} & given
         if self.device == "cpu" and of_gpus:
             raise ValueError(
                 f"server.{min(of_gpus)} is for GPUs, but device = 'cpu'; leave it out, or train with --cuda"

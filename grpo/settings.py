@@ -293,6 +293,11 @@ class ServerSettings(Settings):
     gpu_memory_utilization: float | None = Field(
         default=None, gt=0, le=1, description="share of the GPU's memory for vLLM, instead of kv_cache_gib"
     )
+    sleep_mode: Literal["auto"] | bool = Field(
+        default="auto",
+        description="learner and vLLM take turns on one GPU, while the other's model waits in the host's memory; auto: "
+        "where both do not fit",
+    )
     draft_tokens: int = Field(
         default=15,
         ge=0,

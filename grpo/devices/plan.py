@@ -5,8 +5,8 @@ sequences at once at their full length where the card has it. Where it has not, 
 instead of keeping them; then the cache gets what is left, and some episodes wait while others are sampled. Sequences
 rarely reach their full length, and those of a group share their prompt, so that costs little.
 
-vLLM could give its memory to the learner between rollouts (its sleep mode). That is not used: every step would wait for
-both models to be moved, and whatever does not fit together is refused here with what to lower.
+Where even that does not fit and one GPU does both, they take turns (vLLM's sleep mode): while one computes, the other's
+model waits in the host's memory. Every step then waits for both models to be moved.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from grpo.config import TrainConfig
 from grpo.devices.memory import GIB, Memory, learner_memory, server_memory, vocabulary_bytes
@@ -22,7 +23,7 @@ from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError
 from grpo.machine import torchrun
 from grpo.machine.dtype import Dtype
-from grpo.machine.hardware import Gpu, visible_gpus
+from grpo.machine.hardware import Gpu, memory_gib, visible_gpus
 
 USABLE = 0.97
 """Of a card's memory; the rest is the driver's."""
@@ -48,6 +49,7 @@ class GpuPlan:
         gradient_checkpointing: Whether the learner computes activations again.
         logit_chunk_tokens: Action tokens that the learner projects to the vocabulary at once.
         sequences: How many of full length the KV cache has room for, of how many at once.
+        in_turns: Whether learner and server have the GPU in turns (`grpo.serving.turns`).
     """
 
     gpus: tuple[Gpu, ...]
@@ -57,6 +59,7 @@ class GpuPlan:
     gradient_checkpointing: bool
     logit_chunk_tokens: int
     sequences: tuple[int, int]
+    in_turns: bool
 
     @property
     def learner_devices(self) -> tuple[str, ...]:
@@ -86,6 +89,11 @@ class GpuPlan:
             cards = ", ".join(self._name(card) for card in self.placement.learners)
             again = "computed again for the gradient" if self.gradient_checkpointing else "kept for the gradient"
             shown.append(f"learner on {cards}: {self.learner}; activations are {again}")
+        if self.in_turns:
+            waiting = _waiting_gib(self.learner, self.server)
+            shown.append(
+                f"they take turns on it (sleep mode); their models wait in {waiting:.1f} GiB of the host's memory"
+            )
         return shown
 
     def _name(self, card: int) -> str:
@@ -99,7 +107,12 @@ def served_adapters(config: TrainConfig) -> int:
 
 
 def plan_gpus(
-    config: TrainConfig, shape: ModelShape, gpus: Sequence[Gpu] | None = None, *, learners: int | None = None
+    config: TrainConfig,
+    shape: ModelShape,
+    gpus: Sequence[Gpu] | None = None,
+    *,
+    learners: int | None = None,
+    host_gib: float | None = None,
 ) -> GpuPlan:
     """Plan a run with ``device = 'cuda'``.
 
@@ -109,6 +122,7 @@ def plan_gpus(
         gpus: The visible GPUs; asked of ``nvidia-smi`` by default.
         learners: Processes that train, by default those that torchrun started here, or one; 0 where a policy is only
             served.
+        host_gib: Memory of the host, by default this machine's.
 
     Raises:
         ConfigError: There are too few GPUs, learner and server do not fit on them, or vLLM has no LoRA in this dtype.
@@ -125,7 +139,19 @@ def plan_gpus(
         )
     placement = place(len(cards), servers=servers, tensor_parallel=config.server.tensor_parallel, learners=learners)
     sharers = here.size if here and config.learner.shard else 1
-    return _Room(config, shape, cards, placement, sharers).plan()
+    plan = _Room(config, shape, cards, placement, sharers).plan()
+    waiting, host = _waiting_gib(plan.learner, plan.server), memory_gib() if host_gib is None else host_gib
+    if plan.in_turns and waiting > host:
+        raise ConfigError(
+            "learner and vLLM fit on the GPU in turns alone (sleep mode), and their models would wait in "
+            f"{waiting:.1f} GiB of memory, of which this machine has {host:.0f}; take a smaller model, or more GPUs"
+        )
+    return plan
+
+
+def _waiting_gib(learner: Memory | None, server: Memory | None) -> float:
+    """What both put in the host's memory where they take turns."""
+    return ((learner.weights if learner else 0) + (server.weights + server.adapter if server else 0)) / GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +167,33 @@ class _Room:
     def plan(self) -> GpuPlan:
         setting = self.config.learner.gradient_checkpointing
         choices = (False, True) if setting == "auto" else (setting,)
-        sizes = self._kv_sizes()
-        for least in sizes:
-            for checkpointing in choices:
-                left = self._left(checkpointing)
-                if left >= least:
-                    return self._plan(checkpointing, int(min(left, sizes[0])))
-        raise ConfigError(self._why_not(choices[-1]))
+        sizes, ways = self._kv_sizes(), self._ways()
+        for in_turns, least, checkpointing in product(ways, sizes, choices):
+            left = self._left_in_turns(checkpointing) if in_turns else self._left(checkpointing)
+            if left >= least:
+                return self._plan(checkpointing, int(min(left, sizes[0])), in_turns)
+        raise ConfigError(self._why_not(choices[-1], in_turns=ways[-1]))
 
-    def _plan(self, checkpointing: bool, kv_cache: int) -> GpuPlan:
+    def _ways(self) -> tuple[bool, ...]:
+        """Whether learner and server may take turns, in the order in which it is tried.
+
+        Raises:
+            ConfigError: They must, and cannot.
+        """
+        setting, placement = self.config.server.sleep_mode, self.placement
+        if setting is False or not placement.learners:
+            return (False,)
+        alone = placement.shared and len(placement.servers) == 1 and len(placement.learners) == 1
+        if alone and self.config.rollout.max_staleness == 0:
+            return (True,) if setting is True else (False, True)
+        if setting is True:
+            raise ConfigError(
+                "server.sleep_mode = true is for one learner and one server on the same GPU, with "
+                "rollout.max_staleness = 0; leave it out, or show one GPU (CUDA_VISIBLE_DEVICES)"
+            )
+        return (False,)
+
+    def _plan(self, checkpointing: bool, kv_cache: int, in_turns: bool) -> GpuPlan:
         rollout = self.config.rollout
         room = int(kv_cache * self.config.server.tensor_parallel // (rollout.max_tokens * self._kv_bytes))
         return GpuPlan(
@@ -160,6 +204,7 @@ class _Room:
             checkpointing,
             self._logit_chunk,
             (min(room * self.config.server.replicas, rollout.concurrency), rollout.concurrency),
+            in_turns,
         )
 
     def _left(self, checkpointing: bool) -> float:
@@ -172,6 +217,13 @@ class _Room:
         if self.placement.shared:
             return left - learner
         return left if over >= 0 else over
+
+    def _left_in_turns(self, checkpointing: bool) -> float:
+        """The same where one waits: its runtime stays on the card, and the learner's adapter with Adam's moments."""
+        learner, server = self._learner(checkpointing), self._server(0)
+        usable = self._usable(self._server_cards)
+        over = self._usable(self.placement.learners) - learner.total - server.runtime
+        return usable - server.total - learner.runtime - learner.adapter if over >= 0 else over
 
     def _learner(self, checkpointing: bool) -> Memory:
         config = self.config
@@ -251,7 +303,7 @@ class _Room:
     def _usable(self, cards: tuple[int, ...]) -> float:
         return USABLE * GIB * min(self.gpus[card].memory_gib for card in cards)
 
-    def _why_not(self, checkpointing: bool) -> str:
+    def _why_not(self, checkpointing: bool, *, in_turns: bool) -> str:
         config, parts = self.config, list[str]()
         if self.placement.learners:
             usable = self._usable(self.placement.learners) / GIB
@@ -259,7 +311,7 @@ class _Room:
         if self.placement.servers:
             usable, least = self._usable(self._server_cards) / GIB, self._kv_sizes()[-1]
             where = "the same card" if self.placement.shared else f"a card with {usable:.1f} GiB"
-            parts.append(f"vLLM at least {self._server(least)} on {where}")
+            parts.append(f"vLLM at least {self._server(least)} on {where}{', not even in turns' if in_turns else ''}")
         lower = [f"learner.token_budget ({config.learner.token_budget})"] if self.placement.learners else []
         lower += [
             f"rollout.concurrency ({config.rollout.concurrency})",

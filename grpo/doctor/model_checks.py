@@ -26,6 +26,7 @@ from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.server import PolicyServer, make_servers
+from grpo.serving.turns import turns_of
 from grpo.types import Message, SampledTurn
 
 SAMPLED_TOKENS = 48
@@ -123,12 +124,16 @@ class ModelDoctor:
         assert self._model is not None, "the model was found"
         assert self._chat is not None, "the model was found"
         engine = make_engine(self.config, self._model.path)
+        shared = turns_of(engine, self._servers)
+        shared.train()
         engine.forward_backward([self._row(self._chat.encode(ANSWER))], LossSpec("imitation"))
         engine.optim_step(ADAPTER_RATE, 1.0)
+        shared.sample()
         with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as folder:
             name = AdapterStore(self._servers, Path(folder)).publish(engine.save_adapter, 0).name
             turns = {server.url: self._sample(server, name, SAMPLED_TOKENS) for server in self._servers.servers}
         figures = ""
+        shared.train()
         for url, turn in turns.items():
             (trained,) = engine.forward_backward([self._row(turn.ids)], LossSpec("imitation", kl_coef=1.0))
             gap, gap_to_base = (_gap(turn, values) for values in (trained.logprobs, trained.reference_logprobs))

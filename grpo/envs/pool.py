@@ -159,6 +159,14 @@ class EnvPool(Closeable):
         else:
             self.home.post(env.close)
 
+    def scenario_ids(self) -> list[str] | None:
+        """Those of the env, as of `MessageEnv`."""
+        env = self.take()
+        try:
+            return env.scenario_ids()
+        finally:
+            self.give_back(env)
+
     async def seat(self) -> Seat:
         """An env for one episode, where it holds up nobody; to be left with `leave`.
 

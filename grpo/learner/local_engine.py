@@ -31,6 +31,7 @@ from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
+from grpo.learner.waiting_weights import WaitingWeights
 from grpo.machine import torchrun
 from grpo.machine.dtype import computing_dtype
 from grpo.settings import KERNELS, Kernel
@@ -67,6 +68,7 @@ def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | N
         if plan
         else config.learner.gradient_checkpointing is True,
         "logit_chunk_tokens": plan.logit_chunk_tokens if plan else LOGIT_CHUNK_TOKENS,
+        "sleeps": plan is not None and plan.in_turns,
     }
 
 
@@ -87,6 +89,7 @@ class LocalEngine:
         kernels: Collection[Kernel] = KERNELS,
         gradient_checkpointing: bool = False,
         logit_chunk_tokens: int = LOGIT_CHUNK_TOKENS,
+        sleeps: bool = False,
     ):
         """Load a model.
 
@@ -103,6 +106,7 @@ class LocalEngine:
             gradient_checkpointing: Keep the inputs of layers and compute what is inside them again for the gradient
                 (arXiv 1604.06174): the same gradient, a third more work, and a fraction of the memory.
             logit_chunk_tokens: Action tokens that are projected to the vocabulary at once.
+            sleeps: Have the base model on the device only between ``wake_up`` and ``sleep``; it sleeps at first.
 
         Raises:
             ConfigError: The device is not there.
@@ -127,7 +131,8 @@ class LocalEngine:
             gated_activation.fuse_gates(model)
         if "norm" in kernels and device == "cpu":
             norm.fuse_norms(model)
-        self.model = self._placed(model)
+        self._waiting = WaitingWeights(model, self.device) if sleeps else None
+        self.model = model if sleeps else self._placed(model)
         if gradient_checkpointing:
             # There is no dropout, so no random state needs to be kept for the second time.
             self.model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
@@ -172,6 +177,16 @@ class LocalEngine:
     def reset_optimizer(self) -> None:
         """Forget the moments, for example between the warm start and reinforcement learning."""
         self.optimizer.state.clear()
+
+    def wake_up(self) -> None:
+        """Of an engine that ``sleeps``: have the base model on the device, ready to compute."""
+        if self._waiting is not None:
+            self._waiting.load()
+
+    def sleep(self) -> None:
+        """Of an engine that ``sleeps``: give the device all memory back but that of the adapter and its moments."""
+        if self._waiting is not None:
+            self._waiting.unload()
 
     def save_adapter(self, folder: Path) -> None:
         """Write ``adapter_model.safetensors`` and ``adapter_config.json``."""

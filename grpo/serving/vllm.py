@@ -35,6 +35,8 @@ BASE_MODEL = "base"
 _LOG_PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?((DEBUG|INFO|WARNING|ERROR) [\d-]+ [\d:]+ )?(\[\S+:\d+\] )?")
 _TELLING_LINE = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Killed)\b.*")
 _TAIL_LINES = 15
+_MOVE_TIMEOUT_SECONDS = 600.0
+"""For a model's way from the GPU to the host's memory or back; seconds are the rule."""
 _PHASES = (
     ("Graph capturing finished", "opening the port"),
     ("Capturing CUDA graph", "capturing CUDA graphs"),
@@ -177,6 +179,32 @@ class VllmServer(Startable):
                 self._obituary("vLLM ended before it was ready; its port was taken by another program")
             )
         return time.monotonic() - self._began
+
+    def sleep(self) -> None:
+        """Give the GPU's memory back until ``wake_up``: the model and its adapters wait in the host's memory, the KV
+        cache is forgotten. Requests meanwhile wait. A server that does not answer is stopped.
+        """
+        try:
+            self._post("/sleep", level=1)
+        except ServerError:
+            self.stop()
+
+    def wake_up(self) -> None:
+        """Take the GPU's memory again.
+
+        Raises:
+            ServerError: It does not answer, or cannot.
+        """
+        self._post("/wake_up")
+
+    def _post(self, path: str, **parameters: int) -> None:
+        url = f"{self.url}{path}"
+        try:
+            answer = httpx.post(url, params=parameters, timeout=_MOVE_TIMEOUT_SECONDS, trust_env=self.trust_env)
+        except httpx.HTTPError as error:
+            raise ServerError(f"{url} did not answer ({type(error).__name__}: {error})") from error
+        if answer.status_code != 200:
+            raise ServerError(f"{url} answered {answer.status_code}: {answer.text[:300]}")
 
     def is_alive(self) -> bool:
         """Whether vLLM's process runs; it may still be starting."""

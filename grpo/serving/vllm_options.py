@@ -46,8 +46,17 @@ torch is loaded; ``vllm_main`` gives them to the engine process."""
 PROPOSER = "grpo.serving.vllm_cpu_drafts.Proposer"
 """What vLLM's engine process loads and asks for guesses."""
 _OTHERS_OF_OURS = frozenset(
-    {"-tp", "--api-key", "--data-parallel-size", "-dp", "--lora-modules", "--pipeline-parallel-size", "-pp"}
-    | {"--block-size", "--ssl-certfile", "--ssl-keyfile", "--root-path", "--uds", "--headless"}
+    {
+        "-tp",
+        "--enable-sleep-mode",
+        "--api-key",
+        "--data-parallel-size",
+        "-dp",
+        "--lora-modules",
+        "--pipeline-parallel-size",
+        "-pp",
+    }
+    | {"--enable-sleep-mode", "--block-size", "--ssl-certfile", "--ssl-keyfile", "--root-path", "--uds", "--headless"}
 )
 """Arguments with which requests of ours would find no server, or not the one that was planned."""
 
@@ -75,6 +84,8 @@ class ServerOptions:
         gpu_memory_utilization: Share of the GPU's memory that vLLM may take; it does not start where less is free.
         cards: The GPUs that it sees, as ``CUDA_VISIBLE_DEVICES`` names them; empty: all.
         tensor_parallel: GPUs that share the model.
+        sleep_mode: Whether it can give its GPU's memory back for a while (``VllmServer.sleep``). On the CPU it keeps
+            its memory and computes nothing meanwhile.
         seed: vLLM's own seed; requests carry theirs.
         extra_args: Further arguments of ``vllm serve``, last and therefore winning.
     """
@@ -94,6 +105,7 @@ class ServerOptions:
     gpu_memory_utilization: float = 0.45
     cards: tuple[str, ...] = ()
     tensor_parallel: int = 1
+    sleep_mode: bool = False
     seed: int = 0
     extra_args: tuple[str, ...] = ()
 
@@ -133,6 +145,7 @@ class ServerOptions:
             arguments += ["--max-num-batched-tokens", str(batched_tokens)]
             arguments += ["--gpu-memory-utilization", str(self.gpu_memory_utilization)]
             arguments += ["--tensor-parallel-size", str(self.tensor_parallel)]
+            arguments += ["--enable-sleep-mode"] if self.sleep_mode else []
         if kv_cache_gib is not None:
             arguments += ["--kv-cache-memory-bytes", str(int(kv_cache_gib * _GIB))]
         return [*arguments, *self.extra_args]
@@ -163,6 +176,8 @@ class ServerOptions:
                 variables[CORES_VARIABLE] = ",".join(map(str, own))
         else:  # top_p without a seed would take flashinfer's sampler, which needs a CUDA toolkit to compile
             variables["VLLM_USE_FLASHINFER_SAMPLER"] = os.environ.get("VLLM_USE_FLASHINFER_SAMPLER", "0")
+        if self.sleep_mode:
+            variables["VLLM_SERVER_DEV_MODE"] = "1"  # without it vLLM has no /sleep
         if self.cards:
             variables |= CARD_ORDER | {"CUDA_VISIBLE_DEVICES": ",".join(self.cards)}
         return child_environment(variables)
@@ -190,6 +205,7 @@ def on_gpus(options: ServerOptions, plan: GpuPlan, number: int) -> ServerOptions
         tensor_parallel=len(plan.server_cards(number)),
         kv_cache_gib=plan.server.kv_cache / _GIB,
         gpu_memory_utilization=plan.gpu_memory_utilization,
+        sleep_mode=plan.in_turns,
     )
 
 

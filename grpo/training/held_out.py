@@ -97,9 +97,7 @@ class HeldOut:
 
     def _tasks(self, pool: EnvPool, when: str, spec: EvalSpec) -> list[Task]:
         """The first ones are the same for all ``spec`` of a time: those of the seed."""
-        env = pool.take()
-        ids, count = env.scenario_ids(), spec.tasks
-        pool.give_back(env)
+        ids, count = pool.scenario_ids(), spec.tasks
         if ids is not None and (spec.tasks > self.config.eval.scenarios or not is_final(when)):
             count = min(count, len(ids))
         return evaluation_tasks(ids, count, spec.seed)

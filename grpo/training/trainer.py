@@ -48,6 +48,7 @@ from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.seeds import derive_seed
 from grpo.serving.sampler import Sampler, Servers
 from grpo.serving.samplers import make_sampler
+from grpo.serving.turns import turns_of
 from grpo.training.background import BackgroundLoop
 from grpo.training.batches import Batches
 from grpo.training.held_out import HeldOut
@@ -84,9 +85,10 @@ class Trainer:
         self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split), self.workers)
         self.engine = make_engine(config, model.path, init_adapter(config))
         self.sampler: Sampler = make_sampler(servers, run.adapters, self.chat.stop_token_ids, rollout.concurrency)
+        self.turns = turns_of(self.engine, servers)
         self.marker = Marker(config.answer_judge, run.root)
         self.held_out = HeldOut(config, run, self.chat, display, self.marker, self.workers)
-        self.tasks = TaskStream(self._scenario_ids(), config.seed)
+        self.tasks = TaskStream(self.pool.scenario_ids(), config.seed)
         reward = group_reward(config, run.root)
         unfinished = UnfinishedStep(run.partial, rollout.max_staleness)
         self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, unfinished, self.marker)
@@ -189,6 +191,7 @@ class Trainer:
         self.display.phase(f"Warm start: {settings.steps} steps on {settings.policy} demonstrations")
         self.run.warm_start_path.unlink(missing_ok=True)
         bar = self.display.progress("warm start", settings.steps)
+        self.turns.train()
         with JsonlLog(self.run.warm_start_path) as log, self._demonstrations("demonstrations") as segments:
 
             def on_step(metrics: dict[str, float]) -> None:
@@ -285,6 +288,7 @@ class Trainer:
         Raises:
             TrainingError: The loss is not finite, or the server samples another policy than the one that is trained.
         """
+        self.turns.train()
         began = time.monotonic()
         update = update_config(self.config, self.step)
         computed = computed_rows(rows, update.loss.kl_coef)
@@ -305,6 +309,7 @@ class Trainer:
 
     def _publish(self, save: Callable[[Path], None]) -> float:
         began = time.monotonic()
+        self.turns.sample()
         self.sampler.publish(save, self.step)
         return time.monotonic() - began
 
@@ -341,10 +346,3 @@ class Trainer:
         """Writes a model card with the held-out scores so far."""
         card = run_card(self.run, self.config, self.model.public_name, self.step)
         return partial(write_card, card=card, served=served_chat(self.chat))
-
-    def _scenario_ids(self) -> list[str] | None:
-        env = self.pool.take()
-        try:
-            return env.scenario_ids()
-        finally:
-            self.pool.give_back(env)

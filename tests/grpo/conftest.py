@@ -47,7 +47,8 @@ def vllm_server(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         pytest.skip("vLLM is not installed")
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     dtype = computing_dtype("auto", "cpu", model_dir).dtype
-    with VllmServer(model_dir, log, ServerOptions(dtype=dtype, max_model_len=2048, kv_cache_gib=1.0)) as server:
+    options = ServerOptions(dtype=dtype, max_model_len=2048, kv_cache_gib=1.0, sleep_mode=True)
+    with VllmServer(model_dir, log, options) as server:
         yield server
 
 

@@ -125,6 +125,45 @@ def test_what_does_not_fit_is_refused_with_what_to_lower():
     )
 
 
+SHORT = {"learner.token_budget": 4096, "rollout.max_tokens": 2048, "rollout.concurrency": 16}
+
+
+def test_learner_and_vllm_take_turns_on_a_gpu_that_has_room_for_one():
+    plan = plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=32)
+    learner, server, usable = plan.learner, plan.server, USABLE * 24 * GIB
+    assert plan.in_turns
+    assert learner.total + server.total > usable
+    assert learner.total + server.runtime <= usable
+    assert server.total + learner.runtime + learner.adapter <= usable
+    assert plan.sequences == (16, 16)
+    assert plan.gpu_memory_utilization == int(1000 * server.total / (24 * GIB)) / 1000
+    assert plan.lines()[-1] == (
+        "they take turns on it (sleep mode); their models wait in 28.6 GiB of the host's memory"
+    )
+    with pytest.raises(ConfigError, match=r"models would wait in 28.6 GiB of memory, of which this machine has 24"):
+        plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=24)
+
+
+def test_turns_are_taken_where_nothing_else_fits_or_where_they_are_asked_for():
+    fits = plan_gpus(config(), SMALL, gpus(34))
+    assert (fits.in_turns, fits.gradient_checkpointing) == (False, True)
+    asked_for = plan_gpus(config(**{"server.sleep_mode": True}), SMALL, gpus(34))
+    assert asked_for.in_turns
+    assert not asked_for.gradient_checkpointing, "the whole card is the learner's"
+    for never in ({"server.sleep_mode": False}, {"rollout.max_staleness": 1}):
+        with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card. Lower"):
+            plan_gpus(config(**SHORT, **never), LARGE, gpus(24))
+    with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card, not even in turns. Lower"):
+        plan_gpus(config(**SHORT), LARGEST, gpus(24))
+    for given, cards in (({"rollout.max_staleness": 1}, [80]), ({}, [80, 80])):
+        with pytest.raises(
+            ConfigError, match=r"server.sleep_mode = true is for one learner and one server on the same"
+        ):
+            plan_gpus(config(**{"server.sleep_mode": True}, **given), SMALL, gpus(*cards))
+    served = plan_gpus(config(**{"server.sleep_mode": True}), SMALL, gpus(80, 80), learners=0)
+    assert not served.in_turns, "what is only served takes turns with nobody"
+
+
 def test_the_chunk_of_logits_follows_the_card():
     assert [plan_gpus(config(), SMALL, gpus(memory)).logit_chunk_tokens for memory in (24, 48, 80)] == [256, 512, 1024]
 

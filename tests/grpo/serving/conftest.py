@@ -1,7 +1,8 @@
-"""Shared by the tests of the plugin's parts in a real server."""
+"""Shared by the tests of servers: a stand-in for vLLM with its model, and adapters on a real one."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,26 @@ import pytest
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.fleet import Fleet
 from grpo.serving.server import VllmServer
+from tests.grpo.serving.fake_vllm import write_fake_vllm
 from tests.grpo.serving.published import Published
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"architectures": ["Fake"], "max_position_embeddings": 4096}')
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = str(write_fake_vllm(tmp_path))
+    monkeypatch.syspath_prepend(path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([path, os.getcwd()]))
+    return path
 
 
 @pytest.fixture(scope="module")

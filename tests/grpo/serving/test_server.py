@@ -21,7 +21,6 @@ from grpo.config import load_config
 from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, ServerStartError
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_servers
 from grpo.settings import ServerSettings
-from tests.grpo.serving.fake_vllm import write_fake_vllm
 from tests.sessions import processes_in, wait_until_gone
 
 OWNER = """
@@ -36,24 +35,6 @@ if "fork" in sys.argv and os.fork() == 0:
 print("guard", server._guard.pid, flush=True)
 time.sleep(120)
 """
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"architectures": ["Fake"], "max_position_embeddings": 4096}')
-    (folder / "model.safetensors").write_bytes(b"weights")
-    (folder / "tokenizer.json").write_text("{}")
-    return folder
-
-
-@pytest.fixture
-def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    path = str(write_fake_vllm(tmp_path))
-    monkeypatch.syspath_prepend(path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([path, os.getcwd()]))
-    return path
 
 
 def test_a_server_answers_reports_progress_and_leaves_nothing(

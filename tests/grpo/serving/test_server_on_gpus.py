@@ -37,6 +37,20 @@ def test_on_a_gpu_a_server_gets_its_card_and_its_share(tmp_path: Path, nvidia_sm
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
+def test_where_learner_and_vllm_take_turns_vllm_can_sleep(tmp_path: Path, nvidia_smi: Callable[..., None]):
+    nvidia_smi(24564)
+    shape = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"]
+    (tmp_path / "config.json").write_text(json.dumps(shape.to_config() | {"max_position_embeddings": 32768}))
+    seen = []
+    for sleep_mode in (True, "auto"):
+        config = load_config(None, {"env": "X-v0", "device": "cuda", "server.sleep_mode": sleep_mode})
+        (server,) = make_servers(config, tmp_path, tmp_path / "log")
+        assert isinstance(server, VllmServer)
+        variables, arguments = server.options.environment(), server.options.arguments(tmp_path, "base", 1)
+        seen.append((variables.get("VLLM_SERVER_DEV_MODE"), "--enable-sleep-mode" in arguments))
+    assert seen == [("1", True), (None, False)], "with room for both, auto takes no turns"
+
+
 def test_a_gpu_that_is_too_small_is_refused_before_anything_starts(tmp_path: Path, nvidia_smi: Callable[..., None]):
     nvidia_smi(8188)
     shape = QWEN_MODELS["Qwen/Qwen2.5-7B-Instruct"]
@@ -47,7 +61,8 @@ def test_a_gpu_that_is_too_small_is_refused_before_anything_starts(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "argument", ["--max-model-len=7", "--max_model_len", "--no-enable-lora", "-tp", "--api-key", "--dtype"]
+    "argument",
+    ["--max-model-len=7", "--max_model_len", "--no-enable-lora", "-tp", "--api-key", "--dtype", "--enable-sleep-mode"],
 )
 def test_arguments_of_ours_are_not_taken_from_the_user(tmp_path: Path, argument: str):
     settings = {"env": "X-v0", "dtype": "float32", "server.extra_args": ["--seed-oss", argument, "8"]}
@@ -65,6 +80,7 @@ def test_arguments_of_ours_are_not_taken_from_the_user(tmp_path: Path, argument:
         ),
         ({"draft_tokens": 65}, "less than or equal to 64"),
         ({"tensor_parallel": 2}, "server.tensor_parallel is for GPUs, but device = 'cpu'"),
+        ({"sleep_mode": True}, "server.sleep_mode is for GPUs, but device = 'cpu'"),
         ({"gpu_memory_utilization": 1.5}, "less than or equal to 1"),
     ],
 )

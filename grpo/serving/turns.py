@@ -1,0 +1,73 @@
+"""Learner and server in turns on one GPU that has no room for both: one computes, the model of the other waits.
+
+It waits in the host's memory: the learner's frozen weights in this process, vLLM's model in vLLM (its sleep mode). What
+is small stays on the GPU. ``grpo.devices.plan`` says whether they take turns.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+from grpo.errors import ServerError
+from grpo.serving.fleet import Fleet
+from grpo.serving.vllm import VllmServer
+
+
+class Learner(Protocol):
+    """What takes turns with a server."""
+
+    def sleep(self) -> None:
+        """Give the GPU's memory back until ``wake_up``."""
+        ...
+
+    def wake_up(self) -> None:
+        """Take it again."""
+        ...
+
+
+class Together:
+    """Learner and server have what they need at the same time."""
+
+    def train(self) -> None:
+        """The learner computes next."""
+
+    def sample(self) -> None:
+        """The server computes next."""
+
+
+class Turns(Together):
+    """Only one of them does; the server has the first turn."""
+
+    def __init__(self, learner: Learner, fleet: Fleet):
+        """Take turns between a learner that sleeps and a server of ours that is ready."""
+        self._learner = learner
+        self._fleet = fleet
+        self._training = False
+
+    def train(self) -> None:
+        """The learner computes next."""
+        if not self._training:
+            for member in self._fleet.present():
+                cast("VllmServer", member.server).sleep()
+            self._learner.wake_up()
+            self._training = True
+
+    def sample(self) -> None:
+        """The server computes next. One that does not wake up is started again, as after any failure."""
+        if self._training:
+            self._learner.sleep()
+            for member in self._fleet.present():
+                try:
+                    cast("VllmServer", member.server).wake_up()
+                except ServerError as error:
+                    self._fleet.take_out(member, member.returns, str(error))
+            self._training = False
+
+
+def turns_of(learner: object, servers: object) -> Together:
+    """How a run's engine and its servers share the GPUs: in turns where the plan of the server said so."""
+    if isinstance(servers, Fleet):
+        ours = [server for server in servers.servers if isinstance(server, VllmServer)]
+        if any(server.options.sleep_mode for server in ours):
+            return Turns(cast("Learner", learner), servers)
+    return Together()

@@ -1,0 +1,117 @@
+"""Learner and server in turns on one GPU: who sleeps when, and what becomes of a server that ends in its sleep."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from grpo.serving.connection import Connection
+from grpo.serving.fleet import Fleet
+from grpo.serving.policy import CompletionsPolicy, SamplingParams
+from grpo.serving.sampler import VllmSampler
+from grpo.serving.server import ServerOptions, VllmServer
+from grpo.serving.turns import Together, Turns, turns_of
+from tests.grpo.serving.published import Published
+from tests.grpo.serving.test_fleet import save, wait_until
+from tests.grpo.serving.test_server import kill_api_server
+
+
+class Learner:
+    """Notes in the server's log, so that the order of both is seen."""
+
+    def __init__(self, log: Path):
+        self.log = log
+
+    def say(self, what: str) -> None:
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(f"asked for {what}\n")
+
+    def sleep(self) -> None:
+        self.say("the learner's sleep")
+
+    def wake_up(self) -> None:
+        self.say("the learner's weights")
+
+
+def asked(log: Path) -> list[str]:
+    lines = log.read_text(encoding="utf-8").splitlines()
+    return [line.removeprefix("asked for ") for line in lines if line.startswith("asked for ")]
+
+
+def test_one_gives_the_gpu_back_before_the_other_takes_it(model: Path, fake_vllm: str, tmp_path: Path):
+    with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
+        fleet = Fleet([server])
+        turns = turns_of(Learner(server.log_path), fleet)
+        turns.sample()  # the server's is the first turn
+        turns.train()
+        turns.train()
+        turns.sample()
+        turns.sample()
+        turns.train()
+    assert asked(server.log_path) == [
+        "/sleep?level=1", "the learner's weights", "the learner's sleep", "/wake_up", "/sleep?level=1",
+        "the learner's weights",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_is_its_turn(
+    model: Path, fake_vllm: str, tmp_path: Path, asleep: bool
+):
+    told: list[str] = []
+    with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
+        fleet = Fleet([server], on_change=[told.append])
+        sampler = VllmSampler(fleet, tmp_path / "adapters", [], 8)
+        sampler.publish(save, 0)
+        turns = turns_of(Learner(server.log_path), fleet)
+        if asleep:
+            turns.train()
+            kill_api_server(server)
+        else:
+            kill_api_server(server)
+            turns.train()
+        assert not server.is_alive()
+        turns.sample()
+        wait_until(lambda: len(told) == 2)
+        fleet.stop()
+    assert told[0].startswith(f"the server at {server.url} is out ({server.url}/wake_up did not answer")
+    assert told[1] == f"the server at {server.url} was restarted and is in"
+    assert asked(server.log_path) == [
+        "/v1/load_lora_adapter", *(["/sleep?level=1"] * asleep), "the learner's weights", "the learner's sleep",
+        "/v1/load_lora_adapter",
+    ]  # fmt: skip
+
+
+def test_a_server_that_was_not_told_to_sleep_takes_no_turns(model: Path, tmp_path: Path):
+    server = VllmServer(model, tmp_path / "log", ServerOptions(threads=1))
+    assert type(turns_of(Learner(server.log_path), Fleet([server]))) is Together
+    assert type(turns_of(Learner(server.log_path), "a server of another kind")) is Together
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(600)
+def test_a_real_server_sleeps_and_samples_the_same_adapters_again(published: Published, tmp_path: Path):
+    server = published.server
+
+    def is_asleep() -> bool:
+        return httpx.get(f"{server.url}/is_sleeping", trust_env=False).raise_for_status().json()["is_sleeping"]
+
+    async def ids() -> list[list[int]]:
+        async with Connection(Fleet([server])) as connection:
+            names = [handle.name for handle in published.handles]
+            policies = [CompletionsPolicy(connection, name, []) for name in names]
+            sampling = [p.sample([5, 6, 7], SamplingParams(0.0), max_tokens=8, seed=1) for p in policies]
+            return [turn.ids for turn in await asyncio.gather(*sampling)]
+
+    before = asyncio.run(ids())
+    turns = turns_of(Learner(tmp_path / "log"), Fleet([server]))
+    assert isinstance(turns, Turns)
+    assert not is_asleep()
+    turns.train()
+    assert is_asleep()
+    turns.sample()
+    assert not is_asleep()
+    assert asyncio.run(ids()) == before
