@@ -59,5 +59,11 @@ def test_the_benchmark_of_gpus_runs_on_a_cpu_with_torch_transformers_peft_and_py
     errors = [float(error) for error in re.findall(r"relative error ([\d.e+-]+)", done.stdout)]
     assert errors[0] == 0.0
     assert 0 < errors[1] < 0.2
-    for part in ("tiny, checkpointing True: ", "tiny, checkpointing False: ", "attention, 3 rows of 64 "):
+    assert errors[2] == errors[1], "of the model that slept"
+    for part in (
+        "tiny, checkpointing True: ",
+        "tiny, checkpointing False: ",
+        "tiny, 0.00 GiB from the host",
+        "attention, 3 rows of 64 ",
+    ):
         assert part in done.stdout
