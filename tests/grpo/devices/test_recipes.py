@@ -22,6 +22,21 @@ def test_a_recipe_fits_on_the_smallest_card_of_its_kind(name):
     assert plan.sequences[0] >= config.rollout.concurrency / 4
 
 
+@pytest.mark.parametrize(
+    ("name", "gib", "changed"),
+    [
+        ("email-gpu-80gb", 31.8, {}),  # an RTX 5090
+        ("email-gpu-80gb", 22.5, {"learner.token_budget": 4096, "rollout.max_tokens": 2048}),
+        ("art-e", 44.5, {}),  # an L40S
+    ],
+)
+def test_a_recipe_for_a_large_card_fits_on_a_smaller_one_in_turns(name, gib, changed):
+    config = load_config(name, {"env": "EmailSearch-v0", **changed})
+    plan = plan_gpus(config, QWEN_MODELS[config.model], [Gpu("card", gib)], host_gib=64)
+    assert plan.in_turns
+    assert plan.sequences[0] >= config.rollout.concurrency / 4
+
+
 def test_every_recipe_for_gpus_is_tested():
     on_gpus = {name for name in recipe_names() if load_config(name, {"env": "EmailSearch-v0"}).device == "cuda"}
     assert on_gpus == set(SMALLEST_CARDS)
