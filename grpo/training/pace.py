@@ -12,8 +12,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import fmean, median
 from typing import NamedTuple
@@ -196,7 +196,7 @@ class Clock:
         if self._config.minutes is None or not math.isfinite(pace.step):
             return None
         spent = self._earlier_seconds + time.monotonic() - self._run.opened_at
-        rest = self._todo(step, step or 0).seconds(pace)
+        rest = self._beside_steps(step, (BEFORE, AFTER)).seconds(pace)
         settings = self._config.eval
         between = settings.scenarios * settings.samples / settings.every if settings.every else 0.0  # episodes a step
         each = pace.step + (between * pace.episode if between else 0.0)
@@ -224,22 +224,26 @@ class Clock:
             (f"{todo.steps} step{'' if todo.steps == 1 else 's'} of", pace.step if todo.steps else 0.0),
             ("evaluations", todo.episodes * pace.episode),
         )
-        return f"about {_about(seconds)} ({', '.join(f'{what} {_about(each)}' for what, each in parts if each > 0)})"
+        named = ", ".join(f"{what} {_about(each)}" for what, each in parts if each > 0)
+        return f"about {_about(seconds)}{f' ({named})' if named else ''}"
 
     def _todo(self, step: int | None, steps: int) -> Todo:
+        """Of a run of so many ``steps``; one of none has nothing to evaluate after them."""
         settings = self._config.eval
+        beside = self._beside_steps(step, (BEFORE, AFTER) if steps else (BEFORE,))
+        between = max(0, (steps - (step or 0)) // settings.every) * settings.samples if settings.every else 0
+        episodes = beside.episodes + settings.scenarios * between
+        return replace(beside, episodes=episodes, steps=max(0, steps - (step or 0)))
+
+    def _beside_steps(self, step: int | None, whens: Sequence[str]) -> Todo:
+        """The warm start, and the evaluations before and after, as far as they are among ``whens``."""
         episodes = sum(
-            tasks_of(self._config, how) * (settings.samples if how == SAMPLED else 1)
-            for when in (BEFORE, AFTER)
+            tasks_of(self._config, how) * (self._config.eval.samples if how == SAMPLED else 1)
+            for when in whens
             for how in planned(self._config, when)
             if when == AFTER or not (step or is_done(self._run, label_of(BEFORE, how), 0))
         )
-        between = max(0, (steps - (step or 0)) // settings.every) * settings.samples if settings.every else 0
-        return Todo(
-            self._config.warm_start.steps if step is None else 0,
-            episodes + settings.scenarios * between,
-            max(0, steps - (step or 0)),
-        )
+        return Todo(self._config.warm_start.steps if step is None else 0, episodes, 0)
 
 
 def _about(seconds: float) -> str:

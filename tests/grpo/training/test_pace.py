@@ -155,13 +155,37 @@ def test_before_the_warm_start_all_of_it_is_left(tmp_path):
 
 
 def test_an_evaluation_that_is_done_is_not_left(tmp_path):
-    """By hand: of 2 x 192 episodes of 0.5 s 288 are left after the sampled ones before, 192 after the greedy ones."""
+    """By hand: of 2 x 192 episodes of 0.5 s 288 are left after the sampled ones before, 192 after the greedy ones.
+
+    The rollout of the one step takes half of the estimate's 50 s, as episodes do, its update 30 s.
+    """
     config = TrainConfig(env=WORD_ENV, eval={"scenarios": 96})
     sampled, greedy = DONE["evaluations"]
     run = a_run(tmp_path / "one", evaluations=[(sampled[0], 48, 96)])
-    assert Clock(config, run, ESTIMATE).left(0, 0) == 288 * 0.5
+    assert Clock(config, run, ESTIMATE).left(0, 1) == 288 * 0.5 + 25 + 30
     run = a_run(tmp_path / "both", evaluations=[sampled, greedy])
-    assert Clock(config, run, ESTIMATE).left(0, 0) == 192 * 0.5
+    assert Clock(config, run, ESTIMATE).left(0, 1) == 192 * 0.5 + 25 + 30
+
+
+def test_a_run_of_no_steps_has_no_evaluation_after_them(tmp_path):
+    """By hand: 45 x 2 s and 192 episodes of 1 s, once."""
+    config = TrainConfig(env=WORD_ENV, steps=0, eval={"scenarios": 96}, warm_start={"steps": 45})
+    clock = Clock(config, RunDirectory(tmp_path / "new"), ESTIMATE)
+    assert clock.left(None, 0) == 90 + 192
+    assert clock.describe(None, 0) == "about 5 min (warm start 1 min 30 s, evaluations 3 min)"
+    evaluated = a_run(tmp_path / "evaluated", evaluations=DONE["evaluations"])
+    assert Clock(config, evaluated, ESTIMATE).left(0, 0) == 0.0
+    assert Clock(config, evaluated, ESTIMATE).describe(0, 0) == "about 0.0 s"
+
+
+def test_minutes_count_the_evaluation_after_before_there_is_a_step(tmp_path):
+    """By hand: 10 minutes are 600 s; 90 + 2 x 192 s go to all but steps, and one of 80 s fits into the 126 s left."""
+    config = TrainConfig(env=WORD_ENV, minutes=10, eval={"scenarios": 96}, warm_start={"steps": 45})
+    run = RunDirectory(tmp_path)
+    run.opened_at = time.monotonic()
+    assert Clock(config, run, ESTIMATE).steps(None) == 1
+    longer = config.model_copy(update={"minutes": 12.5})  # 276 s are left: with the evaluation after 3 steps, else 5
+    assert Clock(longer, run, ESTIMATE).steps(None) == 3
 
 
 def test_minutes_that_are_too_few_for_one_step_are_said_to_be(tmp_path):
