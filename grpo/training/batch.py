@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo.learner.segments import Segment
@@ -87,8 +87,13 @@ class Batch:
             metrics["answer/cost_usd"] = self.answer_cost_usd
         return metrics
 
-    def remarks(self, rollout: RolloutSettings) -> list[str]:
-        """What a user should know of the step: what was cut, and why there is nothing to learn from it."""
+    def remarks(self, rollout: RolloutSettings, earlier: Iterable[Mapping[str, float]] = ()) -> list[str]:
+        """What a user should know of the step: what was cut, and why there is nothing to learn from it.
+
+        Args:
+            rollout: The run's settings, which the remarks name.
+            earlier: Metrics of the steps before; cut turns are told of once, and again when their share has doubled.
+        """
         found: list[str] = []
         if cut := sum(t.stop_reason is StopReason.CONTEXT_FULL for t in self.sampled):
             found.append(
@@ -97,7 +102,7 @@ class Batch:
                 "env's limit of turns"
             )
         turns, cut_turns = sum(t.num_turns for t in self.sampled), sum(t.cut_turns for t in self.sampled)
-        if cut_turns > MANY_CUT_TURNS * turns:
+        if cut_turns > _told_share(step.get("turns/cut_share", 0.0) for step in earlier) * turns:
             found.append(
                 f"{cut_turns} of {turns} turns were cut for their length (rollout.max_turn_tokens = "
                 f"{rollout.max_turn_tokens}), and the env read what there was of them; raise it, or ask for short turns"
@@ -125,6 +130,15 @@ class Batch:
             judged = [t for t in group.trajectories if "ruler_score" in t.metrics]
             counts += count_pairs([verifiable_class(t) for t in judged], [t.metrics["ruler_score"] for t in judged])
         return counts
+
+
+def _told_share(shares: Iterable[float]) -> float:
+    """The share of cut turns above which a step says so, after steps with these ``shares``."""
+    bound = MANY_CUT_TURNS
+    for share in shares:
+        if share > bound:
+            bound = 2 * share
+    return bound
 
 
 def _mean_and_std(rewards: Sequence[float]) -> dict[str, float]:

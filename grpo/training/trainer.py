@@ -238,7 +238,7 @@ class Trainer:
         began = Began.now()
         batch = self._play(self.batches.next(self.step, self.sampler.policy, self.config.steps))
         write_jsonl(self.run.trajectories(self.step + 1), self.sampled_tokens.records(batch.sampled))
-        for remark in batch.remarks(self.config.rollout):
+        for remark in batch.remarks(self.config.rollout, read_jsonl(self.run.metrics_path)):
             self.display.note(f"step {self.step + 1}: {remark}")
         metrics = self._finish_step(log, began, batch.metrics() | self._update(batch.segments))
         if metrics.get("answer/audit_disagreement"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
@@ -112,6 +113,23 @@ def test_a_step_of_whose_turns_many_were_cut_says_so():
     remark, _no_difference = batch.remarks(short)
     assert remark.startswith("8 of 8 turns were cut for their length (rollout.max_turn_tokens = 30)")
     assert walked((False, UP), (False, RIGHT)).metrics()["turns/cut_share"] == 0.0
+
+
+def test_cut_turns_are_told_of_once_and_again_when_their_share_has_doubled():
+    short = ROLLOUT.model_copy(update={"max_turn_tokens": 30})
+    batch = walked((False, UP), (False, DOWN), rollout=short)
+    ended = batch.sampled[0]
+    batch.sampled = [replace(ended, cut_turns=cut) for cut in (1, 0, 0, 0)]  # of 4 x 4 turns: 6 %
+
+    def told(*shares):
+        said = batch.remarks(short, [{"reward/mean": 0.0}, *({"turns/cut_share": share} for share in shares)])
+        return [remark.partition(" turns")[0] for remark in said if "cut for their length" in remark]
+
+    assert told() == told(0.0, 0.05) == ["1 of 16"]
+    assert told(0.06) == told(0.06, 0.0, 0.0) == []
+    batch.sampled = [replace(ended, cut_turns=cut) for cut in (2, 0, 0, 0)]  # 12.5 %
+    assert told(0.06) == told(0.06, 0.11) == ["2 of 16"]
+    assert told(0.06, 0.13) == told(0.07) == []
 
 
 def test_cut_episodes_are_not_imitated_however_high_their_reward(tmp_path):
