@@ -74,9 +74,13 @@ class Page:
             raise AssertionError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
+    def resize(self, width: int, scale: float = 1.0) -> None:
+        """Make the window ``width`` CSS pixels wide, drawn ``scale`` times as large."""
+        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=scale, mobile=False)
+
     def picture(self, selector: str, *, width: int, scale: float = 1.0) -> bytes:
         """The element as PNG, on a page that is ``width`` CSS pixels wide, drawn ``scale`` times as large."""
-        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=scale, mobile=False)
+        self.resize(width, scale)
         box = self.value(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()")
         clip = {name: box[name] for name in ("x", "y", "width", "height")} | {"scale": 1}
         shot = self._ask("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)

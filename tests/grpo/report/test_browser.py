@@ -270,3 +270,23 @@ def test_long_rows_of_the_table_wrap_and_hide_no_column(tmp_path: Path) -> None:
         assert "a_kind_of_wrong_call_5 48" in page.value(text("section.evaluation"))
         box = "document.querySelector('.evaluation > div')"
         assert page.value(f"{box}.scrollWidth - {box}.clientWidth") == 0
+
+
+def test_no_table_is_wider_than_its_box(tmp_path: Path) -> None:
+    """The window of a laptop, half of a large one, and wider than the page ever is; the fonts are the machine's."""
+    for agent in ("wrong", "oracle"):
+        assert run("--agent", agent, "--limit", "4", "--out", str(tmp_path / agent), count=4).exit_code == 0
+    pages = {
+        "run": write_report(make_run(tmp_path / "run")),
+        "evaluation": write_report(tmp_path / "wrong"),
+        "comparison": write_report(tmp_path / "wrong", tmp_path / "oracle"),
+    }
+    boxes = "[...document.querySelectorAll('table')].map(t => t.parentElement)"
+    for name, path in pages.items():
+        with Page(path, tmp_path / "profile") as page:
+            page.value("document.querySelectorAll('details').forEach(d => d.open = true)")
+            assert page.value(f"{boxes}.length") == {"run": 3, "evaluation": 2, "comparison": 1}[name]
+            for width in (960, 1100, 1280, 1600):
+                page.resize(width)
+                overflow = page.value(f"{boxes}.map(b => b.scrollWidth - b.clientWidth)")
+                assert set(overflow) == {0}, (name, width, overflow)
