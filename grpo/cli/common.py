@@ -105,16 +105,18 @@ def _like_ctrl_c(_signal: int, frame: Any) -> None:
     on_ctrl_c(signal.SIGINT, frame)
 
 
-def json_object(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> dict[str, Any]:
-    """Callback of an option that takes a JSON object; empty where it is not given."""
+def json_object(
+    _ctx: click.Context, _parameter: click.Parameter, value: str | None, example: str = '{"max_turns": 6}'
+) -> dict[str, Any]:
+    """Callback of an option that takes a JSON object, for the env or as in ``example``; empty where it is not given."""
     if value is None:
         return {}
     try:
         parsed = json.loads(value)
     except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not JSON ({error}); for example '{{\"max_turns\": 6}}'") from error
+        raise click.BadParameter(f"{value!r} is not JSON ({error}); for example '{example}'") from error
     if not isinstance(parsed, dict):
-        raise click.BadParameter(f"{value!r} is not a JSON object; for example '{{\"max_turns\": 6}}'")
+        raise click.BadParameter(f"{value!r} is not a JSON object; for example '{example}'")
     return parsed
 
 

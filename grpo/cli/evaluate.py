@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ from grpo.cli.common import env_workers, explained, json_object
 )
 @click.option(
     "--judge-extra-litellm-params",
-    callback=json_object,
+    callback=partial(json_object, example='{"temperature": 0}'),
     metavar="JSON",
     help="Parameters of the judge's calls: temperature, reasoning_effort, input_cost_per_token, ...",
 )

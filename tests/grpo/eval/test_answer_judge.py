@@ -226,6 +226,17 @@ def test_a_judge_that_would_have_nothing_to_do_is_refused(tmp_path, arguments, p
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "example"),
+    [("--judge-extra-litellm-params", '{"temperature": 0}'), ("--env-kwargs", '{"max_turns": 6}')],
+)
+@pytest.mark.parametrize("value", ["temperature=0", "[0]"])
+def test_an_option_that_is_no_json_object_shows_an_example_of_its_own(option, example, value):
+    shown = CliRunner().invoke(evaluate, ["--env", SUMS_ENV, "--agent", "random", option, value])
+    assert shown.exit_code == 2
+    assert shown.output.rstrip().endswith(f"for example '{example}'"), shown.output
+
+
 def test_a_key_of_another_form_is_named(monkeypatch):
     env = MessageEnv(SUMS_ENV, {"count": 3})
     env.reset(Task(0, "sum/2"))
