@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
-if TYPE_CHECKING:
-    from judges.llm.options import CallOptions
+from judges.llm.options import TIMEOUT_SECONDS, CallOptions
+from judges.llm.secrets import without_secrets, without_users
 
 LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.learner.loss``, by the names of their papers."""
@@ -24,23 +24,10 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 EnvWorkersSetting = Literal["auto", "threads"] | Annotated[int, Field(ge=0, strict=True)]
 
 
-def _without_users(url: str) -> str:
-    from judges.llm.secrets import without_users
-
-    return without_users(url)
-
-
-Url = Annotated[str, PlainSerializer(_without_users, when_used="json")]
+Url = Annotated[str, PlainSerializer(without_users, when_used="json")]
 """Files and trackers get no user and no password of a URL; a continuation is told them again."""
 
-
-def _without_secrets(params: dict[str, Any]) -> dict[str, Any]:
-    from judges.llm.secrets import without_secrets
-
-    return without_secrets(params)
-
-
-LitellmParams = Annotated[dict[str, Any], PlainSerializer(_without_secrets, when_used="json")]
+LitellmParams = Annotated[dict[str, Any], PlainSerializer(without_secrets, when_used="json")]
 """Files and trackers get none that carries a secret by its name."""
 
 
@@ -110,7 +97,7 @@ class JudgeCallSettings(Settings):
     """How a judge is called; the names are those of `judges.JudgeClient`, which its errors tell."""
 
     api_base: Url | None = None
-    timeout_seconds: float = Field(default=120.0, gt=0, description="for one attempt of a call")
+    timeout_seconds: float = Field(default=TIMEOUT_SECONDS, gt=0, description="for one attempt of a call")
     extra_litellm_params: LitellmParams = Field(
         default={}, description="for litellm: temperature, max_tokens, reasoning_effort, input_cost_per_token, ..."
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from judges.errors import JudgeError, JudgeInputError
+from judges.llm.options import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from judges.reliability.calibration import Calibration
@@ -72,7 +73,7 @@ def _how_to_call(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--timeout-seconds",
             type=click.FloatRange(0, min_open=True),
-            default=120.0,
+            default=TIMEOUT_SECONDS,
             show_default=True,
             help="For one call.",
         ),

@@ -19,6 +19,7 @@ import click
 
 from email_env._version import __version__
 from email_env.errors import EmailEnvError, LlmError
+from email_env.make_scenarios.llm import TIMEOUT_SECONDS
 from email_env.scenarios.scenario import SPLITS
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ _NOBODYS = (
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    default=120.0,
+    default=TIMEOUT_SECONDS,
     show_default=True,
     help="Seconds for one answer of the LLM.",
 )

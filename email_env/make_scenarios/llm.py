@@ -23,6 +23,9 @@ from email_env.errors import LlmError
 
 MAX_BACKOFF_SECONDS = 60.0
 
+TIMEOUT_SECONDS = 120.0
+"""How long one attempt may take where nothing else is said."""
+
 _PERMANENT = frozenset({401, 403, 404})
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _SECRET_VARIABLE = re.compile(r"(_KEY|_TOKEN|_SECRET|_PASSWORD)$")
@@ -53,7 +56,7 @@ class Llm:
 
     model: str
     api_base: str | None = None
-    timeout_seconds: float = 120.0
+    timeout_seconds: float = TIMEOUT_SECONDS
     max_retries: int = 4
     backoff_seconds: float = 1.0
     usage: Usage = field(default_factory=Usage)

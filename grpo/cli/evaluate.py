@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from grpo.cli.common import env_workers, explained, json_object
+from judges.llm.options import TIMEOUT_SECONDS
 
 
 @click.command(
@@ -82,7 +83,7 @@ from grpo.cli.common import env_workers, explained, json_object
 @click.option(
     "--judge-timeout-seconds",
     type=click.FloatRange(0, min_open=True),
-    default=120.0,
+    default=TIMEOUT_SECONDS,
     show_default=True,
     help="For one call of the judge.",
 )

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
+from judges.llm.options import TIMEOUT_SECONDS
 from judges.llm.secrets import (
     blank_secrets,
     secrets_in,
@@ -84,7 +85,7 @@ class JudgeClient:
     model: str
     api_base: str | None = None
     api_key: str | None = None
-    timeout_seconds: float = 120.0
+    timeout_seconds: float = TIMEOUT_SECONDS
     max_retries: int = 3
     backoff_seconds: float = 1.0
     extra_litellm_params: Mapping[str, Any] | None = None

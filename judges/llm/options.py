@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypedDict
 
+TIMEOUT_SECONDS = 120.0
+"""How long one attempt of a call may take where nothing else is said."""
+
 
 class Reach(TypedDict, total=False):
     """How to reach a judge that is given by name. Every key is optional; `JudgeClient` explains them."""

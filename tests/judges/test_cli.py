@@ -5,6 +5,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+import judges
+from grpo.cli.evaluate import evaluate
+from grpo.settings import JudgeSettings
 from judges.cli import main
 from tests.judge_server import JudgeServer, score_by
 from tests.judges.test_import import run
@@ -34,6 +37,19 @@ def test_every_command_has_help_and_an_example():
         assert shown.exit_code == 0
         assert f"Example: grpo-judge {name}" in shown.output, name
         assert command.help
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (main.commands["replay"], "--timeout-seconds"),
+        (main.commands["calibrate"], "--timeout-seconds"),
+        (evaluate, "--judge-timeout-seconds"),
+    ],
+)
+def test_the_help_tells_the_timeout_that_a_judge_has(command, option):
+    (told,) = [parameter.default for parameter in command.params if option in parameter.opts]
+    assert told == judges.JudgeClient("openai/m").timeout_seconds == JudgeSettings().timeout_seconds == 120.0
 
 
 @pytest.mark.parametrize(
