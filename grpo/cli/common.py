@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
+DTYPE = click.Choice(["auto", "float32", "bfloat16"])
+"""What the setting ``dtype`` takes; auto is what this machine computes faster."""
+
 
 def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") -> Callable[[Command], Command]:
     """One boundary for every command: our errors are printed without a traceback, signals end the run in order.

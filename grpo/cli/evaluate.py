@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from grpo.cli.common import env_workers, explained, json_object
+from grpo.cli.common import DTYPE, env_workers, explained, json_object
 from judges.llm.options import TIMEOUT_SECONDS
 
 
@@ -57,6 +57,11 @@ from judges.llm.options import TIMEOUT_SECONDS
     help="Sampling temperature; 0 is greedy.  [default: 1 for policy:, else the model's own]",
 )
 @click.option("--recipe", help="Recipe with model and limits for policy:ADAPTER and policy:base; a run brings its own.")
+@click.option(
+    "--dtype",
+    type=DTYPE,
+    help="What a policy: computes in; auto: what is faster here.  [default: as the run was trained, else auto]",
+)
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
 @click.option(
     "--env-kwargs",

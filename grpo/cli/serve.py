@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grpo.cli.common import explained
+from grpo.cli.common import DTYPE, explained
 from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
     flag_value="cuda",
     help="Serve on the GPU.  [default: as the run was trained]",
 )
+@click.option(
+    "--dtype",
+    type=DTYPE,
+    help="What it computes in; auto: what is faster here.  [default: as the run was trained, else auto]",
+)
 @click.option("--threads", type=int, help="CPU threads.  [default: all]")
 @click.option(
     "--draft-tokens",
@@ -70,6 +75,7 @@ def serve(
     host: str,
     port: int,
     device: str | None,
+    dtype: str | None,
     threads: int | None,
     draft_tokens: int,
     log: Path | None,
@@ -86,7 +92,7 @@ def serve(
 
     share_cores()
     policy = find_policy(run, checkpoint, model)
-    config = _settings(policy, device, threads, draft_tokens)
+    config = _settings(policy, device, dtype, threads, draft_tokens)
     if dry_run:
         for line in what_would_be_served(policy, config, host, port):
             click.echo(line)
@@ -114,7 +120,9 @@ def serve(
             server.stop()
 
 
-def _settings(policy: TrainedPolicy, device: str | None, threads: int | None, draft_tokens: int) -> TrainConfig:
+def _settings(
+    policy: TrainedPolicy, device: str | None, dtype: str | None, threads: int | None, draft_tokens: int
+) -> TrainConfig:
     """Those of the run, or the defaults, for one server of ours and nothing that trains."""
     from grpo.config import load_config
     from grpo.machine.hardware import visible_gpus
@@ -127,7 +135,7 @@ def _settings(policy: TrainedPolicy, device: str | None, threads: int | None, dr
         raise click.UsageError("--draft-tokens is for the CPU, and this would be on a GPU; leave it out, or add --cpu")
     changes = {
         "device": device,
-        "dtype": config.dtype if device == config.device else "auto",
+        "dtype": dtype or (config.dtype if device == config.device else "auto"),
         "threads": threads,
         "lora": config.lora.model_copy(update={"rank": policy.rank}),
         "server": config.server.model_copy(update={"urls": [], "replicas": 1, "draft_tokens": draft_tokens}),

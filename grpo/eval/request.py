@@ -69,6 +69,7 @@ class EvalRequest:
     seed: int = 1234
     temperature: float | None = None
     recipe: str | None = None
+    dtype: str | None = None
     env_import: str | None = None
     model: str | None = None
     env_kwargs: dict[str, Any] | None = None
@@ -107,6 +108,8 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode
         request.judge_api_base or request.judge_max_cost or request.judge_extra_litellm_params
     ):
         raise ConfigError("--judge-api-base, --judge-max-cost and --judge-extra-litellm-params go with --judge-model")
+    if request.dtype is not None and not request.agent.startswith("policy:"):
+        raise ConfigError(f"--dtype is for policy: agents, which are served here, and not for {request.agent!r}")
     with said_if_slow(f"loading {request.env}"):
         if request.env_import is not None:
             import_user_module(request.env_import)
@@ -122,6 +125,7 @@ def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode
             scripted=probe.scripted_names(),
             scenarios=tuple(dict.fromkeys(episode.key.scenario_id for episode in episodes)),
             recipe=request.recipe,
+            dtype=request.dtype,
             temperature=request.temperature,
             model=request.model,
             say=lambda line: click.echo(line, err=True),
@@ -252,6 +256,7 @@ def _config(
         "max_turns": request.max_turns,
         "temperature": request.temperature,
         "recipe": request.recipe,
+        "dtype": request.dtype,
         "judge_model": request.judge_model,
         "judge_api_base": request.judge_api_base and without_credentials(request.judge_api_base),
         "judge_max_cost": request.judge_max_cost,

@@ -35,6 +35,7 @@ class AgentOptions:
         scripted: Names of the env's own policies.
         scenarios: Ids of what will be asked.
         recipe: Of the model and its limits, for policies that bring none.
+        dtype: What policies compute in; None leaves it to their run.
         temperature: Of sampling; None leaves it to the model.
         model: What functions and programs may talk to: ``openai:MODEL@URL`` or ``litellm:NAME``.
         say: Called with a line for people.
@@ -45,6 +46,7 @@ class AgentOptions:
     scripted: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
     recipe: str | None = None
+    dtype: str | None = None
     temperature: float | None = None
     model: str | None = None
     say: Callable[[str], None] = lambda line: None
@@ -64,7 +66,7 @@ def make_agent(spec: str, options: AgentOptions) -> Agent:
     if found and kind == "policy":
         from grpo.eval.agents.trained import PolicyAgent, policy_config
 
-        config, _ = policy_config(rest, options.recipe, options.env, options.env_kwargs)
+        config, _ = policy_config(rest, options.recipe, options.env, options.env_kwargs, options.dtype)
         temperature = 1.0 if options.temperature is None else options.temperature
         return PolicyAgent(rest, config, temperature, options.say)
     if found and kind in ("openai", "litellm"):

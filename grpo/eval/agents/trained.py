@@ -134,11 +134,21 @@ class PolicyAgent:
         episode.model_calls.append(ModelCall(policy.model, 400, error="the context window is full"))
 
 
-def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[str, Any]) -> tuple[TrainConfig, dict]:
+def policy_config(
+    target: str, recipe: str | None, env: str, env_kwargs: dict[str, Any], dtype: str | None = None
+) -> tuple[TrainConfig, dict]:
     """The config that a policy was trained with, or the recipe's, and the env's arguments with the run's own below.
 
+    Args:
+        target: What ``policy:`` names.
+        recipe: For policies that bring no settings.
+        env: The env's id.
+        env_kwargs: Its arguments.
+        dtype: To serve it in; None leaves it to the run, as long as it is served on the kind of device it trained on.
+
     Raises:
-        EvaluationError: ``target`` is neither a run, nor an adapter, nor ``base``.
+        EvaluationError: ``target`` is neither a run, nor an adapter, nor ``base``, or its servers have a dtype of
+            their own.
     """
     saved = _saved_config(target)
     if saved is not None:
@@ -150,6 +160,13 @@ def policy_config(target: str, recipe: str | None, env: str, env_kwargs: dict[st
     device = built_for()
     if device is not None and device != config.device and not config.server.urls:  # served where one can be
         config = config.model_copy(update={"device": device, "dtype": "auto"})
+    if dtype is not None:
+        if config.server.urls:
+            raise EvaluationError(
+                f"--dtype {dtype}: the policy is sampled by {', '.join(config.server.urls)}, which was started with a "
+                "dtype of its own; leave --dtype out"
+            )
+        config = config.model_copy(update={"dtype": dtype})
     if config.env_import is not None:
         import_user_module(config.env_import)
     return config, config.env_kwargs

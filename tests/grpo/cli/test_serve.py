@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,11 +127,43 @@ def test_on_a_gpu_it_takes_the_plan_of_a_run_without_a_learner(adapter, nvidia_s
 
 @pytest.mark.parametrize("draft_tokens", [0, 7])
 def test_on_the_cpu_it_guesses_tokens_where_one_asks_for_it(adapter, draft_tokens):
-    settings = _settings(find_policy(Path(adapter), "newest", None), "cpu", None, draft_tokens)
+    settings = _settings(find_policy(Path(adapter), "newest", None), "cpu", None, None, draft_tokens)
     (options,) = server_options(settings.model_copy(update={"dtype": "float32"}), Path(adapter), 0)
     arguments = options.arguments(Path(adapter), "base", 1)
     assert ("--speculative-config" in arguments) == (draft_tokens > 0)
     assert options.draft_tokens == draft_tokens
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked", "served"),
+    [
+        (None, [], None),  # measured when it is served
+        (None, ["--dtype", "float32"], "float32"),
+        ("float32", [], "float32"),
+        ("float32", ["--dtype", "bfloat16"], "bfloat16"),
+        ("bfloat16", ["--dtype", "float32"], "float32"),
+        ("bfloat16", ["--dtype", "auto"], None),
+    ],
+)
+def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for(
+    adapter, tmp_path, trained, asked, served
+):
+    target = Path(adapter)
+    if trained is not None:
+        target = tmp_path / "run"
+        checkpoint = target / "checkpoints/step-0003"
+        shutil.copytree(adapter, checkpoint)
+        (checkpoint / "state.json").write_text("{}")
+        settings = {"env": "EmailSearch-v0", "model": "Qwen/Qwen2.5-7B-Instruct", "dtype": trained}
+        (target / "config.json").write_text(json.dumps(settings))
+    shown = CliRunner().invoke(serve, [str(target), "--cpu", *asked, "--dry-run"])
+    assert shown.exit_code == 0, shown.output
+    last = shown.output.splitlines()[-1]
+    if served is None:
+        assert last == "on the CPU; vLLM's arguments: not known before the dtype is measured"
+    else:
+        words = shlex.split(last.removeprefix("vLLM's arguments: "))
+        assert words[words.index("--dtype") + 1] == served
 
 
 def test_guesses_on_a_gpu_are_refused(adapter):

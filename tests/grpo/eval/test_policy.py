@@ -85,6 +85,30 @@ def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_pa
     assert config.rollout.max_turn_tokens == 64
 
 
+def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("grpo.eval.agents.trained.built_for", lambda: "cpu")
+    run_dir = _run_directory(tmp_path / "first", 3)
+    saved = json.loads((run_dir / "config.json").read_text())
+
+    def dtype(asked, **settings):
+        (run_dir / "config.json").write_text(json.dumps(saved | settings))
+        return policy_config(str(run_dir), None, "EmailSearch-v0", {}, asked)[0].dtype
+
+    assert dtype(None, dtype="float32") == "float32"
+    assert dtype("bfloat16", dtype="float32") == "bfloat16"
+    assert dtype(None, dtype="bfloat16", device="cuda") == "auto", "another machine"
+    assert dtype("float32", dtype="bfloat16", device="cuda") == "float32"
+    with pytest.raises(EvaluationError, match="which was started with a dtype of its own; leave --dtype out"):
+        dtype("float32", server={"urls": ["http://127.0.0.1:1"]})
+
+
+def test_a_dtype_of_an_agent_that_is_not_served_here_is_refused(tmp_path):
+    refused = run("--agent", "oracle", "--dtype", "float32", "--out", str(tmp_path / "out"))
+    assert refused.exit_code == 1
+    assert "--dtype is for policy: agents, which are served here, and not for 'oracle'" in refused.output
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_checkpoint_folder_of_a_run_has_the_settings_of_the_run_and_another_adapter_those_of_the_recipe(tmp_path):
     run_dir = _run_directory(tmp_path / "first", 3)
     checkpoint, alone = run_dir / "checkpoints" / "step-0003", run_dir / "checkpoints" / "mine"
