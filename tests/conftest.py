@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from grpo.machine.hardware import share_cores
+
 settings.register_profile("suite", deadline=None)  # a busy machine is no failure
 settings.load_profile("suite")
 
@@ -16,6 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and children inherit it: the tests that press Ctrl-C would wait in vain.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+share_cores()  # as the commands do: else the shared vLLM spends nine tenths of its CPU time waiting for a busy core
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO")  # importing trl would make it ERROR, for the servers of all tests
 
 
