@@ -14,6 +14,12 @@ from tests.fakes import tiny_chat_model_folder
 from tests.policy_server import TinyPolicyServer
 
 
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(grpo_loop, "GROUPS", 2)
+    monkeypatch.setattr(grpo_loop, "GROUP_SIZE", 3)
+
+
 def check_two_steps(model, servers, folder):
     """Each step samples what the step before has trained."""
     steps = grpo_loop.train(model, servers, folder, 2)
@@ -35,9 +41,7 @@ def check_two_steps(model, servers, folder):
 
 @pytest.mark.torch
 @pytest.mark.timeout(300)
-def test_a_tiny_model_samples_what_it_has_learned(tmp_path, monkeypatch):
-    monkeypatch.setattr(grpo_loop, "GROUPS", 2)
-    monkeypatch.setattr(grpo_loop, "GROUP_SIZE", 3)
+def test_a_tiny_model_samples_what_it_has_learned(tmp_path):
     model = tiny_chat_model_folder(tmp_path / "model")
     with TinyPolicyServer(model) as server:
         check_two_steps(model, Fleet([ExternalServer(server.url)]), tmp_path)
