@@ -1,15 +1,17 @@
 """Which of the visible GPUs serve and which train: servers take them from the front, learners from the back.
 
 Where there are enough, nothing is shared; with one GPU both are on it. It is arithmetic on numbers of GPUs, in the
-order in which ``CUDA_VISIBLE_DEVICES`` shows them.
+order in which ``CUDA_VISIBLE_DEVICES`` shows them. Not every GPU can serve.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from grpo.errors import ConfigError
+from grpo.machine.hardware import LEAST_CAPABILITY, Gpu
 
 CARD_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """CUDA's own order is by speed, nvidia-smi's by bus. With this variable both number the GPUs alike."""
@@ -57,3 +59,18 @@ def place(cards: int, *, servers: int = 1, tensor_parallel: int = 1, learners: i
         )
     of_server = tuple(tuple(range(n * tensor_parallel, (n + 1) * tensor_parallel)) for n in range(servers))
     return Placement(of_server, tuple(range(cards - learners, cards)))
+
+
+def check_serving(gpus: Iterable[Gpu]) -> None:
+    """vLLM computes on these GPUs; it would say so itself after it has loaded the model, and in many lines.
+
+    Raises:
+        ConfigError: One has no bfloat16.
+    """
+    for gpu in gpus:
+        if gpu.capability is not None and gpu.capability < LEAST_CAPABILITY:
+            raise ConfigError(
+                f"GPU {gpu.id} ({gpu.name}) has compute capability {gpu.capability}, and vLLM computes in bfloat16 "
+                f"from {LEAST_CAPABILITY} (Ampere, such as A10 or RTX 30) on alone; show other GPUs with "
+                "CUDA_VISIBLE_DEVICES, sample on another machine (--server URL), or use --cpu"
+            )

@@ -7,6 +7,7 @@ import sys
 
 from grpo.doctor.checks import Trouble
 from grpo.machine.compilers import c_compiler, python_header
+from grpo.machine.hardware import LEAST_CAPABILITY
 from grpo.machine.processes import child_environment
 
 _ASK_TORCH = (
@@ -14,8 +15,6 @@ _ASK_TORCH = (
     "least = min(map(torch.cuda.get_device_capability, cards), default=(0, 0)); "
     "print(torch.__version__, torch.version.cuda, torch.cuda.is_available(), '{}.{}'.format(*least))"
 )
-_LEAST_CAPABILITY = 8.0
-"""Of a GPU on which vLLM computes in bfloat16: Ampere (2020) and later."""
 _TIMEOUT_SECONDS = 120
 
 
@@ -46,9 +45,10 @@ def check_cuda(*, serves: bool = True) -> str:
             f"update the driver to one for CUDA {cuda} (CUDA 13 needs 580 or newer, CUDA 12 525), or look at "
             "CUDA_VISIBLE_DEVICES",
         )
-    if serves and float(capability) < _LEAST_CAPABILITY:
+    if serves and float(capability) < LEAST_CAPABILITY:
         raise Trouble(
-            f"{found}: a GPU has compute capability {capability}, and vLLM computes in bfloat16 from 8.0 on alone",
+            f"{found}: a GPU has compute capability {capability}, and vLLM computes in bfloat16 from "
+            f"{LEAST_CAPABILITY} on alone",
             "show others with CUDA_VISIBLE_DEVICES (Ampere, such as A10 or RTX 30, or later), or train with --cpu",
         )
     return found

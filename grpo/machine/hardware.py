@@ -13,14 +13,23 @@ from pathlib import Path
 from grpo.machine.cgroups import CGROUPS, PROC, cgroup_folders
 from grpo.machine.memory import memory_gib
 
+LEAST_CAPABILITY = 8.0
+"""Of a GPU on which vLLM computes in bfloat16: Ampere (2020) and later."""
+
+_GPU_FIELDS = "index,uuid,name,memory.total"
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One CUDA device: its name, its memory in GiB, and what ``CUDA_VISIBLE_DEVICES`` calls it."""
+    """One CUDA device: its name, its memory in GiB, and what ``CUDA_VISIBLE_DEVICES`` calls it.
+
+    ``capability`` is CUDA's number for what it computes, such as 8.6; None where nvidia-smi does not say it.
+    """
 
     name: str
     memory_gib: float
     id: str = "0"
+    capability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +88,20 @@ def _cpu_quota(version: int, folder: Path) -> float | None:
 
 def visible_gpus() -> tuple[Gpu, ...]:
     """CUDA devices, asked of ``nvidia-smi`` and cut to ``CUDA_VISIBLE_DEVICES``; empty where there are none."""
-    query = ["nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return parse_gpus(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    for fields in (f"{_GPU_FIELDS},compute_cap", _GPU_FIELDS):  # old drivers know no compute_cap
+        query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+        try:
+            done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
+        except subprocess.CalledProcessError:
+            continue
+        except (OSError, subprocess.SubprocessError):
+            return ()
+        return parse_gpus(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return ()
 
 
 def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
-    """Read nvidia-smi's lines ``index, uuid, name, MiB``.
+    """Read nvidia-smi's lines ``index, uuid, name, MiB`` and, where it says it, compute capability.
 
     Args:
         listing: The lines.
@@ -96,7 +109,11 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
             list. None leaves all visible.
     """
     rows = [[field.strip() for field in line.split(",")] for line in listing.splitlines() if line.strip()]
-    found = [(row[0], row[1], Gpu(row[2], _number(row[3]) / 1024, row[0])) for row in rows if len(row) == 4]
+    found = [
+        (row[0], row[1], Gpu(row[2], _number(row[3]) / 1024, row[0], _number("".join(row[4:])) or None))
+        for row in rows
+        if len(row) in (4, 5)
+    ]
     if visible is None:
         return tuple(gpu for _, _, gpu in found)
     chosen: list[Gpu] = []

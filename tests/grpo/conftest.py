@@ -75,12 +75,12 @@ def save_random_adapter(model_dir: Path) -> Callable[[Path, int], None]:
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Pretend GPUs of so many MiB each: a program of nvidia-smi's name lists them."""
+    """Pretend GPUs of so many MiB each: a program of nvidia-smi's name lists them, with their ``capability``."""
 
-    def pretend(*mebibytes: int) -> None:
+    def pretend(*mebibytes: int, capability: float = 9.0) -> None:
         program = tmp_path / "bin" / "nvidia-smi"
-        program.parent.mkdir()
-        rows = "".join(f"{card}, GPU-{card}, a card, {memory}\n" for card, memory in enumerate(mebibytes))
+        program.parent.mkdir(exist_ok=True)
+        rows = "".join(f"{card}, GPU-{card}, a card, {memory}, {capability}\n" for card, memory in enumerate(mebibytes))
         program.write_text(f"#!/bin/sh\ncat <<'ROWS'\n{rows}ROWS\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")

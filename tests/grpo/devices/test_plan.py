@@ -62,6 +62,21 @@ def test_vllms_adapters_on_gpus_are_not_in_float32_but_a_learner_alone_may_be():
     assert elsewhere.learner.weights == 4 * SMALL.parameters
 
 
+def test_a_gpu_without_bfloat16_does_not_serve_but_a_learner_may_be_on_it():
+    """A T4, of compute capability 7.5, beside a card of 8.9: servers take GPUs from the front."""
+    old, new = (
+        Gpu(name, 24.0, str(number), capability) for number, (name, capability) in enumerate([("T4", 7.5), ("L4", 8.9)])
+    )
+    for cards in ([old], [old, new]):
+        with pytest.raises(
+            ConfigError, match=r"^GPU 0 \(T4\) has compute capability 7.5, and .* CUDA_VISIBLE_DEVICES,"
+        ):
+            plan_gpus(config(), SMALL, cards)
+    plan = plan_gpus(config(), SMALL, [new, old])
+    assert (plan.learner_devices, plan.server_cards()) == (("cuda:1",), ("1",))
+    assert plan_gpus(config(**{"server.urls": ["http://a"]}), SMALL, [old]).server is None
+
+
 def test_a_policy_that_is_only_served_has_the_gpu_to_itself():
     plan = plan_gpus(config(**{"rollout.concurrency": 256}), LARGE, gpus(80), learners=0)
     assert plan.learner is None

@@ -30,6 +30,23 @@ def test_gpu_memory_is_in_gib_and_zero_where_unknown():
     assert [round(gpu.memory_gib, 1) for gpu in parse_gpus(LISTING, None)] == [140.4, 22.5, 0.0]
 
 
+def test_the_compute_capability_is_read_where_nvidia_smi_says_it():
+    listing = "0, GPU-a, Tesla T4, 15360, 7.5\n1, GPU-b, NVIDIA B200, 183359, 10.0\n2, GPU-c, a card, 8192, [N/A]\n"
+    assert [gpu.capability for gpu in parse_gpus(listing, None)] == [7.5, 10.0, None]
+    assert [gpu.memory_gib for gpu in parse_gpus(listing, "1,0")] == [183359 / 1024, 15.0]
+    assert [gpu.capability for gpu in parse_gpus(LISTING, None)] == [None] * 3
+
+
+def test_an_old_driver_that_knows_no_capability_shows_its_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    program = tmp_path / "nvidia-smi"
+    refuses = 'case "$1" in *compute_cap*) echo Field \'"compute_cap"\' is not a valid field to query.; exit 2;; esac'
+    program.write_text(f"#!/bin/sh\n{refuses}\necho 0, GPU-a, Tesla V100, 16160\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert hardware.visible_gpus() == (hardware.Gpu("Tesla V100", 16160 / 1024, "0", None),)
+
+
 def test_detection_agrees_with_the_system(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")  # no nvidia-smi
     found = hardware.detect()
