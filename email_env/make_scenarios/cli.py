@@ -123,8 +123,8 @@ def main(
     from email_env.search.database import MailDatabase
 
     rejected = report or out.with_name(f"{out.name.removesuffix('.jsonl')}.rejected.jsonl")
-    llm = Llm(model, api_base, timeout_seconds=timeout)
     try:
+        llm = Llm(model, api_base, timeout_seconds=timeout)
         with closing(MailDatabase(database)) as mail:
             chosen = {inbox.strip().lower() for inbox in inboxes}
             if not chosen and not owners(mail.connection()):

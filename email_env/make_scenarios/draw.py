@@ -86,10 +86,12 @@ def draw_mails(
     chosen = {name: mails[name] for name in wanted if len(mails.get(name, ())) >= min_mails}
     absent = sorted(set(inboxes) - set(chosen))
     if absent or not chosen:
-        most = max(map(len, mails.values()), default=0)
+        most = max((len(mails.get(name, ())) for name in wanted), default=0)
         names = ", ".join(absent) or "No inbox"
+        asked = f"Mail of {MIN_BODY_CHARS} to {MAX_BODY_CHARS:,} characters with a plausible date is asked about."
         raise ConfigurationError(
-            f"{names}: not {min_mails} mails to ask about; the largest inbox has {most}. Lower --min-mails."
+            f"{names}: not {min_mails} mail{'' if min_mails == 1 else 's'} to ask about; the largest inbox has "
+            f"{most or 'none'}. {'Lower --min-mails.' if most else asked}"
         )
     chosen = {name: chosen[name] for name in _one_of_each_person(connection, chosen)}
     splits = split_by_inbox(chosen, seed)

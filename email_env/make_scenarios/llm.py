@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from email_env.errors import LlmError
+from email_env.errors import ConfigurationError, LlmError
 
 MAX_BACKOFF_SECONDS = 60.0
 
@@ -52,6 +52,9 @@ class Llm:
         timeout_seconds: for one attempt.
         max_retries: further attempts after a timeout, a lost connection, 429 or 5xx.
         backoff_seconds: wait before the first retry; it doubles each time. `Retry-After` is obeyed up to a minute.
+
+    Raises:
+        ConfigurationError: `api_base` is no URL.
     """
 
     model: str
@@ -60,6 +63,11 @@ class Llm:
     max_retries: int = 4
     backoff_seconds: float = 1.0
     usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        if self.api_base is not None and not re.match(r"https?://[^/]", self.api_base):
+            shown = self.api_base.rpartition("@")[2]
+            raise ConfigurationError(f"--api-base {shown!r} is no URL. Write http://HOST:PORT/v1.")
 
     async def __call__(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Asks once, with retries.

@@ -77,8 +77,9 @@ class Record:
     def _read(self, questions: Path, rejected: Path, *, resume: bool) -> None:
         present = [str(path) for path in (questions, rejected) if path.stat().st_size]
         if present and not resume:
+            are, them = ("is", "it") if len(present) == 1 else ("are", "them")
             raise ConfigurationError(
-                f"{' and '.join(present)} exist already. Add --resume to go on, or move them away."
+                f"{' and '.join(present)} {are} there already. Add --resume to go on, or move {them} away."
             )
         self.splits: dict[str, int] = {}
         self.reasons: dict[Reason, int] = {}

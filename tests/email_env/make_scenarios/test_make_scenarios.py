@@ -226,6 +226,8 @@ def test_another_seed_cannot_go_on_with_the_splits_of_the_first(tmp_path):
     [
         (["--inbox", "nobody@x.com"], "No mail of nobody@x.com in the database. It names no owner."),
         (["--min-mails", "9"], "No inbox: not 9 mails to ask about; the largest inbox has 1. Lower --min-mails."),
+        (["--api-base", "me:secret@127.0.0.1:8000/v1"], "--api-base '127.0.0.1:8000/v1' is no URL. Write http://HOST"),
+        (["--api-base", "http://"], "--api-base 'http://' is no URL."),
         (["--report", "{folder}/made.jsonl"], "The rejected need a file of their own"),
     ],
 )
@@ -235,6 +237,18 @@ def test_a_fault_is_one_line_and_asks_nothing(office, arguments, words):
     assert (result.exit_code, server.requests) == (1, [])
     assert words in result.stderr
     assert not (office.parent / "made.jsonl").exists()
+
+
+def test_a_mailbox_without_mail_to_ask_about_says_which_mail_that_is(tmp_path):
+    path = tmp_path / "short.db"
+    build(path, mail("m1", "Lunch", "Pizza?"))
+    with JudgeServer([]) as server:
+        result = make(path, server)
+    assert (result.exit_code, server.requests) == (1, [])
+    assert result.stderr.endswith(
+        "No inbox: not 1 mail to ask about; the largest inbox has none. "
+        "Mail of 40 to 8,000 characters with a plausible date is asked about.\n"
+    )
 
 
 def test_two_do_not_write_one_file(office):
@@ -247,7 +261,9 @@ def test_two_do_not_write_one_file(office):
                 assert f"Another process is writing {out}. Wait for it, or name another file." in result.stderr
         assert make(office, server).exit_code == 0
         assert len(lines(out)) == 1
-        assert make(office, server).exit_code == 1, "without --resume nothing is added to what is there"
+        again = make(office, server)
+    assert again.exit_code == 1, "without --resume nothing is added to what is there"
+    assert f"{out} is there already. Add --resume to go on, or move it away." in again.stderr
 
 
 def test_files_that_are_no_record_are_refused(office):
