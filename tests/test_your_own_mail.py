@@ -130,8 +130,8 @@ def test_the_page_trains_a_policy_and_evaluates_it(mailbox, tmp_path):
             file.write(json.dumps(values) + "\n")
     run(beginning("build-enron-db", "--scenarios"))
     small = (
-        "--steps 1 --warm-start-steps 2 --groups-per-step 1 --group-size 2 --eval-scenarios 2 --set eval.greedy=0 "
-        "--set warm_start.batch=2 --set learner.token_budget=1024"  # beside another vLLM of the tests
+        "--steps 1 --warm-start-steps 1 --groups-per-step 1 --group-size 2 --eval-scenarios 1 --set eval.greedy=0 "
+        "--set rollout.max_turn_tokens=24 --set learner.token_budget=1024"  # beside another vLLM of the tests
     )
     train = shlex.split(f"{beginning('grpo-train', 'email-cpu')} {small}")
     command = [sys.executable, "-m", "grpo", "train", *train[1:]]
