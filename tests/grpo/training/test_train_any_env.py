@@ -142,6 +142,7 @@ def test_a_third_partys_text_env_trains_with_a_reward_of_ones_own(vllm_server, t
         vllm_server,
         tmp_path / "run",
         *("--env-import", str(EXAMPLE), "--env", "GuessNumber-v0", "--reward", "examples.brevity:brevity"),
+        *("--env-kwargs", '{"max_episode_steps": 3}'),
         *("--eval-scenarios", "0"),
     )
     check_update(metrics, trajectories)
