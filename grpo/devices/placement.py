@@ -47,6 +47,7 @@ def place(cards: int, *, servers: int = 1, tensor_parallel: int = 1, learners: i
         raise ConfigError(
             "device = 'cuda', but nvidia-smi shows no GPU"
             + ("" if shown is None else f" (CUDA_VISIBLE_DEVICES = {shown!r})")
+            + ("; a part of a GPU (MIG) is not planned for: show a whole one" if "MIG-" in (shown or "") else "")
             + "; train with --cpu, or let grpo-doctor --cuda say what is missing"
         )
     served = servers * tensor_parallel

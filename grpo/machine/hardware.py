@@ -23,7 +23,8 @@ _GPU_FIELDS = "index,uuid,name,memory.total"
 class Gpu:
     """One CUDA device: its name, its memory in GiB, and what ``CUDA_VISIBLE_DEVICES`` calls it.
 
-    ``capability`` is CUDA's number for what it computes, such as 8.6; None where nvidia-smi does not say it.
+    One without memory of its own (GB10) has the machine's. ``capability`` is CUDA's number for what it computes, such
+    as 8.6; None where nvidia-smi does not say it.
     """
 
     name: str
@@ -110,7 +111,7 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
     """
     rows = [[field.strip() for field in line.split(",")] for line in listing.splitlines() if line.strip()]
     found = [
-        (row[0], row[1], Gpu(row[2], _number(row[3]) / 1024, row[0], _number("".join(row[4:])) or None))
+        (row[0], row[1], Gpu(row[2], _number(row[3]) / 1024 or memory_gib(), row[0], _number("".join(row[4:])) or None))
         for row in rows
         if len(row) in (4, 5)
     ]
@@ -132,7 +133,7 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
 def _number(text: str) -> float:
     try:
         return float(text)
-    except ValueError:  # nvidia-smi writes "[N/A]" for devices that share the machine's memory
+    except ValueError:  # nvidia-smi writes "[N/A]" where there is none
         return 0.0
 
 

@@ -39,6 +39,9 @@ def test_no_gpu_at_all_is_an_error_of_its_own(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ConfigError, match=r"nvidia-smi shows no GPU \(CUDA_VISIBLE_DEVICES = ''\); train with --cpu"):
         place(0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1a2b")
+    with pytest.raises(ConfigError, match=r"= 'MIG-1a2b'\); a part of a GPU \(MIG\) is not planned for"):
+        place(0)
 
 
 @pytest.mark.parametrize(

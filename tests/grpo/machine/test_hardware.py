@@ -7,6 +7,7 @@ import pytest
 
 from grpo.machine import hardware
 from grpo.machine.hardware import current_rss_gb, parse_gpus
+from grpo.machine.memory import memory_gib
 
 LISTING = "0, GPU-aaa, NVIDIA H200, 143771\n1, GPU-bbb, NVIDIA L4, 23034\n2, GPU-ccc, NVIDIA GB10, [N/A]\n"
 
@@ -26,8 +27,9 @@ def test_visible_gpus_are_those_that_cuda_would_show(visible: str | None, names:
     assert [gpu.name for gpu in parse_gpus(LISTING, visible)] == names
 
 
-def test_gpu_memory_is_in_gib_and_zero_where_unknown():
-    assert [round(gpu.memory_gib, 1) for gpu in parse_gpus(LISTING, None)] == [140.4, 22.5, 0.0]
+def test_gpu_memory_is_in_gib_and_the_machines_where_it_is_shared():
+    sizes = [round(gpu.memory_gib, 1) for gpu in parse_gpus(LISTING, None)]
+    assert sizes == [140.4, 22.5, round(memory_gib(), 1)], "the last one shares the machine's memory"
 
 
 def test_the_compute_capability_is_read_where_nvidia_smi_says_it():
