@@ -131,7 +131,8 @@ def test_the_page_trains_a_policy_and_evaluates_it(mailbox, tmp_path):
     run(beginning("build-enron-db", "--scenarios"))
     small = (
         "--steps 1 --warm-start-steps 1 --groups-per-step 1 --group-size 2 --eval-scenarios 1 --set eval.greedy=0 "
-        "--set rollout.max_turn_tokens=24 --set learner.token_budget=1024"  # beside another vLLM of the tests
+        "--set rollout.max_turn_tokens=24 --set rollout.concurrency=2 "
+        "--set server.kv_cache_gib=0.25 --set learner.token_budget=1024"  # beside another vLLM of the tests
     )
     train = shlex.split(f"{beginning('grpo-train', 'email-cpu')} {small}")
     command = [sys.executable, "-m", "grpo", "train", *train[1:]]

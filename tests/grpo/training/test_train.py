@@ -29,6 +29,7 @@ def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
         *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--warm-start-steps", "1"),
         *("--groups-per-step", "2", "--group-size", "2", "--eval-scenarios", "2", "--set", "warm_start.batch=2"),
         *("--set", "eval.greedy=0", "--set", "rollout.max_turn_tokens=24", "--env-kwargs", '{"max_turns": 3}'),
+        *("--set", "rollout.concurrency=4", "--set", "server.kv_cache_gib=0.25"),  # a small vLLM starts sooner
         *("--eval-every", "1", "--show-every", "1"),
         *("--set", 'optimizer={"learning_rate": 1e-4, "warmup_steps": 3, "final_lr_share": 1}'),
         *("--reward", "env+ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
