@@ -13,25 +13,34 @@ from grpo.doctor.memory import memory_needs
 from grpo.learner.engines import described, engine_name
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, memory_gib
-from grpo.machine.models import config_at_hand
+from grpo.machine.models import check_model_name, config_at_hand
+from grpo.runs.directory import RunDirectory
+from grpo.runs.trained_policy import init_adapter
 from grpo.serving.server import server_options
 from grpo.serving.vllm import BASE_MODEL
 
 
-def what_would_run(config: TrainConfig, directory: Path) -> Iterator[str]:
+def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False) -> Iterator[str]:
     """Lines about the model, the work, the devices with their memory, and vLLM's arguments.
 
     Raises:
-        ConfigError: The run would be refused: it does not fit on the GPUs, or its settings do not fit together.
-        ModelError: The model's ``config.json`` lacks a size.
+        ConfigError: The run would be refused: it does not fit on the GPUs, its settings do not fit together or, with
+            ``resume``, to the run that is there, or ``init_adapter`` names none that fits.
+        CheckpointError: The run that ``init_adapter`` names has no checkpoint.
+        ModelError: The model's ``config.json`` lacks a size, or its name is none.
     """
+    check_model_name(config.model)
+    init_adapter(config)
+    run = RunDirectory(directory)
+    if resume:
+        config = run.settled(config, resume=True)
     here, shape = config_at_hand(config.model), shape_at_hand(config.model)
     if here is None:
         where = "not here yet; a run fetches or converts it"
     else:
         where = f"in {here.parent}"
     yield f"model: {config.model}, {where}"
-    yield f"run directory: {directory}" + (" (there is a run in it)" if (directory / "config.json").exists() else "")
+    yield f"run directory: {directory}" + (" (there is a run in it)" if run.config_path.exists() else "")
     yield from _work(config, shape)
     if engine_name(config) == "tinker":
         yield described(config)

@@ -157,7 +157,7 @@ def train(
     if dry_run:
         from grpo.cli.dry_run import what_would_run
 
-        for line in what_would_run(config, directory):
+        for line in what_would_run(config, directory, resume=resume):
             click.echo(line)
         return
     run_training(config, directory, resume=resume, quiet=quiet)

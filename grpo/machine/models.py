@@ -109,9 +109,19 @@ def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:
         return ResolvedModel(_own_gguf(gguf, cache_dir or default_cache_dir()), name, ModelSource.FOLDER)
     if name and folder.is_dir():
         return ResolvedModel(check_model_folder(folder), name, ModelSource.FOLDER)
-    if not _HUB_ID.fullmatch(name):
-        raise ModelError(f"Model {name!r} is neither an existing folder nor a model hub id.\n{_THREE_CHOICES}")
+    check_model_name(name)
     return ResolvedModel(check_model_folder(_from_hub(name)), name, ModelSource.HUB)
+
+
+def check_model_name(name: str) -> None:
+    """Refuse what cannot name a model, without a look inside or at a hub.
+
+    Raises:
+        ModelError: It is neither the embedded model's name nor a folder, a GGUF file or a hub's id.
+    """
+    folder = Path(name).expanduser()
+    if not (_HUB_ID.fullmatch(name) or (name and (folder.is_dir() or _only_gguf(folder)))):
+        raise ModelError(f"Model {name!r} is neither an existing folder nor a model hub id.\n{_THREE_CHOICES}")
 
 
 def config_at_hand(name: str) -> Path | None:

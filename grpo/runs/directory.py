@@ -51,7 +51,7 @@ class RunDirectory(Closeable):
         try:
             run.root.mkdir(parents=True, exist_ok=True)
             run._acquire()
-            run._settle(config, resume=resume)
+            run.write_config(run.settled(config, resume=resume))
         except OSError as error:
             run.close()
             raise ConfigError(f"{run.root} cannot hold a run: {error}; choose another --run-dir") from error
@@ -80,34 +80,41 @@ class RunDirectory(Closeable):
         self.config = config
         return config
 
-    def _settle(self, config: TrainConfig, *, resume: bool) -> None:
+    def settled(self, config: TrainConfig, *, resume: bool) -> TrainConfig:
         """Hold the settings against the run that is here, which keeps what it measured: its dtype where that is
         ``auto``, its threads where none are set, and with ``minutes`` the number of steps that it chose last.
+
+        Nothing is written.
+
+        Raises:
+            ConfigError: The directory is something else's; or it holds a run and ``resume`` is off, or the config
+                differs from that run's.
         """
         earlier = self._earlier_config()
-        if earlier is not None:
-            kept: dict[str, Any] = {}
-            if config.dtype == "auto":
-                kept["dtype"] = earlier.get("dtype", "auto")
-            threads = earlier.get("threads")
-            if config.threads is None and threads is not None and threads <= cpu_count():  # else it was another machine
-                kept["threads"] = threads
-            if config.minutes is not None:
-                kept["steps"] = earlier["steps"]
-            config = config.model_copy(update=kept)
-            if not resume:
-                raise ConfigError(
-                    f"{self.root} already holds a run; continue it with --resume, or choose another --run-dir"
-                )
-            self.earlier_steps, self.earlier_minutes = earlier["steps"], earlier.get("minutes")
-            difference = config.resume_difference(earlier)
-            if difference:
-                raise ConfigError(
-                    f"{self.root} was begun with other settings, so it cannot be continued:\n  "
-                    + "\n  ".join(difference)
-                    + "\nUse the earlier settings, or choose another --run-dir"
-                )
-        self.write_config(config)
+        if earlier is None:
+            return config
+        kept: dict[str, Any] = {}
+        if config.dtype == "auto":
+            kept["dtype"] = earlier.get("dtype", "auto")
+        threads = earlier.get("threads")
+        if config.threads is None and threads is not None and threads <= cpu_count():  # else it was another machine
+            kept["threads"] = threads
+        if config.minutes is not None:
+            kept["steps"] = earlier["steps"]
+        config = config.model_copy(update=kept)
+        if not resume:
+            raise ConfigError(
+                f"{self.root} already holds a run; continue it with --resume, or choose another --run-dir"
+            )
+        self.earlier_steps, self.earlier_minutes = earlier["steps"], earlier.get("minutes")
+        difference = config.resume_difference(earlier)
+        if difference:
+            raise ConfigError(
+                f"{self.root} was begun with other settings, so it cannot be continued:\n  "
+                + "\n  ".join(difference)
+                + "\nUse the earlier settings, or choose another --run-dir"
+            )
+        return config
 
     def _earlier_config(self) -> dict[str, Any] | None:
         """The settings of the run that is here; None where there is none, or one that did nothing (its model was not

@@ -76,6 +76,33 @@ def test_a_folder_is_planned_by_its_own_sizes_and_an_unknown_model_not_at_all(tm
     assert "memory: not known before the model's config.json is here" in lines
 
 
+def test_what_a_run_would_refuse_at_its_start_is_refused(tmp_path):
+    status, lines = shown(tmp_path, "--model", "./nowhere")
+    assert status == 1
+    assert lines[0] == "Error: Model './nowhere' is neither an existing folder nor a model hub id."
+    status, lines = shown(tmp_path, "--init-adapter", str(tmp_path))
+    assert status == 1
+    assert lines == [f"Error: {tmp_path} is neither a run directory (config.json) nor an adapter (adapter_config.json)"]
+
+
+def test_a_continuation_is_held_against_the_run_that_is_there(tmp_path):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "metrics.jsonl").touch()
+    config = load_config(None, {"env": WORD_ENV, "dtype": "float32", "model": "some/model"})
+    (run_dir / "config.json").write_text(config.model_dump_json())
+    command = ["--env", WORD_ENV, "--model", "some/model", "--run-dir", str(run_dir), "--dry-run"]
+    new = CliRunner().invoke(train, command)
+    assert f"run directory: {run_dir} (there is a run in it)" in new.output
+    resumed = CliRunner().invoke(train, [*command, "--resume"])
+    assert resumed.exit_code == 0, resumed.output
+    assert "dtype: float32" in resumed.output.splitlines(), "the run keeps what it measured"
+    refused = CliRunner().invoke(train, [*command, "--resume", "--seed", "3"])
+    assert refused.exit_code == 1
+    assert "was begun with other settings, so it cannot be continued:\n  seed: 0 -> 3" in refused.output
+    assert sorted(path.name for path in run_dir.iterdir()) == ["config.json", "metrics.jsonl"]
+
+
 def test_a_run_on_the_cpu_is_shown_too(tmp_path):
     status, lines = shown(tmp_path, "--recipe", "email-cpu", "--set", "dtype=float32", "--model", "some/model")
     assert status == 0
