@@ -306,24 +306,6 @@ def test_a_continued_engine_equals_an_uninterrupted_one_to_the_bit(model_folder,
     assert all(torch.equal(a, b) for a, b in zip(straight.parameters, second.parameters, strict=True))
 
 
-def test_a_sleeping_model_leaves_the_device_but_its_adapter_and_learns_what_one_that_stays_learns(model_folder):
-    rows = some_segments()
-    stays, sleeps = engine(model_folder), engine(model_folder, sleeps=True)
-    frozen = [weight for weight in sleeps.model.parameters() if not weight.requires_grad]
-    on_host = [weight.data_ptr() for weight in frozen]
-    for step in range(2):
-        sleeps.wake_up()
-        assert not set(on_host) & {weight.data_ptr() for weight in frozen}, "they are computed with where the device is"
-        found = [each.forward_backward(rows, LossSpec("imitation")) for each in (stays, sleeps)]
-        assert found[0] == found[1], step
-        for each in (stays, sleeps):
-            each.optim_step(0.01, 1.0)
-        sleeps.sleep()
-        assert [weight.data_ptr() for weight in frozen] == on_host
-    for one, other in zip(stays.parameters, sleeps.parameters, strict=True):
-        assert torch.equal(one, other)
-
-
 def test_a_state_of_another_rank_is_refused(model_folder, tmp_path):
     save_state(engine(model_folder), tmp_path / "state")
     other = LocalEngine(model_folder, LoraSpec(rank=2, alpha=8), seed=9)
