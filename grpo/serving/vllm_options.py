@@ -22,7 +22,7 @@ from grpo.devices.plan import GpuPlan
 from grpo.errors import ConfigError
 from grpo.machine.compilers import can_compile_for_cpu
 from grpo.machine.dtype import Dtype
-from grpo.machine.hardware import cpu_count
+from grpo.machine.hardware import cpu_count, spin_count
 from grpo.machine.processes import child_environment
 from grpo.serving.guard import CORES_VARIABLE, THREADS_VARIABLE
 
@@ -164,7 +164,7 @@ class ServerOptions:
         }
         number, servers = self.share
         if self.device == "cpu":
-            variables |= {name: value for name, value in KEPT_MEMORY.items() if name not in os.environ}
+            variables |= {name: value for name, value in KEPT_MEMORY.items() if name not in os.environ} | spin_count()
             if not can_compile_for_cpu():  # vLLM compiles two small functions, which torch also runs as they are
                 variables["TORCHDYNAMO_DISABLE"] = "1"
             all_cores, threads = sorted(os.sched_getaffinity(0)), self.threads or cpu_count()

@@ -224,6 +224,13 @@ def test_a_server_on_the_cpu_keeps_its_memory_unless_the_user_set_it(monkeypatch
     assert "GLIBC_TUNABLES" not in ServerOptions(device="cuda").environment()
 
 
+def test_a_server_that_python_starts_shares_the_cores_as_the_commands_do(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT")  # tests/conftest.py has set it
+    assert int(ServerOptions().environment()["GOMP_SPINCOUNT"]) < 100_000, "GNU OpenMP's own number is in billions"
+    monkeypatch.setenv("GOMP_SPINCOUNT", "77")
+    assert ServerOptions().environment()["GOMP_SPINCOUNT"] == "77"
+
+
 @pytest.fixture
 def other_server() -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
