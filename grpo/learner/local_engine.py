@@ -26,7 +26,7 @@ from grpo.config import TrainConfig
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape
 from grpo.errors import CheckpointError
-from grpo.learner.cpu import attention, fused_lora, gated_activation, kernel_cache, norm, shared_rows
+from grpo.learner.cpu import attention, fused_lora, gated_activation, norm, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
@@ -123,8 +123,6 @@ class LocalEngine:
             torch.backends.cuda.enable_cudnn_sdp(enabled=False)
             if not ALLOCATOR_VARIABLES & os.environ.keys():
                 torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
-        else:
-            kernel_cache.bound_kernel_cache()
         self.token_budget = token_budget
         model = load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype))
         if "fused_lora" in kernels:
