@@ -38,7 +38,7 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting of grpo-train.")
 @click.option("--run-dir", type=click.Path(path_type=Path), default=Path("runs"), help="Where runs are to be kept.")
-@click.option("--port", default=0, help="Port for vLLM; 0: any free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port for vLLM; 0: any free one.")
 @click.option("--disk-gib", default=5.0, show_default=True, help="Free disk space that there must be.")
 @click.option("--quick", is_flag=True, help="Neither load the model nor start vLLM.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects: name, status, found, fix.")

@@ -41,7 +41,9 @@ EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
 )
 @click.option("--model", help="Base model.  [default: the one it was trained on]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8000, show_default=True, help="Port to listen on; 0: any free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0: any free one."
+)
 @click.option("--cpu", "device", flag_value="cpu", help="Serve on the CPU.")
 @click.option(
     "--cuda",
@@ -54,7 +56,7 @@ EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
     type=DTYPE,
     help="What it computes in; auto: what is faster here.  [default: as the run was trained, else auto]",
 )
-@click.option("--threads", type=int, help="CPU threads.  [default: all]")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads.  [default: all]")
 @click.option(
     "--draft-tokens",
     type=click.IntRange(0, 64),
@@ -159,12 +161,14 @@ def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, host: str, 
 
     Raises:
         ConfigError: It does not fit on the GPU.
+        ModelError: The base model's name is none.
     """
     from grpo.devices.plan import plan_gpus
     from grpo.devices.shape import shape_at_hand
-    from grpo.machine.models import config_at_hand
+    from grpo.machine.models import check_model_name, config_at_hand
     from grpo.serving.vllm import BASE_MODEL
 
+    check_model_name(policy.model)
     here, shape = config_at_hand(policy.model), shape_at_hand(policy.model)
     yield f"policy: {policy.adapter}, as {policy.name!r}"
     yield f"model: {policy.model}, {'not here yet; it would be fetched' if here is None else f'in {here.parent}'}"

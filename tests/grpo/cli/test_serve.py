@@ -15,6 +15,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from grpo.cli.doctor import doctor
 from grpo.cli.serve import _settings, serve
 from grpo.runs.trained_policy import find_policy
 from grpo.serving.server import server_options
@@ -179,6 +180,26 @@ def test_a_policy_that_does_not_fit_on_the_gpu_is_refused_with_what_to_lower(ada
     assert result.exit_code == 1
     assert "the model does not fit: vLLM at least" in result.output
     assert "rollout.concurrency" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--port", "99999"], 2, "99999 is not in the range 0<=x<=65535"),
+        (["--threads", "0"], 2, "0 is not in the range x>=1"),
+        (["--model", "./nowhere"], 1, "Error: Model './nowhere' is neither an existing folder nor a model hub id."),
+    ],
+)
+def test_what_no_server_could_start_with_is_refused(adapter, arguments, status, said):
+    result = CliRunner().invoke(serve, [adapter, "--cpu", "--dtype", "float32", "--dry-run", *arguments])
+    assert result.exit_code == status
+    assert said in result.output
+
+
+def test_the_doctor_takes_no_port_that_is_none_either():
+    result = CliRunner().invoke(doctor, ["--quick", "--port", "99999"])
+    assert result.exit_code == 2
+    assert "99999 is not in the range 0<=x<=65535" in result.output
 
 
 def test_a_folder_that_holds_no_policy_is_refused_before_anything_starts(tmp_path):
