@@ -231,9 +231,10 @@ class Clock:
         """Of a run of so many ``steps``; one of none has nothing to evaluate after them."""
         settings = self._config.eval
         beside = self._beside_steps(step, (BEFORE, AFTER) if steps else (BEFORE,))
-        between = max(0, (steps - (step or 0)) // settings.every) * settings.samples if settings.every else 0
-        episodes = beside.episodes + settings.scenarios * between
-        return replace(beside, episodes=episodes, steps=max(0, steps - (step or 0)))
+        left = max(0, steps - (step or 0))
+        of_checkpoints = max(1, math.ceil(left / settings.every)) if settings.every else 0  # the last one's, always
+        episodes = beside.episodes + of_checkpoints * settings.scenarios * settings.samples
+        return replace(beside, episodes=episodes, steps=left)
 
     def _beside_steps(self, step: int | None, whens: Sequence[str]) -> Todo:
         """The warm start, and the evaluations before and after, as far as they are among ``whens``."""

@@ -200,10 +200,13 @@ def test_minutes_that_are_too_few_for_one_step_are_said_to_be(tmp_path):
     assert Clock(config, run).too_long() == ""
 
 
-def test_evaluations_between_the_steps_are_counted(tmp_path):
-    """By hand: greedy only before and after; nine steps with one every three leave two between, counted as three."""
+def test_evaluations_of_checkpoints_are_counted(tmp_path):
+    """By hand: one every three steps, and one of the last step whatever its number: after 3, 6, 9 and 10 of ten."""
     config = TrainConfig(env=WORD_ENV, eval={"scenarios": 10, "samples": 2, "every": 3, "greedy": 0})
-    assert Clock(config, RunDirectory(tmp_path), ESTIMATE).left(0, 9) == 10 * (2 + 2 + 3 * 2) + 720
+    clock = Clock(config, RunDirectory(tmp_path), ESTIMATE)
+    assert clock.left(0, 9) == 10 * (2 + 2 + 3 * 2) + 720
+    assert clock.left(0, 10) == 10 * (2 + 2 + 4 * 2) + 800
+    assert clock.left(0, 0) == 10 * (2 + 2), "before, and of the checkpoint of step 0"
 
 
 def test_greedy_episodes_of_more_tasks_are_counted(tmp_path):
