@@ -28,6 +28,10 @@ from grpo.machine.hardware import Gpu, memory_gib, visible_gpus
 USABLE = 0.97
 """Of a card's memory; the rest is the driver's."""
 
+PAGE_LOCKED = 1.5
+"""So many times its size takes vLLM's sleeping model of the host's memory: 22 GiB for a Qwen3-8B
+(vllm-project/vllm#48337)."""
+
 LEAST_SEQUENCES = 8
 """One of so many sequences, at full length, is the least that the KV cache must have room for."""
 
@@ -153,7 +157,8 @@ def plan_gpus(
 
 def _waiting_gib(learner: Memory | None, server: Memory | None) -> float:
     """What both put in the host's memory where they take turns."""
-    return ((learner.weights if learner else 0) + (server.weights + server.adapter if server else 0)) / GIB
+    ours, vllms = learner.weights if learner else 0, server.weights + server.adapter if server else 0
+    return (ours + PAGE_LOCKED * vllms) / GIB
 
 
 @dataclass(frozen=True, slots=True)

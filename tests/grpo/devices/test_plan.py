@@ -144,7 +144,7 @@ SHORT = {"learner.token_budget": 4096, "rollout.max_tokens": 2048, "rollout.conc
 
 
 def test_learner_and_vllm_take_turns_on_a_gpu_that_has_room_for_one():
-    plan = plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=32)
+    plan = plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=48)
     learner, server, usable = plan.learner, plan.server, USABLE * 24 * GIB
     assert plan.in_turns
     assert learner.total + server.total > usable
@@ -153,10 +153,10 @@ def test_learner_and_vllm_take_turns_on_a_gpu_that_has_room_for_one():
     assert plan.sequences == (16, 16)
     assert plan.gpu_memory_utilization == int(1000 * server.total / (24 * GIB)) / 1000
     assert plan.lines()[-1] == (
-        "they take turns on it (sleep mode); their models wait in 28.6 GiB of the host's memory"
+        "they take turns on it (sleep mode); their models wait in 35.8 GiB of the host's memory"
     )
-    with pytest.raises(ConfigError, match=r"models would wait in 28.6 GiB of memory, of which this machine has 24"):
-        plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=24)
+    with pytest.raises(ConfigError, match=r"models would wait in 35.8 GiB of memory, of which this machine has 32"):
+        plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=32)
 
 
 def test_turns_are_taken_where_nothing_else_fits_or_where_they_are_asked_for():
@@ -169,7 +169,7 @@ def test_turns_are_taken_where_nothing_else_fits_or_where_they_are_asked_for():
         with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card. Lower"):
             plan_gpus(config(**SHORT, **never), LARGE, gpus(24))
     with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card, not even in turns. Lower"):
-        plan_gpus(config(**SHORT), LARGEST, gpus(24))
+        plan_gpus(config(**SHORT), LARGEST, gpus(24), host_gib=128)
     for given, cards in (({"rollout.max_staleness": 1}, [80]), ({}, [80, 80])):
         with pytest.raises(
             ConfigError, match=r"server.sleep_mode = true is for one learner and one server on the same"

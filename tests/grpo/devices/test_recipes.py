@@ -32,7 +32,7 @@ def test_a_recipe_fits_on_the_smallest_card_of_its_kind(name):
 )
 def test_a_recipe_for_a_large_card_fits_on_a_smaller_one_in_turns(name, gib, changed):
     config = load_config(name, {"env": "EmailSearch-v0", **changed})
-    plan = plan_gpus(config, QWEN_MODELS[config.model], [Gpu("card", gib)], host_gib=64)
+    plan = plan_gpus(config, QWEN_MODELS[config.model], [Gpu("card", gib)], host_gib=96)
     assert plan.in_turns
     assert plan.sequences[0] >= config.rollout.concurrency / 4
 
