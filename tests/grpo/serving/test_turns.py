@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
+from statistics import fmean
 
 import httpx
 import pytest
 
-from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
-from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import VllmSampler
 from grpo.serving.server import ServerOptions, VllmServer
 from grpo.serving.turns import Together, Turns, turns_of
-from tests.grpo.serving.published import Published
+from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request
 from tests.grpo.serving.test_fleet import save, wait_until
 from tests.grpo.serving.test_server import kill_api_server
 
@@ -93,20 +91,12 @@ def test_a_server_that_was_not_told_to_sleep_takes_no_turns(model: Path, tmp_pat
 
 @pytest.mark.vllm
 @pytest.mark.timeout(600)
-def test_a_real_server_sleeps_and_samples_the_same_adapters_again(published: Published, tmp_path: Path):
+def test_a_real_server_that_has_slept_samples_its_adapters_as_before(published: Published, tmp_path: Path):
     server = published.server
 
     def is_asleep() -> bool:
         return httpx.get(f"{server.url}/is_sleeping", trust_env=False).raise_for_status().json()["is_sleeping"]
 
-    async def ids() -> list[list[int]]:
-        async with Connection(Fleet([server])) as connection:
-            names = [handle.name for handle in published.handles]
-            policies = [CompletionsPolicy(connection, name, []) for name in names]
-            sampling = [p.sample([5, 6, 7], SamplingParams(0.0), max_tokens=8, seed=1) for p in policies]
-            return [turn.ids for turn in await asyncio.gather(*sampling)]
-
-    before = asyncio.run(ids())
     turns = turns_of(Learner(tmp_path / "log"), Fleet([server]))
     assert isinstance(turns, Turns)
     assert not is_asleep()
@@ -114,4 +104,16 @@ def test_a_real_server_sleeps_and_samples_the_same_adapters_again(published: Pub
     assert is_asleep()
     turns.sample()
     assert not is_asleep()
-    assert asyncio.run(ids()) == before
+    for which in (0, 1):
+        gaps: dict[int, list[float]] = {0: [], 1: []}
+        for text in PROMPTS:
+            ids = published.tokenize(text)
+            body = request(published.model(which), ids)
+            reply = httpx.post(f"{server.url}/v1/completions", json=body, timeout=120, trust_env=False)
+            choice = reply.raise_for_status().json()["choices"][0]
+            for claimed, found in gaps.items():
+                expected = published.reference(claimed, ids + choice["token_ids"])[len(ids) - 1 :].tolist()
+                found += [abs(a - b) for a, b in zip(choice["logprobs"]["token_logprobs"], expected, strict=True)]
+        means = {claimed: fmean(found) for claimed, found in gaps.items()}
+        assert means[which] < MAX_GAPS[server.options.dtype], means
+        assert means[1 - which] > 3 * means[which], means
