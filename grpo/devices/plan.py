@@ -188,7 +188,7 @@ class _Room:
             ConfigError: They must, and cannot.
         """
         setting, placement = self.config.server.sleep_mode, self.placement
-        if setting is False or not placement.learners:
+        if setting is False or not (placement.learners and placement.servers):
             return (False,)
         alone = placement.shared and len(placement.servers) == 1 and len(placement.learners) == 1
         if alone and self.config.rollout.max_staleness == 0:

@@ -193,9 +193,13 @@ class VllmServer(Startable):
         """Take the GPU's memory again.
 
         Raises:
-            ServerError: It does not answer, or cannot.
+            ServerError: It does not answer, or cannot; it is stopped.
         """
-        self._post("/wake_up")
+        try:
+            self._post("/wake_up")
+        except ServerError:
+            self.stop()  # its health check would call a server that sleeps on well
+            raise
 
     def _post(self, path: str, **parameters: int) -> None:
         url = f"{self.url}{path}"

@@ -177,6 +177,9 @@ def test_turns_are_taken_where_nothing_else_fits_or_where_they_are_asked_for():
             plan_gpus(config(**{"server.sleep_mode": True}, **given), SMALL, gpus(*cards))
     served = plan_gpus(config(**{"server.sleep_mode": True}), SMALL, gpus(80, 80), learners=0)
     assert not served.in_turns, "what is only served takes turns with nobody"
+    imitates = config(**{"server.sleep_mode": True})
+    imitates = imitates.model_copy(update={"server": imitates.server.model_copy(update={"replicas": 0})})
+    assert not plan_gpus(imitates, SMALL, gpus(80)).in_turns, "grpo-sft starts no server"
 
 
 def test_the_chunk_of_logits_follows_the_card():

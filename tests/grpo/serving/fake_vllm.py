@@ -26,7 +26,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"] or 0))
         print("asked for", self.path, flush=True)
-        self.send_response(200)
+        fails = os.environ.get("FAKE_VLLM_MODE") == "sleeps on" and self.path == "/wake_up"
+        self.send_response(500 if fails else 200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 

@@ -83,6 +83,23 @@ def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_i
     ]  # fmt: skip
 
 
+def test_a_server_that_answers_but_does_not_wake_up_is_started_again(
+    model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FAKE_VLLM_MODE", "sleeps on")
+    told: list[str] = []
+    with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
+        fleet = Fleet([server], on_change=[told.append])
+        turns = turns_of(Learner(server.log_path), fleet)
+        turns.train()
+        turns.sample()
+        wait_until(lambda: len(told) == 2)
+        assert server.is_well()
+        fleet.stop()
+    assert told[0].startswith(f"the server at {server.url} is out ({server.url}/wake_up answered 500")
+    assert told[1] == f"the server at {server.url} was restarted and is in"
+
+
 def test_a_server_that_was_not_told_to_sleep_takes_no_turns(model: Path, tmp_path: Path):
     server = VllmServer(model, tmp_path / "log", ServerOptions(threads=1))
     assert type(turns_of(Learner(server.log_path), Fleet([server]))) is Together
