@@ -324,6 +324,8 @@ class _Room:
             f"rollout.concurrency ({config.rollout.concurrency})",
             f"rollout.max_tokens ({config.rollout.max_tokens})",
         ]
+        if self.placement.shared and config.rollout.max_staleness:
+            lower.append(f"rollout.max_staleness ({config.rollout.max_staleness}; with 0 they may take turns)")
         return (
             f"the model does not fit: {', '.join(parts)}. Lower {', '.join(lower)}, take a smaller model or lora.rank, "
             f"or show more GPUs than {len(self.gpus)}"

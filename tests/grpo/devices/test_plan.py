@@ -168,6 +168,8 @@ def test_turns_are_taken_where_nothing_else_fits_or_where_they_are_asked_for():
     for never in ({"server.sleep_mode": False}, {"rollout.max_staleness": 1}):
         with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card. Lower"):
             plan_gpus(config(**SHORT, **never), LARGE, gpus(24))
+    with pytest.raises(ConfigError, match=r"rollout.max_staleness \(1; with 0 they may take turns\), take a smaller"):
+        plan_gpus(config(**SHORT, **{"rollout.max_staleness": 1}), LARGE, gpus(24))
     with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card, not even in turns. Lower"):
         plan_gpus(config(**SHORT), LARGEST, gpus(24), host_gib=128)
     for given, cards in (({"rollout.max_staleness": 1}, [80]), ({}, [80, 80])):
