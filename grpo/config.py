@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -188,7 +188,7 @@ def load_config(recipe: str | None, overrides: dict[str, Any]) -> TrainConfig:
     try:
         return TrainConfig(**values)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explain(item) for item in error.errors())) from None
+        raise ConfigError("\n".join(_explain(item) for item in _one_each(error.errors()))) from None
 
 
 def recipe_names() -> list[str]:
@@ -213,6 +213,20 @@ def _recipe_values(recipe: str) -> dict[str, Any]:
         ) from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"the recipe {path} cannot be read: {error}") from error
+
+
+def _one_each(errors: Iterable[Any]) -> Iterable[Any]:
+    """A setting that takes several kinds of values has an error for each kind: one that says all."""
+    names, found = set(_names()), dict[tuple[Any, ...], Any]()
+    for item in errors:
+        loc = item["loc"]
+        if ".".join(map(str, loc[:-1])) in names and isinstance(loc[-1], str):
+            loc = loc[:-1]  # behind the setting stands the kind
+        if loc in found:
+            found[loc]["msg"] += f", or {item['msg'].removeprefix('Input should be ')}"
+        else:
+            found[loc] = item | {"loc": loc}
+    return found.values()
 
 
 def _explain(item: Any) -> str:

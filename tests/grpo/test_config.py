@@ -158,6 +158,15 @@ def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path):
     assert load_config(str(tmp_path / "r.toml"), {"env": "E"}).steps == 3
 
 
+def test_a_setting_of_several_kinds_has_one_error():
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, {"env": "X-v0", "server.sleep_mode": "maybe", "rollout.env_workers": -1})
+    assert str(caught.value).splitlines() == [
+        "rollout.env_workers = -1: Input should be 'auto' or 'threads', or greater than or equal to 0",
+        "server.sleep_mode = 'maybe': Input should be 'auto', or a valid boolean, unable to interpret input",
+    ]
+
+
 def test_an_unknown_recipe_lists_the_bundled_ones(tmp_path):
     with pytest.raises(ConfigError, match="bundled: art-e, email-cpu, email-gpu, email-gpu-80gb"):
         load_config("email-tpu", {"env": "E"})
