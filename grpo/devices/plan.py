@@ -190,12 +190,12 @@ class _Room:
         setting, placement = self.config.server.sleep_mode, self.placement
         if setting is False or not (placement.learners and placement.servers):
             return (False,)
-        alone = placement.shared and len(placement.servers) == 1 and len(placement.learners) == 1
+        alone = placement.shared and len(placement.servers) == 1 and torchrun.place() is None
         if alone and self.config.rollout.max_staleness == 0:
             return (True,) if setting is True else (False, True)
         if setting is True:
             raise ConfigError(
-                "server.sleep_mode = true is for one learner and one server on the same GPU, with "
+                "server.sleep_mode = true is for one learner and one server on the same GPU, without torchrun and with "
                 "rollout.max_staleness = 0; leave it out, or show one GPU (CUDA_VISIBLE_DEVICES)"
             )
         return (False,)

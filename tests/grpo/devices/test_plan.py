@@ -159,6 +159,14 @@ def test_learner_and_vllm_take_turns_on_a_gpu_that_has_room_for_one():
         plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=32)
 
 
+def test_processes_of_torchrun_take_no_turns(monkeypatch):
+    processes_of_torchrun(monkeypatch, 1)
+    with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card. Lower"):
+        plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=48)
+    with pytest.raises(ConfigError, match="on the same GPU, without torchrun and with"):
+        plan_gpus(config(**{"server.sleep_mode": True}), SMALL, gpus(24))
+
+
 def test_turns_are_taken_where_nothing_else_fits_or_where_they_are_asked_for():
     fits = plan_gpus(config(), SMALL, gpus(34))
     assert (fits.in_turns, fits.gradient_checkpointing) == (False, True)
