@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import tempfile
 import time
@@ -117,6 +118,8 @@ def serve(
             seconds = server.wait_ready(said_if_long(display.note))
             display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
             click.echo(EXAMPLE.format(name=policy.name, url=server.url))
+            if os.environ.get("VLLM_API_KEY"):
+                click.echo("Requests need the key in VLLM_API_KEY: Authorization: Bearer KEY, or api_key in the client")
             _watch(server)
         finally:
             server.stop()
@@ -153,7 +156,8 @@ def _options(
 
     (options,) = server_options(config, base, 0, shape)
     adapter = ("--lora-modules", f"{policy.name}={policy.adapter.resolve()}")
-    return replace(options, max_loras=1, host=host, port=port, extra_args=(*options.extra_args, *adapter))
+    extra_args = (*options.extra_args, *adapter)
+    return replace(options, max_loras=1, asks_for_key=True, host=host, port=port, extra_args=extra_args)
 
 
 def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, host: str, port: int) -> Iterator[str]:

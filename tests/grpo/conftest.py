@@ -48,8 +48,15 @@ def vllm_server(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     dtype = computing_dtype("auto", "cpu", model_dir).dtype
     options = ServerOptions(dtype=dtype, max_model_len=2048, kv_cache_gib=1.0, sleep_mode=True)
-    with VllmServer(model_dir, log, options) as server:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("VLLM_API_KEY", "of other servers of the user's")  # a run's own asks for no key
+        server = VllmServer(model_dir, log, options)
+        server.start()
+    try:
+        server.wait_ready()
         yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -231,6 +231,12 @@ def test_a_server_that_python_starts_shares_the_cores_as_the_commands_do(monkeyp
     assert ServerOptions().environment()["GOMP_SPINCOUNT"] == "77"
 
 
+def test_the_key_of_a_users_other_servers_locks_a_run_out_of_none_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    assert "VLLM_API_KEY" not in ServerOptions().environment()
+    assert ServerOptions(asks_for_key=True).environment()["VLLM_API_KEY"] == "secret", "grpo-serve"
+
+
 @pytest.fixture
 def other_server() -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
