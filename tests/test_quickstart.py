@@ -53,6 +53,15 @@ def test_a_gpu_is_used_where_the_model_is_a_folder_embedded_or_in_the_hubs_cache
     assert "--recipe email-gpu " in quickstart(HF_HUB_CACHE=f"{tmp_path}/cache")
 
 
+def test_a_gpu_on_which_vllm_does_not_compute_is_left_alone_before_ten_gigabytes_are_fetched(quickstart, tmp_path):
+    for capabilities, recipe in (("7.5", "email-cpu"), ("6.1\n7.5", "email-cpu"), ("7.5\n10.0", "email-gpu")):
+        rows = f"case $1 in *compute_cap*) printf '{capabilities}\\n' ;; *) echo 'GPU 0: a card (UUID: GPU-1)' ;; esac"
+        program(tmp_path / "bin" / "nvidia-smi", rows)
+        said = quickstart("--model", "smollm2-135m")
+        assert f"--recipe {recipe} " in said
+        assert ("of compute capability 7.5, and vLLM needs 8.0" in said) == (recipe == "email-cpu")
+
+
 def test_without_model_or_gpu_or_with_cpu_asked_for_it_trains_on_the_cpu(quickstart, tmp_path):
     (tmp_path / "weights").mkdir()
     said = quickstart()
