@@ -6,10 +6,12 @@ is small stays on the GPU. ``grpo.devices.plan`` says whether they take turns.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from grpo.errors import ServerError
-from grpo.serving.fleet import Fleet
+from grpo.serving.fleet import Fleet, Member
 from grpo.serving.vllm import VllmServer
 
 
@@ -43,25 +45,44 @@ class Turns(Together):
         self._learner = learner
         self._fleet = fleet
         self._training = False
+        self._awake: dict[Member, str] = {}
+        """Servers that did not fall asleep, and are gone, with what happened."""
 
     def train(self) -> None:
-        """The learner computes next."""
+        """The learner computes next; a server that is just being started again gets ready first.
+
+        Raises:
+            ServerDiedError: No server is left.
+        """
         if not self._training:
-            for member in self._fleet.present():
-                cast("VllmServer", member.server).sleep()
+            while self._fleet.least_loaded() is None:  # one that starts measures the GPU's memory, and takes its part
+                time.sleep(0.2)
+            asleep = {member: _failure(_ours(member).sleep) for member in self._fleet.present()}
+            self._awake = {member: why for member, why in asleep.items() if why}
             self._learner.wake_up()
             self._training = True
 
     def sample(self) -> None:
-        """The server computes next. One that does not wake up is started again, as after any failure."""
+        """The server computes next. One that did not fall asleep or wake up is started again, as after any failure."""
         if self._training:
             self._learner.sleep()
             for member in self._fleet.present():
-                try:
-                    cast("VllmServer", member.server).wake_up()
-                except ServerError as error:
-                    self._fleet.take_out(member, member.returns, str(error))
+                if why := self._awake.get(member) or _failure(_ours(member).wake_up):
+                    self._fleet.take_out(member, member.returns, why)
             self._training = False
+
+
+def _ours(member: Member) -> VllmServer:
+    return cast("VllmServer", member.server)
+
+
+def _failure(move: Callable[[], None]) -> str:
+    """Why a server did not fall asleep or wake up; "" where it did."""
+    try:
+        move()
+    except ServerError as error:
+        return str(error)
+    return ""
 
 
 def turns_of(learner: object, servers: object) -> Together:

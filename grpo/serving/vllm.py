@@ -182,23 +182,22 @@ class VllmServer(Startable):
 
     def sleep(self) -> None:
         """Give the GPU's memory back until ``wake_up``: the model and its adapters wait in the host's memory, the KV
-        cache is forgotten. Requests meanwhile wait. A server that does not answer is stopped.
-        """
-        try:
-            self._post("/sleep", level=1)
-        except ServerError:
-            self.stop()
-
-    def wake_up(self) -> None:
-        """Take the GPU's memory again.
+        cache is forgotten. Requests meanwhile wait.
 
         Raises:
             ServerError: It does not answer, or cannot; it is stopped.
         """
+        self._move("/sleep", level=1)
+
+    def wake_up(self) -> None:
+        """Take the GPU's memory again; raises as ``sleep`` does."""
+        self._move("/wake_up")
+
+    def _move(self, path: str, **parameters: int) -> None:
         try:
-            self._post("/wake_up")
+            self._post(path, **parameters)
         except ServerError:
-            self.stop()  # its health check would call a server that sleeps on well
+            self.stop()  # it may be on the GPU still, and the health check would call a server that sleeps on well
             raise
 
     def _post(self, path: str, **parameters: int) -> None:

@@ -26,7 +26,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"] or 0))
         print("asked for", self.path, flush=True)
-        fails = os.environ.get("FAKE_VLLM_MODE") == "sleeps on" and self.path == "/wake_up"
+        fails = self.path.partition("?")[0] == {"sleeps on": "/wake_up", "no sleep": "/sleep"}.get(os.environ.get("FAKE_VLLM_MODE"))
         self.send_response(500 if fails else 200)
         self.send_header("Content-Length", "0")
         self.end_headers()

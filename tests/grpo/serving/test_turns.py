@@ -75,7 +75,8 @@ def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_i
         turns.sample()
         wait_until(lambda: len(told) == 2)
         fleet.stop()
-    assert told[0].startswith(f"the server at {server.url} is out ({server.url}/wake_up did not answer")
+    failed = "wake_up" if asleep else "sleep"
+    assert told[0].startswith(f"the server at {server.url} is out ({server.url}/{failed} did not answer")
     assert told[1] == f"the server at {server.url} was restarted and is in"
     assert asked(server.log_path) == [
         "/v1/load_lora_adapter", *(["/sleep?level=1"] * asleep), "the learner's weights", "the learner's sleep",
@@ -83,21 +84,36 @@ def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_i
     ]  # fmt: skip
 
 
-def test_a_server_that_answers_but_does_not_wake_up_is_started_again(
-    model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("mode", "failed"), [("sleeps on", "wake_up"), ("no sleep", "sleep")])
+def test_a_server_that_answers_but_does_not_wake_up_or_fall_asleep_is_started_again_and_the_reason_is_told(
+    model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, failed: str
 ):
-    monkeypatch.setenv("FAKE_VLLM_MODE", "sleeps on")
+    monkeypatch.setenv("FAKE_VLLM_MODE", mode)
     told: list[str] = []
     with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
         fleet = Fleet([server], on_change=[told.append])
         turns = turns_of(Learner(server.log_path), fleet)
         turns.train()
+        assert server.is_alive() == (failed == "wake_up"), "one that stays awake leaves the GPU to the learner"
         turns.sample()
         wait_until(lambda: len(told) == 2)
         assert server.is_well()
         fleet.stop()
-    assert told[0].startswith(f"the server at {server.url} is out ({server.url}/wake_up answered 500")
+    assert told[0].startswith(f"the server at {server.url} is out ({server.url}/{failed} answered 500")
     assert told[1] == f"the server at {server.url} was restarted and is in"
+
+
+def test_the_learner_waits_for_a_server_that_is_being_started_again(model: Path, fake_vllm: str, tmp_path: Path):
+    told: list[str] = []
+    with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
+        fleet = Fleet([server], on_change=[told.append])
+        turns = turns_of(Learner(server.log_path), fleet)
+        kill_api_server(server)
+        fleet.take_out(fleet.members[0], 0, "it was killed")
+        turns.train()
+        assert len(told) == 2, "it is in again"
+        fleet.stop()
+    assert asked(server.log_path) == ["/sleep?level=1", "the learner's weights"]
 
 
 def test_a_server_that_was_not_told_to_sleep_takes_no_turns(model: Path, tmp_path: Path):
