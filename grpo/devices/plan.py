@@ -320,10 +320,8 @@ class _Room:
             where = "the same card" if self.placement.shared else f"a card with {usable:.1f} GiB"
             parts.append(f"vLLM at least {self._server(least)} on {where}{', not even in turns' if in_turns else ''}")
         lower = [f"learner.token_budget ({config.learner.token_budget})"] if self.placement.learners else []
-        lower += [
-            f"rollout.concurrency ({config.rollout.concurrency})",
-            f"rollout.max_tokens ({config.rollout.max_tokens})",
-        ]
+        lower += [f"rollout.concurrency ({config.rollout.concurrency})"] if self.placement.servers else []
+        lower.append(f"rollout.max_tokens ({config.rollout.max_tokens})")
         if self.placement.shared and config.rollout.max_staleness:
             lower.append(f"rollout.max_staleness ({config.rollout.max_staleness}; with 0 they may take turns)")
         return (

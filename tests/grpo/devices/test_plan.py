@@ -53,6 +53,10 @@ def test_a_server_of_ones_own_leaves_the_gpu_to_the_learner():
     assert plan.server is None
     assert plan.learner_devices == ("cuda:0",)
     assert [line[:7] for line in plan.lines()] == ["learner"]
+    with pytest.raises(
+        ConfigError, match=r"Lower learner.token_budget \(16384\), rollout.max_tokens \(4096\), take a smaller"
+    ):  # how many sequences are sampled at once is the server's matter
+        plan_gpus(config(**{"server.urls": ["http://a"]}), LARGE, gpus(12))
 
 
 def test_vllms_adapters_on_gpus_are_not_in_float32_but_a_learner_alone_may_be():
