@@ -59,7 +59,7 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                 click.echo(f"\nStopped. {on_stop(options)}".rstrip(), err=True)
                 sys.exit(130)
             except Exception as error:
-                if type(error).__name__ == "OutOfMemoryError":  # torch's, which need not be loaded
+                if _is_full_gpu(error):
                     settings = "--set learner.token_budget=N or --set learner.gradient_checkpointing=true"
                     first = next(iter(str(error).splitlines()), "")
                     click.echo(f"Error: the GPU's memory is full ({first}); lower its use with {settings}", err=True)
@@ -87,6 +87,12 @@ def one_drives(command: Command) -> Command:
                 command(**options)
 
     return wrapper
+
+
+def _is_full_gpu(error: Exception) -> bool:
+    """Whether torch, which need not be loaded, found no room: for a tensor, or for what CUDA and cuBLAS need first."""
+    first = r"CUDA error: (out of memory|CUBLAS_STATUS_ALLOC_FAILED)"
+    return type(error).__name__ == "OutOfMemoryError" or re.match(first, str(error)) is not None
 
 
 def _is_full_disk(error: BaseException | None) -> bool:

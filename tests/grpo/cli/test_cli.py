@@ -136,20 +136,29 @@ def torch_onto_a_full_disk():
     raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 36288 vs 36240")
 
 
-def test_a_full_gpu_is_one_line_that_says_what_to_lower(capsys):
-    class OutOfMemoryError(RuntimeError):  # as torch's is called
-        pass
+class OutOfMemoryError(RuntimeError):  # as torch's is called
+    pass
 
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OutOfMemoryError, "CUDA out of memory. Tried to allocate 2.00 GiB."),
+        (RuntimeError, "CUDA error: out of memory"),
+        (RuntimeError, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_a_full_gpu_is_one_line_that_says_what_to_lower(capsys, error, said):
     @click.command()
     @explained()
     def train():
-        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nsee the documentation")
+        raise error(f"{said}\nsee the documentation")
 
     with pytest.raises(SystemExit) as ended:
         train.main([], standalone_mode=False)
     assert ended.value.code == 1
     assert capsys.readouterr().err == (
-        "Error: the GPU's memory is full (CUDA out of memory. Tried to allocate 2.00 GiB.); lower its use with "
+        f"Error: the GPU's memory is full ({said}); lower its use with "
         "--set learner.token_budget=N or --set learner.gradient_checkpointing=true\n"
     )
 
