@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 USED_SETTINGS = frozenset(
     {"rollout.chat_template_kwargs", "rollout.history", "lora.alpha", "lora.rank"}
-    | {"dtype", "learner.kernels", "learner.shard", "learner.token_budget", "optimizer.max_grad_norm", "train_split"}
+    | {"learner.gradient_checkpointing", "learner.kernels", "learner.shard", "learner.token_budget"}
+    | {"dtype", "optimizer.max_grad_norm", "rollout.max_tokens", "train_split"}
 )
-"""Settings of ``grpo-train`` that have no option of their own here, and that imitation depends on."""
+"""Settings of ``grpo-train`` that imitation depends on, and that have no option of their own here or that the errors
+about a GPU's memory name."""
 
 
 @click.command(epilog="Example: grpo-sft --env EmailSearch-v0 --policy oracle --recipe email-cpu --out adapters/warm")

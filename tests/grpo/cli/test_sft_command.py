@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -109,6 +110,17 @@ def test_imitation_leaves_no_room_on_the_gpu_for_a_server_that_does_not_run(tmp_
         plan_gpus(config, shape)
     with pytest.raises(ConfigError, match=r"but torch .* sees no GPU"):  # it fits: the next step is the real card
         imitate(config, tmp_path, [], [], 1, tmp_path, Display(quiet=True))
+
+
+@pytest.mark.torch
+def test_what_is_to_be_lowered_where_the_model_does_not_fit_can_be_set(model, chats, tmp_path, nvidia_smi):
+    nvidia_smi(1024)
+    settings = ["learner.token_budget=4096", "rollout.max_tokens=512", "learner.gradient_checkpointing=true"]
+    command = ["--data", str(chats), "--model", str(model), "--cuda", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(sft, [*command, *(word for setting in settings for word in ("--set", setting))])
+    assert re.search(
+        r"does not fit: .*Lower learner.token_budget \(4096\), rollout.max_tokens \(512\), ", result.output
+    )
 
 
 @pytest.mark.torch
