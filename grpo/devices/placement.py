@@ -62,6 +62,20 @@ def place(cards: int, *, servers: int = 1, tensor_parallel: int = 1, learners: i
     return Placement(of_server, tuple(range(cards - learners, cards)))
 
 
+def check_whole(gpus: Iterable[Gpu]) -> None:
+    """Memory is planned for whole GPUs.
+
+    Raises:
+        ConfigError: One is divided.
+    """
+    for gpu in gpus:
+        if gpu.divided:
+            raise ConfigError(
+                f"GPU {gpu.id} ({gpu.name}) is divided into parts (MIG), which are not planned for; show a whole one "
+                "with CUDA_VISIBLE_DEVICES, or train with --cpu"
+            )
+
+
 def check_serving(gpus: Iterable[Gpu]) -> None:
     """vLLM computes on these GPUs; it would say so itself after it has loaded the model, and in many lines.
 

@@ -18,7 +18,7 @@ from itertools import product
 
 from grpo.config import TrainConfig
 from grpo.devices.memory import GIB, Memory, learner_memory, server_memory, vocabulary_bytes
-from grpo.devices.placement import Placement, check_serving, place
+from grpo.devices.placement import Placement, check_serving, check_whole, place
 from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError
 from grpo.machine import torchrun
@@ -129,8 +129,8 @@ def plan_gpus(
         host_gib: Memory of the host, by default this machine's.
 
     Raises:
-        ConfigError: There are too few GPUs, learner and server do not fit on them, or vLLM does not compute there or
-            in this dtype.
+        ConfigError: There are too few GPUs, learner and server do not fit on them, one is divided, or vLLM does not
+            compute there or in this dtype.
     """
     here = torchrun.place()
     if learners is None:
@@ -143,6 +143,7 @@ def plan_gpus(
             "which is bfloat16 there, or train with --cpu"
         )
     placement = place(len(cards), servers=servers, tensor_parallel=config.server.tensor_parallel, learners=learners)
+    check_whole(cards)
     check_serving(cards[card] for server in placement.servers for card in server)
     sharers = here.size if here and config.learner.shard else 1
     plan = _Room(config, shape, cards, placement, sharers).plan()

@@ -24,13 +24,14 @@ class Gpu:
     """One CUDA device: its name, its memory in GiB, and what ``CUDA_VISIBLE_DEVICES`` calls it.
 
     One without memory of its own (GB10) has the machine's. ``capability`` is CUDA's number for what it computes, such
-    as 8.6; None where nvidia-smi does not say it.
+    as 8.6; None where nvidia-smi does not say it. ``divided``: into parts (MIG), of which CUDA shows one in its place.
     """
 
     name: str
     memory_gib: float
     id: str = "0"
     capability: float | None = None
+    divided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def _cpu_quota(version: int, folder: Path) -> float | None:
 
 def visible_gpus() -> tuple[Gpu, ...]:
     """CUDA devices, asked of ``nvidia-smi`` and cut to ``CUDA_VISIBLE_DEVICES``; empty where there are none."""
-    for fields in (f"{_GPU_FIELDS},compute_cap", _GPU_FIELDS):  # old drivers know no compute_cap
+    for fields in (f"{_GPU_FIELDS},compute_cap,mig.mode.current", _GPU_FIELDS):  # old drivers know no compute_cap
         query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
         try:
             done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
@@ -102,7 +103,7 @@ def visible_gpus() -> tuple[Gpu, ...]:
 
 
 def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
-    """Read nvidia-smi's lines ``index, uuid, name, MiB`` and, where it says it, compute capability.
+    """Read nvidia-smi's lines ``index, uuid, name, MiB`` and, where it says them, compute capability and MIG mode.
 
     Args:
         listing: The lines.
@@ -110,11 +111,7 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
             list. None leaves all visible.
     """
     rows = [[field.strip() for field in line.split(",")] for line in listing.splitlines() if line.strip()]
-    found = [
-        (row[0], row[1], Gpu(row[2], _number(row[3]) / 1024 or memory_gib(), row[0], _number("".join(row[4:])) or None))
-        for row in rows
-        if len(row) in (4, 5)
-    ]
+    found = [_gpu(*row) for row in rows if 4 <= len(row) <= 6]
     if visible is None:
         return tuple(gpu for _, _, gpu in found)
     chosen: list[Gpu] = []
@@ -130,10 +127,16 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
     return tuple(chosen)
 
 
+def _gpu(index: str, uuid: str, name: str, mib: str, capability: str = "", mig: str = "") -> tuple[str, str, Gpu]:
+    """A line of nvidia-smi, which writes "[N/A]" where there is none."""
+    size = _number(mib) / 1024 or memory_gib()
+    return index, uuid, Gpu(name, size, index, _number(capability) or None, mig == "Enabled")
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
-    except ValueError:  # nvidia-smi writes "[N/A]" where there is none
+    except ValueError:
         return 0.0
 
 

@@ -81,6 +81,17 @@ def test_a_gpu_without_bfloat16_does_not_serve_but_a_learner_may_be_on_it():
     assert plan_gpus(config(**{"server.urls": ["http://a"]}), SMALL, [old]).server is None
 
 
+def test_a_gpu_that_is_divided_is_refused_where_it_is_shown():
+    """A seventh of an A100 in place of GPU 0 would get a plan of 40 GB."""
+    part, whole = (Gpu("A100", 40.0, str(number), 8.0, divided) for number, divided in enumerate([True, False]))
+    for cards in ([part], [part, whole]):
+        with pytest.raises(
+            ConfigError, match=r"^GPU 0 \(A100\) is divided into parts \(MIG\), .* CUDA_VISIBLE_DEVICES,"
+        ):
+            plan_gpus(config(), SMALL, cards)
+    assert plan_gpus(config(), SMALL, [whole]).server_cards() == ("1",)
+
+
 def test_a_policy_that_is_only_served_has_the_gpu_to_itself():
     plan = plan_gpus(config(**{"rollout.concurrency": 256}), LARGE, gpus(80), learners=0)
     assert plan.learner is None

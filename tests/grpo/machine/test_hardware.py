@@ -39,6 +39,14 @@ def test_the_compute_capability_is_read_where_nvidia_smi_says_it():
     assert [gpu.capability for gpu in parse_gpus(LISTING, None)] == [None] * 3
 
 
+def test_a_gpu_that_is_divided_is_known_by_its_mig_mode():
+    listing = "0, GPU-a, NVIDIA A100, 40960, 8.0, Enabled\n1, GPU-b, NVIDIA A100, 40960, 8.0, Disabled\n"
+    listing += "2, GPU-c, NVIDIA GeForce RTX 4090, 24564, 8.9, [N/A]\n"
+    assert [(gpu.divided, gpu.capability) for gpu in parse_gpus(listing, None)] == [
+        (True, 8.0), (False, 8.0), (False, 8.9),
+    ]  # fmt: skip
+
+
 def test_an_old_driver_that_knows_no_capability_shows_its_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     program = tmp_path / "nvidia-smi"
     refuses = 'case "$1" in *compute_cap*) echo Field \'"compute_cap"\' is not a valid field to query.; exit 2;; esac'
