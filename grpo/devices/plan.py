@@ -6,7 +6,7 @@ instead of keeping them; then the cache gets what is left, and some episodes wai
 rarely reach their full length, and those of a group share their prompt, so that costs little.
 
 Where even that does not fit and one GPU does both, they take turns (vLLM's sleep mode): while one computes, the other's
-model waits in the host's memory. Every step then waits for both models to be moved.
+model waits in the host's memory. Every update then waits for both models to be moved.
 """
 
 from __future__ import annotations

@@ -288,10 +288,10 @@ class Trainer:
         Raises:
             TrainingError: The loss is not finite, or the server samples another policy than the one that is trained.
         """
-        self.turns.train()
-        began = time.monotonic()
         update = update_config(self.config, self.step)
-        computed = computed_rows(rows, update.loss.kl_coef)
+        if computed := computed_rows(rows, update.loss.kl_coef):
+            self.turns.train()
+        began = time.monotonic()
         seed = derive_seed(self.config.seed, "updates", self.step)
         with self.display.progress(f"update {self.step + 1}:", len(computed)) as bar:
             metrics = update_policy(self.engine, rows, update, seed=seed, on_rows=bar.update)

@@ -1,0 +1,62 @@
+"""When a run has its learner and its server take turns on a GPU; the real trainer against a small real server."""
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from grpo.cli.train import run_training  # noqa: E402
+from grpo.config import load_config  # noqa: E402
+from grpo.serving.turns import Together  # noqa: E402
+from grpo.training.trainer import Trainer  # noqa: E402
+from grpo.types import Group  # noqa: E402
+from tests.fakes import LETTER_ENV, by_place, tiny_chat_model_folder  # noqa: E402
+from tests.policy_server import TinyPolicyServer  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+moves: list[str] = []
+
+
+def equal_at_first(group: Group) -> list[float]:
+    """Nothing to compare in step 1, something in step 2."""
+    return [0.0] * len(group.trajectories) if group.trajectories[0].policy_version == 0 else by_place(group)
+
+
+class Noted(Together):
+    def train(self) -> None:
+        moves.append("train")
+
+    def sample(self) -> None:
+        moves.append("sample")
+
+
+class NotingTrainer(Trainer):
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.turns = Noted()
+
+
+def test_a_step_without_an_update_moves_no_model(tmp_path):
+    with TinyPolicyServer(tiny_chat_model_folder(tmp_path / "model")) as server:
+        settings = {
+            "env": LETTER_ENV,
+            "model": str(tmp_path / "model"),
+            "server.urls": (server.url,),
+            "reward": f"{__name__}:equal_at_first",
+            "threads": 1,
+            "dtype": "float32",
+            "steps": 2,
+            "rollout.groups_per_step": 1,
+            "rollout.group_size": 2,
+            "rollout.max_turn_tokens": 8,
+            "rollout.max_tokens": 400,
+            "loss.max_gap": 9.0,
+            "warm_start.steps": 1,
+            "eval.scenarios": 0,
+        }
+        moves.clear()
+        run_training(load_config(None, settings), tmp_path / "run", resume=False, quiet=True, trainer=NotingTrainer)
+    warm_start, first, second = ["train", "sample"], ["sample"], ["train", "sample"]
+    assert moves == warm_start + first + second
