@@ -11,7 +11,7 @@ import click
 
 from grpo.cli.common import explained, json_object, one_drives, parse_settings
 from grpo.machine.hardware import share_cores
-from grpo.settings import ENGINES
+from grpo.settings import ENGINES, ServerSettings
 
 if TYPE_CHECKING:
     from grpo.config import TrainConfig
@@ -147,7 +147,8 @@ def _config(run: Path | None, options: dict[str, Any]) -> TrainConfig:
             f"grpo-sft has no use for {', '.join(unused)}; --set takes {', '.join(sorted(USED_SETTINGS))}"
         )
     given = {key: value for key, value in options.items() if key != "settings"}
-    overrides: dict[str, Any] = {"env": ""} | parse_settings(settings, given)
+    nothing_is_sampled = ServerSettings().model_dump()  # what a recipe says of its server may be of another device
+    overrides: dict[str, Any] = {"env": "", "server": nothing_is_sampled} | parse_settings(settings, given)
     if run is not None:
         saved = saved_config(run)
         overrides["env"] = overrides["env"] or saved.env

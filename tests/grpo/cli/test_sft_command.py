@@ -143,6 +143,16 @@ def test_an_adapter_of_another_model_and_a_damaged_one_are_named(model, chats, t
 
 
 @pytest.mark.torch
+def test_the_server_of_a_run_on_a_gpu_does_not_hinder_imitation_on_the_cpu(model, chats, tmp_path):
+    server = {"sleep_mode": True, "tensor_parallel": 2}
+    write_json(tmp_path / "config.json", {"env": "X-v0", "device": "cuda", "server": server})
+    command = ["--data", str(chats), "--recipe", str(tmp_path / "config.json"), "--model", str(model), "--cpu"]
+    result = CliRunner().invoke(sft, [*command, "--steps", "1", "--quiet", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.torch
 def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
     arguments = ["sft", "--data", str(chats), "--out", str(tmp_path / "out" / "warm"), "--model", str(model)]
     arguments += ["--cpu", "--steps", "50000"]
