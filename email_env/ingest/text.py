@@ -46,10 +46,12 @@ _MEANT = {  # what the name of a charset stands for in mail, by the names of Pyt
     "big5": "big5hkscs",
 }
 _MAX_LABEL = 40
-_CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
+_CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufeff]")  # with BOM
 _CONTROL_BYTES = bytes({*range(32), 127} - {9, 10, 13})
 _NOT_ASCII_BASED = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
 _WITH_GAPS = ("cp125", "cp874")
+_LOST = "\N{REPLACEMENT CHARACTER}"
+_OF_JIS = re.compile(rb"\x1b(\$[@B]|\([BJI])")
 
 
 @lru_cache(maxsize=256)
@@ -73,18 +75,51 @@ def codec_of(label: str) -> str:
 def decode(data: bytes, charset: str) -> str:
     """The text of bytes whose charset may be missing or wrong: as declared, else UTF-8, else Windows-1252.
 
-    Control characters are left out, and bytes for which a code page of Windows has no character.
+    Some bytes may be wrong in either of the first two; they are left out, as are control characters.
     """
     codec = codec_of(charset)
     if data.isascii() and not codec.startswith(_NOT_ASCII_BASED):
         return data.translate(None, _CONTROL_BYTES).decode("ascii")
-    for name in (codec, "utf-8"):
+    names = [name for name in (codec, "utf-8") if name]
+    for name in names:
         try:
-            if name:
-                return _CONTROL.sub("", data.decode(name))
+            return _CONTROL.sub("", data.decode(name))
         except (LookupError, UnicodeError):
+            if name == "iso2022_jp" and data.isascii():
+                return _CONTROL.sub("", _windows_jis(data))
+    if codec.startswith(_WITH_GAPS):
+        return _CONTROL.sub("", data.decode(codec, "ignore"))
+    for name in names:
+        text = data.decode(name, "replace")
+        letters = sum(not char.isascii() for char in text)
+        if 2 * text.count(_LOST) < letters:
+            return _CONTROL.sub("", text.replace(_LOST, ""))
+    return _CONTROL.sub("", data.decode("cp1252", "ignore"))
+
+
+def _windows_jis(data: bytes) -> str:
+    """ISO-2022-JP with what Windows adds to it, such as `①` and half-width kana: its characters are those of cp932."""
+    shift, found = b"(B", bytearray()
+    for number, part in enumerate(_OF_JIS.split(data)):
+        if number % 2:
+            shift = part
             continue
-    return _CONTROL.sub("", data.decode(codec if codec.startswith(_WITH_GAPS) else "cp1252", "ignore"))
+        for line in part.splitlines(keepends=True):
+            if shift == b"(I":
+                line = bytes(byte | 0x80 if byte > 0x20 else byte for byte in line)
+            elif shift[:1] == b"$":
+                text = line.rstrip(b"\r\n")
+                line = b"".join(map(_as_cp932, text[::2], text[1::2])) + line[len(text) :]
+            found += line
+    return found.decode("cp932", "ignore")
+
+
+def _as_cp932(row: int, cell: int) -> bytes:
+    """A character of JIS X 0208."""
+    if min(row, cell) < 0x21 or max(row, cell) > 0x7E:
+        return b""
+    lead = (row - 0x21) // 2 + (0x81 if row < 0x5F else 0xC1)
+    return bytes((lead, cell + (0x7E if row % 2 == 0 else 0x20 if cell >= 0x60 else 0x1F)))
 
 
 def one_line(text: str) -> str:

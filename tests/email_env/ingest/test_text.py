@@ -7,6 +7,8 @@ import pytest
 from email_env.ingest.parse import parse_message
 from email_env.ingest.text import codec_of, decode, one_line
 
+OF_WINDOWS = {"¢": "￠", "£": "￡", "¬": "￢", "‖": "∥", "−": "－", "〜": "～"}
+
 
 @pytest.mark.parametrize(
     ("labels", "codec"),
@@ -50,6 +52,14 @@ def test_charsets_are_what_mail_means_by_their_names(labels, codec):
         (b"1 + 1", "utf-7", "1 + 1"),
         (b"a\x93b", "iso-8859-2", "ab"),
         ("a\x85\x9fb".encode(), "utf-8", "ab"),
+        ("\ufeffHé".encode(), "utf-8", "Hé"),
+        ("Über Jürgen".encode() + b"\xc3", "utf-8", "Über Jürgen"),
+        ("Über Jürgen".encode() + b" \xff", "", "Über Jürgen "),
+        (b"Caf\xe9 5\x80", "utf-8", "Café 5€"),
+        ("预算五万".encode("gbk") + b"\xff", "gb2312", "预算五万"),
+        (b"\x1b$B7o-!\x1b(B ok\r\n\x1b$B-j\x1b(B", "iso-2022-jp", "件① ok\r\n㈱"),
+        (b"\x1b(I1234\x1b(B 1", "iso-2022-jp", "ｱｲｳｴ 1"),
+        ("件".encode(), "iso-2022-jp", "件"),
     ],
 )
 def test_bytes_are_the_text_that_was_meant(data, charset, text):
@@ -65,6 +75,23 @@ def test_body_subject_and_names_have_the_same_charsets(charset, codec, text):
     headers = f"From: {encoded} <a@x.com>\nSubject: Re: {encoded}\nContent-Type: text/plain; charset={charset}\n\n"
     parsed = parse_message(headers.encode() + body)
     assert (parsed.from_name, parsed.subject, parsed.body) == (text, f"Re: {text}", text)
+
+
+def test_every_character_of_jis_is_the_same_beside_one_of_windows():
+    known = [chr(code) for code in range(0x80, 0x10000) if is_of_jis(chr(code))]
+    given = "".join(known).encode("iso2022_jp")
+    assert len(known) > 6_700
+    assert decode(given, "iso-2022-jp") == "".join(known)
+    beside = decode(given.removesuffix(b"\x1b(B") + b"-!\x1b(B", "iso-2022-jp")
+    differ = {one: other for one, other in zip([*known, "①"], beside, strict=True) if one != other}
+    assert differ == OF_WINDOWS
+
+
+def is_of_jis(char):
+    try:
+        return b"\x1b$B" in char.encode("iso2022_jp")
+    except UnicodeError:
+        return False
 
 
 def test_one_line_has_no_control_characters():
