@@ -19,7 +19,7 @@ from email_env.ingest.calendar import calendar_text
 from email_env.ingest.flowed import unflowed
 from email_env.ingest.headers import readable
 from email_env.ingest.markup import markup_text
-from email_env.ingest.text import clean_body, decode, one_line, unix_lines
+from email_env.ingest.text import clean_body, codec_of, decode, decode_named, one_line, unix_lines
 
 MAX_ATTACHED_CHARS = 5_000
 """Of the text of all attachments together, so much is kept."""
@@ -36,6 +36,7 @@ _CACHED_CHARS = 500
 _NO_LETTERS = re.compile(r"https?://\S+|\W+")
 _MAX_NAME_CHARS = 200
 _MAX_DEPTH = 50
+_HEAD_BYTES = 2048
 
 
 class Content(NamedTuple):
@@ -176,8 +177,12 @@ def _letters(text: str) -> int:
 
 
 def _decoded(part: Message) -> str:
-    payload = part.get_payload(decode=True)
-    return decode(payload, _charset(str(part.get("content-type", "")))) if isinstance(payload, bytes) else ""
+    payload, charset = part.get_payload(decode=True), _charset(str(part.get("content-type", "")))
+    if not isinstance(payload, bytes):
+        return ""
+    if part.get_content_type() == "text/html" and not codec_of(charset):
+        return decode_named(payload, _HEAD_BYTES)
+    return decode(payload, charset)
 
 
 def _charset(content_type: str) -> str:

@@ -12,7 +12,7 @@ from codecs import BOM_UTF8
 from email.header import decode_header
 from typing import NamedTuple
 
-from email_env.ingest.text import decode, without_controls
+from email_env.ingest.text import decode, decode_named, without_controls
 
 
 class Headers(NamedTuple):
@@ -78,7 +78,7 @@ def split_message(data: bytes) -> tuple[Headers, bytes]:
     if not data.startswith(b"Message-ID:") and not _START.match(data):
         return Headers(), data
     block, body = _halves(data)
-    text = decode(block.replace(b"\r\n", b"\n") if b"\r" in block else block, "")
+    text = decode_named(block.replace(b"\r\n", b"\n") if b"\r" in block else block)
     return usual_headers(text) or any_headers(text), body
 
 

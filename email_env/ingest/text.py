@@ -51,6 +51,7 @@ _CONTROL_BYTES = bytes({*range(32), 127} - {9, 10, 13})
 _NOT_ASCII_BASED = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
 _WITH_GAPS = ("cp125", "cp874")
 _LOST = "\N{REPLACEMENT CHARACTER}"
+_NAMED = re.compile(rb"charset\s*=\s*[\"']?((?!utf)[\w.:-]+)", re.IGNORECASE)
 _OF_JIS = re.compile(rb"\x1b(\$[@B]|\([BJI])")
 
 
@@ -95,6 +96,16 @@ def decode(data: bytes, charset: str) -> str:
         if 2 * text.count(_LOST) < letters:
             return _CONTROL.sub("", text.replace(_LOST, ""))
     return _CONTROL.sub("", data.decode("cp1252", "ignore"))
+
+
+def decode_named(data: bytes, beginning_bytes: int | None = None) -> str:
+    """The text of bytes that may name their charset in their beginning, as pages do: UTF-8 if they are, else that."""
+    try:
+        is_utf8 = b"\x1b" not in data and data.decode() is not None
+    except UnicodeDecodeError:
+        is_utf8 = False
+    named = None if is_utf8 else _NAMED.search(data[:beginning_bytes])
+    return decode(data, named[1].decode() if named else "")
 
 
 def _windows_jis(data: bytes) -> str:

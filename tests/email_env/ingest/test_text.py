@@ -94,5 +94,33 @@ def is_of_jis(char):
         return False
 
 
+@pytest.mark.parametrize(
+    ("declared", "named", "codec", "text"),
+    [
+        ("", "windows-1251", "cp1251", "Привет"),
+        ("us-ascii", "koi8-r", "koi8-r", "Привет"),
+        ("koi8-r", "windows-1251", "koi8-r", "Привет"),
+        ("", "iso-2022-jp", "iso2022_jp", "会議"),
+        ("", "utf-16", "utf-8", "Привет"),
+        ("", "iso-8859-1", "utf-8", "Привет"),
+        ("", "no-such-charset", "cp1252", "Café"),
+    ],
+)
+def test_a_page_names_its_charset_where_the_mail_does_not(declared, named, codec, text):
+    page = f"<meta http-equiv='Content-Type' content='text/html; charset={named}'><p>{text}</p>".encode(codec)
+    parsed = parse_message(f"From: a@x.com\nContent-Type: text/html; charset={declared}\n\n".encode() + page)
+    assert parsed.body == text
+
+
+@pytest.mark.parametrize(
+    ("charset", "codec", "subject"),
+    [("gb2312", "gbk", "预算会议"), ("KOI8-R", "koi8-r", "Бюджет"), ("iso-2022-jp", "iso2022_jp", "会議"),
+     ("iso-8859-1", "utf-8", "Ünï"), ("utf-16", "cp1252", "Über")],
+)  # fmt: skip
+def test_headers_that_are_not_encoded_have_the_charset_of_the_text(charset, codec, subject):
+    headers = f"From: a@x.com\nSubject: {subject}\nContent-Type: text/plain; charset={charset}\n\n"
+    assert parse_message(headers.encode(codec)).subject == subject
+
+
 def test_one_line_has_no_control_characters():
     assert one_line("a\x85b\x07\x9fc\n d") == "a b c d"
