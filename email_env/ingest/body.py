@@ -10,6 +10,7 @@ import email
 import quopri
 import re
 import unicodedata
+from base64 import b64decode
 from collections.abc import Sequence
 from email.message import Message
 from functools import lru_cache
@@ -30,6 +31,9 @@ MAX_STUB_CHARS = 500
 """A plain alternative that is longer is no stub."""
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]*+[ \t\r]*+\n)*+(?:[A-Za-z0-9+/]*+={1,2}[ \t\r]*+(?:\n|\Z))?", re.ASCII)
+_NO_BASE64 = re.compile(r"[^A-Za-z0-9+/=\s]")
+_BASE64_LINE = re.compile(r"^[A-Za-z0-9+/]{32,}=*\s*$", re.MULTILINE)
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
 _PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary", "quoted-printable"})
 _CACHED_CHARS = 500
@@ -177,12 +181,24 @@ def _letters(text: str) -> int:
 
 
 def _decoded(part: Message) -> str:
-    payload, charset = part.get_payload(decode=True), _charset(str(part.get("content-type", "")))
+    payload, charset = _payload(part), _charset(str(part.get("content-type", "")))
     if not isinstance(payload, bytes):
         return ""
     if part.get_content_type() == "text/html" and not codec_of(charset):
         return decode_named(payload, _HEAD_BYTES)
     return decode(payload, charset)
+
+
+def _payload(part: Message) -> object:
+    """The bytes of a leaf. Behind base64 may stand plain text: servers of lists put it there."""
+    text = part.get_payload()
+    if isinstance(text, str) and str(part.get("content-transfer-encoding", "")).strip().lower() == "base64":
+        packed = _BASE64.match(text)
+        behind = text[packed.end() :] if packed else ""
+        if packed and _NO_BASE64.search(behind) and not _BASE64_LINE.search(behind):
+            padded = "".join(packed[0].split())
+            return b64decode(padded + "=" * (-len(padded) % 4)) + b"\n" + behind.encode("utf-8", "surrogateescape")
+    return part.get_payload(decode=True)
 
 
 def _charset(content_type: str) -> str:

@@ -202,6 +202,20 @@ def test_a_message_within_a_message_is_text_with_who_wrote_it_when():
     )
 
 
+@pytest.mark.parametrize(
+    ("packed", "text"),
+    [
+        ("TcO8bGxlcg==\n", "Müller"),
+        ("TcO8bGxlcg==\n-\nTo leave, write to the list é\n", "Müller\n-\nTo leave, write to the list é"),
+        ("TcO8\r\nbGxlcg\r\n\n____\nOld list\n", "Müller\n____\nOld list"),
+        ("TcO8\n!!\n" + "bGxl" * 10, "Mü" + "lle" * 10),
+    ],
+)
+def test_behind_base64_a_list_may_have_put_text(packed, text):
+    headers = "From: a@x.com\nContent-Transfer-Encoding: base64\nContent-Type: text/plain; charset=utf-8\n\n"
+    assert parse_message((headers + packed).encode()).body == text
+
+
 def test_parts_whose_boundary_is_lost_are_text():
     parsed = parse_message(raw("From: a@x.com\nContent-Type: multipart/mixed", "Hello, all in one."))
     assert parsed.body == "Hello, all in one."
