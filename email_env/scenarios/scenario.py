@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 from email_env.errors import ScenarioError
@@ -129,8 +130,8 @@ def read_scenario(text: str) -> Scenario:
     """
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ScenarioError(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise ScenarioError(f"Expected a JSON object on one line, got {text.strip()[:60]!r} ({error}).") from error
     if not isinstance(data, dict):
         raise ScenarioError(f"Expected a JSON object, got {text.strip()[:60]!r}.")
     return Scenario.from_dict(data)
@@ -138,7 +139,7 @@ def read_scenario(text: str) -> Scenario:
 
 def _text(fields: Mapping[str, Any], name: str, *, required: bool = False) -> str:
     value = fields.get(name)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and isfinite(value)):
         value = str(value)
     text = "" if value is None else value
     if not isinstance(text, str) or (required and not text.strip()):

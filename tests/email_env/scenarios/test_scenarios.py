@@ -60,6 +60,7 @@ def test_a_question_without_evidence_is_unanswerable():
     ("change", "words"),
     [
         ({"qestion": "?"}, "did you mean 'question'"),
+        ({"answer": float("nan")}, "answer of a scenario must be a string, got nan"),
         ({"query_date": "25 May"}, "2001-05-14"),
         ({"query_date": "2000-02-31"}, "2000-02-31"),
         ({"split": "dev"}, "train, validation, test"),
@@ -95,6 +96,14 @@ def test_a_file_as_windows_programs_write_it_is_read(tmp_path, monkeypatch):
     assert [scenario.scenario_id for scenario in load_scenarios(path)] == ["1000001", "2"]
     monkeypatch.setenv("HOME", str(tmp_path))
     assert len(load_scenarios("~/questions.jsonl")) == 2
+
+
+@pytest.mark.parametrize("line", ["id,question,answer", "{", '{"id": ' + "1" * 5_000 + "}"])
+def test_a_line_that_is_no_json_is_shown_with_what_it_should_be(tmp_path, line):
+    path = tmp_path / "questions.jsonl"
+    path.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(ScenarioError, match=f"line 1: Expected a JSON object on one line, got '{line[:40]}"):
+        load_scenarios(path)
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", '{"id": 1}', json.dumps(HUB), "[" * 100_000])
