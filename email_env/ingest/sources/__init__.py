@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import IO
 
 from email_env.errors import SourceError
 from email_env.ingest.sources.archive import tar_mails
-from email_env.ingest.sources.file import file_mails
+from email_env.ingest.sources.file import OUTLOOK, file_mails
 from email_env.ingest.sources.folder import folder_source
 from email_env.ingest.sources.gzipped import is_gzipped, unpacked
 from email_env.ingest.sources.joined import joined_source
@@ -98,6 +99,11 @@ def _detected(location: str) -> str:
     by_suffix = next((kind for suffix, kind in _SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
     kind = by_suffix or (None if is_url(location) else _by_first_bytes(path))
     if kind is None:
+        if path.suffix.lower() in OUTLOOK:
+            raise SourceError(
+                f"{path.name!r} is a file of Outlook's, which is not read. readpst makes mbox files of a .pst, and"
+                " msgconvert an .eml of a .msg."
+            )
         raise SourceError(f"Unknown kind of mail {path.name!r}. Name it with --format: {', '.join(_OF_FILES)}.")
     return kind
 
@@ -107,7 +113,7 @@ def _by_first_bytes(path: Path) -> str | None:
         with path.open("rb") as handle:
             if is_gzipped(handle):
                 return "mbox" if begins_mbox(unpacked(str(path), handle).read(_BEGINNING_BYTES)) else "tar"
-            beginning = handle.read(_BEGINNING_BYTES)
+            beginning = handle.read(_BEGINNING_BYTES).removeprefix(BOM_UTF8)
     except OSError as error:
         raise SourceError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     packed = next((kind for start, kind in _PACKED.items() if beginning.startswith(start)), None)

@@ -1,7 +1,7 @@
 """One file of a folder or an archive, read for what it is: an mbox, gzipped or not, a table, or else one message.
 
-What else is packed is not opened, and counted as such. Apple Mail's `.emlx` is a message between a line with its length
-in bytes and a property list.
+What else is packed is not opened, and counted as such; so are files of Outlook's. Apple Mail's `.emlx` is a message
+between a line with its length in bytes and a property list.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ Reader = Callable[[str, IO[bytes]], Iterator[Entry]]
 _TABLES: dict[str, Reader] = {".csv": csv_mails, ".jsonl": jsonl_mails}
 _BEGINNING_BYTES = 4096
 _PACKED = (b"PK\x03\x04", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
+OUTLOOK = (".pst", ".ost", ".msg")
+_OUTLOOK = (b"!BDN", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _TAR, _TAR_AT = (b"ustar\x00", b"ustar  \x00"), 257
 _EMLX_LENGTH = re.compile(rb"(\d{1,12})[ \t]*\r?\n")
 
@@ -41,7 +43,7 @@ def file_mails(label: str, size_bytes: int, handle: IO[bytes]) -> Iterator[Entry
         yield from contained(label, mbox_mails(label, handle), "/")
     elif is_gzipped(handle):
         yield from gzipped_mails(label, label, handle)
-    elif is_packed(beginning):
+    elif is_packed(beginning) or (label.lower().endswith(OUTLOOK) and beginning.startswith(_OUTLOOK)):
         yield Skip(label, SkipReason.PACKED)
     elif is_too_large(size_bytes):
         yield Skip(label, SkipReason.TOO_LARGE)

@@ -99,16 +99,18 @@ def test_packed_files_of_an_archive_are_counted_and_named(tmp_path, inbox):
         "Inbox.bz2": bz2.compress(inbox),
         "notes.gz": gzip.compress(b"notes"),
         "letter.docx": inner,
+        "Archive.PST": b"!BDN" + bytes(100),
+        "saved.msg": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100),
     }
     names = [*members][1:]
-    said = "packed files in it are not opened: {} and 1 more. If mail is in them, unpack them and name what comes out."
+    said = "packed files in it are not opened: {} and 3 more. If mail is in them, unpack them and name what comes out."
     for path in (zip_of(tmp_path / "a.zip", members), tar_of(tmp_path / "a.tgz", members.items())):
         source = open_source(path)
         first, *others = source.mails
         assert (first.subject, others) == ("S1", [Skip(name, SkipReason.PACKED) for name in names])
         assert source.notes == [f"{path}: {said.format(', '.join(names[:5]))}"]
     result = CliRunner().invoke(main, [str(path), "--out", str(tmp_path / "mail.db")])
-    assert "left out  6 packed\n" in result.stdout
+    assert "left out  8 packed\n" in result.stdout
     assert f"Note: {source.notes[0]}\n" in result.stderr
 
 
