@@ -126,7 +126,7 @@ def main(
     from email_env.scenarios.sets import load_scenarios
 
     questions_file = None if scenarios is None else os.path.expanduser(scenarios)
-    files = [Path(file).resolve() for file in (*sources, questions_file, out, report) if file is not None]
+    files = [os.path.realpath(file) for file in (*sources, questions_file, out, report) if file is not None]
     if len(set(files)) < len(files):
         raise click.UsageError("Every SOURCE, --scenarios, --out and --report must be different files.")
     filters = Filters(

@@ -157,6 +157,13 @@ def test_a_fault_is_one_line_without_a_traceback_and_writes_nothing(arguments, w
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_to_itself_is_no_mail_and_no_traceback(tmp_path):
+    link = tmp_path / "loop.mbox"
+    link.symlink_to("loop.mbox")
+    result = run(link, "--out", tmp_path / "mail.db")
+    assert (result.exit_code, result.stderr.splitlines()[0][:14]) == (1, "Error: No mail")
+
+
 def test_the_format_demo_needs_no_source(tmp_path):
     report = json.loads(run("--format", "demo", "--limit", 2, "--out", tmp_path / "mail.db", "--json").stdout)
     assert (report["source"], report["kept"]) == ("demo", 2)

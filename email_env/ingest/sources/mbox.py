@@ -10,6 +10,7 @@ again.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import IO
 
@@ -38,7 +39,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     separator = b""
     size, number, after_blank, at_line_start = 0, 0, True, True
     unsure, first_unsure = 0, 0
-    following = handle.readline(_MAX_LINE_BYTES)
+    following = handle.readline(_MAX_LINE_BYTES).removeprefix(BOM_UTF8)
     while line := following:
         following = handle.readline(_MAX_LINE_BYTES)
         is_from = at_line_start and line.startswith(_FROM)
@@ -73,7 +74,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
 
 def begins_mbox(beginning: bytes) -> bool:
     """Whether a file that begins so is an mbox."""
-    line, _, following = beginning.partition(b"\n")
+    line, _, following = beginning.removeprefix(BOM_UTF8).partition(b"\n")
     return line.startswith(_FROM) and _is_start(line, following, after_blank=True)
 
 

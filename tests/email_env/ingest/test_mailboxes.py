@@ -140,6 +140,13 @@ def test_a_gzipped_mbox_that_expands_without_end_is_refused(tmp_path, monkeypatc
         list(open_source(path).mails)
 
 
+def test_an_mbox_may_begin_with_a_byte_order_mark(tmp_path):
+    path = mbox_of(tmp_path / "Inbox", message(1), message(2))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    for source in (path, tmp_path):
+        assert [mail.subject for mail in open_source(source).mails] == ["S1", "S2"]
+
+
 def test_kaggles_table_is_read_from_its_zip(tmp_path):
     table = 'file,message\nallen-p/sent/1.,"' + message(1).decode() + '"\n'
     found = open_source(zip_of(tmp_path / "archive.zip", {"emails.csv": table})).mails
