@@ -1,5 +1,9 @@
 """Bytes of mail as text, and text as the database keeps it: no control characters, `\\n` line ends.
 
+Characters that nobody sees are taken out too, such as soft hyphens, blanks of no width and marks of the direction: HTML
+mail is full of them, and a word with one inside is found by no search. Joiners in plain text stay, which Persian and
+emoji need.
+
 Names of charsets are read as WHATWG's Encoding Standard reads them, because most programs that write "iso-8859-1" mean
 Windows-1252. ASCII is first taken for UTF-8, which such mail often is.
 """
@@ -46,7 +50,9 @@ _MEANT = {  # what the name of a charset stands for in mail, by the names of Pyt
     "big5": "big5hkscs",
 }
 _MAX_LABEL = 40
-_CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufeff]")  # with BOM
+_UNSEEN = "\\xad\\u034f\\u200b\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff"
+_CONTROL = re.compile(f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff{_UNSEEN}]")
+_INVISIBLE = re.compile(f"[{_UNSEEN}]")
 _CONTROL_BYTES = bytes({*range(32), 127} - {9, 10, 13})
 _NOT_ASCII_BASED = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
 _WITH_GAPS = ("cp125", "cp874")
@@ -135,7 +141,7 @@ def _as_cp932(row: int, cell: int) -> bytes:
 
 def one_line(text: str) -> str:
     """Text without control characters, with every run of white space as one blank."""
-    return " ".join(_CONTROL.sub(" ", text).split())
+    return " ".join(_CONTROL.sub(" ", _INVISIBLE.sub("", text)).split())
 
 
 def clean_body(text: str) -> str:

@@ -60,6 +60,7 @@ _WRITTEN = (
     (re.compile(r"[’‘`´]"), "'"),
     (re.compile(r"[“”«»]|\*\*|__"), '"'),
     (re.compile("−"), "-"),
+    (re.compile("[\u00ad\u034f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"), ""),  # nobody sees them
     (re.compile(r"(?m)^\s*[-*•]\s+"), " "),
     (re.compile("([A-Za-z])[\u0300-\u036f]+"), r"\1"),
     (re.compile(r"(?<=\d-\d\d)T(?=\d\d:)"), " "),

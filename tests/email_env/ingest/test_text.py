@@ -6,6 +6,8 @@ import pytest
 
 from email_env.ingest.parse import parse_message
 from email_env.ingest.text import codec_of, decode, one_line
+from email_env.search.database import MailDatabase
+from tests.email_env.mails import build
 
 OF_WINDOWS = {"¢": "￠", "£": "￡", "¬": "￢", "‖": "∥", "−": "－", "〜": "～"}
 
@@ -124,3 +126,14 @@ def test_headers_that_are_not_encoded_have_the_charset_of_the_text(charset, code
 
 def test_one_line_has_no_control_characters():
     assert one_line("a\x85b\x07\x9fc\n d") == "a b c d"
+
+
+def test_what_nobody_sees_is_no_part_of_a_word(tmp_path):
+    page = "<p>The bud&shy;get is &#8206;$5\u200b00&#8236;"
+    headers = "From: a@x.com\nTo: b@x.com\nSubject: Our\u200b bud\u00adget\nContent-Type: text/html; charset=utf-8\n\n"
+    parsed = parse_message((headers + page).encode())
+    assert (parsed.subject, parsed.body) == ("Our budget", "The budget is $500")
+    assert decode("\u202bمی\u200cخواهم\u202c".encode(), "utf-8") == "می\u200cخواهم"
+    build(tmp_path / "mail.db", parsed)
+    found = MailDatabase(tmp_path / "mail.db").search(inbox="b@x.com", keywords=["budget", "$500"], until="2030-01-01")
+    assert [hit.subject for hit in found] == ["Our budget"]
