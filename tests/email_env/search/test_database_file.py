@@ -8,12 +8,13 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from email_env.errors import DatabaseFormatError, DatabaseNotFoundError
+from email_env.errors import DatabaseError, DatabaseFormatError, DatabaseNotFoundError
 from email_env.search.database import MailDatabase
-from tests.email_env.mails import build
+from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail
 from tests.email_env.search.falcon import MAILS, ids
 
 
@@ -90,6 +91,27 @@ def test_it_survives_a_fork(db):
     os.close(read_end)
     os.close(write_end)
     assert ids(db, ["friday"]) == ["m1"]
+
+
+def test_a_thread_that_comes_later_sees_no_other_database(tmp_path):
+    path = tmp_path / "mail.db"
+    build(path, mail("m1", "falcon", to=(BEN,)))
+    db = MailDatabase(path)
+    assert ids(db, ["falcon"]) == ["m1"]
+
+    def in_a_thread():
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(ids, db, ["falcon"]).result()
+
+    assert in_a_thread() == ["m1"]
+    build(path, mail("m2", "falcon", from_addr=DAN, to=(CARO,)), mail("m3", "falcon", from_addr=BEN, to=(ANNA,)))
+    with pytest.raises(DatabaseError, match=r"mail.db' was replaced while it was in use. Start again"):
+        in_a_thread()
+    assert ids(db, ["falcon"]) == ["m1"]
+    path.unlink()
+    with pytest.raises(DatabaseNotFoundError, match=r"mail.db' cannot be opened any more .* Put it back"):
+        in_a_thread()
+    db.close()
 
 
 def test_a_missing_file_names_the_command_that_builds_one(tmp_path):
