@@ -16,8 +16,9 @@ from email_env.make_scenarios.proposal import Proposal, Verdict
 from email_env.policies.words import content_words
 from email_env.scenarios.misfits import sort_out
 from email_env.scenarios.scenario import Scenario
+from email_env.search import cjk
 from email_env.search.database import Email, MailDatabase
-from email_env.search.query import MAX_KEYWORD_CHARS
+from email_env.search.query import MAX_KEYWORD_CHARS, MAX_SEARCH_WORDS
 from judges.answers.matching import gives_up, says
 
 MAX_OTHER_MAILS = 5
@@ -76,7 +77,10 @@ def faults_of_scenario(database: MailDatabase, scenario: Scenario, mail: Email) 
         return Reason.MISFIT, f"asked on {scenario.query_date}, the mail is of {mail.sent_at[:10]}"
     for line in mail.body.splitlines():
         phrase = line.strip()[:MAX_KEYWORD_CHARS].rpartition(" ")[0] if len(line) > MAX_KEYWORD_CHARS else line
-        if len(phrase.split()) < _MIN_COPIED_WORDS or not says(line, scenario.answer):
+        if cjk.SEPARATOR in cjk.separated(line):
+            phrase = line.strip()[: 2 * MAX_SEARCH_WORDS]
+        words = cjk.separated(phrase).replace(cjk.SEPARATOR, " ").split()
+        if len(words) < _MIN_COPIED_WORDS or not says(line, scenario.answer):
             continue
         for other in _found(database, scenario, [phrase], "all"):
             if says(other.body, scenario.answer):

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -38,6 +39,9 @@ _ORDERED = frozenset(  # a question with one of these may want a list in its ord
 _BESIDES = re.compile(r"^\s*(?:besides|apart from|other than|except for|aside from) [^,]+,", re.IGNORECASE)
 _STRAIGHT = str.maketrans("‘’“”", "''\"\"")
 _QUOTED = re.compile(r"(?<!\w)([\"'])(.*?)\1", re.DOTALL)
+_UNSPACED = re.compile(
+    "[\u0e01-\u0e5b\u3005-\u3007\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 _LENGTH = re.compile(r"(?<=\d)[\"'](?![^\W\d])")
 _CONTRAST = re.compile(r"(?<=\w)(?:, not|,? (?:rather than|instead of|as opposed to)) ", re.IGNORECASE)
 
@@ -97,11 +101,24 @@ def decide(answer: str, references: Sequence[str], question: str = "") -> Decisi
 
 
 def says(text: str, answer: str) -> bool:
-    """Whether a text, such as a mail, says the answer: the same words in a row, or the same values in any order."""
+    """Whether a text, such as a mail, says the answer: the same words in a row, or the same values in any order.
+
+    In Chinese, Japanese, Korean and Thai no blanks separate words: there it is the same characters in a row.
+    """
+    if _UNSPACED.search(answer):
+        wanted = _squeezed(answer)
+        before = r"(?<![0-9a-z])" if wanted[0].isascii() else ""
+        behind = r"(?![0-9a-z])" if wanted[-1].isascii() else ""
+        return re.search(before + re.escape(wanted) + behind, _squeezed(text)) is not None
     said, form = tokens(text), tokens(answer)
     if form and all(token.kind in VALUES for token in form) and len({token.kind for token in form}) == len(form):
         return all(any(agrees(token, other) or agrees(other, token) for other in said) for token in form)
     return bool(form) and any(at(said, start, form) for start in range(len(said) - len(form) + 1))
+
+
+def _squeezed(text: str) -> str:
+    """The text without blanks, in letters and digits of the usual width."""
+    return "".join(unicodedata.normalize("NFKC", text).split()).casefold()
 
 
 def _folded(text: str) -> str:

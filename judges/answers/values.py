@@ -56,6 +56,8 @@ _TOKEN = re.compile(
     ),
     re.IGNORECASE,
 )
+_WIDE = {0xFF01 + place: 0x21 + place for place in range(94)} | str.maketrans("\u3000。、「」『』《》", ' .,""""""')
+"""Letters, digits and marks of the width of a Chinese character, and the marks that only such text has."""
 _WRITTEN = (
     (re.compile(r"[’‘`´]"), "'"),
     (re.compile(r"[“”«»]|\*\*|__"), '"'),
@@ -75,7 +77,7 @@ _WRITTEN = (
 @lru_cache(maxsize=2048)
 def tokens(text: str) -> tuple[Token, ...]:
     """The tokens of a text in their order."""
-    plain = unicodedata.normalize("NFD", text)
+    plain = unicodedata.normalize("NFD", text.translate(_WIDE))
     for pattern, instead in _WRITTEN:
         plain = pattern.sub(instead, plain)
     plain = unicodedata.normalize("NFC", plain)

@@ -156,6 +156,14 @@ def test_whom_a_question_is_put_to_is_an_owner(tmp_path):
         ("Ask ANNA\nKELLER.", "Anna Keller", True),
         ("It costs $4,200.", "$42", False),
         ("Anything.", "...", False),
+        ("项目预算是五万元。请在3月5日前回复", "五万元", True),
+        ("项目预算是五万元。请在3月5日前回复", "3月5日", True),
+        ("项目预算是五万元。请在13月5日前回复", "3月5日", False),
+        ("予算は５０,０００円です", "50,000円", True),
+        ("会議は田中さんが担当\nします", "担当します", True),
+        ("회의는 3월 5일에 열립니다", "3월 5일", True),
+        ("งบประมาณคือห้าร้อยบาท", "ห้าร้อยบาท", True),
+        ("项目预算是五万元", "六万元", False),
     ],
 )
 def test_a_text_says_an_answer_word_for_word_or_as_a_value(text, answer, expected):

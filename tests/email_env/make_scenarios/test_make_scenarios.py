@@ -88,6 +88,19 @@ def test_a_proposal_that_fails_a_check_is_listed_with_its_reason(office, author,
     assert (office.parent / "made.jsonl").read_bytes() == b""
 
 
+def test_a_question_about_chinese_mail_is_kept_if_no_other_mail_repeats_the_line(tmp_path):
+    line = "经过上周的会议讨论，财务部门最终批准的项目测试预算是五万元，请大家在三月五日之前把计划发给我，谢谢各位同事的支持与配合。"
+    author = GOOD | {"question": "批准的测试预算是多少？", "answer": "五万元", "accepted": []}
+    for others, kept in (((), 1), ((mail("m2", "Re: 预算", f"收到。\n> {line}"),), 0)):
+        path = tmp_path / f"{kept}.db"
+        build(path, mail("m1", "预算", line), *others)
+        with JudgeServer(llm(lambda data: author if data["subject"] == "预算" else {"question": ""})) as server:
+            assert make(path, server, "--inbox", BEN, out=tmp_path / f"{kept}.jsonl").exit_code == 0
+        assert [made["answer"] for made in lines(tmp_path / f"{kept}.jsonl")] == ["五万元"] * kept
+    reasons = {line["reason"] for line in lines(tmp_path / "0.rejected.jsonl")}
+    assert reasons == {"from_other_mail", "nothing_to_ask"}
+
+
 @pytest.mark.parametrize(
     ("texts", "fault"),
     [

@@ -33,6 +33,8 @@ RIGHT = {
         "forty-eight thousand two hundred fifty dollars",
     ],
     ROOM: ["204", "the room 204", "It is in Room 204.", "\u200e20\u200b4"],
+    ("上海",): ["上海。", "「上海」", "　上海！"],
+    ("１２％",): ["12%", "12 percent"],
     CODE: ["kx7 pq2", "KX7PQ2", "The answer is KX7-PQ2."],
     ("25",): ["twenty-five", "Twenty five", "25.0", '"25".', "'25.'", "It is “25”", "...25"],
     ("$1.5 million",): ["1,500,000", "$1.5M", "1500k dollars", "1.5 million"],
