@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from email_env.scenarios.scenario import DONT_KNOW
+from email_env.search.cjk import pairs
 
 _WORD = re.compile(r"[^\W_]+(?:['’&-][^\W_]+)*")
 _STOP_WORDS = frozenset(
@@ -33,8 +34,9 @@ _ANSWER_FORMS = (
 
 
 def content_words(text: str) -> list[str]:
-    """The words of a text that say something, each once, in their order."""
-    words = [word for word in _WORD.findall(text) if word.casefold() not in _STOP_WORDS and len(word) > 1]
+    """The words of a text that say something, each once, in their order; of Chinese every two characters."""
+    found = [part for word in _WORD.findall(text) for part in (pairs(word) if not word.isascii() else [word])]
+    words = [word for word in found if word.casefold() not in _STOP_WORDS and len(word) > 1]
     return list(dict.fromkeys(words))
 
 
@@ -64,6 +66,6 @@ def answer_span(question: str, email: str) -> str:
             if span := next((span for span in spans if span.casefold() not in question.casefold()), None):
                 return span
     wanted = {word.casefold() for word in content_words(question)}
-    sentences = re.split(r"(?<=[.!?])\s+|\n+", body)
+    sentences = re.split(r"(?<=[.!?])\s+|(?<=[。！？])|\n+", body)
     nearest = max(sentences, key=lambda sentence: len(wanted.intersection(map(str.casefold, content_words(sentence)))))
     return nearest.strip()[:200] or DONT_KNOW

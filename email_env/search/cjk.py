@@ -18,6 +18,7 @@ _CJK = (
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _CHARACTER = re.compile(f"[{_CJK}]")
+_RUN = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
 _BOUNDARY = re.compile(rf"(?<=[{_CJK}])(?=\w)|(?<=\w)(?=[{_CJK}])")
 
 
@@ -31,6 +32,14 @@ def separated(text: str) -> str:
 def joined(text: str) -> str:
     """The text without the separators."""
     return text if text.isascii() else text.replace(SEPARATOR, "")
+
+
+def pairs(word: str) -> list[str]:
+    """The word itself, or of a run of such characters every two neighbours: where its words end, no blank says."""
+    found: list[str] = []
+    for run in _RUN.findall(word):
+        found += [run[at : at + 2] for at in range(len(run) - 1)] if is_cjk(run[0]) and len(run) > 2 else [run]
+    return found
 
 
 def is_cjk(char: str) -> bool:

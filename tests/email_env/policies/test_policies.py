@@ -130,6 +130,17 @@ def test_the_keyword_baseline_says_so_where_nothing_is_found(path):
     assert metrics["success"] == 1.0
 
 
+@pytest.mark.parametrize("name", ["bm25", "keyword", "tutor"])
+def test_a_chinese_question_finds_its_mail(tmp_path, name):
+    others = [mail(f"m{week}", f"周报{week}", f"第{week}周的工作报告已经完成。") for week in range(2, 9)]
+    build(tmp_path / "mail.db", mail("m1", "预算", "大家好！项目测试预算是五万元。谢谢。"), *others)
+    asked = question(question="项目测试预算是多少？", answer="项目测试预算是五万元。")
+    env = EmailSearchEnv(tmp_path / "mail.db", scenarios=[asked])
+    actions, metrics = episode(env, name)
+    assert read("m1") in actions
+    assert metrics["success"] == 1.0
+
+
 def test_chance_makes_valid_calls_that_follow_its_seed(path):
     env = EmailSearchEnv(path)
     one, metrics = episode(env, "random", "budget", seed=5)
@@ -141,6 +152,7 @@ def test_chance_makes_valid_calls_that_follow_its_seed(path):
 def test_words_of_a_question_are_ranked_names_first():
     assert content_words("What is the budget of Anna's Falcon?") == ["budget", "Anna's", "Falcon"]
     assert telling_words("Where is the 2002 quarterly budget of Falcon?") == ["Falcon", "2002", "quarterly", "budget"]
+    assert content_words("Quartz项目的预算? 会議 é") == ["Quartz", "项目", "目的", "的预", "预算", "会議"]
 
 
 @pytest.mark.parametrize(
