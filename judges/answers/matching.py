@@ -93,6 +93,9 @@ def decide(answer: str, references: Sequence[str], question: str = "") -> Decisi
     for reference in references:
         if any(one != other for one, other in zip(_lengths(answer), _lengths(reference), strict=False)):
             continue
+        titles = _titles(tokens(reference))
+        if titles and _titles(said) and titles.isdisjoint(_titles(said)):  # Mr and Mrs Keller are two
+            continue
         for form in _forms(reference, asked, known):
             if any(stands_alone(version, form, asked, known) for version in _versions(answer, said, form)):
                 return Decision(Verdict.RIGHT, f"The answer says {reference!r}.")
@@ -114,6 +117,10 @@ def says(text: str, answer: str) -> bool:
     if form and all(token.kind in VALUES for token in form) and len({token.kind for token in form}) == len(form):
         return all(any(agrees(token, other) or agrees(other, token) for other in said) for token in form)
     return bool(form) and any(at(said, start, form) for start in range(len(said) - len(form) + 1))
+
+
+def _titles(some: Iterable[Token]) -> set[str]:
+    return {token.value for token in some if token.value in _TITLES and token.named}
 
 
 def _squeezed(text: str) -> str:
