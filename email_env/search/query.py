@@ -44,6 +44,7 @@ MAX_RANKED_MAILS = 200_000
 """A ranking may read at most so many mails to learn how telling its keywords are."""
 _PHRASE_READS = 20  # finding where the words of a phrase meet costs this many times more than reading one of them
 
+_LATIN_MARKS = "\u0300\u036f"
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _BESIDE_NAME = re.compile(r"\([^)]*\)|[/@].*")
 _ELIDED = re.compile(r"(?<!\w)[^\W\d_]['\u2019]\w\w")  # O'Brien, d'Arc
@@ -109,8 +110,7 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
         if not words:
             raise ToolInputError(f"Keyword {shown(keyword)} has no letters or digits. Use words from the mail.")
         text = cjk.separated(keyword.replace('"', '""').replace(WHO_MARK, " "))
-        address = keyword.strip().lower() if "@" in keyword and " " not in keyword.strip() else ""
-        found.append(Phrase(_with_name(f'"{text}"', words, keyword), words, address))
+        found.append(Phrase(_with_name(f'"{text}"', words, keyword), words, _address(keyword)))
     count = sum([len(phrase.words) for phrase in found])
     if count > MAX_SEARCH_WORDS:  # a word of Chinese has about two characters, of which each counts as a word here
         count -= sum([cjk.is_cjk(word) for phrase in found for word in phrase.words]) / 2
@@ -122,8 +122,11 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
 def _with_name(quoted: str, words: tuple[str, ...], keyword: str) -> str:
     """The phrase, or the name that it gives with an initial or behind the surname: `Ward, Kim S.` is "kim ward" too.
 
-    `O'Brien` is "brien", but only in the names: elsewhere a single word would say less than the keyword.
+    `O'Brien` is "brien", but only in the names: elsewhere a single word would say less than the keyword. Names have no
+    accents, of which the index itself takes only those of Latin letters away.
     """
+    if not keyword.isascii():
+        quoted = f'({quoted} OR {{{" ".join(NAME_COLUMNS.values())}}} : "{" ".join(words)}")'
     if len(words) == 1 or (min(map(len, words)) > 1 and "," not in keyword and "(" not in keyword):
         return quoted
     name = tuple(name_words(keyword))
@@ -197,16 +200,23 @@ def _words(text: str) -> tuple[str, ...]:
 def _folded(char: str) -> str:
     if cjk.is_cjk(char):
         return char
+    if unicodedata.category(char) == "Mn" and not _LATIN_MARKS[0] <= char <= _LATIN_MARKS[1]:
+        return " "  # the marks of other scripts are blanks for the index
     folded = char.casefold()
     kept = folded if len(folded) == 1 else char.lower()  # the index keeps the sharp s
     return "".join(part for part in unicodedata.normalize("NFD", kept) if unicodedata.category(part) != "Mn")
 
 
+def _address(text: str) -> str:
+    """The address that a text is, or that stands behind the name; "" where there is none."""
+    address = text.rpartition("<")[2].strip().removesuffix(">").strip().lower()
+    return address if "@" in address and " " not in address else ""
+
+
 def person(value: str, name: str) -> Person:
     """A person from a name, an address, or `Name <address>`; the words of a name may stand in any order."""
     if isinstance(value, str) and storable(value) and len(value) <= MAX_PERSON_CHARS:
-        address = value.rpartition("<")[2].strip().removesuffix(">").strip().lower()
-        if "@" in address and " " not in address:
+        if address := _address(value):
             return Person(address=address)
         if words := name_words(value.replace(WHO_MARK, " "))[:MAX_NAME_WORDS]:
             near = " ".join(f'"{word}"' for word in words)

@@ -76,7 +76,28 @@ def test_a_name_may_be_read_from_an_address_and_lack_its_middle(db):
 def test_an_address_as_keyword_finds_the_mail_of_its_owner(db):
     assert ids(db, KIM) == ["m3", "m2", "m1"]
     assert ids(db, KIM, "Nothing") == ids(db, KIM)
+    assert ids(db, f"Ward, Kim S. <{KIM}>") == ids(db, f"<{KIM}>") == ids(db, KIM)
     assert ids(db, "nobody@x.com") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("Сергей Королёв", ["сергей", "Королёв", "Королев", "Королёв, Сергей"]),
+        ("Στέλιος Παπάς", ["Στέλιος", "Στελιος"]),
+        ("Nguyễn Văn Đức", ["Nguyễn", "Nguyen", "nguyen van"]),
+        ("Jürgen Groß", ["Jurgen", "groß"]),
+        ("प्रिया शर्मा", ["प्रिया"]),
+        ("יוֹסִי כהן", ["כהן"]),
+        ("สมชาย ใจดี", ["สมชาย"]),
+    ],
+)
+def test_a_name_of_any_script_is_a_keyword_and_a_sender(tmp_path, name, others):
+    build(tmp_path / "mail.db", mail("m1", from_addr="p17@x.com", from_name=name, to=(BOX,)), mail("m2", to=(BOX,)))
+    db = MailDatabase(tmp_path / "mail.db")
+    for form in (name, *name.split(), *others, f"{name} <p17@x.com>"):
+        assert (form, ids(db, form), ids(db, from_addr=form)) == (form, ["m1"], ["m1"])
+    db.close()
 
 
 def test_a_name_with_an_apostrophe_is_a_keyword_by_itself(tmp_path):
