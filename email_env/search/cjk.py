@@ -1,5 +1,7 @@
 """Chinese, Japanese and Korean text, whose words no blanks separate: the index takes every character as a word.
 
+So it does with letters of Thai, Lao, Khmer and Burmese; the marks above and below them are blanks for the tokenizer.
+
 Its tokenizer takes a run of such characters for one word, so a word within a sentence would not be found. Text is
 stored with an invisible separator beside each of these characters, and the words of a search get the same: a word of
 two characters becomes a phrase of two. Nothing else changes, so searches for other words cost what they did. Reading
@@ -15,6 +17,7 @@ SEPARATOR = "\u2063"
 
 _CJK = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0eb3\u0ec0-\u0ec6\u1000-\u102a\u1780-\u17b3"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _CHARACTER = re.compile(f"[{_CJK}]")

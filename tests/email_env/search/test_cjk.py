@@ -18,6 +18,7 @@ TEXTS = {
     "zh": ("季度报告", "明天下午三点在北京总部开会，请带上GPU预算表。"),
     "ja": ("会議の件", "来週の火曜日に東京タワーで打ち合わせがあります。"),
     "ko": ("회의 일정", "내일 오전 10시에 서울에서 회의가 있습니다."),
+    "th": ("งบ", "งบประมาณโครงการทั้งหมดคือห้าร้อยบาท"),
     "mixed": ("Tokyo trip", "Flight to 東京 at 10:30, hotel 新宿ホテル. Café at noon."),
     "de": ("Grüße", "Die Straße ist naß, 5 € für Ärger."),
 }
@@ -60,6 +61,9 @@ def found(db, *keywords, **search):
         (["会議"], ["file", "ja"]),
         (["資料.pdf"], ["file"]),
         (["添付"], ["file"]),
+        (["โครงการ"], ["th"]),
+        (["ทั้งหมด", "ห้าร้อย"], ["th"]),
+        (["ห้าพัน"], []),
         (["京東"], []),
         (["会開"], []),
         (["strasse"], []),
@@ -112,7 +116,7 @@ def test_separating_keeps_the_text_and_touches_no_other_script(text):
         assert separated(text) == text
 
 
-@given(st.text(alphabet="東京会議カナ한국어ab1é ,.ー々", min_size=1, max_size=20))
+@given(st.text(alphabet="東京会議カナ한국어ab1é ,.ー々ทั้งำเລັကိកិ", min_size=1, max_size=20))
 def test_the_words_of_a_keyword_are_those_of_the_index(text):
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE VIRTUAL TABLE t USING fts5(body)")
