@@ -46,7 +46,7 @@ def parse_turn(text: str) -> Turn:
     text = _END_OF_TURN.sub("", text).strip()
     value = _whole(text)
     if value is None:  # else a tag of a thought stands in a string
-        text = _THOUGHT.sub("", text).strip()
+        text = without_thought(text)
         value = _whole(text)
     if isinstance(value, dict) and isinstance(value.get("content"), str) and not _is_call_like(value):
         text = value["content"].strip()
@@ -59,6 +59,11 @@ def parse_turn(text: str) -> Turn:
     if value is None and (found := _embedded(text)):
         return _turn(found)
     return Turn(text=text)
+
+
+def without_thought(text: str) -> str:
+    """An assistant turn without the reasoning before it, which some servers leave in; empty where it is not closed."""
+    return _THOUGHT.sub("", text).strip()
 
 
 def final_answer(text: str) -> tuple[str, list[str], bool] | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from grpo.chat.tool_calls import ANSWER_TOOL, final_answer
+from grpo.chat.tool_calls import ANSWER_TOOL, final_answer, without_thought
 from grpo.envs.message_env import Observation
 from grpo.envs.pool import Seat
 from grpo.errors import EnvError
@@ -225,9 +225,12 @@ class Episode:
             self.answer, self.implicit = None, False
 
     def conclude(self, answer: Answer | None) -> None:
-        """`finish` with what an agent returned or printed at its end; a plain env would act on it, and is not told."""
+        """`finish` with what an agent returned or printed at its end, less a thought before it.
+
+        A plain env would act on it, and is not told.
+        """
         if answer is not None and not self.seat.env.is_plain():
-            self.finish(answer)
+            self.finish(replace(answer, text=without_thought(answer.text)))
 
     def answer_key(self) -> AnswerKey | None:
         """What an answer judge has to know; None where nothing was answered.

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any, Self
 
+from grpo.chat.tool_calls import without_thought
 from grpo.errors import ServerError
 from grpo.eval.agents.answer import Answer
 from grpo.eval.agents.recorder import CallRecorder
@@ -98,7 +99,7 @@ def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], star
 
 
 def _text(content: Any) -> str:
-    """What was said, or refused; some servers send it in parts."""
+    """What was said, or refused, less a thought before it; some servers send it in parts."""
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return str(content or "").strip()
+    return without_thought(str(content or ""))

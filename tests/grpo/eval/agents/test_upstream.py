@@ -118,6 +118,22 @@ def test_an_answer_in_parts_is_read(tmp_path):
     assert rows(tmp_path)[0]["answer"] == "0"
 
 
+@pytest.mark.parametrize(
+    "thought", ["<think>0 {or} 1?</think>\n\n", "0 or 1?</think>", "<think>" + 3000 * "?" + "</think>"]
+)
+@pytest.mark.parametrize("agent", ["", "one_question"])
+def test_the_thought_of_a_reasoning_model_is_no_part_of_its_answer(tmp_path, agent, thought):
+    assert ended(tmp_path, agent, message(content=f"{thought}0"))[0] == "answered"
+    row = rows(tmp_path)[0]
+    assert (row["answer"], row["correct"], row["implicit"]) == ("0", True, True)
+    assert read_trace(tmp_path, row)["model_calls"][0]["reply"]["content"] == f"{thought}0"
+
+
+def test_a_thought_without_an_end_is_no_answer(tmp_path):
+    assert ended(tmp_path, "", message(content="<think>It may be 0"))[0] == "answered"  # this env takes "", too
+    assert rows(tmp_path)[0]["answer"] == ""
+
+
 def test_a_server_that_quotes_the_key_does_not_get_it_shown_or_saved(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
     refused = {"error": {"message": "Incorrect API key: sk-0123456789abcdef"}, "status": 401}
