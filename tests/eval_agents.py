@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import tempfile
 import threading
 import time
 import typing
@@ -46,6 +48,11 @@ def hanging_at_quartz(task, tools, model):
 async def with_sources(task, tools, model):
     await asyncio.sleep(0)
     return Answer(tools[0](number=int(task.question.split()[2])), sources=("a", "b"))
+
+
+def moving(task, tools, model):
+    os.chdir(tempfile.gettempdir())
+    return "0"
 
 
 def silent(task, tools, model):

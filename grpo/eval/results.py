@@ -52,7 +52,7 @@ class Results(Closeable):
 
     def __init__(self, root: Path, lock: TextIO, rows: dict[EpisodeKey, Row]):
         """Take over a locked folder; ``open`` does all that comes before."""
-        self.root = root
+        self.root = root.absolute()  # an agent may change the working directory
         self.rows = rows
         self._lock = lock
         self._log = JsonlLog(root / FILE_NAME)

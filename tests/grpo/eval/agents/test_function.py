@@ -3,6 +3,7 @@
 import inspect
 import json
 import queue
+import tempfile
 import threading
 import time
 import types
@@ -141,6 +142,16 @@ def test_last_words_are_no_action_of_a_plain_env(tmp_path):
         (row,) = rows(tmp_path / place)
         assert (row["steps"], row["metrics"]["length"], row["ending"]) == (1, 1.0, "no_answer")
         assert row["metrics"]["invalid_calls"] == 0.0
+
+
+def test_results_stay_together_where_an_agent_changes_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    shown = run("--agent", f"{HERE}:moving", "--out", "run", count=1)
+    assert shown.exit_code == 0, shown.output
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["episodes"] == 1
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_a_wrong_argument_is_a_text_and_not_an_exception(tmp_path):
