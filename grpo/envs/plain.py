@@ -39,6 +39,9 @@ MAX_INVALID_IN_A_ROW = 5
 INVALID_CALL_MARGIN = 0.1
 REHEARSAL_STEPS = 32
 
+_REHEARSED: dict[str, tuple[float, str, bool]] = {}
+"""What rehearsals of this process found, by the spec of the env: another of the same kind needs none."""
+
 _HIGHLIGHT = re.compile(r"((?:\x1b\[[\d;]+m)+)(.+?)(?:\x1b\[0?m)+", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _CODE = re.compile(r"(?<!\d)(?:3|4|9|10)([0-7])(?!\d)")  # of the letter or of its ground, dark or bright
@@ -67,7 +70,6 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         self.max_turns = max_turns
         self._contract = Contract(self.env_id)
         self._of_own = f" of the env's {own_turns}" if own_turns and own_turns > max_turns else ""
-        self._names_colours = False
         self._actions = env.action_space
         self._draws = env.render_mode == "ansi"
         if not self._draws:
@@ -75,7 +77,10 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         self._docs = read_docs(type(env.unwrapped))
         self._schema = schema_of(self._actions)
         self._words = {name.casefold(): value for value, name in self._docs.actions.items()}
-        self.invalid_call_reward, self._success_key = self._rehearse()
+        spec = repr(env.spec)
+        if env.spec is None or spec not in _REHEARSED:
+            _REHEARSED[spec] = self._rehearse()
+        self.invalid_call_reward, self._success_key, self._names_colours = _REHEARSED[spec]
         whole = f"episodes are cut after {max_turns}{self._of_own} turns; to play whole ones: "
         option = json.dumps({"max_episode_steps": own_turns})
         self.cut_remark = f"{self.env_id}: {whole}--env-kwargs '{option}'" if self._of_own else ""
@@ -244,8 +249,10 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         function = {"name": TOOL, "description": self._form(), "parameters": parameters}
         return {"type": "function", "function": function}
 
-    def _rehearse(self) -> tuple[float, str]:
-        """Random steps with seed 0: what an invalid call is rewarded with, and the info key that tells of success."""
+    def _rehearse(self) -> tuple[float, str, bool]:
+        """Random steps with seed 0: what an invalid call is rewarded with, the info key that tells of success, and
+        whether the pictures have several colours.
+        """
         rewards: list[float] = []
         keys: set[str] = set()
         colours: set[str] = set()
@@ -258,10 +265,9 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             colours.update(_colours(str(self.env.render())) if self._draws else ())
             if terminated or truncated:
                 self.env.reset()
-        self._names_colours = len(colours) > 1
         mean = sum(rewards) / len(rewards)
         key = next((name for name in ("is_success", "success") if name in keys), "")
-        return min(0.0, mean) - INVALID_CALL_MARGIN, key
+        return min(0.0, mean) - INVALID_CALL_MARGIN, key, len(colours) > 1
 
 
 class RandomPolicy:

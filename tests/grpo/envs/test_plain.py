@@ -205,6 +205,26 @@ def test_nonsense_is_never_worth_more_than_playing_where_steps_cost():
     assert nonsense < played - 100
 
 
+def test_one_rehearsal_serves_all_envs_of_a_kind(monkeypatch):
+    """An env may take seconds for a step, and an evaluation has sixteen of them."""
+    steps = []
+
+    class Counted(Toll):
+        def __init__(self, cost=2):
+            self.cost = cost
+
+        def step(self, action):
+            steps.append(self.cost)
+            return self.place, -self.cost, False, False, {}
+
+    monkeypatch.setitem(gymnasium.registry, "Counted-v0", gymnasium.envs.registration.EnvSpec("Counted-v0", Counted))
+    two, again, five = (MessageEnv("Counted-v0", {"cost": cost}) for cost in (2, 2, 5))
+    for env in (two, again, five):
+        env.reset(Task(0))
+    assert steps == [2] * 32 + [5] * 32
+    assert [env.step("hm").reward for env in (two, again, five)] == [-2.1, -2.1, -5.1]
+
+
 def test_the_users_max_episode_steps_is_the_turn_limit():
     env = MessageEnv("CartPole-v1", {"max_episode_steps": 3})
     assert "At most 3 turns" in env.reset(Task(0)).messages[0]["content"]
