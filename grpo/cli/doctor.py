@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from grpo.cli.common import explained, json_object, parse_settings
+from grpo.display.aside import stdout_aside
 from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:
@@ -60,16 +62,17 @@ def doctor(
 
     share_cores()
     config = load_config(recipe, parse_settings(settings, options))
-    if config.env_import is not None:
-        import_user_module(config.env_import)
     results: list[Result] = []
     training_meant = any(value is not None for value in (recipe, options["model"], options["device"]))
-    for result in _results(config, Needs(run_dir, port, disk_gib, training_meant), quick=quick):
-        results.append(result)
-        if not as_json:
-            click.echo(f"{SIGNS[result.status]}  {result.name}: {result.found}")
-            if result.fix:
-                click.echo(f"         -> {result.fix}")
+    with stdout_aside() if as_json else nullcontext():
+        if config.env_import is not None:
+            import_user_module(config.env_import)
+        for result in _results(config, Needs(run_dir, port, disk_gib, training_meant), quick=quick):
+            results.append(result)
+            if not as_json:
+                click.echo(f"{SIGNS[result.status]}  {result.name}: {result.found}")
+                if result.fix:
+                    click.echo(f"         -> {result.fix}")
     failed = sum(result.status == "failed" for result in results)
     if as_json:
         click.echo(json.dumps([result.to_dict() for result in results], indent=2))

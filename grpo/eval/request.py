@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import time
-from contextlib import nullcontext, redirect_stdout, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grpo.display.aside import stdout_aside
 from grpo.display.terminal import Display
 from grpo.display.waiting import said_if_slow
 from grpo.envs.message_env import MessageEnv
@@ -88,14 +89,14 @@ class EvalRequest:
 
 def run_evaluation(request: EvalRequest) -> None:
     """Play, save and print; ends the process with the status that ``grpo-eval --help`` names."""
-    aside = redirect_stdout(sys.stderr) if request.as_json else nullcontext()  # what envs and agents print is no JSON
-    with aside:
+    aside = stdout_aside if request.as_json else nullcontext  # what envs and agents print is no JSON
+    with aside():
         config, episodes, agent = _prepared(request)
     if request.dry_run:
         print_plan(config, episodes, as_json=request.as_json)
         return
     folder = _folder(request, config)
-    with aside, Results.open(folder, config, resume=request.resume) as results:
+    with aside(), Results.open(folder, config, resume=request.resume) as results:
         summary = _play(request, agent, results, episodes, config)
         results.save_summary(summary)
     print_summary(summary, folder, as_json=request.as_json)
