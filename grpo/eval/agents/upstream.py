@@ -254,7 +254,7 @@ def said_of(body: dict[str, Any]) -> str:
 
 def _says_something(path: str, body: dict[str, Any]) -> bool:
     if path == "responses":
-        return isinstance(body.get("output"), list)
+        return isinstance(body.get("output"), list) and body.get("status") != "failed"
     try:
         message = body["choices"][0]["message"]
         calls = message.get("tool_calls") or []

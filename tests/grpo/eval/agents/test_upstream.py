@@ -79,6 +79,34 @@ def test_a_stream_that_goes_wrong_is_a_failure_of_the_server(tmp_path, events, e
     assert "Traceback" not in shown.output
 
 
+FAILED = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "overloaded"}}
+
+
+@pytest.mark.parametrize(
+    ("agent", "turn"),
+    [
+        ("one_response", {"raw": FAILED}),
+        ("one_streamed_response", {"events": [{"type": "response.failed", "response": FAILED}]}),
+        ("one_streamed_response", {"events": [{"type": "error", "code": "server_error", "message": "overloaded"}]}),
+    ],
+)
+def test_a_response_that_fails_is_a_failure_of_the_server(tmp_path, agent, turn):
+    ending, said, shown = ended(tmp_path, agent, turn)
+    assert (ending, shown.exit_code) == ("infrastructure", 3)
+    assert "overloaded" in said
+    assert re.match(r"http://127.0.0.1:\d+/v1( sent an error in its stream|/responses answered 200 without)", said)
+
+
+def test_a_response_that_was_cut_is_recorded(tmp_path):
+    said = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "1"}]}]
+    usage = {"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}
+    cut = {"type": "response.incomplete", "response": {"status": "incomplete", "output": said, "usage": usage}}
+    ended(tmp_path, "one_streamed_response", {"events": [cut]})
+    row = rows(tmp_path)[0]
+    assert (row["prompt_tokens"], row["completion_tokens"]) == (7, 5)
+    assert read_trace(tmp_path, row)["model_calls"][0]["reply"] == said
+
+
 async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fault_with_the_server():
     async def events():
         yield {"error": {"message": "overloaded"}}
