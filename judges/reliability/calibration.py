@@ -22,6 +22,7 @@ from judges.llm.sync import run_sync
 from judges.llm.usage import Usage
 from judges.reliability.agreement import PairCounts
 from judges.reliability.estimate import Estimate, figure, ratio_over_groups
+from judges.reliability.first_calls import FirstCalls
 from judges.reliability.labelled import LabelledGroup, read_labelled
 from judges.reliability.measured_group import MeasuredGroup
 from judges.scoring.ruler import DEFAULT_MAX_PROMPT_TOKENS
@@ -126,7 +127,7 @@ def calibrate(
 
     Raises:
         JudgeInputError: The groups cannot be used, or a setting cannot.
-        JudgeError: No verdict at all came back; the last failure.
+        JudgeError: The first calls all failed, or no verdict at all came back; the last failure.
     """
     check_names(call, calibrate, CallOptions.__annotations__)
     groups = read_labelled(groups) if isinstance(groups, (str, os.PathLike)) else list(groups)
@@ -175,23 +176,32 @@ async def _judge_all(
     max_prompt_tokens: int | None,
     on_progress: Callable[[int, int], None] | None,
 ) -> list[list[Verdict]]:
-    """The verdicts on every order of every group."""
+    """The verdicts on every order of every group; of the first groups alone where no call is answered."""
     from judges.scoring.judgement import judge_prompts
 
     judged = failed = 0
+    first_calls = FirstCalls()
+    groups = enumerate(prompts)
+    verdicts: list[list[Verdict]] = [[] for _ in prompts]
 
-    async def judge_group(orders: Sequence[JudgePrompt]) -> list[Verdict]:
+    async def judge_groups() -> None:
         nonlocal judged, failed
-        verdicts = await judge_prompts([client], orders, session, max_prompt_tokens)
-        if any(verdict.error is not None for verdict in verdicts):
-            failed += 1
-        else:
-            judged += 1
-        if on_progress is not None:
-            on_progress(judged, failed)
-        return verdicts
+        for place, orders in groups:
+            if first_calls.have_failed:
+                return
+            verdicts[place] = await judge_prompts([client], orders, session, max_prompt_tokens)
+            errors = [verdict.error for verdict in verdicts[place]]
+            for error in errors:
+                first_calls.add(error)
+            if any(errors):
+                failed += 1
+            else:
+                judged += 1
+            if on_progress is not None:
+                on_progress(judged, failed)
 
-    return await asyncio.gather(*map(judge_group, prompts))
+    await asyncio.gather(*(judge_groups() for _ in range(session.max_concurrency)))
+    return verdicts
 
 
 def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, seed: int) -> Calibration:

@@ -18,6 +18,7 @@ from judges.llm.sync import run_sync
 from judges.llm.usage import Usage
 from judges.reliability.agreement import PairCounts, count_pairs
 from judges.reliability.estimate import figure
+from judges.reliability.first_calls import FirstCalls
 from judges.reliability.recorded import RecordedGroup, read_recorded
 from judges.scoring.ruler import ruler, settle
 from judges.scoring.types import SharedOptions
@@ -92,7 +93,7 @@ def replay(
 
     Raises:
         JudgeInputError: There is no record, nothing in it was scored, or a setting cannot be used.
-        JudgeError: The other judge failed on every group; the last failure.
+        JudgeError: The other judge failed on every group, or the first calls all failed; the last failure.
     """
     settled = settle(replay, judge_model, options)
     session = Session.of(settled.get("session"))
@@ -125,6 +126,8 @@ async def _judge_again(
     The workers share ``records``, so no more groups are in memory than there are workers.
     """
     for record in records:
+        if tally.first_calls.have_failed:
+            return
         with_rubric = options.copy()
         if with_rubric.get("rubric") is None:
             with_rubric["rubric"] = record.rubric
@@ -135,7 +138,9 @@ async def _judge_again(
             if isinstance(error, JudgeInputError) and not isinstance(error, PromptTooLong):
                 raise
             tally.failures.append(error)
+            tally.first_calls.add(error)
         else:
+            tally.first_calls.add(None)
             tally.add(record, [score.score for score in scores])
         if on_progress is not None:
             on_progress(tally.groups, len(tally.failures))
@@ -147,6 +152,7 @@ class _Tally:
 
     groups: int = 0
     failures: list[JudgeError] = field(default_factory=list)
+    first_calls: FirstCalls = field(default_factory=FirstCalls)
     pairs: PairCounts = field(default_factory=PairCounts)
     taus: list[float] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)

@@ -114,6 +114,26 @@ def test_calls_that_fail_are_counted_apart_and_raised_where_all_fail():
         measure(lambda messages: 401, [group([0, 1])])
 
 
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_judge_that_is_set_up_wrong_is_not_asked_about_every_group(status):
+    groups = [group([0, 1], str(number)) for number in range(50)]
+    with (
+        JudgeServer(lambda messages: status) as server,
+        pytest.raises(JudgeCallError, match=f"scripted status {status}"),
+    ):
+        calibrate(groups, "openai/judge", api_base=server.url, permutations=1, session=Session(max_concurrency=1))
+    assert len(server.requests) == 8
+
+
+def test_a_judge_that_has_answered_is_asked_on():
+    def judge(messages):
+        return perfect(messages) if '"question 3"' in messages[1]["content"] else 401
+
+    groups = [group([0, 1], str(number)) for number in range(20)]
+    result, _ = measure(judge, groups, permutations=1, session=Session(max_concurrency=1))
+    assert (result.verdicts, result.call_failures) == (20, 19)
+
+
 def test_a_group_that_cannot_be_judged_is_named():
     groups = [group([0, 1]), LabelledGroup([[], said("worth 1")], [0, 1])]
     with pytest.raises(JudgeInputError, match=r"^group 2: trajectory 1 must be a non-empty list"):
