@@ -242,4 +242,4 @@ def play_tiny_policy(folder: Path, run_dir: Path | None = None) -> Path:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """The results that lie in a folder."""
-    return [json.loads(line) for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in (folder / "results.jsonl").read_bytes().splitlines()]

@@ -98,7 +98,8 @@ class ProgramAgent:
         finally:
             self.env_thread.dismiss(token)
             self.endpoint.dismiss(token)
-        lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+        # not splitlines(): a text may hold U+2028, U+0085 or a form feed
+        lines = [line.strip() for line in re.split("[\r\n]", output.decode(errors="replace")) if line.strip()]
         if status != 0 and not episode.is_over:
             last = errors.decode(errors="replace").strip().splitlines()[-1:] or lines[-1:] or ["it said nothing"]
             hint = ""

@@ -33,6 +33,13 @@ def test_the_last_line_is_the_answer_and_the_question_is_one_argument(tmp_path):
     assert [(row["answer"], row["implicit"]) for row in found] == [("0", True), ("2", True), ("4", True)]
 
 
+def test_a_line_ends_where_a_terminal_ends_it(tmp_path):
+    text = "4 \u2028of \x0c8 \x85mails"
+    source = f"import sys\nsys.stdout.buffer.write({'50 %' + chr(13) + text!r}.encode())"
+    found, _ = evaluated(tmp_path, source, "", count=1)
+    assert found[0]["answer"] == text
+
+
 def test_the_task_file_holds_question_instructions_and_tools(tmp_path):
     source = (
         "import json, os, sys\n"
