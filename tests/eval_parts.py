@@ -160,6 +160,7 @@ class EndlessEnv(gymnasium.Env):
 
     def __init__(self, how: str = ""):
         self.how = how
+        self.steps = 0
         self.scripted_policies = {"walker": Walker, "mute": Mute}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
@@ -169,6 +170,7 @@ class EndlessEnv(gymnasium.Env):
         return text, {"messages": [{"role": "user", "content": text}], "tools": [STEP_TOOL], "metrics": {}}
 
     def step(self, action: str):
+        self.steps += 1
         if self.how == "leaves":
             sys.exit("no more road")
         if self.how == "hangs":
@@ -183,7 +185,7 @@ class EndlessEnv(gymnasium.Env):
         return 7 if self.how == "print" else {}
 
     def close(self):
-        if self.how == "close":
+        if self.how == "close" or (self.how == "close later" and self.steps):
             raise RuntimeError("no such window")
 
 

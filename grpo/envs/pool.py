@@ -19,6 +19,7 @@ from grpo.envs.own_thread import OwnThread
 from grpo.envs.step_cost import Place
 from grpo.envs.worker_env import WorkerEnv
 from grpo.envs.workers import EnvWorkers
+from grpo.errors import EnvError
 from grpo.files import Closeable
 from grpo.machine.processes import allow_many_files
 from grpo.types import AnswerKey, Task
@@ -203,7 +204,7 @@ class EnvPool(Closeable):
             self._close(seat)
 
     def close(self) -> None:
-        """Close every env. One that hangs in a thread is left there."""
+        """Close every env. One that hangs in a thread is left there, and what a ``close`` raises is dropped."""
         seats, until = list(self._seats), time.monotonic() + CLOSING_SECONDS
         for seat in seats:
             self._close(seat)
@@ -218,7 +219,8 @@ class EnvPool(Closeable):
 
     def _close_own(self) -> None:
         for env in self._all:
-            env.close()
+            with suppress(EnvError):  # its episodes are over, and what they came to must not be lost with it
+                env.close()
         self._all.clear()
         self._idle.clear()
 

@@ -122,6 +122,14 @@ def test_an_env_that_cannot_be_used_is_one_line(tmp_path, env, how, said):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("workers", ["0", "threads"])
+def test_an_env_that_raises_when_it_is_closed_at_the_end_takes_no_result_with_it(tmp_path, workers):
+    arguments = ("--limit", "3", "--max-turns", "2", "--env-workers", workers, "--out", str(tmp_path))
+    shown = run("--agent", "walker", *arguments, env=ENDLESS_ENV, how="close later")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads((tmp_path / "summary.json").read_text())["endings"] == {"max_turns": 3}
+
+
 def test_an_env_that_raises_what_ctrl_c_raises_holds_no_agent_up(tmp_path):
     arguments = ("--limit", "1", "--timeout", "20", "--out", str(tmp_path))
     run("--agent", "tests.eval_agents:walking", *arguments, env=ENDLESS_ENV, how="interrupts")
