@@ -6,6 +6,7 @@ Reading and arithmetic alone; ``training`` makes the page.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from grpo.display.metrics import EVALUATION_METRICS, ShownMetric
 from grpo.errors import ReportError
 from grpo.files import read_jsonl
 from grpo.report.transcripts import Record, difficulty_of, is_whole
-from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, is_final, label_of
+from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, files, is_final, label_of
 from grpo.statistics import Interval, observed_interval, paired_difference
 
 
@@ -65,21 +66,21 @@ def load_run(run_dir: Path) -> Run:
     Raises:
         ReportError: The directory holds no part of a run, or a file in it can't be read.
     """
-    evaluations = {path.stem: path for path in sorted(run_dir.glob("eval/*.jsonl"))}
+    evaluations = files(run_dir, ".jsonl")
     final = {label for label in evaluations if is_final(label.partition("-")[0])}
     try:
         config = run_dir / "config.json"
         run = Run(
-            config=json.loads(config.read_text(encoding="utf-8")) if config.exists() else {},
+            config=_read_json(config) if config.exists() else {},
             steps=read_jsonl(run_dir / "metrics.jsonl"),
             warm_start=read_jsonl(run_dir / "warmstart.jsonl"),
-            summaries={
-                path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(run_dir.glob("eval/*.json"))
-            },
+            summaries={label: _read_json(path) for label, path in files(run_dir, ".json").items()},
             trajectories={label: read_episodes(path) for label, path in evaluations.items() if label in final},
             between={label: path for label, path in evaluations.items() if label not in final},
             rollouts={
-                int(path.stem.removeprefix("step-")): path for path in sorted(run_dir.glob("trajectories/step-*.jsonl"))
+                int(path.stem.removeprefix("step-")): path
+                for path in sorted(run_dir.glob("trajectories/step-*.jsonl"))
+                if re.fullmatch(r"step-\d+", path.stem)  # and not a copy that the user made
             },
         )
     except (OSError, ValueError) as error:
@@ -90,6 +91,16 @@ def load_run(run_dir: Path) -> Run:
             "is it a run directory or an evaluation?"
         )
     return run
+
+
+def _read_json(path: Path) -> Record:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return value
 
 
 def read_episodes(path: Path) -> list[Record]:

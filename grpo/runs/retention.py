@@ -10,6 +10,7 @@ GRPO: a score on the tasks that chose it would be too good.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +38,8 @@ def checkpoint_name(step: int) -> str:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The whole checkpoints, oldest first."""
-    found = [path.parent for path in folder.glob(f"step-*/{STATE_FILE}")]
+    """The whole checkpoints, oldest first; a folder of another name is the user's, for example a copy of one."""
+    found = [path.parent for path in folder.glob(f"step-*/{STATE_FILE}") if re.fullmatch(r"step-\d+", path.parent.name)]
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 

@@ -8,7 +8,6 @@ the rollouts, and after the first step all is measured. So a run that goes on kn
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -25,7 +24,7 @@ from grpo.files import read_jsonl
 from grpo.learner.segments import Segment
 from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, is_done, label_of, planned, tasks_of
+from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, files, is_done, label_of, planned, read_summary, tasks_of
 
 LEARNER_SHARE = 0.5
 """Of the speed of a bare matrix product that the learner reaches; docs/performance.md has what it is from."""
@@ -259,6 +258,6 @@ def mean_tokens(segments: Iterator[Segment]) -> float:
 
 def _evaluations(run: RunDirectory) -> Iterator[tuple[float, int]]:
     """Seconds and episodes of each evaluation that is done."""
-    for path in sorted((run.root / "eval").glob("*.json")):
-        summary = json.loads(path.read_text(encoding="utf-8"))
+    for path in files(run.root, ".json").values():
+        summary = read_summary(path)
         yield float(summary.get("seconds", 0.0)), int(summary["episodes"]) + int(summary.get("failed", 0))

@@ -173,6 +173,25 @@ def test_a_lone_surrogate_in_a_mail_does_not_stop_the_report(tmp_path: Path) -> 
     assert write_report(root).read_text(encoding="utf-8").count("the ? review") >= 1
 
 
+def test_what_the_user_keeps_beside_a_runs_files_is_not_the_runs(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=3)
+    page = write_report(root).read_text()
+    write_lines(root / "eval" / "results.jsonl", [{"error": "none"}])
+    (root / "eval" / "notes.json").write_text("not JSON")
+    write_lines(root / "trajectories" / "step-0001 (copy).jsonl", [{"mine": 1}])
+    assert write_report(root).read_text() == page
+
+
+def test_a_damaged_file_of_a_run_is_named(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=3)
+    (root / "eval" / "after-sampled.json").write_text('{"label": ')
+    with pytest.raises(ReportError, match=r"after-sampled\.json is not JSON .*mend or remove that file"):
+        write_report(root)
+    (root / "config.json").write_text("[]")
+    with pytest.raises(ReportError, match=r"config\.json is not a JSON object"):
+        write_report(root)
+
+
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="is it a run directory"):
         write_report(tmp_path)

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
-from grpo.errors import JudgeFailure, ServerDiedError
-from grpo.files import read_jsonl, write_json
+from grpo.errors import CheckpointError, JudgeFailure, ServerDiedError
+from grpo.files import read_jsonl, write_json, write_text
 from grpo.rollout.marking import Marker
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import forget_after
+from grpo.runs.evaluations import forget_after, is_done
 from grpo.runs.model_card import Card, write_card
 from grpo.runs.retention import Best, best_of, note_score
 from grpo.serving.policy import Policy
@@ -231,9 +231,20 @@ def test_what_was_evaluated_after_the_step_that_a_run_goes_on_from_is_forgotten(
     run.checkpoints.mkdir()
     note_score(run.checkpoints, 2, 0.5)
     note_score(run.checkpoints, 4, 0.8)
+    (tmp_path / "eval" / "results.json").write_text('{"notes": "of the user"}')
     forget_after(run, 4)
     assert best_of(run.checkpoints) == Best("step-0004", 0.8)
     assert not run.evaluation("after-sampled").exists()
     forget_after(run, 3)
     assert best_of(run.checkpoints) is None
-    assert sorted(path.stem for path in (tmp_path / "eval").glob("*.json*")) == sorted([*kept, *kept])
+    assert sorted(path.stem for path in (tmp_path / "eval").glob("*.json*")) == sorted([*kept, *kept, "results"])
+
+
+def test_a_damaged_summary_of_an_evaluation_is_named(tmp_path):
+    run = RunDirectory(tmp_path)
+    for content in ('{"policy": ', "[]", "{}"):
+        write_text(run.evaluation("after-sampled"), content)
+        with pytest.raises(CheckpointError, match=r"after-sampled\.json is damaged .*remove it"):
+            is_done(run, "after-sampled", 5)
+        with pytest.raises(CheckpointError, match=r"after-sampled\.json is damaged .*remove it"):
+            forget_after(run, 3)
