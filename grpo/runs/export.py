@@ -93,4 +93,4 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
 def _card(policy: TrainedPolicy, model: ResolvedModel) -> Card:
     if policy.run is not None and policy.config is not None and policy.step is not None:
         return run_card(policy.run, policy.config, model.public_name, policy.step)
-    return Card(policy.name, model.public_name, policy.model, "LoRA", "unknown", 0)
+    return Card(policy.name, model.public_name, policy.model, method="", task="", steps=0)

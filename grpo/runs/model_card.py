@@ -7,6 +7,7 @@ are that model's, quantised to 4 bits: the card says so, and ``grpo-serve`` take
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ class Card:
         name: Of the adapter; what a server is told to call it.
         base_model: Hub id, or a folder where there is none.
         model: The base model as the run's settings name it.
-        method: How it was trained: ``GRPO`` or ``SFT``.
+        method: How it was trained: ``GRPO`` or ``SFT``; empty where that is not known.
         task: The env, or the file of demonstrations.
         steps: Optimizer steps of GRPO or of the warm start.
         scores: Held-out evaluations, as they lie in a run's ``eval``; the first is the comparison.
@@ -67,6 +68,7 @@ def write_card(folder: Path, card: Card, served: ServedChat | None) -> None:
         trim_blocks=True,
         autoescape=False,  # Markdown, from the run's own settings
     )
+    environment.filters["quoted"] = shlex.quote
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         card=card,
         is_embedded=card.model == EMBEDDED_MODEL,

@@ -19,7 +19,7 @@ from grpo.runs.evaluations import AFTER, BEFORE, summaries
 from grpo.runs.model_card import ADAPTER_CONFIG, Card
 from grpo.runs.retention import checkpoint_name, find_checkpoint
 
-PRIVATE_SETTINGS = {"judge": {"api_base"}, "server": {"urls"}, "tinker": {"url"}}
+PRIVATE_SETTINGS = {"judge": {"api_base"}, "answer_judge": {"api_base"}, "server": {"urls"}, "tinker": {"url"}}
 """Addresses, which a model card leaves out."""
 ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors")
 

@@ -107,7 +107,11 @@ def test_an_exported_adapter_is_plain_peft_with_a_card(tmp_path):
         "adapter_config.json",
         "adapter_model.safetensors",
     ]
-    assert f"for `{base}`" in (out / "README.md").read_text()
+    card = (out / "README.md").read_text()
+    assert f"for `{base}`.\n" in card
+    assert "tags:\n- lora\n---\n" in card
+    assert "How it was trained and how well it does was not known where it was exported." in card
+    assert "trained with" not in card
     ids = torch.arange(40).view(2, 20)
     plain, exported = policies(base, out)
     assert torch.equal(logits(exported, ids), logits(policies(base, adapter)[1], ids))

@@ -1,6 +1,7 @@
 """Which checkpoints stay, what a path that a user gives holds, and what is written beside an adapter."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,17 @@ def test_without_an_evaluation_only_the_newest_are_kept_and_numbers_are_not_word
     prune(folder, keep=2)
     assert names(folder) == ["step-10000", "step-10001"]
     assert best_of(folder) is None
+
+
+def test_a_copy_of_a_checkpoint_is_the_users(tmp_path):
+    folder = write_run(tmp_path / "run") / "checkpoints"
+    for copy in ("step-0001-backup", "step-0009 (copy)", "step-good"):
+        shutil.copytree(folder / "step-0001", folder / copy)
+    assert find_policy(tmp_path / "run").step == 2
+    prune(folder, keep=1)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "step-0000", "step-0001-backup", "step-0002", "step-0009 (copy)", "step-good",
+    ]  # fmt: skip
 
 
 def test_a_checkpoint_is_found_by_number_and_as_newest_and_best(tmp_path):
@@ -154,7 +166,8 @@ def test_the_card_compares_the_checkpoint_with_the_policy_before_grpo(tmp_path):
         ("after-sampled", 2, 0.75),
     ):
         write_json(run.evaluation(label), evaluation(label, policy, reward))
-    config = load_config(None, {"env": "Word-v0", "judge.api_base": "http://10.0.0.1/v1"})
+    urls = {"judge.api_base": "http://10.0.0.1/v1", "answer_judge.api_base": "http://10.0.0.1:81/v1"}
+    config = load_config(None, {"env": "Word-v0", "answer_judge.model": "openai/m", **urls})
     card = run_card(run, config, EMBEDDED_HUB_ID, 1)
     assert [(s["label"], s["metrics"]["reward"]["mean"]) for s in card.scores] == [
         ("before-sampled", 0.25), ("step-0001-sampled", 0.5),
@@ -183,6 +196,14 @@ def test_the_card_of_a_policy_without_thinking_says_what_its_template_leaves_out
         write_card(folder, Card("m", "org/base", "org/base", "GRPO", "Word-v0", 3), served)
         said = "token for token.\nQwen3 without thinking is an exception: from the second turn on, earlier turns lack"
         assert (said in (folder / "README.md").read_text()) is is_said
+
+
+def test_the_command_of_a_card_is_quoted_where_a_name_has_spaces(tmp_path):
+    folder = write_adapter(tmp_path / "a")
+    write_card(folder, Card("my run-step-0001", "/my models/it", "/my models/it", "GRPO", "Word-v0", 1), None)
+    text = (folder / "README.md").read_text()
+    named = "--lora-modules 'my run-step-0001=PATH/TO/THIS/FOLDER'\n"
+    assert f"$ vllm serve '/my models/it' --enable-lora --max-lora-rank 8 {named}" in text
 
 
 def test_a_card_without_scores_or_hub_id_says_so(tmp_path):
