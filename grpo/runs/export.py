@@ -51,14 +51,18 @@ def new_folder(out: Path) -> Iterator[Path]:
     """A scratch folder beside ``out`` that becomes ``out`` when all has gone well.
 
     Raises:
-        ConfigError: ``out`` exists.
+        ConfigError: ``out`` exists, or nothing can be written there.
     """
     out = out.absolute()
     refusal = ConfigError(f"{out} exists; choose another --out, or remove it first")
-    if out.exists():
-        raise refusal
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
+    try:
+        if out.exists():
+            raise refusal
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-")
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be written: {error}; choose another --out") from error
+    with beside as scratch:
         folder = Path(scratch) / "whole"
         folder.mkdir()
         yield folder

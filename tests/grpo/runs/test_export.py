@@ -126,6 +126,11 @@ def test_an_existing_folder_is_never_touched_and_a_failure_leaves_nothing(tmp_pa
     assert result.exit_code == 1
     assert "taken exists; choose another --out" in result.output
     assert list((tmp_path / "taken").iterdir()) == []
+    for out in (adapter / "adapter_config.json" / "out", tmp_path / ("a" * 300)):
+        result = CliRunner().invoke(export, [str(adapter), "--out", str(out)])
+        assert result.exit_code == 1
+        assert result.output.startswith(f"Error: {out} cannot be written: ")
+        assert result.output.endswith("; choose another --out\n")
 
     broken = tmp_path / "broken"
     broken.mkdir()
