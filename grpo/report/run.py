@@ -168,7 +168,8 @@ def conclusion(run: Run) -> str:
 
 
 def _sentence(change: Change, how: str) -> str:
-    verb = {"up": "rose", "down": "fell", "noise": "did not change beyond noise:"}[change.direction]
+    noise = "did not change beyond noise:" if change.difference.is_known else "went"
+    verb = {"up": "rose", "down": "fell", "noise": noise}[change.direction]
     if change.difference.low == change.difference.high == 0.0:
         return f"Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
     d, signed = change.difference, change.metric.format_difference

@@ -52,6 +52,17 @@ def test_the_conclusion_is_the_paired_difference_by_scenario(tmp_path: Path) -> 
     )
 
 
+def test_of_too_few_scenarios_the_conclusion_does_not_say_that_nothing_changed(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    for when, reward in (("before", 0.0), ("after", 1.5)):
+        records = [make_trajectory(i, reward, solved=False) for i in range(2)]
+        write_lines(root / "eval" / f"{when}-greedy.jsonl", records)
+    assert conclusion(load_run(root)) == (
+        "Held-out reward with greedy decoding went from 0.000 to 1.500; difference +1.500, "
+        "95 % interval [too few to say], paired over 2 scenarios."
+    )
+
+
 def test_the_conclusion_says_when_the_reward_fell(tmp_path: Path) -> None:
     root = tmp_path / "run"
     for when, base in (("before", 1.0), ("after", 0.5)):
