@@ -40,7 +40,7 @@ REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RESUMABLE_CHANGES = frozenset(
     {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
-    | {"rollout.env_workers", "judge.concurrency", "judge.max_cost", "judge.max_prompt_tokens"}
+    | {"rollout.env_workers", "eval.every", "judge.concurrency", "judge.max_cost", "judge.max_prompt_tokens"}
     | {f"{judge}.{name}" for judge in ("judge", "answer_judge") for name in JudgeCallSettings.model_fields}
     | {"learner.gradient_checkpointing", "learner.token_budget"}
     | {

@@ -16,6 +16,7 @@ from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError
 from grpo.files import Closeable, write_json
 from grpo.machine.hardware import cpu_count
+from grpo.runs.retention import checkpoints
 
 
 class RunDirectory(Closeable):
@@ -82,7 +83,8 @@ class RunDirectory(Closeable):
 
     def settled(self, config: TrainConfig, *, resume: bool) -> TrainConfig:
         """Hold the settings against the run that is here, which keeps what it measured: its dtype where that is
-        ``auto``, its threads where none are set, and with ``minutes`` the number of steps that it chose last.
+        ``auto``, its threads where none are set, and with ``minutes`` the number of steps that it chose last. Steps
+        that are made stay: their number is the least.
 
         Nothing is written.
 
@@ -99,8 +101,8 @@ class RunDirectory(Closeable):
         threads = earlier.get("threads")
         if config.threads is None and threads is not None and threads <= cpu_count():  # else it was another machine
             kept["threads"] = threads
-        if config.minutes is not None:
-            kept["steps"] = earlier["steps"]
+        made = int(found[-1].name.removeprefix("step-")) if (found := checkpoints(self.checkpoints)) else 0
+        kept["steps"] = max(made, config.steps if config.minutes is None else earlier["steps"])
         config = config.model_copy(update=kept)
         if not resume:
             raise ConfigError(

@@ -56,6 +56,15 @@ def test_a_run_keeps_its_number_of_threads_where_there_are_as_many_cores(tmp_pat
         assert run.config.threads == kept
 
 
+def test_steps_that_are_made_are_not_taken_back_and_evaluations_may_begin_later(tmp_path):
+    begin(tmp_path / "r", CONFIG.model_copy(update={"steps": 6}))
+    write_json(tmp_path / "r" / "checkpoints" / "step-0004" / "state.json", {})
+    for steps, kept in ((1, 4), (5, 5), (9, 9)):
+        fewer = load_config(None, {"env": "E", "steps": steps, "eval.every": 2})
+        with RunDirectory.open(tmp_path / "r", fewer, resume=True) as run:
+            assert (run.config.steps, run.config.eval.every) == (kept, 2)
+
+
 @pytest.mark.parametrize("content", ['{"architectures": ["LlamaForCausalLM"]}', "[]", "hello", ""])
 def test_the_folder_of_something_else_is_left_alone(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
