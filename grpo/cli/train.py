@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grpo.cli.common import explained, json_object, one_drives, parse_settings
-from grpo.machine.hardware import share_cores
+from grpo.machine.hardware import cpu_count, share_cores
 from grpo.runs.trackers import TRACKERS, Tracking, check_tracker
 from grpo.settings import ENGINES
 
@@ -281,6 +281,9 @@ def _find_model(
     if config.device != "cpu" or (config.dtype != "auto" and config.threads is not None):
         computing = computing_dtype(config.dtype, config.device, model.path)
         display.note(f"computing in {computing}")
+        if config.device == "cpu" and (config.threads or 0) < (most := cpu_count()):
+            kept = "set, or as the run was begun" if run.earlier_steps is not None else "set"
+            display.note(f"threads: {config.threads} of {most}, as {kept} (--threads {most} uses all)")
         if config.device == "cuda":
             for line in plan_gpus(config, shape).lines():
                 display.note(line)

@@ -19,6 +19,7 @@ from safetensors.torch import load_file  # noqa: E402
 
 from grpo.config import load_config  # noqa: E402
 from grpo.files import read_jsonl  # noqa: E402
+from grpo.machine.hardware import cpu_count  # noqa: E402
 from grpo.runs.retention import checkpoints  # noqa: E402
 from tests import processes  # noqa: E402
 from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
@@ -231,12 +232,17 @@ def test_a_run_of_no_steps_is_evaluated_once_and_finished(tmp_path):
 
     with TinyPolicyServer(model) as server:
         run_to_its_end(config(model, server.url, steps=0), run, log)
+        cores = cpu_count()
+        note = f"threads: 1 of {cores}, as set (--threads {cores} uses all)\n"
+        assert (note in log.read_text()) is (cores > 1)
         assert evaluations() == ["before-greedy", "before-sampled"]
         asked = server.requests
         run_to_its_end(config(model, server.url, steps=0), run, log)
         assert "is finished: nothing to train" in log.read_text()
         assert server.requests == asked == 8  # two tasks of two turns, sampled and greedily
         run_to_its_end(config(model, server.url, steps=1), run, log)
+        note = f"threads: 1 of {cores}, as set, or as the run was begun (--threads {cores} uses all)\n"
+        assert (note in log.read_text()) is (cores > 1)
     assert evaluations() == ["after-greedy", "after-sampled", "before-greedy", "before-sampled"]
 
 
