@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Any, TextIO
@@ -114,7 +115,8 @@ class RunDirectory(Closeable):
             raise ConfigError(
                 f"{self.root} was begun with other settings, so it cannot be continued:\n  "
                 + "\n  ".join(difference)
-                + "\nUse the earlier settings, or choose another --run-dir"
+                + f"\nUse the earlier settings (--recipe {shlex.quote(str(self.config_path))} has them), or choose "
+                "another --run-dir"
             )
         return config
 

@@ -83,8 +83,11 @@ def test_a_place_that_cannot_hold_a_run_is_named(tmp_path):
 
 def test_a_changed_setting_is_refused_with_the_difference_and_the_config_is_kept(tmp_path):
     begin(tmp_path / "r", CONFIG)
-    with pytest.raises(ConfigError, match=r"learning_rate: 2e-05 -> 0\.1"):
+    with pytest.raises(ConfigError, match=r"learning_rate: 2e-05 -> 0\.1") as refused:
         RunDirectory.open(tmp_path / "r", load_config(None, {"env": "E", "optimizer.learning_rate": 0.1}), resume=True)
+    saved = str(tmp_path / "r" / "config.json")
+    assert f"Use the earlier settings (--recipe {saved} has them)" in str(refused.value)
+    RunDirectory.open(tmp_path / "r", load_config(saved, {"env": "E"}), resume=True).close()
     assert json.loads((tmp_path / "r" / "config.json").read_text())["optimizer"]["learning_rate"] == 2e-5
 
 
