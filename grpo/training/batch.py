@@ -43,6 +43,8 @@ class Batch:
     """Until the batch was there; what was played before is not in it."""
     sampling_seconds: float
     """Since the batch before was there; without one, as ``seconds``."""
+    found_tokens: int = 0
+    """Sampled before the run was interrupted, in groups that were finished then."""
     judge_cost_usd: float | None = None
     """What judging it has cost, where that is known."""
     answer_cost_usd: float | None = None
@@ -70,8 +72,10 @@ class Batch:
             "episodes/used": float(sum(len(group.trajectories) for group in self.groups)),
             "judge/failures": float(self.unrewarded),
             "time/rollout": self.seconds,
-            "speed/sample_tokens_per_second": sum(t.num_sampled_tokens for t in self.sampled) / self.sampling_seconds,
         }
+        tokens = sum(t.num_sampled_tokens for t in self.sampled) - self.found_tokens
+        if tokens or not self.found_tokens:
+            metrics["speed/sample_tokens_per_second"] = tokens / self.sampling_seconds
         if self.groups:
             metrics["reward/used_std"] = _mean([_std(group.rewards) for group in self.groups])
         for name in dict.fromkeys(name for t in whole for name in t.metrics):

@@ -139,6 +139,9 @@ class Batches:
             stale=len(dropped),
             seconds=ended - began,
             sampling_seconds=ended - since,
+            found_tokens=sum(
+                t.num_sampled_tokens for group, same in groups if group is same for t in group.trajectories
+            ),
             judge_cost_usd=judge_cost,
             answer_cost_usd=answer_cost,
         )
@@ -189,7 +192,7 @@ class Batches:
         return group, await self._reward(group, step)
 
     async def _whole(self, group: Group) -> Played:
-        """A group that was finished before."""
+        """A group that was finished before: as it was played it is no longer there, so its rewarded form is both."""
         for trajectory in group.trajectories:
             self._count(trajectory)
         return group, group

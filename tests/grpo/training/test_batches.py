@@ -235,6 +235,14 @@ def test_groups_that_were_complete_before_an_interruption_are_neither_sampled_no
     ]
     assert result.segments == expected.segments
     assert [t.explanation for t in result.sampled] == ["longer"] * 8
+    new = [t for group in result.rewarded if group.task.scenario_id == "train-quartz" for t in group.trajectories]
+    tokens = sum(t.num_sampled_tokens for t in new)
+    assert 0 < tokens == sum(t.num_sampled_tokens for t in result.sampled) - result.found_tokens
+    speed = result.metrics()["speed/sample_tokens_per_second"]
+    assert speed == tokens / result.sampling_seconds, "of what was sampled now"
+    with JudgeServer([]) as server:
+        found = asyncio.run(made(server).next(0, always(policy)))
+    assert "speed/sample_tokens_per_second" not in found.metrics(), "all of it was sampled before"
     again.unfinished.clear()
     assert list(tmp_path.iterdir()) == []
 
