@@ -290,3 +290,14 @@ def test_no_table_is_wider_than_its_box(tmp_path: Path) -> None:
                 page.resize(width)
                 overflow = page.value(f"{boxes}.map(b => b.scrollWidth - b.clientWidth)")
                 assert set(overflow) == {0}, (name, width, overflow)
+
+
+def test_a_long_name_of_a_run_or_its_model_makes_a_narrow_page_no_wider(tmp_path: Path) -> None:
+    root = make_run(tmp_path / f"run_{'x' * 100}", steps=1, episodes=6)
+    config = json.loads((root / "config.json").read_text())
+    (root / "config.json").write_text(json.dumps(config | {"model": f"/models/{'m' * 100}"}))
+    with Page(write_report(root), tmp_path / "profile") as page:
+        assert f"run_{'x' * 100}" in page.value(text("main"))
+        for width in (400, 800):
+            page.resize(width)
+            assert page.value("document.documentElement.scrollWidth - window.innerWidth") <= 0
