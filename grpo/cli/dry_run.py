@@ -14,6 +14,7 @@ from grpo.learner.engines import described, engine_name
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, memory_gib
 from grpo.machine.models import check_model_name, config_at_hand
+from grpo.rollout.judges import rubric_of
 from grpo.runs.directory import RunDirectory
 from grpo.runs.trained_policy import init_adapter
 from grpo.serving.server import server_options
@@ -25,12 +26,13 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
 
     Raises:
         ConfigError: The run would be refused: it does not fit on the GPUs, its settings do not fit together or, with
-            ``resume``, to the run that is there, or ``init_adapter`` names none that fits.
+            ``resume``, to the run that is there, ``init_adapter`` names none that fits, or the rubric cannot be read.
         CheckpointError: The run that ``init_adapter`` names has no checkpoint.
         ModelError: The model's ``config.json`` lacks a size, or its name is none.
     """
     check_model_name(config.model)
     init_adapter(config)
+    rubric_of(config)
     run = RunDirectory(directory)
     if resume:
         config = run.settled(config, resume=True)

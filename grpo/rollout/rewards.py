@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from grpo.config import REWARDS, TrainConfig
 from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
-from grpo.rollout.judges import judge_session
+from grpo.rollout.judges import judge_session, rubric_of
 from grpo.settings import JudgeSettings
 from grpo.types import Group, Trajectory
 
@@ -175,7 +175,7 @@ def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
             (``judge-cache.db``).
 
     Raises:
-        ConfigError: It is a function that cannot be imported, or the cache in the folder cannot be used.
+        ConfigError: It is a function that cannot be imported, or the rubric or the cache in the folder cannot be used.
     """
     if config.reward == "env":
         return EnvReward()
@@ -184,7 +184,7 @@ def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
     ruler = RulerReward(
         config.judge,
         judge_session(config.judge, folder),
-        Path(config.judge.rubric).read_text(encoding="utf-8") if config.judge.rubric else None,
+        rubric_of(config),
         config.seed,
     )
     return ruler if config.reward == "ruler" else HybridReward(ruler)

@@ -5,11 +5,12 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from grpo.cli.dry_run import what_would_run
 from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.envs.message_env import MessageEnv
 from grpo.errors import ConfigError, JudgeFailure
-from grpo.rollout.judges import check_judges
+from grpo.rollout.judges import check_judges, rubric_of
 from grpo.rollout.references import check_references, reach_warning
 from grpo.rollout.rewards import group_reward
 from grpo.types import Task
@@ -65,6 +66,23 @@ def test_a_judge_that_cannot_be_asked_is_named_before_anything_is_started(monkey
     with pytest.raises(JudgeFailure, match=f"(?s){problem}") as stopped:
         check_judges(config(**settings))
     assert "nothing was started" in str(stopped.value)
+
+
+def test_a_rubric_that_cannot_be_read_is_named_before_a_judge_is_asked(tmp_path):
+    """A recipe names it, so no option has looked whether it is there."""
+    rubric = tmp_path / "rubric.txt"
+    with JudgeServer([]) as server:
+        named = {"env": "Word-v0", "reward": "env+ruler", "judge.api_base": server.url, "judge.rubric": str(rubric)}
+        for content, problem in ((None, "No such file"), (b"\xff\xfe\x00", "can't decode"), (b" \n", "is empty")):
+            if content is not None:
+                rubric.write_bytes(content)
+            for refused in (check_judges, lambda config: list(what_would_run(config, tmp_path / "run"))):
+                with pytest.raises(ConfigError, match=rf"the rubric .*rubric\.txt \(judge\.rubric\) .*{problem}"):
+                    refused(load_config(None, named))
+        assert server.requests == []
+    assert check_judges(load_config(None, named | {"reward": "env"})) == [], "no judge reads it"
+    rubric.write_text("Größe", encoding="utf-8")
+    assert rubric_of(load_config(None, named)) == "Größe"
 
 
 def test_a_limit_of_money_that_cannot_be_kept_is_said_at_once():
