@@ -214,8 +214,7 @@ def run_training(
             )
         display.eval_table(summaries(run, config, BEFORE, AFTER))
         report = write_report(run.root)
-        click.echo(conclusion(load_run(run.root)))
-        click.echo(f"Report: {report}")
+        click.echo(f"{conclusion(load_run(run.root))}\nReport: {report}")
 
 
 def _check_user_code(config: TrainConfig) -> None:
@@ -232,13 +231,12 @@ def _check_user_code(config: TrainConfig) -> None:
         import_user_module(config.env_import)
     offered = check_env(config.env, config.env_kwargs)
     changed = dotted(config.model_dump(exclude_defaults=True))
-    if config.eval.every and config.eval.scenarios and takes_split(config.env):
+    held_out = ("eval.split", "eval.selection_split") if config.eval.every else ("eval.split",)
+    for name in held_out if config.eval.scenarios and takes_split(config.env) else ():
         try:
-            check_env(config.env, {**config.env_kwargs, "split": config.eval.selection_split})
+            check_env(config.env, {**config.env_kwargs, "split": dotted(config.model_dump())[name]})
         except EnvError as error:
-            raise ConfigError(
-                f"{error}; --eval-every needs --set eval.selection_split=NAME of another split"
-            ) from error
+            raise ConfigError(f"{error}; the evaluation needs --set {name}=NAME of another split") from error
     for name in ("train_split", "eval.split", "eval.selection_split"):
         if name in changed and not takes_split(config.env):
             raise ConfigError(
@@ -282,8 +280,7 @@ def _find_model(
         computing = computing_dtype(config.dtype, config.device, model.path)
         display.note(f"computing in {computing}")
         if config.device == "cpu" and (config.threads or 0) < (most := cpu_count()):
-            kept = "set, or as the run was begun" if run.earlier_steps is not None else "set"
-            display.note(f"threads: {config.threads} of {most}, as {kept} (--threads {most} uses all)")
+            display.note(f"threads: {config.threads} of {most}, as set or begun (--threads {most} uses all)")
         if config.device == "cuda":
             for line in plan_gpus(config, shape).lines():
                 display.note(line)

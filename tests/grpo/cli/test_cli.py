@@ -288,3 +288,19 @@ def test_sigterm_lets_what_runs_clean_up_as_ctrl_c_does():
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (result.exit_code, result.output, cleaned) == (130, "\nStopped. Kept.\n", ["connection"])
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("--eval-split=tset", "the evaluation needs --set eval.split=NAME of another split"),
+        ("--set=eval.selection_split=tset", "the evaluation needs --set eval.selection_split=NAME of another split"),
+    ],
+)
+def test_a_split_that_the_env_has_not_is_named_before_anything_is_started(option, advice, tmp_path):
+    arguments = ["--env", "EmailSearch-v0", "--eval-every", "1", "--run-dir", str(tmp_path / "run"), option]
+    result = CliRunner().invoke(train, arguments)
+    assert result.exit_code == 1
+    assert "'tset'" in result.output
+    assert advice in result.output
+    assert not (tmp_path / "run").exists()
