@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grpo.errors import GrpoError
+from grpo.machine.allocator import start_with_tunables
 from grpo.machine.packages import how_to_install
 
 if TYPE_CHECKING:
@@ -76,12 +77,13 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
 
 
 def one_drives(command: Command) -> Command:
-    """Of the processes that torchrun started, the first runs the command, and the others compute for it."""
+    """Run a command that has a learner. Of torchrun's processes the first runs it, and the others compute for it."""
 
     @wraps(command)
     def wrapper(**options: Any) -> None:
         from grpo.learner.engines import learner_processes
 
+        start_with_tunables()
         with learner_processes() as drives:
             if drives:
                 command(**options)

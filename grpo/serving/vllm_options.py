@@ -20,6 +20,7 @@ from grpo.devices.memory import SERVER_TOKENS
 from grpo.devices.placement import CARD_ORDER
 from grpo.devices.plan import GpuPlan
 from grpo.errors import ConfigError
+from grpo.machine.allocator import TUNABLES
 from grpo.machine.compilers import can_compile_for_cpu
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, spin_count
@@ -36,7 +37,7 @@ _GIB = 1024**3
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(4 * _GIB),
     "MALLOC_TRIM_THRESHOLD_": str(16 * _GIB),
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    **TUNABLES,
 }
 """glibc would give each large tensor of a batch back at once, and the next one would pay for every page again: a sixth
 of the time that a prompt takes. So it keeps them, on huge pages where Linux gives these on request."""

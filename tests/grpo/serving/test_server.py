@@ -19,6 +19,7 @@ import pytest
 
 from grpo.config import load_config
 from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, ServerStartError
+from grpo.machine.allocator import TUNABLES
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_servers
 from grpo.settings import ServerSettings
 from tests.sessions import processes_in, wait_until_gone
@@ -219,7 +220,7 @@ def test_a_server_on_the_cpu_keeps_its_memory_unless_the_user_set_it(monkeypatch
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1024")
     cpu = ServerOptions().environment()
     assert cpu["MALLOC_MMAP_THRESHOLD_"] == str(4 * 2**30)
-    assert cpu["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    assert cpu["GLIBC_TUNABLES"] == TUNABLES["GLIBC_TUNABLES"]
     assert cpu["MALLOC_TRIM_THRESHOLD_"] == "1024"
     assert "GLIBC_TUNABLES" not in ServerOptions(device="cuda").environment()
 

@@ -1,0 +1,64 @@
+"""glibc's settings for tensors, in processes of their own."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo.machine.allocator import TUNABLES
+from tests import ROOT
+
+GROWTH = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: all of it on the heap
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+libc.mallinfo2.restype = Info
+def tensor(megabytes):
+    place = ctypes.c_void_p()
+    assert libc.posix_memalign(ctypes.byref(place), ctypes.c_size_t(64), ctypes.c_size_t(megabytes << 20)) == 0
+    return place
+for _ in range(50):
+    temporary, kept, small = tensor(8), tensor(3), [libc.malloc(size) for size in (24, 40, 56, 72)]
+    libc.free(temporary)
+print(libc.mallinfo2().arena >> 20)
+"""
+
+SHOWN = "import os\nprint(os.getpid(), os.environ.get('GLIBC_TUNABLES'))\n"
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in TUNABLES} | variables
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are glibc's")
+def test_a_tensor_fits_where_one_of_its_size_was_freed():
+    """50 tensors of 3 MB are kept; of those of 8 MB one is there at a time."""
+    command = [sys.executable, "-c", GROWTH]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(**TUNABLES))
+    assert 50 * 3 + 8 <= int(done.stdout) < 200, "without the settings glibc 2.36 has 404"
+
+
+@pytest.mark.parametrize("set_by_user", [None, "glibc.malloc.check=1"])
+def test_a_command_with_a_learner_starts_once_more_as_the_same_process(tmp_path: Path, set_by_user: str | None):
+    module = tmp_path / "shown.py"
+    module.write_text(SHOWN)
+    words = f"-m grpo sft --data {module} --env-import {module} --out {tmp_path}/out".split()
+    variables = {} if set_by_user is None else {"GLIBC_TUNABLES": set_by_user}
+    process = subprocess.Popen(
+        [sys.executable, *words], stdout=-1, stderr=-1, text=True, cwd=ROOT, env=environment(**variables)
+    )
+    said, _ = process.communicate(timeout=60)
+    assert said.splitlines() == [f"{process.pid} {set_by_user or TUNABLES['GLIBC_TUNABLES']}"]
+
+
+def test_a_users_own_program_is_not_started_again():
+    program = f"from grpo.machine.allocator import start_with_tunables\nstart_with_tunables()\n{SHOWN}"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(), check=True)
+    assert done.stdout.split()[1] == "None"
