@@ -14,6 +14,10 @@ from typing import Any, Self, cast
 Record = dict[str, Any]
 
 
+class DamagedFileError(ValueError):
+    """A file holds what no run has written; its name and the line are told."""
+
+
 class Closeable:
     """Base of what is closed at the end of its ``with`` statement, however that comes about."""
 
@@ -104,7 +108,7 @@ def each_record(path: Path) -> Iterator[tuple[int, Record]]:
     A last line that is half-written is what a killed writer leaves: it is dropped.
 
     Raises:
-        ValueError: A line before the last that is no JSON object, with its number.
+        DamagedFileError: A line before the last that is no JSON object, with its number.
     """
     place = 0
     with path.open("rb") as file:
@@ -113,11 +117,15 @@ def each_record(path: Path) -> Iterator[tuple[int, Record]]:
                 try:
                     value = json.loads(line)
                 except ValueError as error:
-                    raise ValueError(f"{path} line {number} is not JSON ({error}): {line[:80]!r}") from error
+                    raise _damaged(path, number, f"not JSON ({error})", line) from error
                 if not isinstance(value, dict):
-                    raise ValueError(f"{path} line {number} is not a JSON object: {line[:80]!r}")
+                    raise _damaged(path, number, "not a JSON object", line)
                 yield place, cast(Record, value)
             place += len(line)
+
+
+def _damaged(path: Path, number: int, what: str, line: bytes) -> DamagedFileError:
+    return DamagedFileError(f"{path} line {number} is {what}: {line[:80]!r}")
 
 
 def record_at(path: Path, place: int) -> Record:

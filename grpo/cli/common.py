@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grpo.errors import GrpoError
+from grpo.files import DamagedFileError
 from grpo.machine.allocator import start_with_tunables
 from grpo.machine.packages import how_to_install
 
@@ -50,6 +51,9 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                 command(**options)
             except GrpoError as error:
                 click.echo(f"Error: {error}", err=True)
+                sys.exit(1)
+            except DamagedFileError as error:
+                click.echo(f"Error: {error}; mend that line, or take it out", err=True)
                 sys.exit(1)
             except ModuleNotFoundError as error:
                 if (advice := how_to_install(error)) is None:

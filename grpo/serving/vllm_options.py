@@ -41,6 +41,8 @@ KEPT_MEMORY = {
 }
 """glibc would give each large tensor of a batch back at once, and the next one would pay for every page again: a sixth
 of the time that a prompt takes. So it keeps them, on huge pages where Linux gives these on request."""
+PLUGIN = "grpo_cpu_lora"
+"""What ``pyproject.toml`` calls ``vllm_cpu_lora.register``, which vLLM on the CPU needs for adapters."""
 ONE_ENGINE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The model in vLLM's engine process. On the CPU vLLM would start one more for it, to give it OpenMP's variables before
 torch is loaded; ``vllm_main`` gives them to the engine process."""
@@ -168,6 +170,8 @@ class ServerOptions:
         number, servers = self.share
         if self.device == "cpu":
             variables |= {name: value for name, value in KEPT_MEMORY.items() if name not in os.environ} | spin_count()
+            if (chosen := os.environ.get("VLLM_PLUGINS")) is not None:  # the user's choice would leave ours out
+                variables["VLLM_PLUGINS"] = f"{chosen},{PLUGIN}".lstrip(",")
             if not can_compile_for_cpu():  # vLLM compiles two small functions, which torch also runs as they are
                 variables["TORCHDYNAMO_DISABLE"] = "1"
             all_cores, threads = sorted(os.sched_getaffinity(0)), self.threads or cpu_count()

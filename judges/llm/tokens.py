@@ -3,8 +3,7 @@
 The estimate is high on purpose. It was above the counts of GPT-4's, Claude's and SmolLM2's tokenizers on mail, code,
 JSON, base64 and texts in German, Russian and Chinese; on English mail it is about 1.4 to 1.7 times as high. It is no
 proof: random small letters, which no one writes, took up to 1.9 times the estimate, hexadecimal 1.03 times. A judge
-    that
-still says that its context is full is a `ContextOverflow`. 100 KB take about 2 ms.
+that still says that its context is full is a `ContextOverflow`. 100 KB take about 2 ms.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from grpo.devices.shape import QWEN_MODELS
 from grpo.display.terminal import Display
 from grpo.doctor.memory import memory_needs
 from grpo.errors import ConfigError
+from grpo.files import read_jsonl
 from tests import documents
 from tests.commands import COMMANDS
 
@@ -161,6 +162,17 @@ def test_a_full_gpu_is_one_line_that_says_what_to_lower(capsys, error, said):
         f"Error: the GPU's memory is full ({said}); lower its use with "
         "--set learner.token_budget=N or --set learner.gradient_checkpointing=true\n"
     )
+
+
+def test_a_damaged_line_of_a_runs_file_is_named_with_what_to_do(capsys, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(SystemExit) as stopped:
+        explained()(lambda: read_jsonl(path))()
+    assert stopped.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: {path} line 2 is not JSON (")
+    assert error.endswith("""b'{"st\\n'; mend that line, or take it out\n""")
 
 
 @pytest.mark.parametrize("save", [text_onto_a_full_disk, safetensors_onto_a_full_disk, torch_onto_a_full_disk])

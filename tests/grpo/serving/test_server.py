@@ -225,6 +225,14 @@ def test_a_server_on_the_cpu_keeps_its_memory_unless_the_user_set_it(monkeypatch
     assert "GLIBC_TUNABLES" not in ServerOptions(device="cuda").environment()
 
 
+def test_a_users_choice_of_vllms_plugins_does_not_leave_ours_out(monkeypatch: pytest.MonkeyPatch):
+    assert "VLLM_PLUGINS" not in ServerOptions().environment(), "all are loaded"
+    monkeypatch.setenv("VLLM_PLUGINS", "theirs")
+    assert ServerOptions().environment()["VLLM_PLUGINS"] == "theirs,grpo_cpu_lora"
+    monkeypatch.setenv("VLLM_PLUGINS", "")
+    assert ServerOptions().environment()["VLLM_PLUGINS"] == "grpo_cpu_lora"
+
+
 def test_a_server_that_python_starts_shares_the_cores_as_the_commands_do(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("GOMP_SPINCOUNT")  # tests/conftest.py has set it
     assert int(ServerOptions().environment()["GOMP_SPINCOUNT"]) < 100_000, "GNU OpenMP's own number is in billions"
