@@ -80,7 +80,7 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
     return decorate
 
 
-def one_drives(command: Command) -> Command:
+def has_learner(command: Command) -> Command:
     """Run a command that has a learner. Of torchrun's processes the first runs it, and the others compute for it."""
 
     @wraps(command)

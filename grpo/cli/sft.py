@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, json_object, one_drives, parse_settings
+from grpo.cli.common import explained, has_learner, json_object, parse_settings
 from grpo.machine.hardware import share_cores
 from grpo.settings import ENGINES, ServerSettings
 
@@ -77,7 +77,7 @@ about a GPU's memory name."""
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another setting, for example lora.rank=8.")
 @click.option("--quiet", is_flag=True, help="Show nothing but errors and the table at the end.")
 @explained(lambda _options: "Nothing was written.")
-@one_drives
+@has_learner
 def sft(
     policy: str | None,
     demonstrations: int,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, json_object, one_drives, parse_settings
+from grpo.cli.common import explained, has_learner, json_object, parse_settings
 from grpo.machine.hardware import cpu_count, share_cores
 from grpo.runs.trackers import TRACKERS, Tracking, check_tracker
 from grpo.settings import ENGINES
@@ -133,7 +133,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
         + " goes on from it."
     )
 )
-@one_drives
+@has_learner
 def train(
     env: str,
     recipe: str | None,
