@@ -21,7 +21,7 @@ import click
 
 from grpo.errors import GrpoError
 from grpo.files import DamagedFileError
-from grpo.machine.allocator import start_with_tunables
+from grpo.machine.allocator import start_with_kept_memory
 from grpo.machine.packages import how_to_install
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def has_learner(command: Command) -> Command:
     def wrapper(**options: Any) -> None:
         from grpo.learner.engines import learner_processes
 
-        start_with_tunables()
+        start_with_kept_memory()
         with learner_processes() as drives:
             if drives:
                 command(**options)

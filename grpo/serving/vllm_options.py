@@ -20,7 +20,7 @@ from grpo.devices.memory import SERVER_TOKENS
 from grpo.devices.placement import CARD_ORDER
 from grpo.devices.plan import GpuPlan
 from grpo.errors import ConfigError
-from grpo.machine.allocator import TUNABLES
+from grpo.machine.allocator import kept_memory
 from grpo.machine.compilers import can_compile_for_cpu
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, spin_count
@@ -34,13 +34,6 @@ CPU_KV_CACHE_GIB = 2.0
 """Of the KV cache on a CPU, where no size is set."""
 
 _GIB = 1024**3
-KEPT_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": str(4 * _GIB),
-    "MALLOC_TRIM_THRESHOLD_": str(16 * _GIB),
-    **TUNABLES,
-}
-"""glibc would give each large tensor of a batch back at once, and the next one would pay for every page again: a sixth
-of the time that a prompt takes. So it keeps them, on huge pages where Linux gives these on request."""
 PLUGIN = "grpo_cpu_lora"
 """What ``pyproject.toml`` calls ``vllm_cpu_lora.register``, which vLLM on the CPU needs for adapters."""
 ONE_ENGINE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
@@ -169,7 +162,7 @@ class ServerOptions:
         }
         number, servers = self.share
         if self.device == "cpu":
-            variables |= {name: value for name, value in KEPT_MEMORY.items() if name not in os.environ} | spin_count()
+            variables |= kept_memory() | spin_count()
             if (chosen := os.environ.get("VLLM_PLUGINS")) is not None:  # the user's choice would leave ours out
                 variables["VLLM_PLUGINS"] = f"{chosen},{PLUGIN}".lstrip(",")
             if not can_compile_for_cpu():  # vLLM compiles two small functions, which torch also runs as they are

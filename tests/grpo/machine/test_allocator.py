@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from grpo.machine.allocator import TUNABLES
+from grpo.machine.allocator import KEPT_MEMORY
 from tests import ROOT
 
 GROWTH = """
 import ctypes
 libc = ctypes.CDLL(None)
-libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: all of it on the heap
 libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 class Info(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
@@ -29,36 +28,55 @@ for _ in range(50):
 print(libc.mallinfo2().arena >> 20)
 """
 
-SHOWN = "import os\nprint(os.getpid(), os.environ.get('GLIBC_TUNABLES'))\n"
+FREED = (
+    GROWTH.split("for _")[0]
+    + """
+for place in [tensor(40) for _ in range(20)]:
+    libc.free(place)
+print(libc.mallinfo2().fordblks >> 20)
+"""
+)
+
+SHOWN = f"import os\nprint(os.getpid(), *[os.environ.get(name) for name in {list(KEPT_MEMORY)}])\n"
 
 
 def environment(**variables: str) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in TUNABLES} | variables
+    return {name: value for name, value in os.environ.items() if name not in KEPT_MEMORY} | variables
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="it is measured with glibc's mallinfo2 (2.33)")
 def test_a_tensor_fits_where_one_of_its_size_was_freed():
     """50 tensors of 3 MB are kept; of those of 8 MB one is there at a time."""
     command = [sys.executable, "-c", GROWTH]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(**TUNABLES))
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(**KEPT_MEMORY))
     assert 50 * 3 + 8 <= int(done.stdout) < 200, "without the settings glibc 2.36 has 404"
 
 
-@pytest.mark.parametrize("set_by_user", [None, "glibc.malloc.check=1"])
-def test_a_command_with_a_learner_starts_once_more_as_the_same_process(tmp_path: Path, set_by_user: str | None):
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="it is measured with glibc's mallinfo2 (2.33)")
+def test_freed_memory_stays_with_the_process():
+    """Of 20 tensors of 40 MB, 800 MB stay; without the settings all of it is given back."""
+    command = [sys.executable, "-c", FREED]
+    for variables, kept in ((KEPT_MEMORY, 800), ({}, 0)):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(**variables))
+        assert kept <= int(done.stdout) < kept + 10
+
+
+@pytest.mark.parametrize(
+    "by_user", [{}, {"GLIBC_TUNABLES": "glibc.malloc.check=1"}, {"MALLOC_TRIM_THRESHOLD_": "1024"}]
+)
+def test_a_command_with_a_learner_starts_once_more_as_the_same_process(tmp_path: Path, by_user: dict[str, str]):
     module = tmp_path / "shown.py"
     module.write_text(SHOWN)
     words = f"-m grpo sft --data {module} --env-import {module} --out {tmp_path}/out".split()
-    variables = {} if set_by_user is None else {"GLIBC_TUNABLES": set_by_user}
     process = subprocess.Popen(
-        [sys.executable, *words], stdout=-1, stderr=-1, text=True, cwd=ROOT, env=environment(**variables)
+        [sys.executable, *words], stdout=-1, stderr=-1, text=True, cwd=ROOT, env=environment(**by_user)
     )
     said, _ = process.communicate(timeout=60)
-    assert said.splitlines() == [f"{process.pid} {set_by_user or TUNABLES['GLIBC_TUNABLES']}"]
+    assert said.split() == [str(process.pid), *(KEPT_MEMORY | by_user).values()]
 
 
 def test_a_users_own_program_is_not_started_again():
-    program = f"from grpo.machine.allocator import start_with_tunables\nstart_with_tunables()\n{SHOWN}"
+    program = f"from grpo.machine.allocator import start_with_kept_memory\nstart_with_kept_memory()\n{SHOWN}"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(), check=True)
-    assert done.stdout.split()[1] == "None"
+    assert done.stdout.split()[1:] == ["None"] * len(KEPT_MEMORY)

@@ -19,7 +19,7 @@ import pytest
 
 from grpo.config import load_config
 from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, ServerStartError
-from grpo.machine.allocator import TUNABLES
+from grpo.machine.allocator import KEPT_MEMORY
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_servers
 from grpo.settings import ServerSettings
 from tests.sessions import processes_in, wait_until_gone
@@ -216,11 +216,12 @@ def test_bytecode_of_vllm_is_kept_between_starts(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_server_on_the_cpu_keeps_its_memory_unless_the_user_set_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    for name in KEPT_MEMORY:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1024")
     cpu = ServerOptions().environment()
     assert cpu["MALLOC_MMAP_THRESHOLD_"] == str(4 * 2**30)
-    assert cpu["GLIBC_TUNABLES"] == TUNABLES["GLIBC_TUNABLES"]
+    assert cpu["GLIBC_TUNABLES"] == KEPT_MEMORY["GLIBC_TUNABLES"]
     assert cpu["MALLOC_TRIM_THRESHOLD_"] == "1024"
     assert "GLIBC_TUNABLES" not in ServerOptions(device="cuda").environment()
 
