@@ -9,6 +9,7 @@ Progress goes to stderr, so `--json` leaves stdout to the summary alone.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import closing
 from itertools import islice
@@ -34,6 +35,12 @@ _NOBODYS = (
     "Note: the database does not say whose mailbox it is, so everyone in it is asked who has enough mail. Name whom to"
     " ask with --inbox, or build the database with --owner."
 )
+
+
+def _finite(_context: click.Context, _parameter: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):  # NaN passes every bound
+        raise click.BadParameter(f"{value} is no finite number")
+    return value
 
 
 @click.command(epilog=_EXAMPLE)
@@ -70,6 +77,7 @@ _NOBODYS = (
 @click.option(
     "--min-realism",
     type=click.FloatRange(0, 1),
+    callback=_finite,
     default=0.5,
     show_default=True,
     help="Reject questions that the LLM finds less realistic than this.",
@@ -78,6 +86,7 @@ _NOBODYS = (
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
     default=TIMEOUT_SECONDS,
     show_default=True,
     help="Seconds for one answer of the LLM.",

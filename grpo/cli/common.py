@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import re
 import signal
 import sys
@@ -133,6 +134,13 @@ def json_object(
     if not isinstance(parsed, dict):
         raise click.BadParameter(f"{value!r} is not a JSON object; for example '{example}'")
     return parsed
+
+
+def finite(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    """Callback of an option that takes a number: NaN passes every bound, and an infinite one is no limit."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no finite number")
+    return value
 
 
 def env_workers(_ctx: click.Context, _parameter: click.Parameter, value: str) -> EnvWorkersSetting:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, json_object, parse_settings
+from grpo.cli.common import explained, finite, json_object, parse_settings
 from grpo.display.aside import stdout_aside
 from grpo.machine.hardware import share_cores
 
@@ -41,7 +41,7 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting of grpo-train.")
 @click.option("--run-dir", type=click.Path(path_type=Path), default=Path("runs"), help="Where runs are to be kept.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port for vLLM; 0: any free one.")
-@click.option("--disk-gib", default=5.0, show_default=True, help="Free disk space that there must be.")
+@click.option("--disk-gib", default=5.0, callback=finite, show_default=True, help="Free disk space that there must be.")
 @click.option("--quick", is_flag=True, help="Neither load the model nor start vLLM.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects: name, status, found, fix.")
 @explained()

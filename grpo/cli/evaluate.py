@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from grpo.cli.common import DTYPE, env_workers, explained, json_object
+from grpo.cli.common import DTYPE, env_workers, explained, finite, json_object
 from judges.llm.options import TIMEOUT_SECONDS
 
 
@@ -43,6 +43,7 @@ from judges.llm.options import TIMEOUT_SECONDS
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
+    callback=finite,
     default=600.0,
     show_default=True,
     help="Seconds an episode may take.",
@@ -54,6 +55,7 @@ from judges.llm.options import TIMEOUT_SECONDS
 @click.option(
     "--temperature",
     type=click.FloatRange(0),
+    callback=finite,
     help="Sampling temperature; 0 is greedy.  [default: 1 for policy:, else the model's own]",
 )
 @click.option("--recipe", help="Recipe with model and limits for policy:ADAPTER and policy:base; a run brings its own.")
@@ -83,11 +85,15 @@ from judges.llm.options import TIMEOUT_SECONDS
     help="OpenAI-compatible URL of the judge; its key comes from the environment.",
 )
 @click.option(
-    "--judge-max-cost", type=click.FloatRange(0, min_open=True), help="Stop when the judge has cost so many dollars."
+    "--judge-max-cost",
+    type=click.FloatRange(0, min_open=True),
+    callback=finite,
+    help="Stop when the judge has cost so many dollars.",
 )
 @click.option(
     "--judge-timeout-seconds",
     type=click.FloatRange(0, min_open=True),
+    callback=finite,
     default=TIMEOUT_SECONDS,
     show_default=True,
     help="For one call of the judge.",
@@ -101,6 +107,7 @@ from judges.llm.options import TIMEOUT_SECONDS
 @click.option(
     "--judge-audit-share",
     type=click.FloatRange(0, 1),
+    callback=finite,
     default=0.05,
     show_default=True,
     help="Share of the answers that the rule took for right, shown to the judge, too.",
@@ -111,7 +118,11 @@ from judges.llm.options import TIMEOUT_SECONDS
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be played, and play nothing.")
 @click.option(
-    "--fail-under", type=float, metavar="PERCENT", help="Exit with status 1 below this share of right answers."
+    "--fail-under",
+    type=float,
+    callback=finite,
+    metavar="PERCENT",
+    help="Exit with status 1 below this share of right answers.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @explained(lambda options: "Finished episodes are kept; the same command with --resume plays what is missing.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, has_learner, json_object, parse_settings
+from grpo.cli.common import explained, finite, has_learner, json_object, parse_settings
 from grpo.machine.hardware import share_cores
 from grpo.settings import ENGINES, ServerSettings
 
@@ -37,7 +37,7 @@ about a GPU's memory name."""
 @click.option(
     "--from-run", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Imitate a run's best episodes."
 )
-@click.option("--min-reward", type=float, help="With --from-run: leave out episodes of less reward.")
+@click.option("--min-reward", type=float, callback=finite, help="With --from-run: leave out episodes of less reward.")
 @click.option(
     "--best-per-scenario",
     type=click.IntRange(1),
@@ -58,7 +58,7 @@ about a GPU's memory name."""
 )
 @click.option("--cpu", "device", flag_value="cpu", help="Train on the CPU.")
 @click.option("--cuda", "device", flag_value="cuda", help="Train on the GPU.")
-@click.option("--epochs", default=1.0, show_default=True, help="Passes over the demonstrations.")
+@click.option("--epochs", default=1.0, callback=finite, show_default=True, help="Passes over the demonstrations.")
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps, instead of --epochs.")
 @click.option("--batch-size", "warm_start__batch", type=int, help="Demonstrations in a step.")
 @click.option("--learning-rate", "warm_start__learning_rate", type=float, help="Peak learning rate.")

@@ -235,6 +235,29 @@ def test_wrong_input_says_what_was_wrong_and_leaves_nothing_behind(arguments, me
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(("value", "said"), [("nan", "nan"), ("1e999", "inf")])
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("grpo-eval", "--timeout"),
+        ("grpo-eval", "--temperature"),
+        ("grpo-eval", "--judge-max-cost"),
+        ("grpo-eval", "--judge-timeout-seconds"),
+        ("grpo-eval", "--judge-audit-share"),
+        ("grpo-eval", "--fail-under"),
+        ("grpo-doctor", "--disk-gib"),
+        ("grpo-sft", "--min-reward"),
+        ("grpo-sft", "--epochs"),
+        ("make-scenarios", "--min-realism"),
+        ("make-scenarios", "--timeout"),
+    ],
+)
+def test_a_number_that_is_not_finite_is_wrong_usage(name, option, value, said):
+    result = CliRunner().invoke(COMMANDS[name], [option, value])
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}': {said} is " in result.output
+
+
 def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
     result = CliRunner().invoke(train, ["--env", "NoSuch-v9", "--run-dir", str(tmp_path / "run")])
     assert result.exit_code == 1
