@@ -179,6 +179,7 @@ class Clock:
         self._run = run
         self._estimate = estimate or Pace()
         self._earlier_seconds = recorded_seconds(run)
+        self._said = ""
 
     @property
     def pace(self) -> Pace:
@@ -225,6 +226,11 @@ class Clock:
         )
         named = ", ".join(f"{what} {_about(each)}" for what, each in parts if each > 0)
         return f"about {_about(seconds)}{f' ({named})' if named else ''}"
+
+    def news(self, step: int, steps: int) -> str:
+        """``describe``; "" where it says what it said before, because nothing was measured since."""
+        before, self._said = self._said, self.describe(step, steps)
+        return "" if self._said == before else self._said
 
     def _todo(self, step: int | None, steps: int) -> Todo:
         """Of a run of so many ``steps``; one of none has nothing to evaluate after them."""

@@ -165,7 +165,7 @@ class Trainer:
             self.display.note(f"Warning: {warning}")
 
     def _say_what_is_left(self) -> None:
-        if left := self.clock.describe(self.step, self.config.steps):
+        if left := self.clock.news(self.step, self.config.steps):
             self.display.note(f"left: {left}")
 
     def _choose_steps(self, step: int | None) -> None:

@@ -240,7 +240,10 @@ def test_a_run_of_no_steps_is_evaluated_once_and_finished(tmp_path):
         run_to_its_end(config(model, server.url, steps=0), run, log)
         assert "is finished: nothing to train" in log.read_text()
         assert server.requests == asked == 8  # two tasks of two turns, sampled and greedily
+        logged = {"step": 1, "time/step": 30.0, "time/rollout": 20.0}  # of a step whose checkpoint was not whole
+        (run / "metrics.jsonl").write_text(json.dumps(logged) + "\n")
         run_to_its_end(config(model, server.url, steps=1), run, log)
+    assert log.read_text().count("\nleft: about ") == log.read_text().count("(1 step of 30 s, evaluations ") == 1
     assert evaluations() == ["after-greedy", "after-sampled", "before-greedy", "before-sampled"]
 
 
