@@ -38,6 +38,8 @@ from grpo.settings import (
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
 REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
+RULER_REWARDS = ("ruler", "env+ruler")
+"""Those that ask RULER's judge."""
 RESUMABLE_CHANGES = frozenset(
     {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
     | {"rollout.env_workers", "eval.every", "judge.concurrency", "judge.max_cost", "judge.max_prompt_tokens"}
@@ -128,6 +130,25 @@ class TrainConfig(Settings):
         if value not in REWARDS and not all(value.rpartition(":")):
             raise ValueError(f"a reward is one of {', '.join(REWARDS)}, or a function of your own as pkg.mod:function")
         return value
+
+    def rubric(self) -> str | None:
+        """The text of RULER's rubric; None where the run names none, or no such judge.
+
+        Raises:
+            ConfigError: Its file cannot be read, or is empty.
+        """
+        path = self.judge.rubric
+        if path is None or self.reward not in RULER_REWARDS:
+            return None
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"the rubric {path} (judge.rubric) cannot be read: {error}; name its file with --rubric"
+            ) from error
+        if not text.strip():
+            raise ConfigError(f"the rubric {path} (judge.rubric) is empty; write into it what the judge is to look for")
+        return text
 
     def resume_difference(self, earlier: dict[str, Any]) -> list[str]:
         """What differs from an earlier config in a way that a resumed run cannot take, one line each.

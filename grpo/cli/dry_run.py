@@ -14,7 +14,6 @@ from grpo.learner.engines import described, engine_name
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, memory_gib
 from grpo.machine.models import check_model_name, config_at_hand
-from grpo.rollout.judges import rubric_of
 from grpo.runs.directory import RunDirectory
 from grpo.runs.trained_policy import init_adapter
 from grpo.serving.server import server_options
@@ -32,7 +31,7 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
     """
     check_model_name(config.model)
     init_adapter(config)
-    rubric_of(config)
+    config.rubric()
     run = RunDirectory(directory)
     if resume:
         config = run.settled(config, resume=True)

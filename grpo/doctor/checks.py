@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo.config import TrainConfig
+from grpo.config import RULER_REWARDS, TrainConfig
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import shape_at_hand
 from grpo.envs.message_env import MessageEnv
@@ -111,8 +111,10 @@ def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
         checks += [("CUDA driver", lambda: check_cuda(serves=not config.server.urls)), ("C compiler", check_compiler)]
     if config.env:
         checks += [("env", lambda: check_env(config)), ("env's data", lambda: check_data(config))]
-    if "ruler" in config.reward:
+    if config.reward in RULER_REWARDS:
         checks.append(("judge's key", lambda: check_key(config.judge.model, config.judge.api_base)))
+        if config.judge.rubric is not None:
+            checks.append(("rubric", lambda: check_rubric(config)))
     if (model := config.answer_judge.model) is not None:
         checks.append(("answer judge's key", lambda: check_key(model, config.answer_judge.api_base)))
     return checks
@@ -270,6 +272,11 @@ def check_key(model: str, api_base: str | None) -> str:
             f"export {missing[0]}=..., or name a server of your own with --judge-api-base",
         )
     return f"the key of {model} is set"
+
+
+def check_rubric(config: TrainConfig) -> str:
+    """The file of RULER's rubric can be read, and says something."""
+    return f"{config.judge.rubric}: {len(config.rubric() or ''):,} characters"
 
 
 def _env(config: TrainConfig) -> MessageEnv:

@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from grpo.config import TrainConfig
+from grpo.config import RULER_REWARDS, TrainConfig
 from grpo.errors import ConfigError, JudgeFailure
 from grpo.settings import AnswerJudgeSettings, JudgeSettings
 from judges import JudgeError, Session, answer, ruler
 from judges.llm.record import FILE_NAME
 
-RULER_REWARDS = ("ruler", "env+ruler")
 QUESTION, REFERENCE, GIVEN = "How many days does a week have?", "7", "A week has seven days."
 """What a judge is tried with; the rule is not asked."""
 
@@ -38,26 +37,6 @@ def judge_session(settings: JudgeSettings | AnswerJudgeSettings, folder: Path) -
         raise ConfigError(str(error)) from error
 
 
-def rubric_of(config: TrainConfig) -> str | None:
-    """The text of RULER's rubric; None where the run names none, or no such judge.
-
-    Raises:
-        ConfigError: Its file cannot be read, or is empty.
-    """
-    path = config.judge.rubric
-    if path is None or config.reward not in RULER_REWARDS:
-        return None
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"the rubric {path} (judge.rubric) cannot be read: {error}; name its file with --rubric"
-        ) from error
-    if not text.strip():
-        raise ConfigError(f"the rubric {path} (judge.rubric) is empty; write into it what the judge is to look for")
-    return text
-
-
 def check_judges(config: TrainConfig) -> list[str]:
     """Ask every judge of a run for a verdict; returns what was found, a line each. No cache can answer for them.
 
@@ -65,7 +44,7 @@ def check_judges(config: TrainConfig) -> list[str]:
         ConfigError: The rubric cannot be read.
         JudgeFailure: A judge gave none; it says which, why, and where to mend it.
     """
-    rubric_of(config)
+    config.rubric()
     checks: dict[str, Callable[[], Awaitable[str]]] = {}
     if config.reward in RULER_REWARDS:
         checks["judge"] = lambda: _rulers_verdict(config.judge)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from grpo.config import REWARDS, TrainConfig
 from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
-from grpo.rollout.judges import judge_session, rubric_of
+from grpo.rollout.judges import judge_session
 from grpo.settings import JudgeSettings
 from grpo.types import Group, Trajectory
 
@@ -184,7 +184,7 @@ def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
     ruler = RulerReward(
         config.judge,
         judge_session(config.judge, folder),
-        rubric_of(config),
+        config.rubric(),
         config.seed,
     )
     return ruler if config.reward == "ruler" else HybridReward(ruler)

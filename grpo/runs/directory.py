@@ -1,7 +1,7 @@
 """The run directory: where everything of a run lies, one trainer at a time, and what a continuation may change.
 
 config.json  metrics.jsonl  warmstart.jsonl  eval/  trajectories/  partial/  checkpoints/  adapters/  server.log
-report.html
+judge-rubric.txt  report.html
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class RunDirectory(Closeable):
         self.partial = self.root / "partial"
         self.adapters = self.root / "adapters"
         self.server_log = self.root / "server.log"
+        self.rubric = self.root / "judge-rubric.txt"
         self.opened_at = time.monotonic()
         self.earlier_steps: int | None = None  # of the run that is continued, before this process
         self.earlier_minutes: float | None = None
@@ -42,18 +43,20 @@ class RunDirectory(Closeable):
 
     @classmethod
     def open(cls, root: Path, config: TrainConfig, *, resume: bool) -> RunDirectory:
-        """Lock the directory for this process and write or check its config.
+        """Lock the directory for this process and write or check its config and its rubric.
 
         Raises:
-            ConfigError: The directory cannot be written, or is something else's; or it holds a run and ``resume`` is
-                off, or the config differs from that run's.
+            ConfigError: The rubric cannot be read; the directory cannot be written, or is something else's; or it holds
+                a run and ``resume`` is off, or the config or the rubric differs from that run's.
             CheckpointError: Another process is using the directory.
         """
-        run = cls(root)
+        run, rubric = cls(root), config.rubric()
         try:
             run.root.mkdir(parents=True, exist_ok=True)
             run._acquire()
             run.write_config(run.settled(config, resume=resume))
+            if rubric is not None:  # the setting names a file, which may be changed
+                run.rubric.write_text(rubric, encoding="utf-8")
         except OSError as error:
             run.close()
             raise ConfigError(f"{run.root} cannot hold a run: {error}; choose another --run-dir") from error
@@ -91,7 +94,7 @@ class RunDirectory(Closeable):
 
         Raises:
             ConfigError: The directory is something else's; or it holds a run and ``resume`` is off, or the config
-                differs from that run's.
+                or the text of the rubric differs from that run's.
         """
         earlier = self._earlier_config()
         if earlier is None:
@@ -111,6 +114,8 @@ class RunDirectory(Closeable):
             )
         self.earlier_steps, self.earlier_minutes = earlier["steps"], earlier.get("minutes")
         difference = config.resume_difference(earlier)
+        if self.rubric.exists() and config.rubric() not in (None, self.rubric.read_text(encoding="utf-8")):
+            difference.append(f"judge.rubric: {config.judge.rubric} was changed; {self.rubric} has the earlier text")
         if difference:
             raise ConfigError(
                 f"{self.root} was begun with other settings, so it cannot be continued:\n  "

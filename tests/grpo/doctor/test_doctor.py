@@ -225,6 +225,17 @@ def test_a_missing_key_is_named_and_a_key_never_shown(monkeypatch):
     assert checked["answer judge's key"]() == checked["judge's key"]() == "the key of openai/o4-mini is set"
 
 
+def test_a_rubric_that_is_not_there_is_named(tmp_path):
+    rubric = tmp_path / "rubric.txt"
+    config = load_config(None, {"env": WORD_ENV, "reward": "ruler", "judge.rubric": str(rubric)})
+    check = dict(doctor.quick_checks(config, doctor.Needs()))["rubric"]
+    (result,) = examine([("rubric", check)])
+    assert (result.status, result.fix) == ("failed", "as the message says")
+    assert result.found.startswith(f"the rubric {rubric} (judge.rubric) cannot be read: ")
+    rubric.write_text("Größe", encoding="utf-8")
+    assert check() == f"{rubric}: 5 characters"
+
+
 def test_a_check_that_breaks_is_a_failure_and_the_next_one_runs():
     first, second = examine([("a", lambda: str(1 / 0)), ("b", lambda: "fine")])
     assert first.status == "failed"

@@ -10,7 +10,7 @@ from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.envs.message_env import MessageEnv
 from grpo.errors import ConfigError, JudgeFailure
-from grpo.rollout.judges import check_judges, rubric_of
+from grpo.rollout.judges import check_judges
 from grpo.rollout.references import check_references, reach_warning
 from grpo.rollout.rewards import group_reward
 from grpo.types import Task
@@ -82,7 +82,7 @@ def test_a_rubric_that_cannot_be_read_is_named_before_a_judge_is_asked(tmp_path)
         assert server.requests == []
     assert check_judges(load_config(None, named | {"reward": "env"})) == [], "no judge reads it"
     rubric.write_text("Größe", encoding="utf-8")
-    assert rubric_of(load_config(None, named)) == "Größe"
+    assert load_config(None, named).rubric() == "Größe"
 
 
 def test_a_limit_of_money_that_cannot_be_kept_is_said_at_once():

@@ -115,6 +115,25 @@ def test_what_was_moved_is_the_same_under_its_name_alone(tmp_path):
     assert json.loads((tmp_path / "r" / "config.json").read_text())["model"] == str(new)
 
 
+def test_a_rubric_that_was_changed_in_its_place_is_refused(tmp_path):
+    rubric = tmp_path / "rubric.txt"
+    rubric.write_text("Short answers are good.", encoding="utf-8")
+    judged = load_config(None, {"env": "E", "reward": "ruler", "judge.rubric": str(rubric)})
+    begin(tmp_path / "r", judged)
+    RunDirectory.open(tmp_path / "r", judged, resume=True).close()
+    rubric.write_text("Long answers are good.", encoding="utf-8")
+    changed = r"judge\.rubric: .*rubric\.txt was changed; .*/r/judge-rubric\.txt has the earlier text"
+    with pytest.raises(ConfigError, match=changed):
+        RunDirectory.open(tmp_path / "r", judged, resume=True)
+    rubric.unlink()
+    with pytest.raises(ConfigError, match=r"the rubric .*rubric\.txt \(judge\.rubric\) cannot be read"):
+        RunDirectory.open(tmp_path / "new", judged, resume=False)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "r" / "judge-rubric.txt").rename(rubric)
+    RunDirectory.open(tmp_path / "r", judged, resume=True).close()
+    assert (tmp_path / "r" / "judge-rubric.txt").read_text(encoding="utf-8") == "Short answers are good."
+
+
 def test_a_continued_run_knows_how_long_it_was_to_be(tmp_path):
     begin(tmp_path / "r", CONFIG.model_copy(update={"steps": 5}))
     with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
