@@ -1,9 +1,9 @@
 """Versions of what is on disk; each belongs to the name of the cached demo database."""
 
-SCHEMA_VERSION = "6"
-"""Changes when a mail database gets other tables or columns."""
+SCHEMA_VERSION = "7"
+"""Changes when a mail database gets other tables or columns, or its words another form."""
 
-BUILDER_VERSION = "10"
+BUILDER_VERSION = "11"
 """Changes when the same mail gives another database."""
 
 GENERATOR_VERSION = "1"

@@ -28,12 +28,13 @@ from email_env.ingest.staging import COLUMNS, Filters, Staging
 from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.scenarios.misfits import sort_out
 from email_env.scenarios.scenario import Scenario
-from email_env.search.query import COMMON_MAILS, who
+from email_env.search.query import COMMON_MAILS, index_text, who
 from email_env.versions import BUILDER_VERSION, SCHEMA_VERSION
 
 _PAGE_BYTES = 16384  # a page holds eight pages of the index, or several mails: 6 % of it is waste, of 4096 bytes 16 %
 _CACHE_KIB = 16384
 _INDEXED = "subject, body, who, sender_names, recipient_names, attachments"
+_AS_INDEXED = "plain(subject), plain(body), who, sender_names, recipient_names, plain(attachments)"
 _FTS_SETTINGS = {
     "hashsize": 64 << 20,  # words wait here to be written in bulk: less costs time, 128 MB is too much memory
     "pgsz": 2000,  # bytes of a page of the index: half of the usual, so that a search skips more; 6 % of its time
@@ -140,6 +141,7 @@ def build_database(
     try:
         with replacing(out) as temporary, closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             connection.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)  # lets a Ctrl-C interrupt SQLite
+            connection.create_function("plain", 1, index_text, deterministic=True)
             connection.executescript(_PRAGMAS + _SCHEMA)
             staging = Staging(connection, filters or Filters(), evidence, owners, progress, on_skip)
             report = _fill(connection, staging, mails, questions, source, checksum, command)
@@ -209,7 +211,7 @@ def _index_words(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN")
     for setting in _FTS_SETTINGS.items():
         connection.execute("INSERT INTO emails_fts (emails_fts, rank) VALUES (?, ?)", setting)
-    connection.execute(f"INSERT INTO emails_fts (rowid, {_INDEXED}) SELECT id, {_INDEXED} FROM newest_first")
+    connection.execute(f"INSERT INTO emails_fts (rowid, {_INDEXED}) SELECT id, {_AS_INDEXED} FROM newest_first")
     connection.execute("COMMIT")
     connection.execute("BEGIN")
     connection.execute("INSERT INTO emails_fts (emails_fts) VALUES ('optimize')")
@@ -313,11 +315,13 @@ def _count_common_words(connection: sqlite3.Connection, kept: int) -> None:
     if kept <= COMMON_MAILS:
         return
     step = -(-kept // _SAMPLED_MAILS)
-    words = "subject, body, sender_names, recipient_names, attachments"
+    words, as_indexed = (columns.replace(" who,", "") for columns in (_INDEXED, _AS_INDEXED))
     connection.execute(f"CREATE VIRTUAL TABLE temp.sample USING fts5({words}, content='', detail='none', columnsize=0)")
     connection.execute("INSERT INTO sample (sample, rank) VALUES ('hashsize', ?)", (_FTS_SETTINGS["hashsize"],))
     connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(temp, sample, row)")
-    connection.execute(f"INSERT INTO sample (rowid, {words}) SELECT id, {words} FROM emails WHERE id % ? = 0", (step,))
+    connection.execute(
+        f"INSERT INTO sample (rowid, {words}) SELECT id, {as_indexed} FROM emails WHERE id % ? = 0", (step,)
+    )
     connection.execute(
         "INSERT INTO common_words SELECT term, doc * :step FROM words WHERE doc * :step > :common",
         {"step": step, "common": COMMON_MAILS},

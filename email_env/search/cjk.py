@@ -11,6 +11,7 @@ takes the separators out; another program can say `replace(body, char(8291), '')
 from __future__ import annotations
 
 import re
+import unicodedata
 
 SEPARATOR = "\u2063"
 """The tokenizer takes it for a blank, and no terminal shows it."""
@@ -26,9 +27,13 @@ _BOUNDARY = re.compile(rf"(?<=[{_CJK}])(?=\w)|(?<=\w)(?=[{_CJK}])")
 
 
 def separated(text: str) -> str:
-    """The text with a separator beside each such character that has a letter or a digit beside it."""
-    if text.isascii() or not _CHARACTER.search(text):
+    """The text with a separator beside each such character that has a letter or a digit beside it.
+
+    Letters that Macs write in parts (`か` and a mark for `が`) are put together first.
+    """
+    if text.isascii():
         return text
+    text = unicodedata.normalize("NFC", text)
     return _BOUNDARY.sub(SEPARATOR, text)
 
 

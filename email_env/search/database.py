@@ -134,7 +134,7 @@ class MailDatabase:
             inbox: the address whose mail, sent or received, is searched.
             keywords: words or phrases that must occur in the subject, in the body, or among the names of sender,
                 recipients and attachments, each phrase word for word. Case does not matter, nor do
-                accents of Latin letters. None: all mail.
+                accents of Latin and Greek letters, nor `ё` or `е`. None: all mail.
             until: ISO date, inclusive; later mail is never shown. Days are those of the mail's own zone.
             from_addr: only mail from this person: a name, an address, or `Name <address>`.
             to_addr: only mail with this person in To, Cc or Bcc.

@@ -44,7 +44,8 @@ MAX_RANKED_MAILS = 200_000
 """A ranking may read at most so many mails to learn how telling its keywords are."""
 _PHRASE_READS = 20  # finding where the words of a phrase meet costs this many times more than reading one of them
 
-_LATIN_MARKS = "\u0300\u036f"
+_MARKS = "\u0300\u036f"  # of Latin, Greek and Cyrillic letters
+_LETTERS_WITH_MARKS = "йїўѓќЙЇЎЃЌ"  # nobody writes them without
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _BESIDE_NAME = re.compile(r"\([^)]*\)|[/@].*")
 _ELIDED = re.compile(r"(?<!\w)[^\W\d_]['\u2019]\w\w")  # O'Brien, d'Arc
@@ -109,7 +110,7 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
         words = _words(keyword)
         if not words:
             raise ToolInputError(f"Keyword {shown(keyword)} has no letters or digits. Use words from the mail.")
-        text = cjk.separated(keyword.replace('"', '""').replace(WHO_MARK, " "))
+        text = index_text(keyword.replace('"', '""').replace(WHO_MARK, " "))
         found.append(Phrase(_with_name(f'"{text}"', words, keyword), words, _address(keyword)))
     count = sum([len(phrase.words) for phrase in found])
     if count > MAX_SEARCH_WORDS:  # a word of Chinese has about two characters, of which each counts as a word here
@@ -122,11 +123,8 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
 def _with_name(quoted: str, words: tuple[str, ...], keyword: str) -> str:
     """The phrase, or the name that it gives with an initial or behind the surname: `Ward, Kim S.` is "kim ward" too.
 
-    `O'Brien` is "brien", but only in the names: elsewhere a single word would say less than the keyword. Names have no
-    accents, of which the index itself takes only those of Latin letters away.
+    `O'Brien` is "brien", but only in the names: elsewhere a single word would say less than the keyword.
     """
-    if not keyword.isascii():
-        quoted = f'({quoted} OR {{{" ".join(NAME_COLUMNS.values())}}} : "{" ".join(words)}")'
     if len(words) == 1 or (min(map(len, words)) > 1 and "," not in keyword and "(" not in keyword):
         return quoted
     name = tuple(name_words(keyword))
@@ -193,18 +191,42 @@ def _words(text: str) -> tuple[str, ...]:
     """Runs of letters and digits, without case and accents, as the index's tokenizer makes them."""
     if text.isascii():
         return tuple(_ASCII_WORD.findall(text.lower()))
-    plain = "".join(map(_folded, cjk.separated(text)))
+    plain = "".join(map(_folded, index_text(text)))
     return tuple("".join(char if unicodedata.category(char)[0] in "LN" else " " for char in plain).split())
+
+
+def index_text(text: str) -> str:
+    """The text as it is indexed: its letters without accents, and separators between words of Chinese.
+
+    The index's tokenizer takes one accent off a Latin letter. It knows neither `ё` nor `ή`, nor the two of `ệ`.
+    """
+    return text if text.isascii() else cjk.separated(text).translate(_PLAIN_LETTERS)
+
+
+class _PlainLetters(dict[int, str]):
+    """The letter without accents for every character; filled as it is asked."""
+
+    def __missing__(self, key: int) -> str:
+        char = chr(key)
+        if char not in _LETTERS_WITH_MARKS:
+            letter, *marks = unicodedata.normalize("NFD", char)
+            if marks and all(_MARKS[0] <= mark <= _MARKS[1] for mark in marks):
+                char = letter
+        self[key] = char
+        return char
+
+
+_PLAIN_LETTERS = _PlainLetters()
 
 
 def _folded(char: str) -> str:
     if cjk.is_cjk(char):
         return char
-    if unicodedata.category(char) == "Mn" and not _LATIN_MARKS[0] <= char <= _LATIN_MARKS[1]:
+    if unicodedata.category(char) == "Mn" and not _MARKS[0] <= char <= _MARKS[1]:
         return " "  # the marks of other scripts are blanks for the index
     folded = char.casefold()
     kept = folded if len(folded) == 1 else char.lower()  # the index keeps the sharp s
-    return "".join(part for part in unicodedata.normalize("NFD", kept) if unicodedata.category(part) != "Mn")
+    return "".join(part for part in kept if unicodedata.category(part) != "Mn")
 
 
 def _address(text: str) -> str:
