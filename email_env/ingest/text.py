@@ -14,6 +14,8 @@ import codecs
 import re
 from functools import lru_cache
 
+from judges.answers.values import UNSEEN
+
 _CODEC = re.compile(r"utf-(?:7|8|16|32)|iso|cp\d|koi8|big5|gb|euc|johab|hz|mac-|tis|kz|ptcp|hp-")
 _CODE_PAGE = re.compile(r"(?:windows|win|cp|ibm|dos|ms|ms-cp)[-_]?(\d+)")
 _LABELS = {  # that Python does not know
@@ -50,9 +52,8 @@ _MEANT = {  # what the name of a charset stands for in mail, by the names of Pyt
     "big5": "big5hkscs",
 }
 _MAX_LABEL = 40
-_UNSEEN = "\\xad\\u034f\\u200b\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff"
-_CONTROL = re.compile(f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff{_UNSEEN}]")
-_INVISIBLE = re.compile(f"[{_UNSEEN}]")
+_CONTROL = re.compile(f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff{UNSEEN}]")
+_INVISIBLE = re.compile(f"[{UNSEEN}]")
 _CONTROL_BYTES = bytes({*range(32), 127} - {9, 10, 13})
 _NOT_ASCII_BASED = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
 _WITH_GAPS = ("cp125", "cp874")

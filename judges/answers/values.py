@@ -58,11 +58,13 @@ _TOKEN = re.compile(
 )
 _WIDE = {0xFF01 + place: 0x21 + place for place in range(94)} | str.maketrans("\u3000。、「」『』《》", ' .,""""""')
 """Letters, digits and marks of the width of a Chinese character, and the marks that only such text has."""
+UNSEEN = r"\xad\u034f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+"""Characters that nobody sees, as a set of a regular expression: soft hyphens, blanks of no width, directions."""
 _WRITTEN = (
     (re.compile(r"[’‘`´]"), "'"),
     (re.compile(r"[“”«»]|\*\*|__"), '"'),
     (re.compile("−"), "-"),
-    (re.compile("[\u00ad\u034f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"), ""),  # nobody sees them
+    (re.compile(f"[{UNSEEN}]"), ""),
     (re.compile(r"(?m)^\s*[-*•]\s+"), " "),
     (re.compile("([A-Za-z])[\u0300-\u036f]+"), r"\1"),
     (re.compile(r"(?<=\d-\d\d)T(?=\d\d:)"), " "),
