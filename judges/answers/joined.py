@@ -12,7 +12,11 @@ _SMALL = (  # noqa: SIM905
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
 _SPELLED = {w: n for n, w in enumerate(_SMALL)} | {w: 10 * n for n, w in enumerate(_TENS, 2)}
-_SCALES = {"hundred": 2, "k": 3, "thousand": 3, "m": 6, "mm": 6, "million": 6, "bn": 9, "billion": 9, "trillion": 12}
+_SCALES = {
+    "hundred": 2, "k": 3, "thousand": 3, "m": 6, "mm": 6, "mio": 6, "million": 6, "b": 9, "bn": 9, "mrd": 9,
+    "billion": 9, "trillion": 12,
+}  # fmt: skip
+_SHORT_SCALES = ("m", "mm", "b")  # of money; else metres, or bytes
 _UNITS = {
     "hr": "hour", "min": "minute", "sec": "second", "wk": "week", "yr": "year", "lb": "pound", "ft": "foot",
     "feet": "foot", "kg": "kilogram", "km": "kilometer", "kilometre": "kilometer",
@@ -42,7 +46,7 @@ def _spelled(found: list[Token]) -> list[Token]:
         while place < len(found):
             after = found[place].value if found[place].kind == "word" else None
             joined = after == "and" and spelled and place + 1 < len(found) and found[place + 1].value in _SPELLED
-            if after in _SCALES and (after not in ("m", "mm") or (out and out[-1].kind in ("currency", "sign"))):
+            if after in _SCALES and (after not in _SHORT_SCALES or _of_money(out[-1:], found[place + 1 : place + 2])):
                 scaled = part.scaleb(_SCALES[after])
                 total, part = (total, scaled) if after == "hundred" and spelled else (total + scaled, Decimal(0))
                 digits = ""
@@ -60,6 +64,11 @@ def _spelled(found: list[Token]) -> list[Token]:
             place += 1
         out.append(Token("number", total + part, token.written, digits))
     return out
+
+
+def _of_money(before: list[Token], after: list[Token]) -> bool:
+    """Whether a number and its scale stand behind a currency or before one."""
+    return any(t.kind in ("currency", "sign") for t in before) or any(t.kind == "currency" for t in after)
 
 
 def _goes_on(part: Decimal, then: int) -> bool:

@@ -3,6 +3,10 @@
 `tokens("Tuesday, March 5 at 2:30 pm: -$4.2 million a month")` is a weekday, the date 5 March (of an unknown year), the
 word `at`, the time 14:30, -4200000 USD, and the words `per` and `month`. Punctuation between words is left out. What
 can change a value stays: signs, `+`, `#`, `>`, `?`, and the `A` of `plan A`. Dates with slashes are month/day/year.
+
+`1,200` is a thousand. So are `1'200` and, with a blank that keeps a line together, `1 200`. `1.200` is a decimal, but a
+thousand in `1.200,50` and before euros or francs, where three decimals are rare. `3,5` is a decimal beside these and
+before a percent sign; elsewhere it may be two numbers.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ _TOKEN = re.compile(
             r"|\b(?:usd|eur|gbp|jpy|aud|cad|chf|inr|dollars?|euros?|yen)\b)",
             r"(?P<sign>(?:^|(?<=[\s(:;,=$€£¥₹]))-(?=\s?[$€£¥₹]|\.?\d|(?:us|au?|ca?)\$))",
             rf"(?P<number>(?<![\w.,]){_FIGURE}(?:st|nd|rd|th)?(?=[a-z]{{1,3}}\b|(?!\w|[.,]\d)))",
-            r"(?P<percentage>%|\bper ?cent\b)",
+            r"(?P<percentage>%|\bper ?cent\b|\bprozent\b)",
             r"(?P<symbol>(?<=\w)-(?=[\s.,;:)!]|$)|!(?=\w)|\((?=\s?[-$€£¥₹]\s?\d))",
             r"(?P<dash>[-–—])",
             r"(?P<owner>(?<=\w)'s\b)",
@@ -60,11 +64,25 @@ _WIDE = {0xFF01 + place: 0x21 + place for place in range(94)} | str.maketrans("\
 """Letters, digits and marks of the width of a Chinese character, and the marks that only such text has."""
 UNSEEN = r"\xad\u034f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
 """Characters that nobody sees, as a set of a regular expression: soft hyphens, blanks of no width, directions."""
+_START, _BLANK = r"(?<![\w.,'])", "['\u00a0\u2009\u202f]"
+_EURO = r"(?:€|\b(?:eur|euros?|chf)\b)"
+
+
+def _without_groups(match: re.Match[str]) -> str:
+    return re.sub(r"\D", "", match[0])
+
+
 _WRITTEN = (
     (re.compile(r"[’‘`´]"), "'"),
     (re.compile(r"[“”«»]|\*\*|__"), '"'),
     (re.compile("−"), "-"),
+    (re.compile(r"(?<=\d)[.,][-–—]+(?!\d)"), ""),  # 50,- and 50.—
     (re.compile(f"[{UNSEEN}]"), ""),
+    (re.compile(rf"{_START}[1-9]\d{{0,2}}(?:{_BLANK}\d{{3}})+(?!{_BLANK}?\d)"), _without_groups),
+    (re.compile(rf"{_START}(\d{{1,3}}(?:\.\d{{3}})+),(\d\d?)(?!\d)"), lambda m: f"{m[1].replace('.', '')}.{m[2]}"),
+    (re.compile(rf"(?i){_START}[1-9]\d{{0,2}}(?:[. ]\d{{3}})+(?=\s?{_EURO})"), _without_groups),
+    (re.compile(rf"(?i){_START}(\d+),(\d\d?)(?=\s?(?:%|prozent\b|mio\b|mrd\b|{_EURO}))"), r"\1.\2"),
+    (re.compile(rf"(?i)({_EURO}\s?\d+),(\d\d?)(?![\d,])"), r"\1.\2"),
     (re.compile(r"(?m)^\s*[-*•]\s+"), " "),
     (re.compile("([A-Za-z])[\u0300-\u036f]+"), r"\1"),
     (re.compile(r"(?<=\d-\d\d)T(?=\d\d:)"), " "),
