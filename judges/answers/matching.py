@@ -22,7 +22,7 @@ from itertools import permutations
 from .beside import SMALL_WORDS, TURNS, WH, at, stands_alone, stem
 from .giving_up import gives_up, speaks_of_not_knowing
 from .refuting import refutation
-from .token import RATES, VALUES, Token, agrees
+from .token import POINTS, RATES, VALUES, Token, agrees
 from .values import tokens
 
 MAX_ANSWER_CHARS = 600
@@ -37,6 +37,7 @@ _ORDERED = frozenset(  # a question with one of these may want a list in its ord
     ).split()
 )
 _BESIDES = re.compile(r"^\s*(?:besides|apart from|other than|except for|aside from) [^,]+,", re.IGNORECASE)
+_JOINING = ("at", "on", "in")
 _STRAIGHT = str.maketrans("‘’“”", "''\"\"")
 _QUOTED = re.compile(r"(?<!\w)([\"'])(.*?)\1", re.DOTALL)
 _UNSPACED = re.compile(
@@ -162,11 +163,12 @@ def _forms(reference: str, asked: Sequence[Token], known: Sequence[Token]) -> It
             form = form[1:]
             yield form
             yield from ([Token("word", word), *form] for word in _ABOUT)
-        if len(form) > 1 and (form[0].value in _TITLES or form[0].value in ("at", "in", "on")):
+        if len(form) > 1 and (form[0].value in _TITLES or form[0].value in _JOINING):
             yield form[1:]
         short = _without_asked(form, asked)
         if short != form:
             yield short
+        yield from _bare_points(form)
     yield from _orders(core, asked)
 
 
@@ -194,6 +196,14 @@ def _without_asked(form: list[Token], asked: Sequence[Token]) -> list[Token]:
     return form
 
 
+def _bare_points(form: Sequence[Token]) -> Iterator[list[Token]]:
+    """A day and its time in any order, without what joins them: `Friday at 2 pm` is `2 pm on Friday`."""
+    points = [token for token in form if token.value not in _JOINING]
+    kinds = [token.kind for token in points]
+    if len(points) > 1 and {*kinds} <= {*POINTS} and len({*kinds}) == len(kinds):
+        yield from map(list, permutations(points))
+
+
 def _orders(core: str, asked: Sequence[Token]) -> Iterator[list[Token]]:
     """A list of names in any order, unless the question says an order."""
     words = [token.value for token in asked]
@@ -212,6 +222,13 @@ def _orders(core: str, asked: Sequence[Token]) -> Iterator[list[Token]]:
 def _versions(answer: str, said: Sequence[Token], form: Sequence[Token]) -> Iterator[list[Token]]:
     """The answer, and where it is a name written `Keller, Anna`, the name turned round."""
     yield list(said)
+    if len(form) > 1 and all(token.kind in POINTS for token in form):
+        before, after = [None, *said[:-1]], [*said[1:], None]
+        yield [
+            token
+            for last, token, then in zip(before, said, after, strict=True)
+            if token.value not in _JOINING or not (last and then and {last.kind, then.kind} <= {*POINTS})
+        ]
     turned = re.fullmatch(r"\s*([^\W\d_][\w'-]*), ([^\W\d_][\w'-]*)\.?\s*", answer)
     if turned and len(form) == 2 and all(token.named for token in form):
         yield list(tokens(f"{turned[2]} {turned[1]}"))

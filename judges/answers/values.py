@@ -2,7 +2,8 @@
 
 `tokens("Tuesday, March 5 at 2:30 pm: -$4.2 million a month")` is a weekday, the date 5 March (of an unknown year), the
 word `at`, the time 14:30, -4200000 USD, and the words `per` and `month`. Punctuation between words is left out. What
-can change a value stays: signs, `+`, `#`, `>`, `?`, and the `A` of `plan A`. Dates with slashes are month/day/year.
+can change a value stays: signs, `+`, `#`, `>`, `?`, and the `A` of `plan A`. Dates with slashes are month/day/year,
+those with points day.month.year.
 
 `1,200` is a thousand. So are `1'200` and, with a blank that keeps a line together, `1 200`. `1.200` is a decimal, but a
 thousand in `1.200,50` and before euros or francs, where three decimals are rare. `3,5` is a decimal beside these and
@@ -34,17 +35,19 @@ _CURRENCIES = {
 _FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
 _HALF = r"\s*[ap]\.?m\b\.?"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_SHORT_YEAR = r",?\s*'\d\d\b(?!')"
 _TOKEN = re.compile(
     "|".join(
         (
             r"(?P<address>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)",
-            r"(?P<iso>\b\d{4}-\d\d?-\d\d?\b)",
-            rf"(?P<day_first>\b{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+\(?\d{{4}}\b)?)",
-            rf"(?P<month_first>\b{_MONTH}\s+(?:the\s+)?{_DAY}\b(?![:.,]\d|,\d)(?:,?\s+\(?\d{{4}}\b(?!:))?)",
-            rf"(?P<month>\b{_MONTH}(?:,?\s+\d{{4}}\b)?)",
+            r"(?P<iso>\b\d{4}(?:-\d\d?-|/\d\d?/)\d\d?\b)",
+            rf"(?P<day_first>\b{_DAY}(?:\s+(?:of\s+)?|-){_MONTH}(?:,?\s+\(?\d{{4}}\b|-(?:\d{{4}}|\d\d)\b|{_SHORT_YEAR})?)",
+            rf"(?P<month_first>\b{_MONTH}\s+(?:the\s+)?{_DAY}\b(?![:.,]\d|,\d)(?:,?\s+\(?\d{{4}}\b(?!:)|{_SHORT_YEAR})?)",
+            rf"(?P<month>\b{_MONTH}(?:,?\s+(?:of\s+)?\d{{4}}\b|{_SHORT_YEAR})?)",
+            r"(?P<points>(?<![\w.])\d\d?\.\d\d?\.\d{4}\b(?!\.\d))",
             r"(?P<slashed>(?<![\w/.])\d\d?/\d\d?(?:/(?:\d{4}|\d\d))?\b(?![/%]|\.\d))",
+            r"(?P<clock_word>\b(?:12(?::00)?\s+)?(?:noon|midnight)\b)",
             rf"(?P<clock>\b\d\d?[:h]\d\d(?::\d\d)?(?:{_HALF}|\b)|\b\d\d?(?:\.\d\d)?{_HALF}|\b\d\d?\s?o'?clock\b)",
-            r"(?P<clock_word>\b(?:noon|midnight)\b)",
             r"(?P<dotted>\bv?\d+(?:\.\d+){2,}\w*|\b(?!\d+\.\d+[a-z]{1,3}\b)(?=[\w-]*[a-z])[\w-]+(?:\.[\w-]+)+)",
             r"(?P<currency>(?<![a-z])(?:us|au?|ca?|nz|hk|s|r|mx)?\$|[€£¥₹]"
             r"|\b(?:usd|eur|gbp|jpy|aud|cad|chf|inr|dollars?|euros?|yen)\b)",
@@ -125,13 +128,13 @@ def _is_article(plain: str, match: re.Match[str], found: list[Token]) -> bool:
 def _read(kind: str, written: str) -> list[Token]:
     """What one match stands for; a date or a time that cannot be is read as its parts."""
     folded = written.casefold()
-    if kind in ("iso", "day_first", "month_first", "slashed", "month", "clock"):
+    if kind in ("iso", "day_first", "month_first", "slashed", "points", "month", "clock"):
         token = _clock(folded) if kind == "clock" else _date(kind, folded, written)
         if token:
             return [token]
         return [Token("word", part.casefold(), part) for part in re.findall(r"\w+|[^\w\s.,]", written)]
     if kind == "clock_word":
-        return [Token("time", (12 if folded == "noon" else 0, 0, 0, True), written)]
+        return [Token("time", (12 if folded.endswith("noon") else 0, 0, 0, True), written)]
     if kind == "currency":
         return [Token("currency", _CURRENCIES.get(folded, folded), written)]
     if kind == "number":
@@ -166,22 +169,30 @@ def _number(text: str) -> Token:
 
 
 def _date(kind: str, text: str, written: str) -> Token | None:
-    numbers = [int(digits) for digits in re.findall(r"\d+", text)]
+    figures = re.findall(r"\d+", text)
+    numbers = [*map(int, figures)]
     if kind == "iso":
         return _checked(numbers[0], numbers[1], numbers[2], written)
     if kind == "slashed":
-        year = numbers[2] if len(numbers) > 2 else None
-        if year is not None and year < 100:
-            year += 1900 if year >= 70 else 2000
+        year = _year(figures[2:])
         return _checked(year, numbers[0], numbers[1], written) or _checked(year, numbers[1], numbers[0], written)
+    if kind == "points":
+        day, month, year = numbers
+        return _checked(year, month, day, written) or _checked(year, day, month, written)
     name = re.search(r"[a-z]{3,}", re.sub(r"\d+(?:st|nd|rd|th)?|\bof\b|\bthe\b", " ", text))
     assert name, "the pattern has a month"
     month = next(number for number, full in enumerate(_MONTHS, 1) if full.startswith(name[0][:3]))
     if kind != "month":
-        return _checked(numbers[1] if len(numbers) > 1 else None, month, numbers[0], written)
+        return _checked(_year(figures[1:]), month, numbers[0], written)
     if not numbers and written[0].islower() and name[0] in ("may", "march", "mar", "jan", "dec"):
         return None
-    return Token("month", (numbers[0] if numbers else None, month), written)
+    return Token("month", (_year(figures), month), written)
+
+
+def _year(figures: list[str]) -> int | None:
+    """The first of the figures, if there is one; of two digits it is a year from 1970 on."""
+    year = int(figures[0]) if figures else None
+    return year if year is None or len(figures[0]) > 2 else year + (1900 if year >= 70 else 2000)
 
 
 def _checked(year: int | None, month: int, day: int, written: str) -> Token | None:
