@@ -37,6 +37,7 @@ TURNS = frozenset(  # a question with one of these asks for the opposite of what
         " failed refuse refused decline declined deny denied lack lacked lacks"
     ).split()
 )
+_FILLERS = frozenset((*_BE, *"do does did it they he she we i".split()))  # noqa: SIM905
 WH = frozenset("who whom whose which what when where how why".split())  # noqa: SIM905
 
 
@@ -97,6 +98,8 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     words = {str(token.value) for token in asked}
     if not before and not after:
         return not copula or not words & TURNS
+    if first.kind == "yes-no" and not before and start is None:
+        return _repeats(after, asked, denies=first.value == "no")
     beside = before or after
     if (before and after) or start is None or not _are_the_questions(beside, words, asked):
         return False
@@ -121,6 +124,16 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     return _in_a_row(
         [word for word in rest if word not in _BE or word not in plain], [w for w in plain if w not in left_out]
     )
+
+
+def _repeats(after: Sequence[Token], asked: Sequence[Token], *, denies: bool) -> bool:
+    """Whether what follows a yes says what was asked, or what follows a no says it with `not`."""
+    words = {str(token.value) for token in asked}
+    fillers = {*_FILLERS, *(token.value for token in asked[:1])}  # will the plant close: the plant will close
+    said = [token for token in after if token.value not in fillers]
+    rest = [token for token in said if token.value != "not"]
+    agrees_with_it = len(said) - len(rest) == denies
+    return agrees_with_it and not words & {"or", *TURNS} and _in_order([*map(stem, rest)], [*map(stem, asked)])
 
 
 def _are_the_questions(beside: Sequence[Token], words: set[str], asked: Sequence[Token]) -> bool:

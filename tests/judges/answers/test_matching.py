@@ -171,6 +171,27 @@ def test_the_questions_words_may_be_repeated_as_the_question_has_them():
     assert verdict("$5 a month", ("$5 per day (Porto)",), "What is the daily rate?") != "right"
 
 
+def test_a_yes_may_repeat_what_was_asked_and_a_no_may_deny_it():
+    question = "Did the board approve the sale to Kelbrook?"
+    for said in ("Yes, the board approved the sale to Kelbrook.", "Yes, it did.", "Yes, the board approved it"):
+        assert verdict(said, ("Yes",), question) == "right"
+    for said in ("No, the board did not approve the sale.", "No, it didn't."):
+        assert verdict(said, ("No",), question) == "right"
+    for said in (
+        "Yes, it did not",
+        "Yes, the board will approve it",
+        "Yes, but only in part",
+        "Yes, the sale to Alvero",
+    ):
+        assert verdict(said, ("Yes",), question) != "right"
+    for said in ("No, the board approved the sale", "No, it did", "No, it was not discussed"):
+        assert verdict(said, ("No",), question) != "right"
+    assert verdict("No, the plant will not be closed", ("No",), "Will the plant be closed?") == "right"
+    assert verdict("Yes, Anna is", ("Yes",), "Is Anna or Tom the lead?") != "right"
+    assert verdict("Yes, they signed", ("Yes",), "Did they not sign?") != "right"
+    assert verdict("Yes, Anna pays Tom", ("Yes",), "Does Tom pay Anna?") != "right"
+
+
 def test_roles_are_not_turned_round_and_a_negative_question_is_answered_negatively():
     assert verdict("Alvero acquired Kelbrook", ("Alvero",), "Who acquired Kelbrook?") == "right"
     assert verdict("Kelbrook acquired Alvero", ("Alvero",), "Who acquired Kelbrook?") == "undecided"
