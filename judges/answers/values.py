@@ -86,7 +86,15 @@ _WRITTEN = (
     (re.compile(rf"(?i){_START}[1-9]\d{{0,2}}(?:[. ]\d{{3}})+(?=\s?{_EURO})"), _without_groups),
     (re.compile(rf"(?i){_START}(\d+),(\d\d?)(?=\s?(?:%|prozent\b|mio\b|mrd\b|{_EURO}))"), r"\1.\2"),
     (re.compile(rf"(?i)({_EURO}\s?\d+),(\d\d?)(?![\d,])"), r"\1.\2"),
+    (re.compile(r"(?<![\w#])#:?\s*(?=\d)"), " "),  # a number's sign, not that of C#
+    (re.compile(r"<([\w.+-]+@[\w.-]+|(?:https?://|www\.)[^\s<>]+)>"), r" \1 "),
+    (re.compile(r"(?i)\b(?:mailto:|https?://(?:www\.)?|www\.)([^\s<>\"']*\w)/?"), r"\1"),
+    (
+        re.compile(r"(?<![\w.,+$€£-])(?:\+?1[-. ]\s?)?\(?(\d{3})\)?[-./ ]\s?(\d{3})[-. ](\d{4})(?![\w-]|[.,]\d)"),
+        r"\1-\2-\3",  # a phone number of America
+    ),
     (re.compile(r"(?m)^\s*[-*•]\s+"), " "),
+    (re.compile(r"(?ms)^[ \t]*1[.)][ \t]+(?=.*^[ \t]*2[.)] )|(?<=\n)[ \t]*(?:[2-9]|1\d)[.)][ \t]+"), " "),
     (re.compile("([A-Za-z])[\u0300-\u036f]+"), r"\1"),
     (re.compile(r"(?<=\d-\d\d)T(?=\d\d:)"), " "),
     (re.compile(r"\b((?:[A-Za-z]\.){2,})(?!\w)"), lambda m: m[1].replace(".", "") if m[1][1:2] == "." else m[1]),
