@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import Any, Self
 
-from grpo.chat.tool_calls import without_thought
-from grpo.errors import ServerError
+from grpo.chat.tool_calls import ANSWER_TOOL, parse_turn, without_thought
+from grpo.errors import EvaluationError, ServerError
 from grpo.eval.agents.answer import Answer
 from grpo.eval.agents.recorder import CallRecorder
 from grpo.eval.agents.upstream import Upstream, UpstreamUnreachable
@@ -41,7 +41,11 @@ class ToolLoopAgent:
         await self.upstream.close()
 
     async def run(self, episode: Episode) -> None:
-        """Play to the end."""
+        """Play to the end.
+
+        Raises:
+            EvaluationError: What counted as the answer is a tool call that the server left in the text.
+        """
         body: dict[str, Any] = {"model": self.upstream.model, **self._options}
         if episode.tools:
             body["tools"] = episode.tools
@@ -55,6 +59,11 @@ class ToolLoopAgent:
                 answer_every_call(calls, episode.messages, before)
             elif text := _text(message.get("content")) or _text(message.get("refusal")):
                 await episode.seat.run(episode.finish, Answer(text))
+                if episode.is_over and reads_like_a_call(text, [tool["function"]["name"] for tool in episode.tools]):
+                    raise EvaluationError(
+                        "a tool call came as text and counted as the answer: the server does not read the calls of "
+                        "this model (vLLM does with --enable-auto-tool-choice and --tool-call-parser)"
+                    )
             else:
                 await episode.seat.run(episode.step, "", turn | {"content": ""})
 
@@ -79,6 +88,15 @@ class ToolLoopAgent:
             if pause is not None:
                 await asyncio.sleep(pause)
         raise ServerError(problem)  # the runner tells a full context from other refusals
+
+
+def reads_like_a_call(text: str, tool_names: list[str]) -> bool:
+    """Whether a model that was to answer by ``ANSWER_TOOL`` wrote a call of one of its tools, in whatever form."""
+    if ANSWER_TOOL not in tool_names:  # the text is no answer, but a turn, and the env reads calls in it
+        return False
+    turn = parse_turn(text)
+    begins_so = bool(turn.fault) or text.startswith(("<", "[", "{", "`"))
+    return any(call.name in tool_names for call in turn.calls) or (begins_so and any(n in text for n in tool_names))
 
 
 def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], start: int) -> None:

@@ -230,6 +230,41 @@ def test_a_model_that_is_called_with_tools_is_not_told_another_form_of_calls(tmp
     assert "<tool_call>" not in seen
 
 
+CALL = '{"name": "double", "arguments": {"number": 0}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "is_call"),
+    [
+        (f"I will ask.\n<tool_call>\n{CALL}\n</tool_call>", True),
+        (CALL, True),
+        (f"```json\n{CALL}\n```", True),
+        ('<|python_tag|>{"name": "double", "parameters": {"number": 0}}', True),
+        ("<|python_tag|>double.call(number=0)", True),
+        (f"[TOOL_CALLS] [{CALL}]", True),
+        ('[TOOL_CALLS]double[ARGS]{"number": 0}', True),
+        ("[double(number=0)]", True),
+        ("<tool_call>\n<function=double>\n<parameter=number>\n0\n</parameter>\n</function>\n</tool_call>", True),
+        ("0 is the double of 0", False),
+        ('{"name": "Ann", "number": 0}', False),
+        ("<0>", False),
+    ],
+)
+def test_a_call_that_the_server_left_in_the_text_is_named_and_counted(tmp_path, text, is_call):
+    ending, error, shown = ended(tmp_path, "", message(content=text))
+    assert (ending, rows(tmp_path)[0]["implicit"], shown.exit_code) == ("answered", True, 0)
+    assert ("1 x answered: a tool call came as text and counted as the answer" in shown.output) is is_call
+    assert ("--enable-auto-tool-choice and --tool-call-parser" in error) is is_call
+
+
+def test_a_call_in_the_text_is_a_turn_of_an_env_without_an_answer_tool(tmp_path):
+    with ModelServer(lambda messages, tools: {"content": '{"name": "act", "arguments": {"action": 0}}'}) as server:
+        arguments = ("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1")
+        shown = run(*arguments, env="FrozenLake-v1", max_episode_steps=3)
+    (row,) = rows(tmp_path)
+    assert (row["metrics"]["invalid_calls"], row["error"], row["metrics"]["turns"]) == (0, "", 3), shown.output
+
+
 def test_a_model_by_litellm_without_litellm_is_explained_before_anything_is_played(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
     load_litellm.cache_clear()
