@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
+from judges.llm.one_loop import in_one_loop
 from judges.llm.options import TIMEOUT_SECONDS
 from judges.llm.secrets import (
     blank_secrets,
@@ -212,7 +213,7 @@ class JudgeClient:
         for attempt in range(1, self.max_retries + 2):
             try:
                 async with asyncio.timeout(self.timeout_seconds):
-                    response = await litellm.acompletion(**params)
+                    response = await in_one_loop(litellm.acompletion(**params))
                 return self._reply(response, params)
             except Exception as error:  # the one boundary: litellm raises its own, openai's, httpx's and builtin types
                 failure = self._failure(error, params, attempt)
@@ -342,5 +343,5 @@ def load_litellm() -> Any:
     litellm.telemetry = False
     if "LITELLM_LOG" not in os.environ:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-            logging.getLogger(name).setLevel(logging.ERROR)
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     return litellm

@@ -39,6 +39,30 @@ def test_a_program_ends_with_one_line_and_by_the_signal():
     assert ended.returncode == -signal.SIGINT, "so that a loop of a shell ends too"
 
 
+def test_threads_and_forks_that_ask_at_the_same_time_print_nothing_of_litellms():
+    program = """
+import multiprocessing, threading
+import judges
+from tests.judge_server import JudgeServer, score_by
+
+group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
+
+def ask(first):
+    for seed in range(first, first + 10):
+        assert judges.score(group, "openai/o4-mini", api_base=url, seed=seed)[0].score == 0.5
+    return first
+
+with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
+    url = server.url
+    threads = [threading.Thread(target=ask, args=(100 * number,)) for number in range(8)]
+    [thread.start() for thread in threads], [thread.join() for thread in threads]
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map(ask, (1000, 2000)) == [1000, 2000]
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
 def test_many_calls_one_after_another_leave_nothing_open_and_print_nothing():
     program = """
 import asyncio, os

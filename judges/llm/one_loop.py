@@ -1,0 +1,39 @@
+"""The one event loop, in a thread of its own, in which litellm is called, whichever loops and threads ask judges.
+
+litellm has one queue of callbacks in a process, for one loop. Loops of several threads take it from each other, and
+each time asyncio prints a traceback to the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """Started at the first call; its thread does not keep the process from its end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="judges-litellm", daemon=True).start()
+            return self._loop
+
+
+_shared = _Loop()
+os.register_at_fork(after_in_child=_shared.__init__)  # a fork has no thread of its parent's
+
+
+async def in_one_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await ``coroutine`` in the shared loop; raises what it raises, and cancels it where this is cancelled."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, _shared.get()))
