@@ -102,7 +102,10 @@ def describe(error: BaseException) -> str:
         return describe(error.exceptions[0])
     if isinstance(error, GrpoError):
         return str(error)  # written for people; where in our code it was raised is of no use to them
-    words = " ".join(str(error).split())[:500]
+    try:
+        words = " ".join(str(error).split())[:500]
+    except Exception:  # their exception may fail to write itself; its type and place are left
+        words = ""
     place = raised_in(error)
     return type(error).__name__ + (f": {words}" if words else "") + (f" ({place})" if place else "")
 

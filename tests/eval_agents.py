@@ -282,3 +282,13 @@ def hostile(task, tools, model):
     if int(task.question.split()[2]) % 2:
         raise RuntimeError(HOSTILE)
     return HOSTILE
+
+
+def unwritable(task, tools, model):
+    """Raises what raises when it is written."""
+
+    class Unwritable(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    raise Unwritable

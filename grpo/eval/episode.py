@@ -96,6 +96,7 @@ class Episode:
         key: Scenario and sample.
         max_turns: Steps after which it is cut.
         seed: For whatever the agent leaves to chance.
+        env_seed: What the env is reset with.
         seat: Where its env is called.
         messages: The transcript, opening messages first.
         tools: OpenAI function schemas.
@@ -116,6 +117,7 @@ class Episode:
         self.key = key
         self.max_turns = max_turns
         self.seed = seed
+        self.env_seed = env_task.seed
         self.seat = seat
         self.messages: list[Message] = []
         self.tools: list[dict[str, Any]] = []

@@ -60,7 +60,8 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     title = f"{summary['agent']} on {summary['env']}{split}; in brackets 95 % intervals, clustered by scenario"
     Display().table(title, ["", ""], table_rows(summary))
     for entry in summary["errors"][:5]:
-        click.echo(f"{entry['count']} x {entry['ending']}: {entry['error']}")
+        first = "first " if entry["count"] > 1 else ""
+        click.echo(f"{entry['count']} x {entry['ending']}: {entry['error']} [{first}{entry['first']}]")
     if worst := [
         f"{entry['scenario_id']} ({entry['reward']:.2f})" for entry in summary["worst"] if entry["correct"] < 1
     ]:

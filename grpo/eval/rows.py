@@ -20,6 +20,7 @@ FILE_NAME = "results.jsonl"
 def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> Row:
     """The result of an episode.
 
+    ``seed`` is for what the agent leaves to chance, ``env_seed`` what the env was reset with.
     ``correct`` and ``reward`` are null after an infrastructure failure; ``correct`` is null too where the env has no
     metric ``success``. ``reward`` is what the env paid until the episode stopped. An answer judge puts its ``verdict``
     there, which then decides ``correct`` and ``reward``, and its ``audit`` (see ``answer_judge``); ``metrics`` stay the
@@ -33,6 +34,7 @@ def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> R
         "scenario_id": episode.key.scenario_id,
         "sample": episode.key.sample,
         "seed": episode.seed,
+        "env_seed": episode.env_seed,
         "ending": ending.value,
         "error": error,
         "correct": None if failed or success is None else ending is Ending.ANSWERED and success >= 0.5,

@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo.eval.ending import Ending
-from grpo.eval.rows import Row
+from grpo.eval.rows import Row, key_of
 from grpo.statistics import column_means, observed_interval, slice_means
 
 WORST = 5
@@ -157,9 +157,13 @@ def _of_samples(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _errors(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The most frequent error texts of each ending."""
+    """The most frequent error texts of each ending, and the first episode of each."""
     counts = Counter((str(row["ending"]), row["error"]) for row in rows if row["error"])
-    return [{"ending": ending, "error": error, "count": count} for (ending, error), count in counts.most_common(10)]
+    first = {(str(row["ending"]), row["error"]): str(key_of(row)) for row in reversed(rows)}
+    return [
+        {"ending": kind[0], "error": kind[1], "count": count, "first": first[kind]}
+        for kind, count in counts.most_common(10)
+    ]
 
 
 def _worst(rows: Sequence[Row]) -> list[dict[str, Any]]:

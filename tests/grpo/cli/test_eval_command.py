@@ -5,6 +5,7 @@ import json
 import pytest
 
 from grpo.eval.traces import read_trace
+from tests.eval_agents import unwritable
 from tests.eval_parts import rows, run
 
 
@@ -111,7 +112,8 @@ def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_pat
     first = run("--agent", "oracle", "--out", out, count=4, broken="sum/2")
     assert first.exit_code == 3
     assert "1 of 4 episodes ended in infrastructure failures" in first.output
-    assert "RuntimeError: the abacus is broken" in first.output
+    assert "1 x infrastructure: tests.eval_parts:Sums-v0 failed at step: RuntimeError: the abacus is br" in first.output
+    assert "(eval_parts.py:59) [sum/2#0]\n" in first.output
     (failed,) = [row for row in rows(tmp_path / "run") if row["ending"] == "infrastructure"]
     assert (failed["scenario_id"], failed["correct"], failed["reward"]) == ("sum/2", None, None)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -120,6 +122,15 @@ def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_pat
     again = run("--agent", "oracle", "--out", out, "--resume", count=4, broken="sum/2")
     assert again.exit_code == 3
     assert len(rows(tmp_path / "run")) == 4
+
+
+def test_a_failure_of_several_episodes_is_told_with_the_first_and_a_result_has_the_seed_of_its_env(tmp_path):
+    shown = run("--agent", "tests.eval_agents:unwritable", "--out", str(tmp_path), "--limit", "3", env="FrozenLake-v1")
+    found = rows(tmp_path)
+    assert [row["scenario_id"] for row in found] == [f"seed-{row['env_seed']}" for row in found]
+    place = f"eval_agents.py:{unwritable.__code__.co_firstlineno + 7}"
+    said = f"3 x agent_crash: Unwritable ({place}) [first {found[0]['scenario_id']}#0]"
+    assert said in shown.output
 
 
 def test_resume_refuses_other_settings_and_begins_nothing_by_itself(tmp_path, monkeypatch):
