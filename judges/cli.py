@@ -198,7 +198,7 @@ def calibrate(
 
 def _text_of(rubric: Path | None) -> str | None:
     try:
-        text = rubric.read_text(encoding="utf-8") if rubric else None
+        text = rubric.read_text(encoding="utf-8-sig") if rubric else None
     except (OSError, UnicodeError) as error:
         raise JudgeInputError(f"the rubric {rubric} cannot be read: {error}; write it as text in UTF-8") from error
     if text is not None and not text.strip():

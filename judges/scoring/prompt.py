@@ -19,7 +19,7 @@ from typing import Any
 
 from judges.errors import JudgeInputError, PromptTooLong
 from judges.llm.encoding import as_plain, encode
-from judges.llm.tokens import count_message_tokens
+from judges.llm.tokens import count_message_tokens, count_tokens
 from judges.scoring.budget import cut_to_fit
 from judges.scoring.labels import random_labels
 from judges.scoring.messages import plain_messages
@@ -100,7 +100,8 @@ def build_prompts(
             middle, tool outputs first. None: nothing is cut.
 
     Raises:
-        JudgeInputError: No trajectory, an empty one, or something that is no message or not JSON.
+        JudgeInputError: No trajectory, an empty one, something that is no message or not JSON, or a rubric that alone
+            does not fit.
         PromptTooLong: Not even the hardest cut fits.
     """
     if not message_lists:
@@ -116,6 +117,11 @@ def build_prompts(
     plain = [plain_messages(messages, place) for place, messages in enumerate(message_lists, start=1)]
     encoded = [_encode_messages(messages, place) for place, messages in enumerate(plain, start=1)]
     writer = _PromptWriter(encoded, rubric, tools, seed, permutations)
+    if rubric is not None and max_prompt_tokens is not None and (taken := count_tokens(rubric)) >= max_prompt_tokens:
+        raise JudgeInputError(
+            f"the rubric alone takes about {taken} tokens and max_prompt_tokens is {max_prompt_tokens}; write a shorter "
+            "rubric, or raise it"
+        )
     orders = range(permutations if len(writer.unique) > 1 else 1)
     first = writer.write(writer.unique, 0)
     if max_prompt_tokens is None or _fits(first, max_prompt_tokens):

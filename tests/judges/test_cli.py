@@ -65,6 +65,28 @@ def test_a_rubric_that_is_no_text_is_explained(tmp_path, content, problem):
     assert f"Error: the rubric {rubric} {problem}" in shown.output
 
 
+def test_a_rubric_that_no_prompt_has_room_for_is_told_once_and_not_for_every_group(tmp_path):
+    rubric, labelled = tmp_path / "rubric.txt", tmp_path / "labelled.jsonl"
+    rubric.write_text("Be good. " * 300)  # B, e, good (1.75) and a dot: 4.75 tokens by the estimate
+    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}\n' * 3)
+    words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--rubric", str(rubric)]
+    shown = CliRunner().invoke(main, [*words, "--max-prompt-tokens", "800"])
+    assert shown.exit_code == 1
+    assert "the rubric alone takes about 1425 tokens and max_prompt_tokens is 800; write a shorter" in shown.output
+    assert shown.output.count("tokens and max_prompt_tokens is 800") == 1
+
+
+def test_a_mark_of_byte_order_is_no_part_of_a_rubric(tmp_path):
+    rubric, labelled = tmp_path / "rubric.txt", tmp_path / "labelled.jsonl"
+    rubric.write_bytes(b"\xef\xbb\xbfPrefer {short} answers.")
+    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
+    with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
+        words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--judge-api-base", server.url]
+        shown = CliRunner().invoke(main, [*words, "--rubric", str(rubric)])
+    assert shown.exit_code == 0, shown.output
+    assert "Grading standards:\nPrefer {short} answers.\n\n" in server.requests[0].body["messages"][0]["content"]
+
+
 @pytest.mark.parametrize(
     ("target", "shown"), [("> /dev/full", "Error: the figures cannot be written: "), ("| head -1", "")]
 )
