@@ -1,7 +1,7 @@
 """Which of the visible GPUs serve and which train: servers take them from the front, learners from the back.
 
 Where there are enough, nothing is shared; with one GPU both are on it. It is arithmetic on numbers of GPUs, in the
-order in which ``CUDA_VISIBLE_DEVICES`` shows them. Not every GPU can serve.
+order in which ``CUDA_VISIBLE_DEVICES`` shows them. Not every GPU can serve, or train in bfloat16.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from grpo.errors import ConfigError
+from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import LEAST_CAPABILITY, Gpu
 
 CARD_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -87,5 +88,22 @@ def check_serving(gpus: Iterable[Gpu]) -> None:
             raise ConfigError(
                 f"GPU {gpu.id} ({gpu.name}) has compute capability {gpu.capability}, and vLLM computes in bfloat16 "
                 f"from {LEAST_CAPABILITY} (Ampere, such as A10 or RTX 30) on alone; show other GPUs with "
-                "CUDA_VISIBLE_DEVICES, sample on another machine (--server URL), or use --cpu"
+                "CUDA_VISIBLE_DEVICES, sample on another machine (--server URL) and train here with "
+                "--set dtype=float32, or use --cpu"
+            )
+
+
+def check_training(gpus: Iterable[Gpu], dtype: Dtype) -> None:
+    """torch has an attention there that keeps no scores of all pairs of tokens, which no plan has room for.
+
+    Raises:
+        ConfigError: ``dtype`` is bfloat16, and on one torch has for it the plain form alone.
+    """
+    for gpu in gpus:
+        if dtype == "bfloat16" and gpu.capability is not None and gpu.capability < LEAST_CAPABILITY:
+            raise ConfigError(
+                f"GPU {gpu.id} ({gpu.name}) has compute capability {gpu.capability}, and below {LEAST_CAPABILITY} "
+                "torch's attention in bfloat16 keeps the scores of all pairs of tokens; train there with "
+                "--set dtype=float32 (and vLLM on another machine: --server URL), show other GPUs with "
+                "CUDA_VISIBLE_DEVICES, or use --cpu"
             )

@@ -18,7 +18,7 @@ from itertools import product
 
 from grpo.config import TrainConfig
 from grpo.devices.memory import GIB, Memory, learner_memory, server_memory, vocabulary_bytes
-from grpo.devices.placement import Placement, check_serving, check_whole, place
+from grpo.devices.placement import Placement, check_serving, check_training, check_whole, place
 from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError
 from grpo.machine import torchrun
@@ -129,8 +129,8 @@ def plan_gpus(
         host_gib: Memory of the host, by default this machine's.
 
     Raises:
-        ConfigError: There are too few GPUs, learner and server do not fit on them, one is divided, or vLLM does not
-            compute there or in this dtype.
+        ConfigError: There are too few GPUs, learner and server do not fit on them, one is divided, or learner or vLLM
+            does not compute there in this dtype.
     """
     here = torchrun.place()
     if learners is None:
@@ -173,6 +173,7 @@ class _Room:
     sharers: int  # processes that share the model's layers
 
     def plan(self) -> GpuPlan:
+        check_training((self.gpus[card] for card in self.placement.learners), self._dtype)
         setting = self.config.learner.gradient_checkpointing
         choices = (False, True) if setting == "auto" else (setting,)
         sizes, ways = self._kv_sizes(), self._ways()

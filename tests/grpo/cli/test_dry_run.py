@@ -52,12 +52,16 @@ def test_what_would_not_fit_or_has_no_gpu_is_an_error_with_a_way_out(tmp_path, n
     assert lines[-1].startswith("Error: device = 'cuda', but nvidia-smi shows no GPU (CUDA_VISIBLE_DEVICES = '')")
 
 
-def test_a_gpu_on_which_vllm_does_not_compute_is_refused(tmp_path, nvidia_smi):
+def test_a_gpu_on_which_vllm_or_the_learner_does_not_compute_is_refused(tmp_path, nvidia_smi):
     nvidia_smi(24564, capability=7.5)
     status, lines = shown(tmp_path, "--recipe", "email-gpu")
     assert status == 1
     assert lines[-1].startswith("Error: GPU 0 (a card) has compute capability 7.5, and vLLM computes in bfloat16 from")
-    status, lines = shown(tmp_path, "--recipe", "email-gpu", "--server", "http://127.0.0.1:1")
+    elsewhere = ("--recipe", "email-gpu", "--server", "http://127.0.0.1:1")
+    status, lines = shown(tmp_path, *elsewhere)
+    assert status == 1
+    assert lines[-1].startswith("Error: GPU 0 (a card) has compute capability 7.5, and below 8.0 torch's attention in")
+    status, lines = shown(tmp_path, *elsewhere, "--set", "dtype=float32")
     assert status == 0, lines
 
 

@@ -66,7 +66,7 @@ def test_vllms_adapters_on_gpus_are_not_in_float32_but_a_learner_alone_may_be():
     assert elsewhere.learner.weights == 4 * SMALL.parameters
 
 
-def test_a_gpu_without_bfloat16_does_not_serve_but_a_learner_may_be_on_it():
+def test_a_gpu_without_bfloat16_does_not_serve_but_a_learner_in_float32_may_be_on_it():
     """A T4, of compute capability 7.5, beside a card of 8.9: servers take GPUs from the front."""
     old, new = (
         Gpu(name, 24.0, str(number), capability) for number, (name, capability) in enumerate([("T4", 7.5), ("L4", 8.9)])
@@ -76,9 +76,17 @@ def test_a_gpu_without_bfloat16_does_not_serve_but_a_learner_may_be_on_it():
             ConfigError, match=r"^GPU 0 \(T4\) has compute capability 7.5, and .* CUDA_VISIBLE_DEVICES,"
         ):
             plan_gpus(config(), SMALL, cards)
-    plan = plan_gpus(config(), SMALL, [new, old])
-    assert (plan.learner_devices, plan.server_cards()) == (("cuda:1",), ("1",))
-    assert plan_gpus(config(**{"server.urls": ["http://a"]}), SMALL, [old]).server is None
+    # torch has an attention without L x L scores there for float32 alone
+    alone = {"server.urls": ["http://a"]}
+    for settings, cards in (({}, [new, old]), (alone, [old]), (alone | {"dtype": "bfloat16"}, [new, old])):
+        with pytest.raises(
+            ConfigError, match=r"^GPU 0 \(T4\) has .* 7.5, .* below 8.0 .*--set dtype=float32 \(and vLLM"
+        ):
+            plan_gpus(config(**settings), SMALL, cards)
+    plan = plan_gpus(config(dtype="float32", **alone), SMALL, [old])
+    assert (plan.server, plan.learner.weights) == (None, 4 * SMALL.parameters)
+    assert plan_gpus(config(), SMALL, [new]).server_cards() == ("1",)
+    assert plan_gpus(config(), SMALL, [new, new]).learner_devices == ("cuda:1",)
 
 
 def test_a_gpu_that_is_divided_is_refused_where_it_is_shown():
