@@ -67,3 +67,12 @@ def test_the_benchmark_of_gpus_runs_on_a_cpu_with_torch_transformers_peft_and_py
         "attention, 3 rows of 64 ",
     ):
         assert part in done.stdout
+
+
+def test_sizes_below_one_are_refused_before_anything_is_computed():
+    """No round has no time, and no row or token has none a second."""
+    for option in ("--rounds", "--rows", "--length", "--attention-lengths", "--dense-limit"):
+        command = [sys.executable, str(ROOT / "scripts/bench_gpu"), option, "0"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.endswith(f"error: argument {option}: must be 1 or more, not 0\n")
