@@ -23,6 +23,9 @@ from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
+CONFIDENCE = 0.95
+"""Coverage of the intervals."""
+
 MIN_CLUSTERS = 5
 """With fewer clusters an interval would say more of its formula than of the data: there is none."""
 
@@ -66,7 +69,7 @@ class Interval:
 
 
 def mean_interval(
-    values: Sequence[float], clusters: Sequence[Hashable] | None = None, confidence: float = 0.95
+    values: Sequence[float], clusters: Sequence[Hashable] | None = None, confidence: float = CONFIDENCE
 ) -> Interval:
     """The mean of ``values`` with a cluster-robust t interval.
 
@@ -91,10 +94,8 @@ def mean_interval(
     return Interval(mean, mean - margin, mean + margin, len(values))
 
 
-def share_interval(
-    values: Sequence[float], clusters: Sequence[Hashable] | None = None, confidence: float = 0.95
-) -> Interval:
-    """The mean of shares with the interval of Clopper and Pearson, of the clustered values' effective number.
+def share_interval(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Interval:
+    """The mean of shares with the 95 % interval of Clopper and Pearson, of the clustered values' effective number.
 
     That number is ``mean (1 - mean) / variance of the mean``, times the squared ratio of the t quantiles with n-1 and
     d degrees of freedom; at least G, the number of clusters, and at most ``n mean (1 - mean) / variance of a value``,
@@ -106,12 +107,11 @@ def share_interval(
     Args:
         values: Numbers from 0 to 1, for example whether an answer was right, or the share of a test that it passed.
         clusters: As in `mean_interval`.
-        confidence: Coverage of the interval.
 
     Raises:
         ValueError: As `mean_interval`, and for a value outside 0 to 1.
     """
-    mean, count, variance = _clustered(values, clusters, confidence)
+    mean, count, variance = _clustered(values, clusters, CONFIDENCE)
     if outside := next((value for value in values if not 0.0 <= value <= 1.0), None):
         raise ValueError(f"{outside} is no share: it lies outside 0 to 1")
     n = len(values)
@@ -119,7 +119,7 @@ def share_interval(
         return Interval(mean, -math.inf, math.inf, n)
     from scipy.special import betaincinv, stdtrit
 
-    tail = 0.5 - confidence / 2
+    tail = 0.5 - CONFIDENCE / 2
     effective = float(count)
     if variance > 0.0:
         labels = range(n) if clusters is None else clusters
@@ -182,15 +182,13 @@ def paired_difference(
     after: Mapping[Key, float],
     *,
     cluster_of: Callable[[Key], Hashable] | None = None,
-    confidence: float = 0.95,
 ) -> Interval:
-    """The mean of ``after - before`` over the same keys, with its interval.
+    """The mean of ``after - before`` over the same keys, with its 95 % interval.
 
     Args:
         before: Value of each key, for example reward by scenario id or by (scenario id, sample).
         after: The same keys, measured after.
         cluster_of: Cluster of a key, for example ``lambda key: key[0]``; ``None`` takes each key as its own.
-        confidence: Coverage of the interval.
 
     Raises:
         ValueError: No keys, or keys that stand on one side only. Intersect first and say so, where that is meant.
@@ -204,11 +202,11 @@ def paired_difference(
         )
     keys = list(before)
     clusters = None if cluster_of is None else [cluster_of(key) for key in keys]
-    return mean_interval([after[key] - before[key] for key in keys], clusters, confidence)
+    return mean_interval([after[key] - before[key] for key in keys], clusters)
 
 
 def bootstrap_interval(
-    values: Sequence[float], *, seed: int = 0, resamples: int = 10_000, confidence: float = 0.95
+    values: Sequence[float], *, seed: int = 0, resamples: int = 10_000, confidence: float = CONFIDENCE
 ) -> Interval:
     """The mean of ``values`` with a percentile bootstrap interval (Efron and Tibshirani, 1993, section 13.3).
 

@@ -14,19 +14,21 @@ from itertools import accumulate
 SPREAD_FLOOR = 1e-6
 """Reward spread (max - min) at or below which a group counts as having none."""
 
+EPSILON = 1e-4
+"""Keeps a division by the standard deviation finite; TRL's value."""
+
 
 def has_spread(rewards: Sequence[float]) -> bool:
     """Whether the rewards of a group differ enough to be compared."""
     return len(rewards) > 1 and max(rewards) - min(rewards) > SPREAD_FLOOR
 
 
-def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False, epsilon: float = 1e-4) -> list[float]:
+def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False) -> list[float]:
     """Advantage of each member: reward minus group mean, optionally over the sample standard deviation.
 
     Args:
         rewards: One finite number per member.
-        scale_by_std: Divide by (standard deviation with n - 1, plus ``epsilon``).
-        epsilon: Keeps the division finite.
+        scale_by_std: Divide by (standard deviation with n - 1, plus ``EPSILON``).
 
     Raises:
         ValueError: A reward is not finite.
@@ -40,7 +42,7 @@ def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False, ep
     centred = [reward - mean for reward in rewards]
     if scale_by_std:
         std = math.sqrt(math.fsum(c * c for c in centred) / (len(rewards) - 1))
-        centred = [c / (std + epsilon) for c in centred]
+        centred = [c / (std + EPSILON) for c in centred]
     return centred
 
 

@@ -14,9 +14,8 @@ import logging
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,17 +55,15 @@ class AdapterHandle:
 class AdapterStore:
     """The adapter versions that a run keeps alive on its servers."""
 
-    def __init__(self, fleet: Fleet, root: Path, *, delete_unused: bool = True):
+    def __init__(self, fleet: Fleet, root: Path):
         """Take over ``root``: what an earlier process of the run left there is removed.
 
         Args:
             fleet: Of servers with LoRA and run-time adapter loading enabled.
             root: Folder for the versions; every server must see it under the same path.
-            delete_unused: Delete a version's folder once it is unloaded.
         """
         self._fleet = fleet
         self._root = root.resolve()
-        self._delete_unused = delete_unused
         self._session = secrets.token_hex(3)  # a server or a folder may outlive the process that uses it
         self._published = 0
         self._users: dict[AdapterHandle, int] = {}  # insertion order is publication order
@@ -159,15 +156,6 @@ class AdapterStore:
             self._users[handle] -= 1
             self._drop_unused()
 
-    @contextmanager
-    def using(self, handle: AdapterHandle | None = None) -> Iterator[AdapterHandle]:
-        """Keep a version (default: the newest) alive for the length of a ``with`` block."""
-        held = self.acquire(handle)
-        try:
-            yield held
-        finally:
-            self.release(held)
-
     def _write(self, save: Callable[[Path], None], version: int) -> AdapterHandle:
         self._published += 1
         name = f"policy-{self._session}-{version:04d}.{self._published}"
@@ -189,8 +177,7 @@ class AdapterStore:
             for _, error in self._at_each(self._unload, handle):
                 if error is not None:  # not worth a run: a server that is gone or new does not hold it either
                     _LOGGER.warning("%s", error)
-            if self._delete_unused:
-                shutil.rmtree(handle.path, ignore_errors=True)  # a folder that stays is not worth a run
+            shutil.rmtree(handle.path, ignore_errors=True)  # a folder that stays is not worth a run
 
     def _load_everywhere(self, handle: AdapterHandle) -> None:
         for member, error in self._at_each(self._load, handle):

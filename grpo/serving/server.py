@@ -50,7 +50,7 @@ class PolicyServer(Protocol):
         """Whether it answers its health check; asked after a failed request."""
         ...
 
-    def recover(self, on_progress: Progress | None = None) -> bool:
+    def recover(self) -> bool:
         """Restart a server that is not well. Returns whether it was restarted; False if it is well as it is."""
         ...
 
@@ -155,7 +155,7 @@ class ExternalServer:
         with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
             return is_healthy(client)
 
-    def recover(self, on_progress: Progress | None = None) -> bool:
+    def recover(self) -> bool:
         """Check that the server answers; there is nothing of ours to restart.
 
         Raises:

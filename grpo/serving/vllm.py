@@ -35,6 +35,8 @@ BASE_MODEL = "base"
 _LOG_PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?((DEBUG|INFO|WARNING|ERROR) [\d-]+ [\d:]+ )?(\[\S+:\d+\] )?")
 _TELLING_LINE = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Killed)\b.*")
 _TAIL_LINES = 15
+_GRACE_SECONDS = 10.0
+"""Between SIGTERM and SIGKILL."""
 _MOVE_TIMEOUT_SECONDS = 600.0
 """For a model's way from the GPU to the host's memory or back; seconds are the rule."""
 _PHASES = (
@@ -73,9 +75,7 @@ class VllmServer(Startable):
         log_path: Path,
         options: ServerOptions | None = None,
         *,
-        grace_seconds: float = 10.0,
         start_timeout_seconds: float = 1800.0,
-        restarts: int = 1,
     ):
         """Prepare a server; nothing is started.
 
@@ -83,17 +83,14 @@ class VllmServer(Startable):
             model_path: Folder of the base model.
             log_path: vLLM's output is appended here.
             options: Settings of vLLM.
-            grace_seconds: Time between SIGTERM and SIGKILL.
             start_timeout_seconds: How long ``wait_ready`` waits.
-            restarts: How often ``recover`` may restart it.
         """
         self.model_path = model_path
         self.log_path = log_path
         self.options = options or ServerOptions()
         self.model = BASE_MODEL
         self.url = ""
-        self.restarts_left = restarts
-        self._grace_seconds = grace_seconds
+        self.restarts_left = 1
         self._start_timeout_seconds = start_timeout_seconds
         self._guard: subprocess.Popen[bytes] | None = None
         self._port = 0  # kept over a restart, so that clients need not learn a new URL
@@ -121,7 +118,7 @@ class VllmServer(Startable):
         with self.log_path.open("ab") as log:
             self._log_start = log.tell()
             self._guard = subprocess.Popen(
-                module_command("grpo.serving.guard", str(self._grace_seconds), *command),
+                module_command("grpo.serving.guard", str(_GRACE_SECONDS), *command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -220,8 +217,8 @@ class VllmServer(Startable):
         with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
             return is_healthy(client)
 
-    def recover(self, on_progress: Progress | None = None) -> bool:
-        """Restart vLLM if its process has ended or no longer answers.
+    def recover(self) -> bool:
+        """Restart vLLM, once, if its process has ended or no longer answers. The URL stays.
 
         Returns:
             True after a restart; False if the server is well.
@@ -234,14 +231,10 @@ class VllmServer(Startable):
         if self.restarts_left == 0:
             raise ServerDiedError(self._obituary("vLLM ended again after a restart"))
         self.restarts_left -= 1
-        self.restart(on_progress)
-        return True
-
-    def restart(self, on_progress: Progress | None = None) -> None:
-        """Stop, start and wait. The URL stays."""
         self.stop()
         self.start()
-        self.wait_ready(on_progress)
+        self.wait_ready()
+        return True
 
     def stop(self) -> None:
         """End vLLM and wait until it is gone. Twice does no harm."""
@@ -256,7 +249,7 @@ class VllmServer(Startable):
         except BrokenPipeError:
             pass
         try:
-            guard.wait(self._grace_seconds + 5.0)
+            guard.wait(_GRACE_SECONDS + 5.0)
         except subprocess.TimeoutExpired:
             guard.kill()
             guard.wait()

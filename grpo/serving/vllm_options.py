@@ -42,17 +42,8 @@ torch is loaded; ``vllm_main`` gives them to the engine process."""
 PROPOSER = "grpo.serving.vllm_cpu_drafts.Proposer"
 """What vLLM's engine process loads and asks for guesses."""
 _OTHERS_OF_OURS = frozenset(
-    {
-        "-tp",
-        "--enable-sleep-mode",
-        "--api-key",
-        "--data-parallel-size",
-        "-dp",
-        "--lora-modules",
-        "--pipeline-parallel-size",
-        "-pp",
-    }
-    | {"--enable-sleep-mode", "--block-size", "--ssl-certfile", "--ssl-keyfile", "--root-path", "--uds", "--headless"}
+    {"-tp", "-dp", "-pp", "--data-parallel-size", "--pipeline-parallel-size", "--enable-sleep-mode", "--block-size"}
+    | {"--api-key", "--lora-modules", "--ssl-certfile", "--ssl-keyfile", "--root-path", "--uds", "--headless"}
 )
 """Arguments with which requests of ours would find no server, or not the one that was planned."""
 
@@ -70,7 +61,7 @@ class ServerOptions:
         max_num_seqs: Sequences decoded at once.
         threads: CPU cores for the model (CPU only); None: all that this process may use.
         share: Which of how many servers of one run it is, from 0: (1, 2) is the second of two. It gets its share of the
-            cores, or the GPU of that number.
+            cores; which GPUs are its own, ``cards`` says.
         host: Address to listen on; adapters can be loaded over it, so it should stay a loopback address.
         port: Port to listen on; 0: any free one.
         kv_cache_gib: Memory for the KV cache, in GiB; None: 2 on the CPU, and on a GPU what is left of

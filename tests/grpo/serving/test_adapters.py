@@ -89,21 +89,20 @@ def test_each_version_gets_a_new_name_and_replaces_the_one_before(store: Adapter
 
 def test_a_version_in_use_is_kept_until_its_last_user_ends(store: AdapterStore, fake: AdapterServer):
     first = store.publish(save, 0)
-    with store.using() as held:
-        assert held == first
-        store.acquire(first)
-        second = store.publish(save, 1)
-        assert set(fake.loaded) == {first.name, second.name}
-        store.release(first)
-        assert set(fake.loaded) == {first.name, second.name}
+    assert store.acquire() == first
+    store.acquire(first)
+    second = store.publish(save, 1)
+    assert set(fake.loaded) == {first.name, second.name}
+    store.release(first)
+    assert set(fake.loaded) == {first.name, second.name}
+    store.release(first)
     assert set(fake.loaded) == {second.name}
     assert store.loaded == [second]
     with pytest.raises(AdapterError, match="no longer loaded"):
         store.acquire(first)
     with pytest.raises(AdapterError, match="released more often"):
         store.release(second)
-    with store.using(second):
-        pass
+    store.release(store.acquire(second))
     assert set(fake.loaded) == {second.name}  # the newest stays, used or not
 
 
@@ -190,9 +189,10 @@ def test_threads_may_use_and_publish_at_once(store: AdapterStore, fake: AdapterS
     def use() -> None:
         try:
             for _ in range(20):
-                with store.using() as handle:
-                    assert handle.path.exists()
-                    assert handle.name in fake.loaded
+                handle = store.acquire()
+                assert handle.path.exists()
+                assert handle.name in fake.loaded
+                store.release(handle)
         except BaseException as error:
             failures.append(error)
 

@@ -72,7 +72,7 @@ class MortalServer:
     def is_well(self):
         return self._left > 0
 
-    def recover(self, on_progress=None):
+    def recover(self):
         self.recoveries += 1
         if self._left:
             return False
