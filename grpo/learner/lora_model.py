@@ -59,9 +59,7 @@ def _load_base(model_path: Path, dtype: torch.dtype) -> Any:
     transformers_logging.disable_progress_bar()
     attention = shared_rows.register()
     try:
-        return AutoModelForCausalLM.from_pretrained(
-            str(model_path), dtype=dtype, attn_implementation=attention, low_cpu_mem_usage=True
-        )
+        return AutoModelForCausalLM.from_pretrained(str(model_path), dtype=dtype, attn_implementation=attention)
     except (OSError, ValueError) as error:
         raise ModelError(f"the model in {model_path} could not be loaded: {error}") from error
 

@@ -179,10 +179,8 @@ def imitate(
     from grpo.learner.engines import make_engine
     from grpo.runs.trained_policy import init_adapter
 
-    if config.device == "cuda":  # nothing is sampled, so no server takes its part of the GPU
-        config = config.model_copy(update={"server": config.server.model_copy(update={"urls": (), "replicas": 0})})
     display.phase(f"Imitation: {steps} steps of {config.warm_start.batch}, rows: {len(train)}")
-    engine = make_engine(config, model_path, init_adapter(config))
+    engine = make_engine(without_servers(config), model_path, init_adapter(config))
     epoch_steps = max(1, len(train) // config.warm_start.batch)
     losses = [validation_loss(engine, held_out)]
     with JsonlLog(folder / "metrics.jsonl") as log, display.progress("sft", steps) as bar:
@@ -206,6 +204,11 @@ def imitate(
         )
     engine.save_adapter(folder)
     return losses
+
+
+def without_servers(config: TrainConfig) -> TrainConfig:
+    """For a learner alone: nothing is sampled, so no server takes its part of the GPU."""
+    return config.model_copy(update={"server": config.server.model_copy(update={"urls": (), "replicas": 0})})
 
 
 def validation_loss(engine: Engine, rows: Sequence[Segment]) -> float:

@@ -11,16 +11,19 @@ from typing import Any
 
 from grpo.chat import chat_for, load_tokenizer, served_chat
 from grpo.config import TrainConfig, dotted
+from grpo.devices.plan import plan_gpus
+from grpo.devices.shape import ModelShape
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
+from grpo.learner.lora_model import usable_device
 from grpo.machine.models import resolve_model
 from grpo.rollout.tasks import TaskStream
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.trained_policy import saved_config
 from grpo.seeds import derive_seed
 from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy, from_run
-from grpo.training.imitation import imitate
+from grpo.training.imitation import imitate, without_servers
 
 
 class SupervisedFineTuning:
@@ -32,12 +35,19 @@ class SupervisedFineTuning:
 
     Attributes:
         found: The demonstrations, and how many were left out.
+
+    Raises:
+        ConfigError: The GPU that is asked for is not there, or the learner does not fit on it.
+        ModelError: The model cannot be used.
     """
 
     def __init__(self, config: TrainConfig, display: Display):
         self.config = config
         self.display = display
         self.model = resolve_model(config.model)
+        if config.device == "cuda":  # before the demonstrations, which may take long
+            plan_gpus(without_servers(config), ModelShape.read(self.model.path))
+            usable_device(config.device)
         tokenizer = load_tokenizer(self.model.path)
         self.chat = chat_for(tokenizer, config.rollout.history, config.rollout.chat_template_kwargs)
         self.found = Demonstrations(config.rollout.max_tokens)

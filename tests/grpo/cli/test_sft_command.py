@@ -124,6 +124,20 @@ def test_what_is_to_be_lowered_where_the_model_does_not_fit_can_be_set(model, ch
 
 
 @pytest.mark.torch
+def test_a_gpu_that_is_not_there_or_too_small_is_named_before_a_demonstration_is_played(model, tmp_path, nvidia_smi):
+    command = ["--env", WORD_ENV, "--policy", "oracle", "--model", str(model), "--cuda", "--out", str(tmp_path / "out")]
+    nvidia_smi()
+    without = CliRunner().invoke(sft, command)
+    nvidia_smi(1024)
+    small = CliRunner().invoke(sft, command)
+    nvidia_smi(81559)
+    unseen = CliRunner().invoke(sft, command)
+    assert without.output.startswith("Error: device = 'cuda', but nvidia-smi shows no GPU; ")
+    assert small.output.startswith("Error: the model does not fit: the learner takes ")
+    assert unseen.output.startswith("Error: device = 'cuda', but torch ")
+
+
+@pytest.mark.torch
 def test_an_adapter_of_another_model_and_a_damaged_one_are_named(model, chats, tmp_path):
     from transformers import AutoConfig, AutoModelForCausalLM
 
