@@ -324,9 +324,19 @@ class _Room:
         lower = [f"learner.token_budget ({config.learner.token_budget})"] if self.placement.learners else []
         lower += [f"rollout.concurrency ({config.rollout.concurrency})"] if self.placement.servers else []
         lower.append(f"rollout.max_tokens ({config.rollout.max_tokens})")
-        if self.placement.shared and config.rollout.max_staleness:
-            lower.append(f"rollout.max_staleness ({config.rollout.max_staleness}; with 0 they may take turns)")
+        changes = self._changes_for_turns(checkpointing)
         return (
             f"the model does not fit: {', '.join(parts)}. Lower {', '.join(lower)}, take a smaller model or lora.rank, "
             f"or show more GPUs than {len(self.gpus)}"
+            + (f"; learner and vLLM may take turns on the card with {' and '.join(changes)}" if changes else "")
         )
+
+    def _changes_for_turns(self, checkpointing: bool) -> list[str]:
+        """What keeps a learner and a server from turns on a card where they fit in turns, as it would have to be."""
+        here, placement, config = torchrun.place(), self.placement, self.config
+        alone = len(placement.servers) == len(placement.learners) == 1 and (here is None or here.size == 1)
+        if not (alone and placement.shared) or self._left_in_turns(checkpointing) < self._kv_sizes()[-1]:
+            return []
+        changes = ["server.sleep_mode = 'auto'"] if config.server.sleep_mode is False else []
+        changes += ["rollout.max_staleness = 0"] if config.rollout.max_staleness else []
+        return changes + (["no torchrun"] if here else [])

@@ -184,8 +184,14 @@ def test_learner_and_vllm_take_turns_on_a_gpu_that_has_room_for_one():
 
 def test_processes_of_torchrun_take_no_turns(monkeypatch):
     processes_of_torchrun(monkeypatch, 1)
-    with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card. Lower"):
+    with pytest.raises(
+        ConfigError, match=r"vLLM at least .* on the same card. Lower .* take turns .* with no torchrun$"
+    ):
         plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=48)
+    processes_of_torchrun(monkeypatch, 2)
+    with pytest.raises(ConfigError, match=r"the model does not fit: .* show more GPUs than 2$"):
+        plan_gpus(config(**SHORT), LARGE, gpus(24, 24), host_gib=48)
+    processes_of_torchrun(monkeypatch, 1)
     with pytest.raises(ConfigError, match="on the same GPU, without torchrun and with"):
         plan_gpus(config(**{"server.sleep_mode": True}), SMALL, gpus(24))
 
@@ -199,10 +205,19 @@ def test_turns_are_taken_where_nothing_else_fits_or_where_they_are_asked_for():
     for never in ({"server.sleep_mode": False}, {"rollout.max_staleness": 1}):
         with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card. Lower"):
             plan_gpus(config(**SHORT, **never), LARGE, gpus(24))
-    with pytest.raises(ConfigError, match=r"rollout.max_staleness \(1; with 0 they may take turns\), take a smaller"):
-        plan_gpus(config(**SHORT, **{"rollout.max_staleness": 1}), LARGE, gpus(24))
+    for stale, needed in (
+        ({"rollout.max_staleness": 1}, "rollout.max_staleness = 0"),
+        (
+            {"rollout.max_staleness": 1, "server.sleep_mode": False},
+            "server.sleep_mode = 'auto' and rollout.max_staleness = 0",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=f"; learner and vLLM may take turns on the card with {needed}$"):
+            plan_gpus(config(**SHORT, **stale), LARGE, gpus(24))
     with pytest.raises(ConfigError, match=r"vLLM at least .* on the same card, not even in turns. Lower"):
         plan_gpus(config(**SHORT), LARGEST, gpus(24), host_gib=128)
+    with pytest.raises(ConfigError, match=r"show more GPUs than 1$"):
+        plan_gpus(config(**SHORT, **{"rollout.max_staleness": 1}), LARGEST, gpus(24), host_gib=128)
     for given, cards in (({"rollout.max_staleness": 1}, [80]), ({}, [80, 80])):
         with pytest.raises(
             ConfigError, match=r"server.sleep_mode = true is for one learner and one server on the same"
