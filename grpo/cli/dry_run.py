@@ -1,4 +1,4 @@
-"""``grpo-train --dry-run``: what a run would do, where, and what it would take. It starts and writes nothing."""
+"""``grpo-train --dry-run``: what a run would do, where, and what it would take. It starts no server, writes no run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from grpo.cli.user_code import check_user_code
 from grpo.config import TrainConfig
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, shape_at_hand
@@ -25,13 +26,16 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
 
     Raises:
         ConfigError: The run would be refused: it does not fit on the GPUs, its settings do not fit together or, with
-            ``resume``, to the run that is there, ``init_adapter`` names none that fits, or the rubric cannot be read.
+            ``resume``, to the run that is there, ``init_adapter`` names none that fits, the rubric cannot be read,
+            or the env or the reward lacks what the settings ask for.
+        EnvError: The env cannot be made, reset, or spoken with.
         CheckpointError: The run that ``init_adapter`` names has no checkpoint.
         ModelError: The model's ``config.json`` lacks a size, or its name is none.
     """
     check_model_name(config.model)
     init_adapter(config)
     config.rubric()
+    check_user_code(config)
     run = RunDirectory(directory)
     if resume:
         config = run.settled(config, resume=True)

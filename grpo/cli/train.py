@@ -124,7 +124,11 @@ DEFAULT_RUN_DIR = "runs/{env}"
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting: loss.type=gspo (JSON value)."
 )
 @click.option("--show-every", type=int, help="Show the best and the worst episode every so many steps.")
-@click.option("--dry-run", is_flag=True, help="Show what would run, where, and its memory; start and write nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Try the env, and show what would run, where, and its memory; start no server, write no run.",
+)
 @click.option("--quiet", is_flag=True, help="Show nothing but errors and the table at the end.")
 @explained(
     lambda options: (
@@ -167,6 +171,7 @@ def run_training(
     config: TrainConfig, directory: Path, *, resume: bool, quiet: bool, trainer: type[Trainer] | None = None
 ) -> None:
     """Train, evaluate and report; prints the table of evaluations and the report's path. By default GRPO trains."""
+    from grpo.cli.user_code import check_user_code
     from grpo.config import dotted
     from grpo.display.terminal import Display
     from grpo.learner.engines import described
@@ -183,7 +188,7 @@ def run_training(
     share_cores()
     require(*LEARNER, *(TINKER if config.engine == "tinker" else ()))
     learner = described(config)
-    _check_user_code(config)
+    check_user_code(config)
     check_tracker(config.track)
     init_adapter(config)
     display = Display(quiet=quiet)
@@ -215,43 +220,6 @@ def run_training(
         display.eval_table(summaries(run, config, BEFORE, AFTER))
         report = write_report(run.root)
         click.echo(f"{conclusion(load_run(run.root))}\nReport: {report}")
-
-
-def _check_user_code(config: TrainConfig) -> None:
-    """Say what is wrong with the user's env or reward before anything is written or started."""
-    from grpo.config import REWARDS, dotted
-    from grpo.envs.message_env import check_env
-    from grpo.envs.pool import EnvPool
-    from grpo.envs.registry import takes_split
-    from grpo.errors import ConfigError, EnvError
-    from grpo.machine.user_code import import_user_module, load_function
-    from grpo.rollout.marking import check_markable
-
-    if config.env_import is not None:
-        import_user_module(config.env_import)
-    offered = check_env(config.env, config.env_kwargs)
-    changed = dotted(config.model_dump(exclude_defaults=True))
-    held_out = ("eval.split", "eval.selection_split") if config.eval.every else ("eval.split",)
-    for name in held_out if config.eval.scenarios and takes_split(config.env) else ():
-        try:
-            check_env(config.env, {**config.env_kwargs, "split": dotted(config.model_dump())[name]})
-        except EnvError as error:
-            raise ConfigError(f"{error}; the evaluation needs --set {name}=NAME of another split") from error
-    for name in ("train_split", "eval.split", "eval.selection_split"):
-        if name in changed and not takes_split(config.env):
-            raise ConfigError(
-                f"{name} = {changed[name]!r}, but {config.env} has no splits (no argument 'split'); leave it out"
-            )
-    if config.warm_start.steps > 0 and config.warm_start.policy not in offered:
-        raise ConfigError(
-            f"warm_start.policy = {config.warm_start.policy!r}, but {config.env} brings along: "
-            f"{', '.join(offered) or 'none'}; choose one (--set warm_start.policy=NAME) or --warm-start-steps 0"
-        )
-    if config.reward not in REWARDS:
-        load_function(config.reward)
-    if config.answer_judge.model is not None:
-        with EnvPool(config.env, dict(config.env_kwargs)) as pool:
-            check_markable(pool.take(), "--answer-judge")
 
 
 def _find_model(

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from grpo.cli.train import train
@@ -10,12 +11,15 @@ from grpo.devices.shape import QWEN_MODELS
 from grpo.doctor.memory import memory_needs
 from tests.fakes import WORD_ENV
 
+EMAIL_ENV = "email_env:EmailSearch-v0"
 SMALL, LARGE = (f"Qwen/Qwen2.5-{size}-Instruct" for size in ("0.5B", "7B"))
 
 
 def shown(tmp_path, *arguments):
+    """With a recipe it is the recipe's env."""
     run_dir = tmp_path / "run"
-    result = CliRunner().invoke(train, ["--env", WORD_ENV, "--run-dir", str(run_dir), "--dry-run", *arguments])
+    env = EMAIL_ENV if "--recipe" in arguments else WORD_ENV
+    result = CliRunner().invoke(train, ["--env", env, "--run-dir", str(run_dir), "--dry-run", *arguments])
     assert not run_dir.exists()
     return result.exit_code, result.output.splitlines()
 
@@ -89,6 +93,23 @@ def test_what_a_run_would_refuse_at_its_start_is_refused(tmp_path):
     assert lines == [f"Error: {tmp_path} is neither a run directory (config.json) nor an adapter (adapter_config.json)"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env", "WordEnv-v1"], "no env with the id 'WordEnv-v1'"),
+        (["--env-kwargs", '{"wheels": 3}'], "refused the arguments {'split': 'train', 'wheels': 3}"),
+        (["--warm-start-steps", "2", "--set", "warm_start.policy=tutor"], "warm_start.policy = 'tutor', but "),
+        (["--reward", "tests.fakes:nope"], "'nope' does not exist in the module"),
+        (["--env", EMAIL_ENV, "--set", "train_split=trian"], "refused the arguments {'split': 'trian'}"),
+    ],
+)
+def test_an_env_or_a_reward_that_a_run_could_not_use_is_refused(arguments, message, tmp_path):
+    status, lines = shown(tmp_path, *arguments)
+    assert status == 1
+    assert lines[0].startswith("Error: ")
+    assert message in lines[0]
+
+
 def test_a_continuation_is_held_against_the_run_that_is_there(tmp_path):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
@@ -120,7 +141,7 @@ def test_the_memory_on_the_cpu_is_shown_for_each_dtype_that_may_be_chosen(tmp_pa
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(QWEN_MODELS[SMALL].to_config()))
-    config = load_config("email-cpu", {"env": WORD_ENV, "model": str(folder)})
+    config = load_config("email-cpu", {"env": EMAIL_ENV, "model": str(folder)})
     for dtypes, arguments in ((("bfloat16", "float32"), ()), (("float32",), ("--set", "dtype=float32"))):
         status, lines = shown(tmp_path, "--recipe", "email-cpu", "--model", str(folder), *arguments)
         assert status == 0
