@@ -302,6 +302,9 @@ class ServerSettings(Settings):
                 f"server.{name} = {value} is of servers that are started, but server.urls names {len(self.urls)} of "
                 "your own; leave one of them out"
             )
+        for url in self.urls:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"server.urls names {url!r}, which is no URL; give it as http://HOST:PORT")
         if len({url.rstrip("/").removesuffix("/v1") for url in self.urls}) < len(self.urls):
             raise ValueError(f"server.urls names a server twice: {', '.join(self.urls)}")
         if self.kv_cache_gib is not None and self.gpu_memory_utilization is not None:

@@ -301,12 +301,15 @@ def _train(
     try:
         starting = f"vLLM is starting at {servers.url}; its log: {run.server_log}"
         display.note(f"sampling from {servers.url}" if config.server.urls or config.tinker.url else starting)
+        from grpo.training.first_look import look_at_servers
         from grpo.training.trainer import Trainer
 
-        if config.device != "cpu":  # vLLM measures free memory while it starts; the learner must not take of it
+        if config.device != "cpu" or config.server.urls:  # vLLM measures free memory at its start, so no learner yet
             servers.wait_ready(said_if_long(display.note))
         training = (trainer or Trainer)(config, run, model, servers, display, tracking, gflops)
         try:
+            if config.server.urls:
+                look_at_servers(training)
             training.train()
         finally:
             training.close()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 
 
 class SharpServer(TinyPolicyServer):
-    """Samples at a tenth of the temperature it is asked for while it is ``sharp``."""
+    """Samples turns of the rollouts (8 tokens) at a tenth of the temperature it is asked for while it is ``sharp``."""
 
     sharp = False
     published = 0
@@ -25,7 +25,8 @@ class SharpServer(TinyPolicyServer):
         return super().answer(path, body)
 
     def _sample(self, model, body):
-        return super()._sample(model, {**body, "temperature": body["temperature"] * (0.1 if self.sharp else 1.0)})
+        is_sharp = self.sharp and body["max_tokens"] == 8
+        return super()._sample(model, {**body, "temperature": body["temperature"] * (0.1 if is_sharp else 1.0)})
 
 
 def test_a_server_that_samples_another_policy_stops_the_run_before_anything_of_the_step_is_published(tmp_path):
@@ -66,7 +67,7 @@ def test_a_server_that_samples_another_policy_stops_the_run_before_anything_of_t
             TrainingError, match=r"step 2: sampler and trainer disagree by \d\.\d+ nats .* loss\.max_gap = 0\.1"
         ):
             train(2)
-        assert server.published == published + 1  # the continued run's first version, the one of step 1
+        assert server.published == published + 2  # for the first look, and the continued run's first version, of step 1
         assert [r["step"] for r in read_jsonl(run_dir / "metrics.jsonl")] == [1]
         assert sorted(path.name for path in (run_dir / "checkpoints").iterdir())[-1] == "step-0001"
         assert read_jsonl(run_dir / "trajectories" / "step-0002.jsonl")  # what was sampled can be looked at

@@ -201,7 +201,7 @@ def test_minutes_that_are_over_leave_one_step_which_a_continuation_keeps(tmp_pat
         run_to_its_end(settings.model_copy(update={"minutes": 0.01}), run, log)
         assert any("is finished: nothing to train" in line for line in lines())
         run_to_its_end(settings.model_copy(update={"minutes": 0.02}), run, log)
-        assert server.requests == asked
+        assert server.requests == asked + 1, "the first look at the server"
     assert [record["step"] for record in read_jsonl(run / "metrics.jsonl")] == [1]
 
 
@@ -239,7 +239,7 @@ def test_a_run_of_no_steps_is_evaluated_once_and_finished(tmp_path):
         asked = server.requests
         run_to_its_end(config(model, server.url, steps=0), run, log)
         assert "is finished: nothing to train" in log.read_text()
-        assert server.requests == asked == 8  # two tasks of two turns, sampled and greedily
+        assert server.requests == asked == 9  # a first look; two tasks of two turns, sampled and greedily
         logged = {"step": 1, "time/step": 30.0, "time/rollout": 20.0}  # of a step whose checkpoint was not whole
         (run / "metrics.jsonl").write_text(json.dumps(logged) + "\n")
         run_to_its_end(config(model, server.url, steps=1), run, log)

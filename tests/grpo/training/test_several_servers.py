@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
 
 from grpo.cli.train import train
 from tests.fakes import LETTER_ENV, tiny_chat_model_folder
@@ -24,21 +25,24 @@ SETTINGS = {
 }
 
 
-def run(model, run_dir, *urls):
+def command(model, run_dir, *urls):
     flags = [flag for key, value in SETTINGS.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
     servers = [flag for url in urls for flag in ("--server", url)]
     size = ["--steps", "2", "--groups-per-step", "4", "--group-size", "3", "--warm-start-steps", "2", "--threads", "1"]
-    command = ["--env", LETTER_ENV, "--model", str(model), *size, *flags, *servers, "--run-dir", str(run_dir)]
-    result = CliRunner().invoke(train, command)
+    return ["--env", LETTER_ENV, "--model", str(model), *size, *flags, *servers, "--run-dir", str(run_dir)]
+
+
+def run(model, run_dir, *urls):
+    result = CliRunner().invoke(train, command(model, run_dir, *urls))
     assert result.exit_code == 0, result.output
     return result.output
 
 
 class Mortal(TinyPolicyServer):
-    """Ends for good in the first step: once it has answered two requests."""
+    """Ends for good in the first step: once it has answered three requests, the first look among them."""
 
     def answer(self, path, body):
-        if self.requests >= 2:
+        if self.requests >= 3:
             self.__exit__()  # nobody is let in any more, and nobody who is in is answered
             raise ConnectionError
         return super().answer(path, body)
@@ -53,8 +57,23 @@ def test_a_run_on_two_servers_of_which_one_ends_is_the_run_on_one(tmp_path, monk
             shown = run(model, tmp_path / "two", mortal.url, server.url)
     assert f"sampling from {mortal.url}, {server.url}\n" in shown
     assert f"the server at {mortal.url} is out (" in shown
-    assert 2 <= mortal.requests < 14, "that is what it would have answered"
+    assert 3 <= mortal.requests < 15, "that is what it would have answered"
     for step in (1, 2):
         assert episodes(tmp_path / "two", step) == episodes(tmp_path / "one", step)
     adapters = [tmp_path / name / "checkpoints/step-0002/adapter_model.safetensors" for name in ("one", "two")]
     assert adapters[0].read_bytes() == adapters[1].read_bytes()
+
+
+def test_a_server_of_another_model_or_of_none_is_refused_before_the_warm_start(tmp_path):
+    model, other = tiny_chat_model_folder(tmp_path / "model"), tiny_chat_model_folder(tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    save_file({name: -weight for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    with TinyPolicyServer(model) as server, TinyPolicyServer(other) as wrong:
+        strict = [*command(model, tmp_path / "run", server.url, wrong.url), "--set", "loss.max_gap=0.001"]
+        refused = CliRunner().invoke(train, strict)
+    assert refused.exit_code == 1
+    assert f"Error: the server at {wrong.url} does not sample the model that is trained: " in refused.output
+    assert (server.requests, wrong.requests) == (1, 1)
+    assert sorted(path.name for path in (tmp_path / "run").glob("*.jsonl")) == []
+    refused = CliRunner().invoke(train, command(model, tmp_path / "run", "localhost:8000"))
+    assert "Error: server.urls names 'localhost:8000', which is no URL; give it as http://HOST:PORT" in refused.output
