@@ -308,8 +308,8 @@ class Trainer:
         }
 
     def _publish(self, save: Callable[[Path], None]) -> float:
-        began = time.monotonic()
         self.turns.sample()
+        began = time.monotonic()  # a server that slept has woken up, as the learner has where its seconds begin
         self.sampler.publish(save, self.step)
         return time.monotonic() - began
 

@@ -1,5 +1,6 @@
 """When a run has its learner and its server take turns on a GPU; the real trainer against a small real server."""
 
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from grpo.cli.train import run_training  # noqa: E402
 from grpo.config import load_config  # noqa: E402
+from grpo.files import read_jsonl  # noqa: E402
 from grpo.serving.turns import Together  # noqa: E402
 from grpo.training.trainer import Trainer  # noqa: E402
 from grpo.types import Group  # noqa: E402
@@ -16,6 +18,7 @@ from tests.policy_server import TinyPolicyServer  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
+WAKING_SECONDS = 2.0
 moves: list[str] = []
 
 
@@ -30,6 +33,7 @@ class Noted(Together):
 
     def sample(self) -> None:
         moves.append("sample")
+        time.sleep(WAKING_SECONDS)
 
 
 class NotingTrainer(Trainer):
@@ -60,3 +64,5 @@ def test_a_step_without_an_update_moves_no_model(tmp_path):
         run_training(load_config(None, settings), tmp_path / "run", resume=False, quiet=True, trainer=NotingTrainer)
     warm_start, first, second = ["train", "sample"], ["sample"], ["train", "sample"]
     assert moves == warm_start + first + second
+    for step in read_jsonl(tmp_path / "run" / "metrics.jsonl"):
+        assert step["time/publish"] < WAKING_SECONDS < step["time/step"]
