@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from .token import AMOUNTS, POINTS, RANGE, RATES, Token
+from .token import AMOUNTS, DASHED, POINTS, RANGE, RATES, Token
 
 _SMALL = (  # noqa: SIM905
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
@@ -18,9 +18,10 @@ _SCALES = {
 }  # fmt: skip
 _SHORT_SCALES = ("m", "mm", "b")  # of money; else metres, or bytes
 _UNITS = {
-    "hr": "hour", "min": "minute", "sec": "second", "wk": "week", "yr": "year", "lb": "pound", "ft": "foot",
-    "feet": "foot", "kg": "kilogram", "km": "kilometer", "kilometre": "kilometer",
+    "hr": "hour", "min": "minute", "sec": "second", "wk": "week", "mo": "month", "yr": "year", "lb": "pound",
+    "ft": "foot", "feet": "foot", "kg": "kilogram", "km": "kilometer", "kilometre": "kilometer",
 }  # fmt: skip
+_PER = ("per", "a", "an", "each", "every", "/")
 _CASED = {"mw", "kw", "gw", "mb", "kb", "gb", "tb", "mm", "m"}
 
 
@@ -48,6 +49,7 @@ def _spelled(found: list[Token]) -> list[Token]:
             joined = after == "and" and spelled and place + 1 < len(found) and found[place + 1].value in _SPELLED
             if after in _SCALES and (after not in _SHORT_SCALES or _of_money(out[-1:], found[place + 1 : place + 2])):
                 scaled = part.scaleb(_SCALES[after])
+                _scale_beginning(out, part, _SCALES[after])
                 total, part = (total, scaled) if after == "hundred" and spelled else (total + scaled, Decimal(0))
                 digits = ""
                 if not spelled:
@@ -64,6 +66,15 @@ def _spelled(found: list[Token]) -> list[Token]:
             place += 1
         out.append(Token("number", total + part, token.written, digits))
     return out
+
+
+def _scale_beginning(out: list[Token], end: Decimal, zeros: int) -> None:
+    """Of `5 to 10 million`, 5 is millions, too, unless it is more than the other figure."""
+    at = len(out) - (3 if out and out[-1].kind == "currency" else 2)
+    if at < 0 or out[at].kind != "number" or out[at].value >= end:
+        return
+    if _ties(out[at + 1]) or (out[at + 1].value == "and" and "between" in [t.value for t in out[max(0, at - 2) : at]]):
+        out[at] = Token("number", out[at].value.scaleb(zeros), out[at].written)
 
 
 def _of_money(before: list[Token], after: list[Token]) -> bool:
@@ -99,7 +110,7 @@ def _amounts(found: list[Token]) -> list[Token]:
         elif token.kind == "percentage" and last and last.kind == "number":
             out[-1] = Token("percent", last.value, last.written)
             continue
-        elif token.value in ("a", "an", "each", "every", "/") and last and last.kind in ("number", "money", "percent"):
+        elif token.value in _PER and last and last.kind in ("number", "money", "percent"):
             token = Token("word", "per", "per")
         elif token.kind == "word" and last and (last.kind in AMOUNTS or last.value == "per"):
             if token.value in RATES:
@@ -107,7 +118,7 @@ def _amounts(found: list[Token]) -> list[Token]:
                 token = Token("word", RATES[token.value], token.value)
             else:
                 token = _unit(token)
-        elif token.value == "per" and before and before.kind == "number" and last and last.kind == "word":
+        elif token.value in _PER and before and before.kind in AMOUNTS and last and last.kind == "word":
             token = Token("word", "per", "per")
         out.append(token)
     return out
@@ -122,34 +133,66 @@ def _unit(token: Token) -> Token:
 
 
 def _ranges(found: list[Token]) -> list[Token]:
-    """`from 5 to 9 June`, `June 5-9`, `between 5 June and 9 June`: each as two values with `RANGE` between."""
+    """`from 5 to 9 June`, `2-4 pm`, `between 5 and 9 %`: each as two values with `RANGE` between."""
     out: list[Token] = []
     for place, token in enumerate(found):
         after = found[place + 1] if place + 1 < len(found) else None
         last = out[-1] if out else None
-        ties = token.kind == "dash" or token.value in ("to", "through", "thru", "until", "till", "and")
-        if (
-            ties
-            and last
-            and after
-            and {last.kind, after.kind} & {*POINTS}
-            and {last.kind, after.kind} <= {*POINTS, "number"}
-        ):
+        if (_ties(token) or token.value == "and") and last and after and _spans(last, after):
             opener = -3 if len(out) > 2 and out[-2].kind == "weekday" else -2
             opens = out[opener].value if len(out) >= -opener else None
             if token.value != "and" or opens == "between":
                 if opens in ("from", "between"):
                     del out[opener]
-                token = Token("symbol", RANGE, "to")
-        elif token.kind == "number" and len(out) > 1 and last and last.value == RANGE and out[-2].kind == "date":
-            token = _same_month(token, out[-2])
-        elif token.kind == "date" and len(out) > 1 and last and last.value == RANGE and out[-2].kind == "number":
-            out[-2] = _same_month(out[-2], token)
+                between_amounts = {last.kind, after.kind} <= {*AMOUNTS}
+                token = Token("symbol", RANGE, DASHED if token.kind == "dash" and between_amounts else "to")
+        elif len(out) > 1 and last and last.value == RANGE:
+            out[-2], token = _alike(out[-2], token)
         if token.kind != "dash":
             out.append(token)
     return [t if t.kind not in ("sign", "currency", "percentage") else Token("symbol", t.value, t.written) for t in out]
 
 
+def _ties(token: Token) -> bool:
+    return token.kind == "dash" or token.value in ("to", "through", "thru", "until", "till")
+
+
+def _spans(one: Token, other: Token) -> bool:
+    """Whether the two may be the ends of a range."""
+    kinds = {one.kind, other.kind}
+    return kinds <= {*AMOUNTS} or bool(kinds & {*POINTS} and kinds <= {*POINTS, "number"})
+
+
+def _alike(one: Token, other: Token) -> tuple[Token, Token]:
+    """The ends of a range, of which one may leave to the other what kind of value it is."""
+    if "date" in (one.kind, other.kind):
+        return _same_month(one, other), _same_month(other, one)
+    if other.kind == "time":
+        return _same_half(one, other), other
+    for kind in ("money", "percent"):
+        if {one.kind, other.kind} == {"number", kind}:
+            known = one if one.kind == kind else other
+            one, other = (t if t is known else _of_kind(t, known) for t in (one, other))
+    return one, other
+
+
+def _of_kind(number: Token, known: Token) -> Token:
+    value = (known.value[0], number.value) if known.kind == "money" else number.value
+    return Token(known.kind, value, number.written)
+
+
+def _same_half(start: Token, end: Token) -> Token:
+    """The start of `2-4 pm` as a time of the same half of the day, where it is before the end."""
+    if start.kind == "number" and start.value in range(1, 13):
+        hour, minute, is_known = int(start.value), 0, False
+    elif start.kind == "time":
+        hour, minute, _, is_known = start.value
+    else:
+        return start
+    time = (hour % 12 + 12 * (end.value[0] >= 12), minute, 0, True)
+    return Token("time", time, start.written) if not is_known and "m" in end.written and time < end.value else start
+
+
 def _same_month(day: Token, date: Token) -> Token:
-    fits = day.value == int(day.value) and 1 <= day.value <= 31
+    fits = day.kind == "number" and date.kind == "date" and day.value == int(day.value) and 1 <= day.value <= 31
     return Token("date", (*date.value[:2], int(day.value)), day.written) if fits else day

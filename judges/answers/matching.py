@@ -22,7 +22,7 @@ from itertools import permutations
 from .beside import SMALL_WORDS, TURNS, WH, at, stands_alone, stem
 from .giving_up import gives_up, speaks_of_not_knowing
 from .refuting import refutation
-from .token import POINTS, RATES, VALUES, Token, agrees
+from .token import POINTS, RATES, VALUES, Token, agrees, undashed
 from .values import tokens
 
 MAX_ANSWER_CHARS = 600
@@ -98,7 +98,12 @@ def decide(answer: str, references: Sequence[str], question: str = "") -> Decisi
         if titles and _titles(said) and titles.isdisjoint(_titles(said)):  # Mr and Mrs Keller are two
             continue
         for form in _forms(reference, asked, known):
-            if any(stands_alone(version, form, asked, known) for version in _versions(answer, said, form)):
+            versions = list(_versions(answer, said, form))
+            if any(
+                stands_alone(version, form, asked, known)
+                or stands_alone(undashed(version), undashed(form), asked, known)
+                for version in versions
+            ):
                 return Decision(Verdict.RIGHT, f"The answer says {reference!r}.")
     why = refutation(said, [tokens(_core(text)) for text in references], asked)
     return Decision(Verdict.WRONG, why) if why else Decision(Verdict.UNDECIDED, "The rule cannot say.")
@@ -117,7 +122,8 @@ def says(text: str, answer: str) -> bool:
     said, form = tokens(text), tokens(answer)
     if form and all(token.kind in VALUES for token in form) and len({token.kind for token in form}) == len(form):
         return all(any(agrees(token, other) or agrees(other, token) for other in said) for token in form)
-    return bool(form) and any(at(said, start, form) for start in range(len(said) - len(form) + 1))
+    pairs = ((said, form), (undashed(said), undashed(form)))
+    return bool(form) and any(at(one, n, other) for one, other in pairs for n in range(len(one) - len(other) + 1))
 
 
 def _titles(some: Iterable[Token]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,8 @@ AMOUNTS = ("number", "money", "percent")
 POINTS = ("date", "month", "time", "weekday")
 VALUES = (*AMOUNTS, *POINTS, "ordinal", "yes-no")
 RANGE = "to"
+DASHED = "-"
+"""How a `RANGE` of amounts is written that may be none: 3-5 days, but a number of a phone, too."""
 RATES = {"daily": "day", "weekly": "week", "monthly": "month", "annual": "year", "annually": "year", "yearly": "year"}
 
 
@@ -33,6 +36,11 @@ class Token:
     def named(self) -> bool:
         """Whether a word is written with a capital, so that it may be a name."""
         return self.kind == "word" and not self.written.islower()
+
+
+def undashed(some: Iterable[Token]) -> list[Token]:
+    """The tokens without dashes between amounts, as they are where a dash is no more than a blank."""
+    return [token for token in some if token.value != RANGE or token.written != DASHED]
 
 
 def agrees(said: Token, known: Token) -> bool:

@@ -51,7 +51,7 @@ _TOKEN = re.compile(
             r"(?P<dotted>\bv?\d+(?:\.\d+){2,}\w*|\b(?!\d+\.\d+[a-z]{1,3}\b)(?=[\w-]*[a-z])[\w-]+(?:\.[\w-]+)+)",
             r"(?P<currency>(?<![a-z])(?:us|au?|ca?|nz|hk|s|r|mx)?\$|[€£¥₹]"
             r"|\b(?:usd|eur|gbp|jpy|aud|cad|chf|inr|dollars?|euros?|yen)\b)",
-            r"(?P<sign>(?:^|(?<=[\s(:;,=$€£¥₹]))-(?=\s?[$€£¥₹]|\.?\d|(?:us|au?|ca?)\$))",
+            r"(?P<sign>(?:^|(?<=[\s(:;,=$€£¥₹]))-(?=[$€£¥₹]|\.?\d|(?:us|au?|ca?)\$|(?<!\d -)\s[$€£¥₹]))",
             rf"(?P<number>(?<![\w.,]){_FIGURE}(?:st|nd|rd|th)?(?=[a-z]{{1,3}}\b|(?!\w|[.,]\d)))",
             r"(?P<percentage>%|\bper ?cent\b|\bprozent\b)",
             r"(?P<symbol>(?<=\w)-(?=[\s.,;:)!]|$)|!(?=\w)|\((?=\s?[-$€£¥₹]\s?\d))",
