@@ -46,6 +46,7 @@ _PHRASE_READS = 20  # finding where the words of a phrase meet costs this many t
 
 _MARKS = "\u0300\u036f"  # of Latin, Greek and Cyrillic letters
 _LETTERS_WITH_MARKS = "йїўѓќЙЇЎЃЌ"  # nobody writes them without
+_OTHER_FORMS = re.compile("[\uff01-\uff5e\ufb00-\ufb06]")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _BESIDE_NAME = re.compile(r"\([^)]*\)|[/@].*")
 _ELIDED = re.compile(r"(?<!\w)[^\W\d_]['\u2019]\w\w")  # O'Brien, d'Arc
@@ -198,7 +199,8 @@ def _words(text: str) -> tuple[str, ...]:
 def index_text(text: str) -> str:
     """The text as it is indexed: its letters without accents, and separators between words of Chinese.
 
-    The index's tokenizer takes one accent off a Latin letter. It knows neither `ё` nor `ή`, nor the two of `ệ`.
+    The index's tokenizer takes one accent off a Latin letter. It knows neither `ё`, `ή` and `ł` nor the two of `ệ`.
+    Letters and digits of the width of a Chinese character, and those that PDFs join (`ﬁ`), are as a keyboard has them.
     """
     return text if text.isascii() else cjk.separated(text).translate(_PLAIN_LETTERS)
 
@@ -210,13 +212,16 @@ class _PlainLetters(dict[int, str]):
         char = chr(key)
         if char not in _LETTERS_WITH_MARKS:
             letter, *marks = unicodedata.normalize("NFD", char)
+            plain = unicodedata.normalize("NFKC", char) if _OTHER_FORMS.match(char) else ""
             if marks and all(_MARKS[0] <= mark <= _MARKS[1] for mark in marks):
                 char = letter
+            elif plain.isalnum():  # what is none may be a quotation mark
+                char = plain
         self[key] = char
         return char
 
 
-_PLAIN_LETTERS = _PlainLetters()
+_PLAIN_LETTERS = _PlainLetters(zip(map(ord, "łŁøØđĐıħĦ"), "lLoOdDihH", strict=True))
 
 
 def _folded(char: str) -> str:

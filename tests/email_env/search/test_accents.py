@@ -11,6 +11,8 @@ TEXTS = {
     "ru": ("Отчёт", "Счёт придёт от Алёны, твой Сергей."),
     "el": ("Συνάντηση", "Η συνάντηση στην Αθήνα αναβλήθηκε, ΠΡΟΫΠΟΛΟΓΙΣΜΌΣ 900 €."),
     "vi": ("Hợp đồng", "Hợp đồng gửi cho Nguyễn Việt Hà, trang 4."),
+    "pl": ("Łódź", "Biuro w Łodzi, Søren Đặng, Iğdır ve Isparta."),
+    "pdf": ("Ｑ３", "予算は１２３４円。 The oﬃce of ﬁnance, né."),
     "de": ("Grüße", "Zürich, Straße 5, Café."),
     "ja": ("会議", "予算ががんばる部の資料です。"),
 }
@@ -45,6 +47,15 @@ def db(tmp_path_factory):
         ("στην αθηνα", "el"),
         ("nguyen viet", "vi"),
         ("Nguyễn Việt", "vi"),
+        ("lodz", "pl"),
+        ("Łodzi", "pl"),
+        ("soren dang", "pl"),
+        ("ığdır", "pl"),
+        ("IGDIR", "pl"),
+        ("q3", "pdf"),
+        ("1234", "pdf"),
+        ("１２３４円", "pdf"),
+        ("office of finance", "pdf"),
         ("zurich", "de"),
         ("Cafe", "de"),
         ("がんばる", "ja"),
@@ -60,6 +71,11 @@ def test_a_word_is_found_with_and_without_its_accents(db, keyword, name, form):
 def test_a_letter_that_is_another_one_without_its_mark_is_not_taken_for_it(db):
     for keyword in ("Сергеи", "твои"):
         assert db.search(inbox=BEN, keywords=[keyword], until="9999-12-31") == []
+
+
+def test_a_quotation_mark_of_another_width_is_no_syntax(db):
+    hits = db.search(inbox=BEN, keywords=["office＂ OR ＂zurich"], until="9999-12-31")
+    assert hits == []
 
 
 def test_the_hit_shows_the_words_as_they_were_sent(db):

@@ -100,7 +100,7 @@ def test_words_of_latin_letters_are_those_of_the_index(text):
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
     connection.execute("CREATE VIRTUAL TABLE v USING fts5vocab(t, instance)")
-    connection.execute("INSERT INTO t VALUES (?)", (text,))
+    connection.execute("INSERT INTO t VALUES (?)", (query.index_text(text),))
     indexed = [term for (term,) in connection.execute("SELECT term FROM v ORDER BY offset")]
     connection.close()
     if indexed:
