@@ -108,7 +108,7 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     rest, plain = [*map(stem, beside)], [*map(stem, asked)]
     if after:
         furthest = 3 if asked[start].value in ("which", "what", "whose", "how") else 1
-        return any(plain[begin : begin + len(rest)] == rest for begin in range(start + 1, start + furthest + 1))
+        return any(plain[begin : begin + len(rest)] == rest for begin in range(start, start + furthest + 1))
     if before[-1].value in TURNS:
         return False
     if copula:

@@ -95,7 +95,7 @@ _WRITTEN = (
     ),
     (re.compile(r"(?m)^\s*[-*•]\s+"), " "),
     (re.compile(r"(?ms)^[ \t]*1[.)][ \t]+(?=.*^[ \t]*2[.)] )|(?<=\n)[ \t]*(?:[2-9]|1\d)[.)][ \t]+"), " "),
-    (re.compile("([A-Za-z])[\u0300-\u036f]+"), r"\1"),
+    (re.compile("([A-Za-z\u0391-\u03a9\u03b1-\u03c9\u0415\u0435])[\u0300-\u036f]+"), r"\1"),  # of Greek, and of ё, too
     (re.compile(r"(?<=\d-\d\d)T(?=\d\d:)"), " "),
     (re.compile(r"\b((?:[A-Za-z]\.){2,})(?!\w)"), lambda m: m[1].replace(".", "") if m[1][1:2] == "." else m[1]),
     (re.compile(r"(?i)\bcan't\b|\bcannot\b"), "can not"),

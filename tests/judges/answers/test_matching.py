@@ -67,6 +67,8 @@ RIGHT = {
     ("2-4 PM",): ["2:00 PM to 4:00 PM", "14:00-16:00", "between 2 and 4 pm"],
     ("10,000 MMBtu/day",): ["10,000 mmbtu per day", "10000 MMBtu a day"],
     ("853-7658",): ["853 7658"],
+    ("Алёна Орлова",): ["Алена Орлова"],
+    ("Αθήνα",): ["ΑΘΗΝΑ", "αθηνα"],
     ("noon",): ["12 noon", "12:00 noon"],
     ("Friday, June 8 at 2:00 PM",): ["2 PM on Friday, June 8", "June 8, 2pm", "at 14:00 on Friday the 8th of June"],
     ("2:00 PM on Friday",): ["Friday at 2 pm", "Friday 14:00"],
@@ -108,6 +110,7 @@ NOT_RIGHT = {
     ("713-853-7658",): ["713-853-7659", "853-7658", "713-853-7658 or 713-853-7659"],
     ("http://www.example.com/a/",): ["www.example.com/b", "example.com"],
     ("C# 5",): ["C 5"],
+    ("Сергей",): ["Сергеи"],
     ("25",): ["1. 25", "1. 25\n2. 30"],
     ("3-5",): ["3", "5", "4", "3-6", "3 and 5", "3 or 5"],
     ("3, 5",): ["3 to 5"],
@@ -218,6 +221,8 @@ def test_a_yes_may_repeat_what_was_asked_and_a_no_may_deny_it():
 
 def test_roles_are_not_turned_round_and_a_negative_question_is_answered_negatively():
     assert verdict("Alvero acquired Kelbrook", ("Alvero",), "Who acquired Kelbrook?") == "right"
+    assert verdict("It was Alvero who acquired Kelbrook", ("Alvero",), "Who acquired Kelbrook?") == "right"
+    assert verdict("Alvero, who acquired Kelbrook", ("Kelbrook",), "Who acquired Alvero?") != "right"
     assert verdict("Kelbrook acquired Alvero", ("Alvero",), "Who acquired Kelbrook?") == "undecided"
     assert verdict("Alvero was acquired by Kelbrook", ("Alvero",), "Who acquired Kelbrook?") == "undecided"
     assert verdict("Beate is Carl's manager", ("Carl",), "Who is Beate's manager?") == "undecided"
