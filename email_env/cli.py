@@ -9,6 +9,7 @@ Progress goes to stderr, so `--json` leaves stdout to the report alone.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -144,7 +145,13 @@ def main(
     except KeyboardInterrupt:
         click.echo(f"Stopped; {out} is as it was.", err=True)
         sys.exit(130)
-    click.echo(json.dumps(done.to_dict(), indent=2) if as_json else _summary(done))
+    try:
+        click.echo(json.dumps(done.to_dict(), indent=2) if as_json else _summary(done))
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # "| head": click ends quietly
+            raise
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  its buffer would be tried once more
+        raise click.ClickException(f"{out} is built, but the summary cannot be written: {error}") from error
 
 
 def _build(
