@@ -5,8 +5,8 @@ an archive or table by its name. A gzipped file that is no archive by its name i
 mail are counted as such. A damaged archive or gzipped file is an error, as it is where it is named alone; what is an
 archive only by its name is left out with a note. A folder that has both `cur` and `new` is a Maildir. Mail lies in
 these two; files in `tmp` are still being delivered, and files beside the three belong to the mail server. Folders are
-walked in sorted order, and links are not followed. The stdlib's `mailbox.Maildir` is not used: it follows links and has
-no limit on sizes.
+walked in sorted order, and links are not followed but named. The stdlib's `mailbox.Maildir` is not used: it follows
+links and has no limit on sizes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def _file_paths(root: str) -> list[str]:
             folders[:] = [name for name in folders if name != "tmp"]
             files = []
         folders.sort()
-        paths.extend(os.path.join(folder, name) for name in sorted(files))
+        linked = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        paths.extend(os.path.join(folder, name) for name in sorted([*files, *linked]))
     return paths
 
 
@@ -85,6 +86,8 @@ def _entries(path: str, label: str) -> Iterator[Entry]:
         if begun:
             raise SourceError(f"{path!r} cannot be read to its end: {error}.") from error
         yield Skip(label, SkipReason.UNREADABLE)
+        if os.path.isdir(path):
+            yield Note(f"{label} is left out: it is a link to a folder. To read its mail, name that folder, too.")
 
 
 def _archived(label: str, entries: Iterator[Entry], *, is_sure: bool) -> Iterator[Entry]:

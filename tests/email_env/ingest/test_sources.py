@@ -47,6 +47,20 @@ def test_links_devices_and_paths_that_lead_outside_do_no_harm(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["mail.tar"]
 
 
+def test_a_linked_folder_is_not_followed_but_named(tmp_path):
+    for name in ("elsewhere", "mail/INBOX"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "1.eml").write_bytes(raw("From: a@x.com"))
+    (tmp_path / "mail" / "Old").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "mail" / "loop").symlink_to(tmp_path / "mail")
+    source = open_source(tmp_path / "mail")
+    links = [entry.source for entry in source.mails if entry == Skip(entry.source, SkipReason.UNREADABLE)]
+    assert links == ["Old", "loop"]
+    assert source.notes == [
+        f"{name} is left out: it is a link to a folder. To read its mail, name that folder, too." for name in links
+    ]
+
+
 def test_a_message_too_large_is_skipped_unread(tmp_path, monkeypatch):
     monkeypatch.setattr("email_env.ingest.sources.source.MAX_MESSAGE_BYTES", 100)
     members = [("a/1.", b"From: a@x.com\n\n" + b"x" * 100), ("a/2.", raw("From: a@x.com"))]
