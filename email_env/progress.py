@@ -16,7 +16,8 @@ _LINE_SECONDS = 10.0
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
     """Yields a callback that takes a text, how much is done, and the whole (0 where it is not known)."""
-    console = Console(stderr=True, force_terminal=sys.stderr.isatty(), highlight=False)
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: closed by the caller
+    console = Console(stderr=True, force_terminal=is_terminal, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     due = time.monotonic() + _LINE_SECONDS
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -49,6 +49,16 @@ def test_a_summary_that_cannot_be_written_is_one_line_and_the_database_is_there(
     MailDatabase(out).close()
 
 
+def test_a_build_needs_no_stderr(archive, tmp_path):
+    out = tmp_path / "mail.db"
+    command = '"$0" -m email_env build-enron-db "$1" --out "$2" 2>&-'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, archive, out], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"{out}: 5 mails of 2 addresses")
+    MailDatabase(out).close()
+
+
 def test_json_is_the_only_thing_on_stdout(archive, tmp_path):
     report = json.loads(run(archive, "--out", tmp_path / "mail.db", "--json").stdout)
     assert (report["read"], report["kept"], report["skipped"]) == (6, 5, {"no_addresses": 1})
