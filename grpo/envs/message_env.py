@@ -25,6 +25,7 @@ _RETURNED = {
     "reset": "(observation, info)",
     "step": "(observation, reward, terminated, truncated, info); in the old Gym's form it has four parts",
 }
+_TRIAL = "a random step, with which a plain env is tried before its first episode"
 _HINTS = (
     ("event loop", "envs are called from a running event loop: let an env's async code run in a thread of its own"),
     ("signal only works in main thread", "a worker process has the env in its main thread: env_workers N"),
@@ -237,7 +238,7 @@ class MessageEnv:
             self.env.close()
             self.env = self._drawing() or make_env(self.env_id, **self._env_kwargs)
         most = asked if asked > 0 else min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS)
-        self.env = PlainEnv(self.env, most, own)
+        self.env = self._guarded(_TRIAL, PlainEnv, self.env, most, own)
         self._is_plain = True
 
     def _drawing(self) -> Any:
@@ -277,8 +278,8 @@ class MessageEnv:
             self.broken = True
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise  # the user's
-            if "unpack" in str(error) and when in _RETURNED and not raised_in(error):
-                when = "step" if "expected 5" in str(error) else when  # a plain env is rehearsed at its first reset
+            if "unpack" in str(error) and when in (*_RETURNED, _TRIAL) and not raised_in(error):
+                when = "step" if "expected 5" in str(error) else "reset"
                 seen = _GOT.search(str(error))
                 found = f" ({seen[0]})" if seen else ""
                 raise EnvError(f"{self.env_id}.{when}() does not return {_RETURNED[when]}{found}") from error

@@ -225,6 +225,21 @@ def test_one_rehearsal_serves_all_envs_of_a_kind(monkeypatch):
     assert [env.step("hm").reward for env in (two, again, five)] == [-2.1, -2.1, -5.1]
 
 
+def test_a_step_that_raises_in_the_rehearsal_is_told_as_a_step():
+    class Jammed(Toll):
+        def step(self, action):
+            raise ValueError("the gate is jammed")
+
+    gymnasium.register("tests/Jammed-v0", entry_point=lambda: Jammed())
+    line = Jammed.step.__code__.co_firstlineno + 1
+    said = rf"^tests/Jammed-v0 failed at a random step, .*: ValueError: the gate is jammed \(test_plain.py:{line}\)$"
+    try:
+        with pytest.raises(EnvError, match=said):
+            check_env("tests/Jammed-v0", {})
+    finally:
+        del gymnasium.registry["tests/Jammed-v0"]
+
+
 def test_the_users_max_episode_steps_is_the_turn_limit():
     env = MessageEnv("CartPole-v1", {"max_episode_steps": 3})
     assert "At most 3 turns" in env.reset(Task(0)).messages[0]["content"]
