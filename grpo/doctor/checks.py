@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from grpo.config import RULER_REWARDS, TrainConfig
 from grpo.devices.plan import plan_gpus
@@ -31,6 +31,7 @@ from grpo.machine.memory import available_gib
 from grpo.machine.models import EMBEDDED_MODEL, config_at_hand, default_cache_dir
 from grpo.serving.vllm import free_port
 from grpo.types import Task
+from judges.llm.client import load_litellm
 
 PACKAGES = ("torch", "transformers", "peft", "safetensors", "vllm")
 MIN_MEMORY_GIB = 6.0
@@ -112,11 +113,12 @@ def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
     if config.env:
         checks += [("env", lambda: check_env(config)), ("env's data", lambda: check_data(config))]
     if config.reward in RULER_REWARDS:
-        checks.append(("judge's key", lambda: check_key(config.judge.model, config.judge.api_base)))
+        checks.append(("judge's key", lambda: check_key(config.judge.model, config.judge.api_base, "--judge-api-base")))
         if config.judge.rubric is not None:
             checks.append(("rubric", lambda: check_rubric(config)))
     if (model := config.answer_judge.model) is not None:
-        checks.append(("answer judge's key", lambda: check_key(model, config.answer_judge.api_base)))
+        of_answers = config.answer_judge.api_base, "--answer-judge-api-base"
+        checks.append(("answer judge's key", lambda: check_key(model, *of_answers)))
     return checks
 
 
@@ -257,19 +259,25 @@ def check_data(config: TrainConfig) -> str:
         env.close()
 
 
-def check_key(model: str, api_base: str | None) -> str:
-    """The judge's API key is in the environment. Its value is never shown."""
+def check_key(model: str, api_base: str | None, option: str) -> str:
+    """The judge's API key is in the environment. Its value is never shown; ``option`` is what sets ``api_base``."""
     if api_base:
         return f"not needed: {model} is asked at {api_base}"
     if importlib.util.find_spec("litellm") is None:
         raise Trouble("litellm is not installed", "pip install 'email-rl[judge]'")
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # no connection at import
-    litellm: Any = importlib.import_module("litellm")
+    litellm = load_litellm()
+    try:
+        litellm.get_llm_provider(model)
+    except litellm.BadRequestError as error:  # of such a name it would say that no key is missing
+        raise Trouble(
+            f"litellm knows no provider for the judge {model!r}",
+            f"name it with its provider, for example openai/{model}, or name a server of your own with {option}",
+        ) from error
     missing = litellm.validate_environment(model)["missing_keys"]
     if missing:
         raise Trouble(
             f"{model} needs {', '.join(missing)}, not set here",
-            f"export {missing[0]}=..., or name a server of your own with --judge-api-base",
+            f"export {missing[0]}=..., or name a server of your own with {option}",
         )
     return f"the key of {model} is set"
 

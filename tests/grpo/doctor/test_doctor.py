@@ -215,11 +215,11 @@ def test_a_missing_key_is_named_and_a_key_never_shown(monkeypatch):
     pytest.importorskip("litellm", reason="litellm is not installed (extra 'judge')")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(Trouble, match="openai/o4-mini needs OPENAI_API_KEY") as caught:
-        doctor.check_key("openai/o4-mini", None)
-    assert "export OPENAI_API_KEY=" in caught.value.fix
+        doctor.check_key("openai/o4-mini", None, "--judge-api-base")
+    assert caught.value.fix == "export OPENAI_API_KEY=..., or name a server of your own with --judge-api-base"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    assert doctor.check_key("openai/o4-mini", None) == "the key of openai/o4-mini is set"
-    assert "not needed" in doctor.check_key("openai/o4-mini", "http://127.0.0.1:1/v1")
+    assert doctor.check_key("openai/o4-mini", None, "") == "the key of openai/o4-mini is set"
+    assert "not needed" in doctor.check_key("openai/o4-mini", "http://127.0.0.1:1/v1", "")
     judged = load_config(None, {"env": WORD_ENV, "reward": "ruler", "answer_judge.model": "openai/o4-mini"})
     checked = dict(doctor.quick_checks(judged, doctor.Needs()))
     assert checked["answer judge's key"]() == checked["judge's key"]() == "the key of openai/o4-mini is set"
@@ -234,6 +234,23 @@ def test_a_rubric_that_is_not_there_is_named(tmp_path):
     assert result.found.startswith(f"the rubric {rubric} (judge.rubric) cannot be read: ")
     rubric.write_text("Größe", encoding="utf-8")
     assert check() == f"{rubric}: 5 characters"
+
+
+def test_a_judge_of_no_known_provider_has_no_key_and_each_judge_has_its_own_option(monkeypatch, capsys):
+    pytest.importorskip("litellm", reason="litellm is not installed (extra 'judge')")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    judged = load_config(None, {"env": WORD_ENV, "reward": "ruler", "answer_judge.model": "openai/o4-mini"})
+    checked = dict(doctor.quick_checks(judged, doctor.Needs()))
+    for name, option in (("judge's key", "--judge-api-base"), ("answer judge's key", "--answer-judge-api-base")):
+        with pytest.raises(Trouble) as missing:
+            checked[name]()
+        assert missing.value.fix.endswith(f"or name a server of your own with {option}")
+    with pytest.raises(Trouble, match="litellm knows no provider for the judge 'qwen3'") as unknown:
+        doctor.check_key("qwen3", None, "--answer-judge-api-base")
+    assert "for example openai/qwen3, or name a server of your own with --answer-judge" in unknown.value.fix
+    assert capsys.readouterr() == ("", ""), "litellm prints a list of providers"
+    own = load_config(None, {"env": WORD_ENV, "reward": "my_ruler:score"})
+    assert "judge's key" not in dict(doctor.quick_checks(own, doctor.Needs())), "a function of the user's asks no judge"
 
 
 def test_a_check_that_breaks_is_a_failure_and_the_next_one_runs():
