@@ -139,8 +139,8 @@ def plan_gpus(
     servers = 0 if config.server.urls else config.server.replicas
     if servers and config.dtype == "float32":  # its kernels assert a type of 16 bits, once an adapter is computed
         raise ConfigError(
-            "dtype = 'float32' with device = 'cuda': vLLM's LoRA kernels for GPUs compute no float32; leave dtype out, "
-            "which is bfloat16 there, or train with --cpu"
+            "dtype = 'float32' with device = 'cuda': vLLM's LoRA kernels for GPUs compute no float32; take bfloat16 "
+            "(--set dtype=bfloat16, or --dtype bfloat16 to serve or evaluate what was trained in float32), or use --cpu"
         )
     placement = place(len(cards), servers=servers, tensor_parallel=config.server.tensor_parallel, learners=learners)
     check_whole(cards)

@@ -167,6 +167,21 @@ def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for
         assert words[words.index("--dtype") + 1] == served
 
 
+def test_a_policy_trained_in_float32_on_a_gpu_is_served_there_as_the_error_says(adapter, tmp_path, nvidia_smi):
+    """It trained alone on the GPU; vLLM was on another machine."""
+    nvidia_smi(24 * 1024)
+    run = tmp_path / "run"
+    shutil.copytree(adapter, run / "checkpoints/step-0003")
+    (run / "checkpoints/step-0003/state.json").write_text("{}")
+    settings = {"env": "X-v0", "model": "Qwen/Qwen2.5-7B-Instruct", "device": "cuda", "dtype": "float32"}
+    (run / "config.json").write_text(json.dumps(settings))
+    refused = CliRunner().invoke(serve, [str(run), "--dry-run"])
+    assert refused.exit_code == 1
+    assert "take bfloat16 (--set dtype=bfloat16, or --dtype bfloat16 to serve or evaluate" in refused.output
+    served = CliRunner().invoke(serve, [str(run), "--dtype", "bfloat16", "--dry-run"])
+    assert served.exit_code == 0, served.output
+
+
 def test_guesses_on_a_gpu_are_refused(adapter):
     result = CliRunner().invoke(serve, [adapter, "--cuda", "--draft-tokens", "7", "--dry-run"])
     assert result.exit_code == 2
