@@ -119,8 +119,8 @@ def build_prompts(
     writer = _PromptWriter(encoded, rubric, tools, seed, permutations)
     if rubric is not None and max_prompt_tokens is not None and (taken := count_tokens(rubric)) >= max_prompt_tokens:
         raise JudgeInputError(
-            f"the rubric alone takes about {taken} tokens and max_prompt_tokens is {max_prompt_tokens}; write a shorter "
-            "rubric, or raise it"
+            f"the rubric alone takes about {taken} tokens and max_prompt_tokens is {max_prompt_tokens}; write a "
+            "shorter rubric, or raise it"
         )
     orders = range(permutations if len(writer.unique) > 1 else 1)
     first = writer.write(writer.unique, 0)
