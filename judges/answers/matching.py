@@ -37,6 +37,7 @@ _ORDERED = frozenset(  # a question with one of these may want a list in its ord
     ).split()
 )
 _BESIDES = re.compile(r"^\s*(?:besides|apart from|other than|except for|aside from) [^,]+,", re.IGNORECASE)
+_ADDRESS = re.compile(r"\s*[<(\[]([\w.+-]+)@[\w-]+(?:\.[\w-]+)+[>)\]]")
 _JOINING = ("at", "on", "in")
 _STRAIGHT = str.maketrans("‘’“”", "''\"\"")
 _QUOTED = re.compile(r"(?<!\w)([\"'])(.*?)\1", re.DOTALL)
@@ -238,8 +239,19 @@ def _versions(answer: str, said: Sequence[Token], form: Sequence[Token]) -> Iter
     turned = re.fullmatch(r"\s*([^\W\d_][\w'-]*), ([^\W\d_][\w'-]*)\.?\s*", answer)
     if turned and len(form) == 2 and all(token.named for token in form):
         yield list(tokens(f"{turned[2]} {turned[1]}"))
+    if "@" in answer:  # as the mail has it: Anna Keller <anna.keller@x.com>
+        plain = _ADDRESS.sub(lambda match: " " if _is_address_of(match[1], form) else match[0], answer)
+        if plain.strip() and plain != answer:
+            yield list(tokens(plain))
     if form[0].named and form[0].value not in _TITLES:
         yield [token for token in said if token.value not in _TITLES or not token.named]
+
+
+def _is_address_of(local: str, form: Iterable[Token]) -> bool:
+    """Whether what stands before the @ is made of a name's words: anna.keller, a.keller and akeller of Anna Keller."""
+    words = [str(token.value) for token in form if token.named]
+    parts = re.findall(r"[^\W\d_]+", local.casefold())
+    return all(any(word.startswith(part) or part.endswith(word) for word in words) for part in parts) and bool(parts)
 
 
 def _most_specific(token: Token, known: Iterable[Token]) -> Token:
