@@ -171,7 +171,7 @@ def _play(
 ) -> dict[str, Any]:
     """Play what has no result yet; returns the summary of all results."""
     began = time.monotonic()
-    quiet = request.as_json and not sys.stderr.isatty()
+    quiet = request.as_json and not (sys.stderr and sys.stderr.isatty())
     with (
         Display(stderr=True, quiet=quiet) as display,
         display.progress("episodes", len(episodes), EvaluationProgress) as progress,

@@ -34,3 +34,9 @@ def test_what_an_env_writes_stays_out_of_the_json(tmp_path, command):
     )
     assert json.loads(ended.stdout), ended.stderr
     assert {"by Python", "by C", "by a child"} <= set(ended.stderr.splitlines())
+
+
+def test_json_needs_no_stderr(tmp_path):
+    command = '"$0" -m grpo eval --env email_env:EmailSearch-v0 --agent bm25 --limit 1 --out "$1" --json 2>&-'
+    ended = subprocess.run(["sh", "-c", command, sys.executable, tmp_path / "run"], capture_output=True, text=True)
+    assert (ended.returncode, json.loads(ended.stdout)["agent"]) == (0, "bm25")
