@@ -278,17 +278,18 @@ class MessageEnv:
             self.broken = True
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise  # the user's
-            if "unpack" in str(error) and when in (*_RETURNED, _TRIAL) and not raised_in(error):
-                when = "step" if "expected 5" in str(error) else "reset"
-                seen = _GOT.search(str(error))
+            said = describe(error)
+            if "unpack" in said and when in (*_RETURNED, _TRIAL) and not raised_in(error):
+                when = "step" if "expected 5" in said else "reset"
+                seen = _GOT.search(said)
                 found = f" ({seen[0]})" if seen else ""
                 raise EnvError(f"{self.env_id}.{when}() does not return {_RETURNED[when]}{found}") from error
-            hint = next((f"; {hint}" for words, hint in _HINTS if _is_told(error, words)), "")
-            raise EnvError(f"{self.env_id} failed at {when}: {describe(error)}{hint}") from error
+            hint = next((f"; {hint}" for words, hint in _HINTS if _is_told(error, words, said)), "")
+            raise EnvError(f"{self.env_id} failed at {when}: {said}{hint}") from error
 
 
-def _is_told(error: BaseException, words: str) -> bool:
-    return isinstance(error, RuntimeError | ValueError) and words in str(error)
+def _is_told(error: BaseException, words: str, said: str) -> bool:
+    return isinstance(error, RuntimeError | ValueError) and words in said
 
 
 CALL_OF_AN_ENV = MessageEnv._guarded.__code__

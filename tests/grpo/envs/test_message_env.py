@@ -68,6 +68,11 @@ STEPS = {
 }
 
 
+class Unwritable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
 class Flawed(WordEnv):
     """A word env that does one thing wrong, named by ``flaw``."""
 
@@ -112,6 +117,8 @@ class Flawed(WordEnv):
             with contextlib.closing(asyncio.new_event_loop()) as loop:
                 loop.call_soon(loop.stop)
                 loop.run_forever()
+        if self.flaw == "unwritable":
+            raise Unwritable
         if self.flaw == "leaves":
             sys.exit("bye")
         if self.flaw == "fails in a library":
@@ -171,6 +178,7 @@ BREACHES = [
         r"failed at step: RuntimeError: .* while another loop is running .*\); .* let an env's async code run in a thread",
     ),
     ("drawer", r"failed at step: KeyError: 'drawer' \(test_message_env.py:\d+\)$"),
+    ("unwritable", r"failed at step: Unwritable \(test_message_env.py:\d+\)$"),
     ("leaves", r"failed at step: SystemExit: bye \(test_message_env.py:\d+\)$"),
     ("fails in a library", r"failed at step: ValueError: cannot reshape .* \(test_message_env.py:\d+\)$"),
 ]
