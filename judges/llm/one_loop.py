@@ -1,4 +1,4 @@
-"""The one event loop, in a thread of its own, in which litellm is called, whichever loops and threads ask judges.
+"""The one event loop, in a thread of its own, in which litellm is called, from whatever loop or thread.
 
 litellm has one queue of callbacks in a process, for one loop. Loops of several threads take it from each other, and
 each time asyncio prints a traceback to the terminal.

@@ -23,6 +23,7 @@ from grpo.errors import EvaluationError
 from grpo.machine.loopback import is_loopback
 from judges.errors import JudgeCallError
 from judges.llm.client import load_litellm
+from judges.llm.one_loop import in_one_loop
 from judges.llm.secrets import blank_secrets, without_users
 
 PATHS = ("chat/completions", "responses")
@@ -149,7 +150,7 @@ class LitellmUpstream:
         """Have litellm ask."""
         try:
             call = self.litellm.acompletion if path == "chat/completions" else self.litellm.aresponses
-            answer: Any = await call(**(body | {"model": self.model}))
+            answer: Any = await in_one_loop(call(**(body | {"model": self.model})))
         except Exception as error:  # litellm maps every provider's faults to exceptions with a status
             status = getattr(error, "status_code", None)
             if not isinstance(status, int):
@@ -210,7 +211,12 @@ async def _sse(response: httpx.Response, where: str) -> AsyncIterator[dict[str, 
 
 
 async def _dumped(chunks: Any) -> AsyncIterator[dict[str, Any]]:
-    async for chunk in chunks:
+    """The pieces of litellm's reply, awaited in the loop that has its connection."""
+
+    async def following() -> Any:
+        return await anext(chunks, None)
+
+    while (chunk := await in_one_loop(following())) is not None:
         yield chunk.model_dump(mode="json", exclude_none=True)
 
 

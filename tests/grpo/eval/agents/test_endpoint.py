@@ -1,13 +1,18 @@
 """Door 2, the recording endpoint: unmodified clients, whole and streamed; what it keeps; how a broken model is told apart."""
 
 import base64
+import json
+import os
+import subprocess
 import sys
 
 import pytest
 
 from grpo.eval.agents.tool_loop import answer_every_call
 from grpo.eval.traces import read_trace
-from tests.eval_parts import rows, run
+from tests import ROOT
+from tests.eval_parts import SUMS_ENV, rows, run
+from tests.judge_server import JudgeServer
 from tests.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer
 
 pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
@@ -109,6 +114,25 @@ def test_litellm_carries_the_calls_of_any_model(tmp_path, monkeypatch):
         row = rows(tmp_path / "b")[0]
         assert (row["answer"], row["correct"]) == ("0", True), shown.output
         assert row["cost"] == pytest.approx(2 * (100 * 2.5e-6 + 10 * 1e-5))
+
+
+@pytest.mark.parametrize("agent", [("litellm:openai/m",), ("tests.eval_agents:by_chat", "--model", "litellm:openai/m")])
+def test_litellm_for_an_agent_and_for_its_judge_at_the_same_time_prints_nothing_of_its_own(tmp_path, agent):
+    pytest.importorskip("litellm", reason="needs the extra 'judge'")
+    verdict = json.dumps({"reasoning": "It is the same.", "accept": True})
+
+    def play(messages, tools):
+        return sums(messages, tools) if messages[-1]["role"] != "tool" else {"content": "as many as two hands"}
+
+    with ModelServer(play) as server, JudgeServer(lambda messages: verdict) as judge:
+        judged = ("--answer-judge", "openai/j", "--judge-api-base", judge.url)
+        command = [sys.executable, "-m", "grpo", "eval", "--env", SUMS_ENV, "--agent", *agent, *judged]
+        environment = os.environ | {"OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "k"}
+        shown = subprocess.run(
+            [*command, "--out", str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+        )
+    assert len(judge.requests) == 10
+    assert (shown.returncode, "Traceback" in shown.stderr, "Task " in shown.stderr) == (0, False, False), shown.stderr
 
 
 def test_a_model_by_name_plays_a_plain_tool_loop(tmp_path):
