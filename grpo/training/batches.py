@@ -244,7 +244,10 @@ class Batches:
     def _check_failures(self, sampled: Sequence[Trajectory], asked: int, rewarded: int) -> None:
         failed = [t for t in sampled if t.stop_reason is StopReason.FAILED]
         if failed and len(failed) > len(sampled) / 2:
-            raise EnvError(f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}")
+            raise EnvError(
+                f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}. The "
+                "checkpoint of the step before is kept; mend that and go on with --resume"
+            )
         bound = self.config.judge.max_failures
         why = next((t.unmarked for t in sampled if t.unmarked), self.reward.last_error)
         if asked - rewarded > bound * asked or rewarded == 0:

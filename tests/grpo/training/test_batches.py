@@ -176,7 +176,9 @@ def test_failed_rollouts_are_not_shown_to_the_judge_and_not_trained_on():
 
 
 def test_a_step_whose_episodes_mostly_fail_stops_with_the_first_failure():
-    with pytest.raises(EnvError, match="8 of 8 episodes of a step failed; the first: gone"):
+    with pytest.raises(
+        EnvError, match=r"8 of 8 episodes of a step failed; the first: gone\. .* mend that and go on with --resume"
+    ):
         batch(batches(EnvReward()), lambda letter, number: ServerError("gone"))
 
 
