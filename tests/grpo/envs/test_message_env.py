@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import re
 import sys
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -14,12 +13,11 @@ from grpo.config import TrainConfig
 from grpo.doctor.checks import check_env, examine
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
-from grpo.envs.registry import make_env, takes_split
+from grpo.envs.registry import make_env
 from grpo.errors import ConfigError, EnvError
 from grpo.rollout.rollout import Rollout, group_specs
 from grpo.serving.policy import SamplingParams
 from grpo.types import StopReason, Task
-from tests import ROOT
 from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy, WordEnv
 
 
@@ -302,56 +300,3 @@ def test_an_unknown_env_and_wrong_env_arguments_say_what_to_do():
         make_env("tests/Flawed-v0", flaw="constructor raises")
     with pytest.raises(EnvError, match=r"SystemExit: out of coins \(test_message_env.py:\d+\)$"):
         make_env("tests/Flawed-v0", flaw="constructor leaves")
-
-
-class Counted(WordEnv):
-    made = 0
-
-    def __init__(self, split="train"):
-        type(self).made += 1
-
-
-def make_counted(**kwargs):
-    return Counted(**kwargs)
-
-
-def __getattr__(name):
-    """What a module of an env does that lacks a package, as Gymnasium's own do, or that ends the process."""
-    if name == "Lander":
-        raise gymnasium.error.DependencyNotInstalled('Box2D is not installed, run `pip install "gymnasium[box2d]"`')
-    if name == "Leaver":
-        sys.exit("no display")
-    raise AttributeError(name)
-
-
-gymnasium.register("tests/NotInstalled-v0", entry_point=f"{__name__}:Lander")
-gymnasium.register("tests/Leaving-v0", entry_point=f"{__name__}:Leaver")
-gymnasium.register("tests/Counted-v0", entry_point=Counted)
-gymnasium.register("tests/Factory-v0", entry_point=make_counted)
-gymnasium.register("tests/Lost-v0", entry_point="no_such_module:Env")
-
-
-def test_split_support_is_found_without_making_an_env():
-    assert takes_split(WORD_ENV)
-    assert takes_split("tests/Counted-v0")
-    assert not takes_split("CartPole-v1")
-    assert not takes_split("tests/Factory-v0")
-    assert takes_split("EmailSearch-v0")
-    assert Counted.made == 0
-    with pytest.raises(EnvError, match="'no_such_module:Env', which cannot be loaded"):
-        takes_split("tests/Lost-v0")
-    with pytest.raises(
-        EnvError, match=r"^tests/NotInstalled-v0 cannot be loaded: Box2D is not installed, .*pip install"
-    ):
-        takes_split("tests/NotInstalled-v0")
-    with pytest.raises(EnvError, match=r"cannot be loaded: SystemExit: no display"):
-        takes_split("tests/Leaving-v0")
-
-
-def test_an_id_is_found_through_a_module_or_a_file_of_the_current_directory(tmp_path, monkeypatch):
-    source = (ROOT / "examples" / "guess_number.py").read_text()
-    (tmp_path / "my_guess_env.py").write_text(source.replace("GuessNumber-v0", "MyGuess-v0"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [p for p in sys.path if Path(p) != tmp_path])
-    assert MessageEnv("my_guess_env:MyGuess-v0", {}).reset(Task(0)).text == "Your first guess?"
-    assert MessageEnv("my_guess_env.py:MyGuess-v0", {}).reset(Task(0)).text == "Your first guess?"
