@@ -23,11 +23,12 @@ import httpx
 
 from grpo.errors import AdapterError
 from grpo.serving.fleet import Fleet, Member
-from grpo.serving.server import PolicyServer
+from grpo.serving.server import ExternalServer, PolicyServer
 
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 _OWN_FOLDER = re.compile(r"\.?policy-[0-9a-f]{6}-\d{4,}(\.\d+)?")
 _LOAD_TIMEOUT_SECONDS = 120.0
+_UNLOAD_TIMEOUT_SECONDS = 10.0
 _MAX_AT_ONCE = 32
 _ALREADY_LOADED = "already been loaded"
 _LOGGER = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class AdapterStore:
             if _OWN_FOLDER.fullmatch(left_over.name):
                 shutil.rmtree(left_over)
         fleet.on_return.append(self._reload)
+        fleet.on_stop.append(self._leave)
 
     @property
     def newest(self) -> AdapterHandle:
@@ -214,17 +216,27 @@ class AdapterStore:
                     if _ALREADY_LOADED not in str(error):
                         raise
 
+    def _leave(self) -> None:
+        """Unload every live version from the servers that go on when the run has ended."""
+        with self._lock:
+            for handle in self._users:
+                self._at_each(self._unload_from_theirs, handle)
+
+    def _unload_from_theirs(self, server: PolicyServer, handle: AdapterHandle) -> None:
+        if isinstance(server, ExternalServer):
+            self._unload(server, handle)
+
     def _load(self, server: PolicyServer, handle: AdapterHandle) -> None:
         body = {"lora_name": handle.name, "lora_path": str(handle.path)}
-        self._post(server, "/v1/load_lora_adapter", body)
+        self._post(server, "/v1/load_lora_adapter", body, _LOAD_TIMEOUT_SECONDS)
 
     def _unload(self, server: PolicyServer, handle: AdapterHandle) -> None:
-        self._post(server, "/v1/unload_lora_adapter", {"lora_name": handle.name})
+        self._post(server, "/v1/unload_lora_adapter", {"lora_name": handle.name}, _UNLOAD_TIMEOUT_SECONDS)
 
-    def _post(self, server: PolicyServer, path: str, body: dict[str, str]) -> None:
+    def _post(self, server: PolicyServer, path: str, body: dict[str, str], timeout_seconds: float) -> None:
         url, name = f"{server.url}{path}", body["lora_name"]
         try:
-            response = httpx.post(url, json=body, timeout=_LOAD_TIMEOUT_SECONDS, trust_env=server.trust_env)
+            response = httpx.post(url, json=body, timeout=timeout_seconds, trust_env=server.trust_env)
         except httpx.HTTPError as error:
             raise _NoAnswerError(
                 f"{url} did not answer for adapter {name} ({type(error).__name__}: {error})"

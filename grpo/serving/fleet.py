@@ -75,6 +75,7 @@ class Fleet(Startable):
         on_return: Called with a server that is well again, before it is let in; one that raises a `ServerError` keeps
             it out until the next try.
         on_change: Called with a line for people when a server goes out or comes back.
+        on_stop: Called once, before the servers are stopped.
     """
 
     name: ClassVar[str] = "vLLM"
@@ -82,6 +83,7 @@ class Fleet(Startable):
     check_seconds: float = CHECK_SECONDS
     on_return: list[Callable[[PolicyServer], None]] = field(default_factory=list)
     on_change: list[Callable[[str], None]] = field(default_factory=lambda: [_LOGGER.warning])
+    on_stop: list[Callable[[], None]] = field(default_factory=list)
     members: list[Member] = field(init=False)
     lock: threading.RLock = field(init=False, default_factory=threading.RLock)
     """Held while a server is given its adapters and let in: no version is published in between."""
@@ -130,6 +132,8 @@ class Fleet(Startable):
     def stop(self) -> None:
         """Stop those that are ours, those that are being brought back too. Twice does no harm."""
         self._stopped.set()
+        while self.on_stop:
+            self.on_stop.pop()()
         for server in self.servers:
             server.stop()
         for thread in self._returning:

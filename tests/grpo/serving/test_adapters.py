@@ -106,6 +106,20 @@ def test_a_version_in_use_is_kept_until_its_last_user_ends(store: AdapterStore, 
     assert set(fake.loaded) == {second.name}  # the newest stays, used or not
 
 
+def test_a_server_that_goes_on_after_the_run_keeps_no_adapter_of_it(fake: AdapterServer, tmp_path: Path):
+    gone = AdapterServer()
+    fleet = Fleet([ExternalServer(fake.url), ExternalServer(gone.url)])
+    store = AdapterStore(fleet, tmp_path / "adapters")
+    store.acquire(store.publish(save, 0))
+    store.publish(save, 1)
+    assert len(fake.loaded) == 2, "an episode that is cut by Ctrl-C has its version still"
+    gone.http.shutdown()
+    gone.http.server_close()
+    fleet.stop()
+    fleet.stop()
+    assert fake.loaded == {}
+
+
 def test_an_adapter_that_was_not_saved_whole_is_never_published(store: AdapterStore, fake: AdapterServer):
     first = store.publish(save, 0)
 
