@@ -27,7 +27,7 @@ _LEAD = re.compile(
 _TAIL = re.compile(rf"(?: (?:{_FRAME}))?(?: is (?:my )?(?:final |correct |right )?answer)?")
 _NEUTRAL = {
     "word": ("in", "at", "on"), "date": ("on",), "weekday": ("on",), "month": ("in",), "time": ("at",),
-    "money": ("at", "for"), "percent": ("at",), "ordinal": ("on",),
+    "money": ("at", "for"), "percent": ("at",), "ordinal": ("on", "in"),
 }  # fmt: skip
 _PREPOSITIONS = frozenset("to in at on of for by with from into under until since about before after".split())  # noqa: SIM905
 SMALL_WORDS = _PREPOSITIONS.union(_BE, ("do", "does", "did", "will", "s"))

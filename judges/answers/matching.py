@@ -22,6 +22,7 @@ from itertools import permutations
 from .beside import SMALL_WORDS, TURNS, WH, at, stands_alone, stem
 from .giving_up import gives_up, speaks_of_not_knowing
 from .refuting import refutation
+from .respelled import respelled
 from .token import POINTS, RATES, VALUES, Token, agrees, undashed
 from .values import tokens
 
@@ -98,7 +99,7 @@ def decide(answer: str, references: Sequence[str], question: str = "") -> Decisi
         titles = _titles(tokens(reference))
         if titles and _titles(said) and titles.isdisjoint(_titles(said)):  # Mr and Mrs Keller are two
             continue
-        for form in _forms(reference, asked, known):
+        for form in _forms(reference, question, asked, known):
             versions = list(_versions(answer, said, form))
             if any(
                 stands_alone(version, form, asked, known)
@@ -156,10 +157,10 @@ def _core(reference: str) -> str:
     return _CONTRAST.split(text)[0]
 
 
-def _forms(reference: str, asked: Sequence[Token], known: Sequence[Token]) -> Iterator[list[Token]]:
+def _forms(reference: str, question: str, asked: Sequence[Token], known: Sequence[Token]) -> Iterator[list[Token]]:
     """The ways to say a reference that need no understanding."""
     core = _core(reference)
-    for text in dict.fromkeys((reference, core, _CONTRAST.split(reference)[0])):
+    for text in dict.fromkeys((reference, core, _CONTRAST.split(reference)[0], *respelled(core, question))):
         form = [_most_specific(token, known) for token in tokens(text)]
         if any(token.kind == "date" for token in form):  # a weekday beside a date adds nothing that must be said
             form = [token for token in form if token.kind != "weekday"]

@@ -56,8 +56,10 @@ def _may_mean(one: Token, other: Token) -> bool:
             return True
         said, known = (abs(token.value[1] if token.kind == "money" else token.value) for token in (one, other))
         rounding = Decimal(1).scaleb(int(said.normalize().as_tuple().exponent)) / 2 if said else 0
-        same_digits = re.sub(r"\D", "", one.written) == re.sub(r"\D", "", other.written) != ""
-        return abs(said - known) <= rounding or same_digits
+        figures = [re.sub(r"\D", "", token.written) for token in (one, other)]
+        if len(figures[1]) == 10:  # a phone number of America, with and without the 1 of its country
+            figures[0] = re.sub(r"^1(?=\d{10}$)", "", figures[0])
+        return abs(said - known) <= rounding or figures[0] == figures[1] != ""
     turned = one
     if one.kind == "date":
         turned = replace(one, value=(one.value[0], one.value[2], one.value[1]))

@@ -93,6 +93,7 @@ _WRITTEN = (
         re.compile(r"(?<![\w.,+$€£-])(?:\+?1[-. ]\s?)?\(?(\d{3})\)?[-./ ]\s?(\d{3})[-. ](\d{4})(?![\w-]|[.,]\d)"),
         r"\1-\2-\3",  # a phone number of America
     ),
+    (re.compile(r"(?<![\w.,)])\+1[-. ]?(?=[2-9]\d{9}(?!\d))"), ""),  # +17135550142
     (re.compile(r"(?m)^\s*[-*•]\s+"), " "),
     (re.compile(r"(?ms)^[ \t]*1[.)][ \t]+(?=.*^[ \t]*2[.)] )|(?<=\n)[ \t]*(?:[2-9]|1\d)[.)][ \t]+"), " "),
     (re.compile("([A-Za-z\u0391-\u03a9\u03b1-\u03c9\u0415\u0435])[\u0300-\u036f]+"), r"\1"),  # of Greek, and of ё, too
@@ -102,6 +103,9 @@ _WRITTEN = (
     (re.compile(r"(?i)n't\b"), " not"),
     (re.compile(r"(?i)\b(it|that|there|what|who|where|when|he|she)'s\b"), r"\1 is"),
     (re.compile(r"&(?=\s)"), " and "),
+    (re.compile(r"(?i)(?<!\bnot )\bboth (?=\w+(?: \w+){0,2} and \w)"), ""),
+    (re.compile(r"(?i)\b(quarter|Q[1-4]) of (?=\d{4}\b)"), r"\1 "),
+    (re.compile(r"(?i)(\d\s?(?:mm?cf|[bt]cf)(?=d\b)|\d\s?[a-z]+(?: cubic feet)?(?=/d\b))/?d"), r"\1 per day"),
 )
 
 
