@@ -38,6 +38,7 @@ TURNS = frozenset(  # a question with one of these asks for the opposite of what
     ).split()
 )
 _FILLERS = frozenset((*_BE, *"do does did it they he she we i".split()))  # noqa: SIM905
+_AUXILIARIES = (*_BE, *"am do does did has have had will would shall should can could may might must".split())  # noqa: SIM905
 WH = frozenset("who whom whose which what when where how why".split())  # noqa: SIM905
 
 
@@ -91,11 +92,14 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
         after = []  # the unit that the question counts in
     last = [token.value for token in asked if token.kind != "symbol"][-1:]
     ties = _PREPOSITIONS.intersection(last) | _PREPOSITIONS.intersection(t.value for t in asked[: start or 0][-1:])
-    tied = bool(before) and before[-1].value in {*_NEUTRAL.get(first.kind, ()), *ties}
+    neutral = ("in",) if _is_asked_year(first, asked) else _NEUTRAL.get(first.kind, ())
+    tied = bool(before) and before[-1].value in {*neutral, *ties}
     before = before[:-1] if tied else before
     copula = bool(before) and before[-1].value in _BE
     before = before[:-1] if copula else before
     words = {str(token.value) for token in asked}
+    if not before and [token.value for token in after] in (["did"], ["does"], ["do"]) and _asks_for_doer(asked):
+        after = []
     if not before and not after:
         return not copula or not words & TURNS
     if first.kind == "yes-no" and not before and start is None:
@@ -134,6 +138,20 @@ def _repeats(after: Sequence[Token], asked: Sequence[Token], *, denies: bool) ->
     rest = [token for token in said if token.value != "not"]
     agrees_with_it = len(said) - len(rest) == denies
     return agrees_with_it and not words & {"or", *TURNS} and _in_order([*map(stem, rest)], [*map(stem, asked)])
+
+
+def _is_asked_year(first: Token, asked: Sequence[Token]) -> bool:
+    """Whether a number is a year and asked for as one: not by when, nor since which year."""
+    words = [str(token.value) for token in asked]
+    asks = words[:1] == ["when"] or words[:2] in (["which", "year"], ["what", "year"])
+    is_year = first.kind == "number" and re.fullmatch(r"1[5-9]\d\d|20\d\d", first.written)
+    return asks and WH.isdisjoint(words[1:]) and bool(is_year)
+
+
+def _asks_for_doer(asked: Sequence[Token]) -> bool:
+    """Whether `Amy did` answers: who replaced Kelley? Not: whom did, who did not, who will Kelley replace?"""
+    words = [str(token.value) for token in asked]
+    return words[:1] == ["who"] and not {*words[1:]} & {*TURNS, *_AUXILIARIES, *WH}
 
 
 def _are_the_questions(beside: Sequence[Token], words: set[str], asked: Sequence[Token]) -> bool:

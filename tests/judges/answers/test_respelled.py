@@ -5,7 +5,7 @@ import pytest
 from judges.answers.matching import decide
 from judges.answers.respelled import respelled
 
-COMPANY, NUMBER = "Which company bought it?", "What is her phone number?"
+COMPANY, NUMBER, DOER = "Which company bought it?", "What is her phone number?", "Who replaced Kelley in Houston?"
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,13 @@ COMPANY, NUMBER = "Which company bought it?", "What is her phone number?"
         ("How many Bcf flow?", "3", "3 Bcf"),
         ("Which volume flows?", "40 bbl", "40 barrels"),
         ("Which volume flows?", "40 barrels", "40 bbls"),
+        ("When was it founded?", "2001", "in 2001"),
+        ("Which year was it founded?", "2001", "It was founded in 2001."),
         (NUMBER, "713-555-0142", "7135550142"),
         (NUMBER, "7135550142.", "(713) 555-0142"),
         (NUMBER, "(713)555-0142 (cell)", "+17135550142"),
+        (DOER, "Amy", "Amy did."),
+        ("Who approves it?", "Amy Diaz", "Amy Diaz does"),
         (COMPANY, "Dynegy Inc.", "Dynegy"),
         (COMPANY, "Kern River Funding, L.L.C.", "Kern River Funding"),
         (COMPANY, "Ford Motor Co.", "Ford Motor Company"),
@@ -51,7 +55,18 @@ def test_another_spelling_is_right(question, reference, said):
         *(("Which volume?", "3 Bcf", said) for said in ("3 Mcf", "3 million cubic feet", "3 Bcfd", "3 billion")),
         *(("Which volume?", "3 MMBtu/d", said) for said in ("3 MMBtu", "3 MMBtu/h", "3 MBtu/d", "3 MMBtu per month")),
         ("Which volume?", "40 bbl", "40 gallons"),
+        *(("When was it founded?", "2001", said) for said in ("in 2002", "in May 2001", "not in 2001", "before 2001")),
+        ("How many came?", "2001", "in 2001"),
+        ("When is it due, and how many are there?", "2001", "in 2001"),
+        ("Since when do we pay?", "2001", "in 2001"),
+        ("Which year did it not run?", "2001", "it ran in 2001"),
         *((NUMBER, "713-555-0142", said) for said in ("7135550143", "71355501420", "5550142", "7135550142 ext 5")),
+        *((DOER, "Amy", said) for said in ("Amy did not", "Amy didn't", "Amy did?", "Amy and Bob did", "Kelley did")),
+        ("Who did Kelley replace?", "Amy", "Amy did"),
+        ("Who will Kelley replace?", "Amy", "Amy does"),
+        ("Whom did Kelley replace?", "Amy", "Amy did"),
+        ("Who replaced whom?", "Amy", "Amy did"),
+        ("Who never signed?", "Amy", "Amy did"),
         *((COMPANY, "Dynegy Inc.", said) for said in ("Dynegy Holdings", "Dynegy Corp.", "Dynegy LLC", "not Dynegy")),
         (COMPANY, "Dynegy Holdings Inc.", "Dynegy Inc."),
         (COMPANY, "Dynegy Holdings Inc.", "Dynegy"),
