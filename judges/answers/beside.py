@@ -30,6 +30,8 @@ _NEUTRAL = {
     "money": ("at", "for"), "percent": ("at",), "ordinal": ("on", "in"),
 }  # fmt: skip
 _PREPOSITIONS = frozenset("to in at on of for by with from into under until since about before after".split())  # noqa: SIM905
+_DIRECTIONS = frozenset("from by until since before after".split())  # noqa: SIM905
+"""Asked until when, `on 5 May` says something else."""
 SMALL_WORDS = _PREPOSITIONS.union(_BE, ("do", "does", "did", "will", "s"))
 TURNS = frozenset(  # a question with one of these asks for the opposite of what its other words say
     (  # noqa: SIM905
@@ -37,6 +39,8 @@ TURNS = frozenset(  # a question with one of these asks for the opposite of what
         " failed refuse refused decline declined deny denied lack lacked lacks"
     ).split()
 )
+_ENDS = re.compile("stop|ceas|quit|unable|against|reject|forg[eo]t|avoid|prevent")
+"""How words begin that turn what others say in any form: who stopped selling has not sold."""
 _FILLERS = frozenset((*_BE, *"do does did it they he she we i".split()))  # noqa: SIM905
 _AUXILIARIES = (*_BE, *"am do does did has have had will would shall should can could may might must".split())  # noqa: SIM905
 WH = frozenset("who whom whose which what when where how why".split())  # noqa: SIM905
@@ -93,6 +97,7 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     last = [token.value for token in asked if token.kind != "symbol"][-1:]
     ties = _PREPOSITIONS.intersection(last) | _PREPOSITIONS.intersection(t.value for t in asked[: start or 0][-1:])
     neutral = ("in",) if _is_asked_year(first, asked) else _NEUTRAL.get(first.kind, ())
+    neutral = () if ties & _DIRECTIONS else neutral
     tied = bool(before) and before[-1].value in {*neutral, *ties}
     before = before[:-1] if tied else before
     copula = bool(before) and before[-1].value in _BE
@@ -136,7 +141,7 @@ def _repeats(after: Sequence[Token], asked: Sequence[Token], *, denies: bool) ->
     fillers = {*_FILLERS, *(token.value for token in asked[:1])}  # will the plant close: the plant will close
     said = [token for token in after if token.value not in fillers]
     rest = [token for token in said if token.value != "not"]
-    agrees_with_it = len(said) - len(rest) == denies
+    agrees_with_it = len(said) - len(rest) == denies and _ends(asked) <= _ends(after)
     return agrees_with_it and not words & {"or", *TURNS} and _in_order([*map(stem, rest)], [*map(stem, asked)])
 
 
@@ -158,7 +163,12 @@ def _are_the_questions(beside: Sequence[Token], words: set[str], asked: Sequence
     """Whether words of the question may be excused: it gives no choice, they say something, and its `not` is there."""
     names = {token.value for token in asked[1:] if token.named}
     says = any(token.kind == "word" and token.value not in SMALL_WORDS | names for token in beside)
-    return "or" not in words and says and words & TURNS <= {str(token.value) for token in beside}
+    turned = words & TURNS <= {str(token.value) for token in beside} and _ends(asked) <= _ends(beside)
+    return "or" not in words and says and turned
+
+
+def _ends(some: Iterable[Token]) -> set[str]:
+    return {found[0] for token in some if (found := _ENDS.match(str(token.value)))}
 
 
 def _makes_another_name(beside: Iterable[Token], asked: Sequence[Token]) -> bool:
