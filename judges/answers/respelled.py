@@ -26,7 +26,10 @@ _SPELLINGS = (
         re.compile(rf"(?i)\b({'|'.join(_WATTS)})watts?(?:([- ]?)hours?)?\b"),
         lambda m: _WATTS[m[1].casefold()] + "h" * (m[2] is not None),
     ),
-    (re.compile(r"(?<=\d)\s?(kW|MW|GW)(h?)\b"), lambda m: f" {_LONG[m[1]]}{' hours' if m[2] else 's'}"),
+    (
+        re.compile(r"(\d|/|\bper)\s?(kW|MW|GW)(h?)\b"),
+        lambda m: f"{m[1]} {_LONG[m[2]]}{' hour' if m[3] else ''}{'s' * m[1].isdigit()}",
+    ),
     (re.compile(rf"(?i)\b({'|'.join(_FEET)}) cubic f(?:ee|oo)t\b"), lambda m: _FEET[m[1].casefold()]),
     (re.compile(r"(?i)(?<=\d)\s?(mm?cf|[bt]cf)\b"), lambda m: f" {_LONG[m[1].casefold()]} cubic feet"),
     (re.compile(r"(?i)(?<=\d)\s?bbls?\b"), lambda m: " barrels"),
