@@ -195,4 +195,8 @@ def _shown(trace: Any) -> list[dict[str, Any]]:
 
 
 def _messages(text_or_messages: Any, role: str) -> Iterable[Any]:
-    return [{"role": role, "content": text_or_messages}] if isinstance(text_or_messages, str) else text_or_messages
+    if isinstance(text_or_messages, str):
+        return [{"role": role, "content": text_or_messages}]
+    if not isinstance(text_or_messages, Sequence):
+        raise JudgeInputError(f"a prompt or completion is a text or a list of messages, got {text_or_messages!r:.80}")
+    return text_or_messages

@@ -66,6 +66,16 @@ def test_a_slice_with_parts_of_groups_is_refused(options, prompts):
     assert server.requests == []
 
 
+@pytest.mark.parametrize("wrong", [5, None, {"role": "assistant", "content": "4"}])
+def test_what_is_neither_text_nor_messages_is_refused_and_shown(wrong):
+    with (
+        JudgeServer([]) as server,
+        pytest.raises(JudgeInputError, match=f"a text or a list of messages, got {wrong!r}"),
+    ):
+        trl_reward(server)(prompts=["a", "a"], completions=["4", wrong])
+    assert server.requests == []
+
+
 def test_a_group_without_a_verdict_has_no_rewards_and_the_others_have_theirs(caplog):
     def picky(messages):
         return "no" if "Capital" in str(messages) else by_worth(messages)
