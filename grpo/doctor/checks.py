@@ -267,12 +267,14 @@ def check_key(model: str, api_base: str | None, option: str) -> str:
         raise Trouble("litellm is not installed", "pip install 'email-rl[judge]'")
     litellm = load_litellm()
     try:
-        litellm.get_llm_provider(model)
+        provider = litellm.get_llm_provider(model)[1]
     except litellm.BadRequestError as error:  # of such a name it would say that no key is missing
         raise Trouble(
             f"litellm knows no provider for the judge {model!r}",
             f"name it with its provider, for example openai/{model}, or name a server of your own with {option}",
         ) from error
+    if provider in ("ollama", "ollama_chat"):  # litellm calls OLLAMA_API_BASE a missing key, and then does without
+        return f"not needed: {model} is asked at {os.environ.get('OLLAMA_API_BASE') or 'http://localhost:11434'}"
     missing = litellm.validate_environment(model)["missing_keys"]
     if missing:
         raise Trouble(

@@ -220,6 +220,9 @@ def test_a_missing_key_is_named_and_a_key_never_shown(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     assert doctor.check_key("openai/o4-mini", None, "") == "the key of openai/o4-mini is set"
     assert "not needed" in doctor.check_key("openai/o4-mini", "http://127.0.0.1:1/v1", "")
+    monkeypatch.delenv("OLLAMA_API_BASE", raising=False)
+    local = "not needed: ollama/llama3 is asked at http://localhost:11434"
+    assert doctor.check_key("ollama/llama3", None, "") == local
     judged = load_config(None, {"env": WORD_ENV, "reward": "ruler", "answer_judge.model": "openai/o4-mini"})
     checked = dict(doctor.quick_checks(judged, doctor.Needs()))
     assert checked["answer judge's key"]() == checked["judge's key"]() == "the key of openai/o4-mini is set"
