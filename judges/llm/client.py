@@ -199,7 +199,7 @@ class JudgeClient:
         if base:
             _check_url(base)
         base, authorization = split_users(base) if base else (base, {})
-        # A kept-alive connection belongs to one event loop and would be left open when that loop ends.
+        # A kept-alive connection would stay open until the process ends, and a fork would print that it is not closed.
         extra["extra_headers"] = {"Connection": "close", **authorization, **(extra.get("extra_headers") or {})}
         extra |= {"model": model, "timeout": self.timeout_seconds, "max_retries": 0}
         if base:
