@@ -168,28 +168,29 @@ def _build(
     from email_env.ingest.skips import skip_list
     from email_env.progress import progress
 
-    with closing(source.mails), skip_list(report) as on_skip, progress() as show:
+    try:
+        with closing(source.mails), skip_list(report) as on_skip, progress() as show:
 
-        def on_read(read: int, skipped: int) -> None:
-            done, total = (read, limit) if limit else (source.position(), source.total())
-            step = "Indexing" if done == total else "Reading"
-            show(f"{step}: {read:,} read, {skipped:,} left out", done, total)
+            def on_read(read: int, skipped: int) -> None:
+                done, total = (read, limit) if limit else (source.position(), source.total())
+                step = "Indexing" if done == total else "Reading"
+                show(f"{step}: {read:,} read, {skipped:,} left out", done, total)
 
-        done = build_database(
-            islice(source.mails, limit),
-            out,
-            scenarios=source.scenarios if questions is None else questions,
-            source=source.name,
-            filters=filters,
-            owners=owners,
-            checksum=source.checksum,
-            command=_command(click.get_current_context()),
-            progress=on_read,
-            on_skip=on_skip,
-        )
-    for note in source.notes:
-        click.echo(f"Note: {note}", err=True)
-    return done
+            return build_database(
+                islice(source.mails, limit),
+                out,
+                scenarios=source.scenarios if questions is None else questions,
+                source=source.name,
+                filters=filters,
+                owners=owners,
+                checksum=source.checksum,
+                command=_command(click.get_current_context()),
+                progress=on_read,
+                on_skip=on_skip,
+            )
+    finally:  # they say why no mail is left, too
+        for note in source.notes:
+            click.echo(f"Note: {note}", err=True)
 
 
 def _people(owners: tuple[str, ...]) -> list[tuple[str, ...]]:

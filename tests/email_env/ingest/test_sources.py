@@ -7,9 +7,11 @@ import tarfile
 import tracemalloc
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from email_env.cli import main
 from email_env.errors import SourceError
 from email_env.ingest.build import build_database
 from email_env.ingest.sources import open_source
@@ -59,6 +61,11 @@ def test_a_linked_folder_is_not_followed_but_named(tmp_path):
     assert source.notes == [
         f"{name} is left out: it is a link to a folder. To read its mail, name that folder, too." for name in links
     ]
+    (tmp_path / "mail/INBOX/1.eml").unlink()
+    built = CliRunner().invoke(main, [str(tmp_path / "mail"), "--out", str(tmp_path / "mail.db")])
+    told = [f"Note: {note}" for note in source.notes]
+    error = f"Error: No mail is left of 2 from {tmp_path / 'mail'} (2 unreadable). Nothing was written."
+    assert built.stderr.splitlines() == [*told, error]
 
 
 def test_a_message_too_large_is_skipped_unread(tmp_path, monkeypatch):
