@@ -178,6 +178,8 @@ def _worst(rows: Sequence[Row]) -> list[dict[str, Any]]:
         }
         for name, tries in by_scenario.items()
     ]
+    if len({(entry["correct"], entry["reward"]) for entry in entries}) == 1:
+        return []  # none is worse than another
     return sorted(entries, key=lambda entry: (entry["correct"], entry["reward"], entry["scenario_id"]))[:WORST]
 
 

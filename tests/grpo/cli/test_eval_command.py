@@ -47,6 +47,14 @@ def test_everything_is_saved_and_every_number_can_be_counted_by_hand(tmp_path):
     assert [tool["function"]["name"] for tool in trace["tools"]] == ["double", "return_final_answer"]
 
 
+def test_where_none_is_worse_than_another_none_is_called_the_worst(tmp_path):
+    shown = run("--agent", "tests.eval_agents:silent", "--out", str(tmp_path), count=8)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["metrics"]["correct"]["mean"], summary["metrics"]["reward"]["mean"]) == (0.0, 0.0)
+    assert summary["worst"] == []
+    assert "Worst" not in shown.output
+
+
 def test_the_database_and_the_questions_are_named_by_their_hashes(tmp_path):
     import hashlib
 
