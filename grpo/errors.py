@@ -22,11 +22,14 @@ Messages say what was wrong, the value seen and the next step. A malformed actio
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
+"""Of an object, in its repr: it tells nobody anything, and equal failures would differ by it."""
 _OURS = str(Path(__file__).parent)
 _INSTALLED = (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"])
 _PYTHONS = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"])
@@ -103,7 +106,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, GrpoError):
         return str(error)  # written for people; where in our code it was raised is of no use to them
     try:
-        words = " ".join(str(error).split())[:500]
+        words = _ADDRESS.sub("", " ".join(str(error).split()))[:500]
     except Exception:  # their exception may fail to write itself; its type and place are left
         words = ""
     place = raised_in(error)

@@ -55,6 +55,10 @@ def moving(task, tools, model):
     return "0"
 
 
+def yielding(task, tools, model):
+    yield "42"
+
+
 def silent(task, tools, model):
     return None
 

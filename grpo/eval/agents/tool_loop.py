@@ -52,7 +52,7 @@ class ToolLoopAgent:
         while not episode.is_over:
             message = await self._ask(episode, body | {"messages": list(episode.messages)})
             turn: Message = {"role": "assistant", "content": message.get("content")}
-            if calls := message.get("tool_calls"):
+            if calls := _calls(message, len(episode.messages)):
                 turn["tool_calls"] = calls
                 before = len(episode.messages) + 1
                 await episode.seat.run(episode.step, json.dumps(turn, ensure_ascii=False), turn)
@@ -114,6 +114,13 @@ def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], star
     for call_id in open_ids:
         messages.insert(place, {"role": "tool", "tool_call_id": call_id, "content": said})
         place += 1
+
+
+def _calls(message: Message, place: int) -> list[dict[str, Any]]:
+    """Of a reply; servers of the time before ``tool_calls`` give one, in ``function_call``, without an id."""
+    if (old := message.get("function_call")) and not message.get("tool_calls"):
+        return [{"id": f"call_{place}", "type": "function", "function": old}]
+    return message.get("tool_calls") or []
 
 
 def _text(content: Any) -> str:

@@ -168,6 +168,15 @@ def test_an_agent_left_behind_reaches_no_episode_any_more(tmp_path):
     assert not late[0].isdigit()
 
 
+def test_equal_failures_are_counted_together_whatever_the_address_of_an_object(tmp_path):
+    run("--agent", f"{HERE}:yielding", "--out", str(tmp_path), count=4)
+    (told,) = json.loads((tmp_path / "summary.json").read_text())["errors"]
+    assert told["count"] == 4
+    assert told["error"] == (
+        "TypeError: the agent returned generator '<generator object yielding>'; return str, Answer or None"
+    )
+
+
 @pytest.mark.parametrize(
     ("agent", "message"),
     [

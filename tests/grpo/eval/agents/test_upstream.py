@@ -230,6 +230,17 @@ def test_a_model_that_is_called_with_tools_is_not_told_another_form_of_calls(tmp
     assert "<tool_call>" not in seen
 
 
+def test_a_call_in_the_form_before_tool_calls_is_a_call(tmp_path):
+    turns = [("double", {"number": 21}), ("return_final_answer", {"answer": "42", "sources": []})]
+    old = [message(function_call={"name": name, "arguments": json.dumps(given)}) for name, given in turns]
+    with ModelServer(lambda messages, tools: old[messages[-1]["role"] == "tool"]) as server:
+        assert run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1").exit_code == 0
+    (row,) = rows(tmp_path)
+    assert (row["ending"], row["answer"], row["implicit"], row["steps"]) == ("answered", "42", False, 2)
+    turn, reply = server.requests[1][2]["messages"][-2:]
+    assert (reply["content"], reply["tool_call_id"]) == ("42", turn["tool_calls"][0]["id"])
+
+
 CALL = '{"name": "double", "arguments": {"number": 0}}'
 
 
