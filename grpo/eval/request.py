@@ -36,6 +36,7 @@ from grpo.rollout.marking import Marker, check_markable
 from grpo.rollout.references import reach_warning
 from grpo.rollout.tasks import evaluation_tasks
 from grpo.settings import AnswerJudgeSettings, EnvWorkersSetting
+from judges import JudgeClient, JudgeError
 from judges.llm.secrets import blank_secrets, without_credentials, without_secrets, without_users
 
 if TYPE_CHECKING:
@@ -105,12 +106,7 @@ def run_evaluation(request: EvalRequest) -> None:
 
 def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode], Agent]:
     """Settings, episodes and agent, checked; nothing is played or written yet."""
-    if request.judge_model is None and (
-        request.judge_api_base or request.judge_max_cost or request.judge_extra_litellm_params
-    ):
-        raise ConfigError("--judge-api-base, --judge-max-cost and --judge-extra-litellm-params go with --judge-model")
-    if request.dtype is not None and not request.agent.startswith("policy:"):
-        raise ConfigError(f"--dtype is for policy: agents, which are served here, and not for {request.agent!r}")
+    _judge_settings(request)  # what cannot be used is said before anything is played
     with said_if_slow(f"loading {request.env}"):
         if request.env_import is not None:
             import_user_module(request.env_import)
@@ -223,11 +219,12 @@ def _first(errors: ExceptionGroup[Any]) -> BaseException:
     return _first(first) if isinstance(first, ExceptionGroup) else first
 
 
-def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
+def _judge_settings(request: EvalRequest) -> AnswerJudgeSettings | None:
     if request.judge_model is None:
+        if request.judge_api_base or request.judge_max_cost or request.judge_extra_litellm_params:
+            names = "--judge-api-base, --judge-max-cost and --judge-extra-litellm-params"
+            raise ConfigError(f"{names} go with --judge-model")
         return None
-    from grpo.eval.answer_judge import AnswerJudge
-
     settings = AnswerJudgeSettings(
         model=request.judge_model,
         api_base=request.judge_api_base,
@@ -237,6 +234,18 @@ def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
         extra_litellm_params=request.judge_extra_litellm_params or {},
         audit_share=request.judge_audit_share,
     )
+    try:
+        JudgeClient(request.judge_model, **settings.call)
+    except JudgeError as error:
+        raise ConfigError(f"the answer judge: {error}") from error
+    return settings
+
+
+def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
+    if (settings := _judge_settings(request)) is None:
+        return None
+    from grpo.eval.answer_judge import AnswerJudge
+
     return AnswerJudge(Marker(settings, folder))
 
 

@@ -227,6 +227,21 @@ def test_a_judge_that_would_have_nothing_to_do_is_refused(tmp_path, arguments, p
 
 
 @pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--judge-model", "m", "--judge-api-base", "127.0.0.1:9/v1"], "api_base '127.0.0.1:9/v1' is no URL"),
+        (["--judge-model", "m", "--judge-extra-litellm-params", '{"n": 2}'], "extra_litellm_params may not set n"),
+        (["--judge-model", ""], "judge_model is empty; name one"),
+    ],
+)
+def test_a_judge_that_cannot_be_called_so_is_refused_before_anything_is_played(tmp_path, arguments, problem):
+    shown = run("--agent", "oracle", *arguments, "--out", str(tmp_path / "run"), count=9)
+    assert shown.exit_code == 1
+    assert f"Error: the answer judge: {problem}" in shown.output
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
     ("option", "example"),
     [("--judge-extra-litellm-params", '{"temperature": 0}'), ("--env-kwargs", '{"max_turns": 6}')],
 )
