@@ -56,8 +56,9 @@ def make_agent(spec: str, options: AgentOptions) -> Agent:
     """The agent that ``spec`` names.
 
     Raises:
-        EvaluationError: It names none; the nearest is named.
+        EvaluationError: It names none; the nearest is named. Or an option is given that it would not use.
     """
+    _check_use(spec, options)
     if spec in options.scripted:
         return ScriptedAgent(spec)
     kind, found, rest = spec.partition(":")
@@ -82,6 +83,21 @@ def make_agent(spec: str, options: AgentOptions) -> Agent:
     raise EvaluationError(
         f"no agent {without_users(spec)!r}.{hint} {options.env} brings along: {offered}. An agent is one of:\n{FORMS}"
     )
+
+
+def _check_use(spec: str, options: AgentOptions) -> None:
+    """Refuse an option that the agent would not use: it would stand in the results as if it had."""
+    kind = "" if spec in options.scripted else spec.partition(":")[0]
+    is_policy, by_name = kind == "policy", kind in ("openai", "litellm")
+    has_own_calls = not is_policy and not by_name and kind not in ("", "file")
+    for option, value, fits, whose in (
+        ("--dtype", options.dtype, is_policy, "policy: agents, which are served here,"),
+        ("--recipe", options.recipe, is_policy, "policy: agents, which are served here,"),
+        ("--temperature", options.temperature, is_policy or by_name, "policy:, openai: and litellm: agents"),
+        ("--model", options.model, has_own_calls, "agents that are functions or programs"),
+    ):
+        if value is not None and not fits:
+            raise EvaluationError(f"{option} is for {whose} and not for {without_users(spec)!r}; leave it out")
 
 
 def _own(kind: str, spec: str, rest: str, options: AgentOptions) -> Agent:

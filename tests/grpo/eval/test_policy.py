@@ -102,10 +102,20 @@ def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for
         dtype("float32", server={"urls": ["http://127.0.0.1:1"]})
 
 
-def test_a_dtype_of_an_agent_that_is_not_served_here_is_refused(tmp_path):
-    refused = run("--agent", "oracle", "--dtype", "float32", "--out", str(tmp_path / "out"))
+@pytest.mark.parametrize(
+    ("agent", "option", "value", "whose"),
+    [
+        ("oracle", "--dtype", "float32", "policy: agents, which are served here, and"),
+        ("file:answers.jsonl", "--recipe", "email-cpu", "policy: agents, which are served here, and"),
+        ("tests.eval_agents:maple", "--temperature", "0", "policy:, openai: and litellm: agents and"),
+        ("policy:base", "--model", "openai:m@http://127.0.0.1:1/v1", "agents that are functions or programs and"),
+        ("openai:m@http://127.0.0.1:1/v1", "--model", "litellm:m", "agents that are functions or programs and"),
+    ],
+)
+def test_an_option_that_the_agent_would_not_use_is_refused(tmp_path, agent, option, value, whose):
+    refused = run("--agent", agent, option, value, "--out", str(tmp_path / "out"))
     assert refused.exit_code == 1
-    assert "--dtype is for policy: agents, which are served here, and not for 'oracle'" in refused.output
+    assert f"Error: {option} is for {whose} not for '{agent}'; leave it out" in refused.output
     assert not (tmp_path / "out").exists()
 
 
