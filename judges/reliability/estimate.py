@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 RESAMPLES = 2000
+MIN_GROUPS = 5
+"""Fewer are too few for an interval: resampled, one group says that it is certain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its 95 % interval. All three are None where nothing could be compared.
 
-    With few groups (below about 20) the interval is too narrow.
+    ``low`` and ``high`` are None where there are fewer than ``MIN_GROUPS`` groups. With few (below about 20) the
+    interval is too narrow.
     """
 
     value: float | None
@@ -25,7 +28,10 @@ class Estimate:
     high: float | None
 
     def __str__(self) -> str:
-        return "undefined" if self.value is None else f"{self.value:.3f}  [{self.low:.3f}, {self.high:.3f}]"
+        if self.value is None:
+            return "undefined"
+        known = self.low is not None and self.high is not None
+        return f"{self.value:.3f}  [{f'{self.low:.3f}, {self.high:.3f}' if known else 'too few groups to say'}]"
 
 
 def ratio_over_groups(parts: Sequence[tuple[float, float]], seed: int) -> Estimate:
@@ -38,6 +44,8 @@ def ratio_over_groups(parts: Sequence[tuple[float, float]], seed: int) -> Estima
     parts = [part for part in parts if part[1]]
     if not parts:
         return Estimate(None, None, None)
+    if len(parts) < MIN_GROUPS:
+        return Estimate(_ratio(parts), None, None)
     rng = random.Random(seed)
     resampled = sorted(_ratio(rng.choices(parts, k=len(parts))) for _ in range(RESAMPLES))
     tail = RESAMPLES // 40  # 2.5 % on each side

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import astuple
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +14,7 @@ from judges.reliability.estimate import Estimate
 from judges.reliability.labelled import LabelledGroup
 from tests.judge_server import JudgeServer, score_by, shown_trajectories, verdict
 
-EXACT = Estimate(1.0, 1.0, 1.0)
+EXACT = Estimate(1.0, None, None)
 
 
 def said(text, name="q"):
@@ -50,9 +51,16 @@ def test_a_perfect_judge_agrees_with_every_label_in_every_order():
 def test_a_judge_whose_scores_have_nothing_to_do_with_the_labels_is_at_chance():
     scores = {0.0: 0.3, 1.0: 0.1, 2.0: 0.4, 3.0: 0.2}  # of the six pairs, three are ordered right
     result, _ = measure(score_by(lambda t: (scores[worth(t)], "")), [group([0, 1, 2, 3])])
-    assert result.accuracy == result.accuracy_of_mean == Estimate(0.5, 0.5, 0.5)
+    assert result.accuracy == result.accuracy_of_mean == Estimate(0.5, None, None)
     assert result.kendall_tau.value == 0.0
     assert (result.order_flips, result.order_spread) == (0.0, 0.0), "but it does not care for the order shown"
+
+
+def test_an_interval_needs_five_groups():
+    groups = [group([0, 1], f"g{n}") for n in range(5)]
+    assert measure(perfect, groups)[0].accuracy == Estimate(1.0, 1.0, 1.0)
+    few = measure(perfect, groups[:4])[0].accuracy
+    assert (few, str(few)) == (Estimate(1.0, None, None), "1.000  [too few groups to say]")
 
 
 def test_a_random_judge_has_chance_in_its_interval_and_flips_half_of_the_pairs():
@@ -154,9 +162,11 @@ def test_the_interval_is_over_groups():
         reverse = "question reversed" in messages[1]["content"]
         return score_by(lambda t: (abs(reverse - worth(t) / 10), ""))(messages)
 
-    result, _ = measure(judge, [group([0, 1, 2], "right"), group([0, 1, 2], "reversed")])
-    assert result.accuracy == Estimate(0.5, 0.0, 1.0), "one right group in two: resampled, from none to all"
-    assert result.kendall_tau == Estimate(0.0, -1.0, 1.0)
+    groups = [group([0, 1, 2], f"{how}{n}") for how in ("right", "reversed") for n in range(3)]
+    result, _ = measure(judge, groups, permutations=1)
+    # of six drawn from six, as many are right as of six tosses of a coin: none with 1.6 %, one or none with 10.9 %
+    assert astuple(result.accuracy) == pytest.approx((1 / 2, 1 / 6, 5 / 6))
+    assert astuple(result.kendall_tau) == pytest.approx((0, -2 / 3, 2 / 3))
 
 
 def test_labels_that_are_all_equal_say_nothing_about_agreement():
@@ -199,10 +209,10 @@ def test_the_command_prints_the_figures_as_text_or_json(tmp_path):
     assert text.exit_code == 0, text.output
     assert [line.rstrip() for line in text.output.splitlines()[:2]] == [
         "Groups                1, in 3 orders each; 3 pairs to compare",
-        "Pairwise accuracy     1.000  [1.000, 1.000]  (one verdict; 0.5 is chance)",
+        "Pairwise accuracy     1.000  [too few groups to say]  (one verdict; 0.5 is chance)",
     ]
     figures = json.loads(as_json.output)
-    assert figures["accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+    assert figures["accuracy"] == {"value": 1.0, "low": None, "high": None}
     assert (figures["groups"], figures["pairs"], figures["usage"]["calls"]) == (2, 4, 8)
 
 
