@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import judges
-from judges import ContextOverflow, MalformedVerdict, PromptTooLong
+from judges import ContextOverflow, JudgeInputError, MalformedVerdict, PromptTooLong
 from judges.llm.tokens import count_message_tokens
 from judges.scoring.budget import MIN_CHARS, Limits, cut_message, cut_text
 from judges.scoring.prompt import build_prompts
@@ -108,8 +108,9 @@ def test_what_cannot_be_cut_is_a_typed_error_that_says_what_to_do():
     with pytest.raises(PromptTooLong, match=words) as caught:
         prompt_of([[said(str(m)), *messages] for m, messages in enumerate(many)], max_prompt_tokens=2500)
     assert isinstance(caught.value, ValueError)
-    with pytest.raises(PromptTooLong):
+    with pytest.raises(JudgeInputError, match=r"the rubric alone takes about \d+ tokens .* is 2500; write") as caught:
         prompt_of(GROUP, rubric=prose(3000), max_prompt_tokens=2500)
+    assert not isinstance(caught.value, PromptTooLong), "no group has room beside it: a setting is wrong"
 
 
 long_text = st.text(max_size=30) | st.builds(
