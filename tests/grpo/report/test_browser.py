@@ -233,7 +233,7 @@ def test_what_a_hostile_agent_says_is_inert_too(tmp_path: Path) -> None:
 
 def test_an_env_that_does_not_say_what_is_right_has_rewards_alone(tmp_path: Path) -> None:
     out = tmp_path / "e"
-    assert run("--agent", "random", "-k", "2", "--limit", "3", "--out", str(out), env="FrozenLake-v1").exit_code == 0
+    assert run("--agent", "random", "-k", "2", "--limit", "3", "--out", str(out), env="CartPole-v1").exit_code == 0
     with Page(write_report(out), tmp_path / "profile") as page:
         assert "random has a mean reward of" in page.value(text("#conclusion"))
         assert page.value("document.querySelector('[name=outcome]').hidden")
