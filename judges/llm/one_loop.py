@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -35,5 +36,24 @@ os.register_at_fork(after_in_child=_shared.__init__)  # a fork has no thread of 
 
 
 async def in_one_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await ``coroutine`` in the shared loop; raises what it raises, and cancels it where this is cancelled."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, _shared.get()))
+    """Await ``coroutine`` in the shared loop; raises what it raises.
+
+    Where this is cancelled, so is it, and this waits for its end: litellm imports modules even then, and a program that
+    ends during an import may hang, or report another end than Ctrl-C.
+    """
+    loop = _shared.get()
+    ended: Future[asyncio.Task[T]] = Future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        tasks.append(loop.create_task(coroutine))
+        tasks[0].add_done_callback(ended.set_result)
+
+    loop.call_soon_threadsafe(start)
+    waiting = asyncio.wrap_future(ended)
+    try:
+        return (await asyncio.shield(waiting)).result()
+    except asyncio.CancelledError:
+        loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+        await asyncio.wait({waiting})
+        raise
