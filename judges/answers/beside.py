@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date
+from functools import lru_cache
 
 from .token import Token, agrees
 from .values import WEEKDAYS
@@ -24,7 +25,7 @@ _LEAD = re.compile(
     r"(?:(?:my )?(?:final |correct |right )?answer (?:to (?:this|that|your|my) question )?(?:is )?"
     r"|(?:it|that|this|these|those|they|there) (?:(?:is|was|are|were|will be) )?)?"
 )
-_TAIL = re.compile(rf"(?: (?:{_FRAME}))?(?: is (?:my )?(?:final |correct |right )?answer)?")
+_TAIL = re.compile(rf"(?: (?:{_FRAME}))?(?: is (?:my )?(?:final |correct |right )?answer)?\Z")
 _NEUTRAL = {
     "word": ("in", "at", "on"), "date": ("on",), "weekday": ("on",), "month": ("in",), "time": ("at",),
     "money": ("at", "for"), "percent": ("at",), "ordinal": ("on", "in"),
@@ -76,15 +77,20 @@ def unframed(before: list[Token], after: list[Token]) -> tuple[list[Token], list
     lead = _LEAD.match(" ".join(str(token.value) for token in before) + " ")
     before = before[len(lead[0].split()) if lead else 0 :]
     text = "".join(f" {token.value}" for token in after)
-    ends = next((place for place in range(len(text) + 1) if _TAIL.fullmatch(text[place:])), len(text))
-    return before, after[: len(text[:ends].split())]
+    tail = _TAIL.search(text)
+    return before, after[: len(text[: tail.start()].split()) if tail else None]
 
 
 def stem(token: Token) -> str:
     """A word without its ending, so that `moved` and `move` are one; a value as it is."""
     if token.kind != "word":
         return repr((token.kind, token.value))
-    word = (token.written or str(token.value)).casefold()
+    return _stem_of(token.written or str(token.value))
+
+
+@lru_cache(maxsize=4096)
+def _stem_of(written: str) -> str:
+    word = written.casefold()
     return re.sub(r"(?:ing|ed|es|s|e)$", "", word) if len(word) > 3 and word not in TURNS else word
 
 

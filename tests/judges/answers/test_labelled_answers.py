@@ -36,7 +36,7 @@ def test_every_accepted_form_of_a_bundled_question_is_right(split):
 
 
 def test_an_answer_that_names_a_second_candidate_is_never_right():
-    """Every bundled word answer between or beside others of its kind, joined in every way."""
+    """Every bundled word answer between or beside others of its kind, joined in a third of the ways."""
     by_kind: dict[str, list] = {}
     for split in ("train", "validation", "test"):
         for scenario in bundled_scenarios(split):
@@ -45,13 +45,13 @@ def test_an_answer_that_names_a_second_candidate_is_never_right():
     shapes, asked = cycle(SHAPES), 0
     for scenarios in by_kind.values():
         answers = sorted({scenario.answer for scenario in scenarios})
-        for scenario in scenarios:
+        for number, scenario in enumerate(scenarios):
             place = answers.index(scenario.answer)
             other, third = (answers[(place + step) % len(answers)] for step in (1, 2))
-            for connector in CONNECTORS:
+            for connector in CONNECTORS[number % 3 :: 3]:
                 said = next(shapes).format(right=scenario.answer, other=other, third=third, by=connector)
                 verdict = decide(said, (scenario.answer, *scenario.accepted), scenario.question).verdict
                 assert verdict is not Verdict.RIGHT, (said, scenario)
                 asked += 1
         next(shapes)  # so that another shape meets the first connector
-    assert asked > 30_000
+    assert asked > 10_000
