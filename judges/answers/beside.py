@@ -36,8 +36,8 @@ _DIRECTIONS = frozenset("from by until since before after".split())  # noqa: SIM
 SMALL_WORDS = _PREPOSITIONS.union(_BE, ("do", "does", "did", "will", "s"))
 TURNS = frozenset(  # a question with one of these asks for the opposite of what its other words say
     (  # noqa: SIM905
-        "not never no without except besides other apart excluding instead rather neither nor nobody none hardly fail"
-        " failed refuse refused decline declined deny denied lack lacked lacks"
+        "not never no without except besides other apart excluding instead rather neither nor nobody none nothing"
+        " hardly fail failed refuse refused decline declined deny denied lack lacked lacks"
     ).split()
 )
 _ENDS = re.compile("stop|ceas|quit|unable|against|reject|forg[eo]t|avoid|prevent")
@@ -100,8 +100,10 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     start = next((place for place, token in enumerate(asked) if token.value in WH), None)
     if [token.value for token in asked[:1]] == ["how"] and [*map(stem, after)] == [*map(stem, asked[2:3])]:
         after = []  # the unit that the question counts in
-    last = [token.value for token in asked if token.kind != "symbol"][-1:]
-    ties = _PREPOSITIONS.intersection(last) | _PREPOSITIONS.intersection(t.value for t in asked[: start or 0][-1:])
+    last = [token for token in asked if token.kind != "symbol"][-1:]
+    ties = _PREPOSITIONS.intersection(t.value for t in last) | _PREPOSITIONS.intersection(
+        t.value for t in asked[: start or 0][-1:]
+    )
     neutral = ("in",) if _is_asked_year(first, asked) else _NEUTRAL.get(first.kind, ())
     neutral = () if ties & _DIRECTIONS else neutral
     tied = bool(before) and before[-1].value in {*neutral, *ties}
@@ -125,6 +127,8 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
         furthest = 3 if asked[start].value in ("which", "what", "whose", "how") else 1
         return any(plain[begin : begin + len(rest)] == rest for begin in range(start, start + furthest + 1))
     if before[-1].value in TURNS:
+        return False
+    if _has_a_clause(asked, start) and asked[start + 1].value not in _BE and rest[-1:] != [*map(stem, last)]:
         return False
     if copula:
         return _in_order(rest, plain)
@@ -163,6 +167,13 @@ def _asks_for_doer(asked: Sequence[Token]) -> bool:
     """Whether `Amy did` answers: who replaced Kelley? Not: whom did, who did not, who will Kelley replace?"""
     words = [str(token.value) for token in asked]
     return words[:1] == ["who"] and not {*words[1:]} & {*TURNS, *_AUXILIARIES, *WH}
+
+
+def _has_a_clause(asked: Sequence[Token], start: int) -> bool:
+    """Whether a clause inside the question has a verb of its own: in `the call that starts at two`."""
+    before = {*_AUXILIARIES, *_PREPOSITIONS, *WH}
+    inner = zip(asked[start + 1 :], asked[start + 2 :], strict=False)
+    return any(one.value not in before and token.value in WH | {"that"} for one, token in inner)
 
 
 def _are_the_questions(beside: Sequence[Token], words: set[str], asked: Sequence[Token]) -> bool:
