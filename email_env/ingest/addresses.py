@@ -23,6 +23,7 @@ _COMMENT = re.compile(r"\(([^()]*)\)")
 _JUNK = str.maketrans("", "", '<>"(),;\x00')
 _SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
 _ADDRESS = re.compile(r"[^/@]+@[^/@]+\.[^/@]+")  # unlike Kim Ward/ET&S/Enron@ENRON
+_BEFORE = re.compile(r"(?:mailto:|smtp:|@[^:]*+:)(?=[^@]+@)", re.IGNORECASE)  # also a route, as `@a.com,@b.com:`
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -130,9 +131,11 @@ def parse_mailbox(part: str) -> tuple[str, str]:
     else:
         address, name = part, ""
     words = readable(address).translate(_JUNK).strip("'").split()
+    if len(words) == 3 and words[1] in ("at", "@") and "." in words[2]:  # archives of lists hide addresses so
+        words = ["@".join(words[::2])]
     with_at = [word for word in words if "@" in word]
     if with_at:
-        address = with_at[-1]
+        address = _BEFORE.sub("", with_at[-1], count=1)
     else:  # several words without an @ are a display name or a group such as "undisclosed recipients"
         address = words[0] if len(words) == 1 and not words[0].endswith(":") else ""
     return address.strip("'").lower(), display_name(readable(name))

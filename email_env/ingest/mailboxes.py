@@ -8,8 +8,8 @@ The folders of a source are those of its first level (`lay-k` of `maildir/lay-k/
 most mail of a source, or if most of it lies in folders of one person, the source is theirs, except for folders in which
 somebody else takes part in half the mail or more, and they in less (and if they were named: somebody who also sent
 mail, as lists do not). Otherwise each folder is somebody's. A source without folders is the person's who takes part in
-most of its mail; who is named counts before who is found. Tables and records without folders are nobody's: they may
-hold anybody's mail.
+most of its mail; who is named counts before who is found. In the archive of a list no mail names who received it: it
+is the only owner's, as mail of lists is. Tables and records without folders are nobody's: they may hold anybody's mail.
 
 Of the 28 mailboxes of real Enron mail that was looked at, all were found to be their owners'; in two of them somebody
 else took part in more mails than the owner.
@@ -125,8 +125,8 @@ class Mailboxes:
         for boxes in sources.values():
             found += zip(boxes, _owners(boxes, named), strict=True)
         people = {*named, *(person for _, person in found if person is not None)}
-        only = people.pop() if len(people) == 1 else None  # who also owns what is nothing but mail of lists
-        owners = ((box, only if person is None and not box.mails else person) for box, person in found)
+        only = people.pop() if len(people) == 1 else None  # who also owns what is mail of lists alone, or of archives
+        owners = ((box, only if person is None and not box.received else person) for box, person in found)
         return [(box, person) for box, person in owners if person is not None]
 
 

@@ -79,6 +79,23 @@ def test_a_sender_is_read_as_a_recipient_is(header, expected):
     assert parse_sender(header) == expected
 
 
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("anna at x.com (Anna Keller)", ("anna@x.com", "Anna Keller")),
+        ("Anna Keller <anna at x.com>", ("anna@x.com", "Anna Keller")),
+        ("Anna Keller <anna @ x.com>", ("anna@x.com", "Anna Keller")),
+        ("Anna Keller <mailto:anna@x.com>", ("anna@x.com", "Anna Keller")),
+        ("SMTP:anna@x.com", ("anna@x.com", "")),
+        ("<@relay.com,@y.org:anna@x.com>", ("anna@x.com", "")),
+        ("Look at this", ("", "")),
+        ("anna@[IPv6:2001:db8::1]", ("anna@[ipv6:2001:db8::1]", "")),
+    ],
+)
+def test_an_address_is_the_same_however_it_is_written(header, expected):
+    assert parse_sender(header) == expected
+
+
 def test_in_x_to_the_first_brackets_have_the_address_and_those_of_notes_follow():
     header = "'\"Ward, Kim\" <kim@x.com>@X' <IMCEANOTES-+22Ward+2C+20Kim+22@X.com>"
     assert listed_names(header, ["kim@x.com"]) == [("kim@x.com", "Ward, Kim")]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from email_env.cli import main
 from email_env.errors import BuildError
 from email_env.ingest.mailboxes import Mailboxes
+from email_env.ingest.sources import open_source
 from email_env.ingest.staging import Filters
 from email_env.search.database import MailDatabase
 from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail, question, raw, tar_of
@@ -194,6 +195,15 @@ def test_a_file_is_the_persons_on_most_of_its_mail_or_the_named_one(tmp_path):
     ]
     assert build(path, *mails, *many, owners=[(ANNA,)]).owners[0].mails == 16
     assert build(path, *mails, *many, *others, owners=[(ANNA,)]).owners[0].mails == 4
+
+
+@pytest.mark.parametrize("named", ["ben@y.org", DAN])
+def test_the_archive_of_a_list_is_the_only_owners(tmp_path, named):
+    message = "From {0} at y.org  Sat Jun  1 10:00:00 2024\nFrom: {0} at y.org ({0})\nMessage-ID: <{0}>\n\nNothing.\n\n"
+    path = tmp_path / "2024-June.txt"
+    path.write_text("".join(map(message.format, ("ben", "caro", "eva"))))
+    (owner,) = build(tmp_path / "mail.db", *open_source(path).mails, owners=[(named,)]).owners
+    assert (owner.address, ids(tmp_path / "mail.db", named)) == (named, ["ben", "caro", "eva"])
 
 
 def test_mail_of_lists_alone_is_the_only_owners(tmp_path):
