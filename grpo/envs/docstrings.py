@@ -8,18 +8,23 @@ docstring has another form there is simply less to say.
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
+import gymnasium
+
 MAX_CHARS = 300
-"""Of a paragraph; prompts are paid for at every turn."""
+"""Of the summary, the goal, a paragraph; prompts are paid for at every turn."""
 
 _GOAL = re.compile(r"\b(goals?|aims?|objectives?|your task|you (must|have to|should|win))\b", re.I)
 _SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`])")
 _ITEM = re.compile(r"^[-*]\s*(\d+)\s*[:=]\s*(.+)$", re.M)
 _ROW = re.compile(r"^\|\s*(\d+)\s*\|\s*([^|]+?)\s*\|", re.M)
 _MARKUP = re.compile(r"!\[[^\]]*\]\([^)]*\)|<[^>]+>|\[<|>\]|\*\*|`")
+_NO_PROSE = re.compile(r"[-*#|>`!]|\d+[.)]|\.\. |\w[\w ]*:\s*$", re.M)
+"""How a heading, a list, a table, an example or a section as ``Args:`` begins."""
 _LINK = re.compile(r"\[([^\]\[]*)\]\([^)]*\)")
 
 
@@ -35,10 +40,11 @@ class EnvDocs:
 
 
 def read_docs(env_class: type) -> EnvDocs:
-    """Read the docstring of an env's class (not an inherited one)."""
-    doc = inspect.cleandoc(env_class.__dict__.get("__doc__") or "")
+    """Read the docstring of an env's class, or of the nearest env that it is made from and that has one."""
+    envs = (base for base in env_class.__mro__ if issubclass(base, gymnasium.Env) and base is not gymnasium.Env)
+    doc = inspect.cleandoc(next(filter(None, (base.__dict__.get("__doc__") for base in envs)), ""))
     actions, observations = _section(doc, "Action Space"), _section(doc, "Observation Space")
-    summary = _paragraph(doc)
+    summary = _summary(doc)
     return EnvDocs(
         summary=summary,
         goal="" if _GOAL.search(summary) else _goal(doc),
@@ -65,6 +71,16 @@ def _goal(doc: str) -> str:
 def _names(section: str) -> dict[int, str]:
     pairs: list[Any] = _ITEM.findall(section) or _ROW.findall(section)
     return {int(number): _plain(name) for number, name in pairs}
+
+
+def _summary(doc: str) -> str:
+    """The first paragraph; where that is one line, which may be a title alone, the prose that follows, too."""
+    blocks = list(itertools.dropwhile(lambda block: not _paragraph(block), re.split(r"\n\s*\n", doc)))
+    if not blocks or "\n" in blocks[0]:
+        return _paragraph(doc)
+    prose = [blocks[0], *itertools.takewhile(lambda block: not _NO_PROSE.match(block), blocks[1:])]
+    said = [_plain(block) for block in prose]
+    return _cut(" ".join(text if text[-1] in ".!?:" else f"{text}." for text in said))
 
 
 def _paragraph(text: str) -> str:

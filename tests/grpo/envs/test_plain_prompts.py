@@ -163,7 +163,35 @@ def test_a_plain_env_of_the_old_gym_is_named_with_the_method_that_is_old():
 
 def test_a_docstring_without_sections_still_gives_its_first_paragraph():
     assert read_docs(Toll).summary.startswith("A road of five tolls.")
-    assert read_docs(type("Bare", (Toll,), {})) == EnvDocs()
+    assert read_docs(type("Bare", (gymnasium.Env,), {})) == EnvDocs()
+
+
+class Lottery(Toll):
+    """A lottery
+
+    Three of six numbers
+    are drawn. Name one of them
+
+    Args:
+        seed: Where the drawing begins.
+
+    The prize is a car.
+    """
+
+
+class Mixed:
+    """A part of many envs."""
+
+
+@pytest.mark.parametrize("env_class", [Lottery, type("Hard", (Mixed, Lottery), {"__doc__": None})])
+def test_an_env_is_told_by_its_class_or_the_env_that_it_is_made_from_and_not_by_its_title_alone(env_class):
+    """Where a package has an env in several sizes, their classes often have no words of their own."""
+    assert read_docs(env_class) == EnvDocs("A lottery. Three of six numbers are drawn. Name one of them.")
+
+
+def test_a_title_is_not_followed_by_what_stands_below_a_heading():
+    doc = "Dice.\n\n## Action Space\n\nThe action is a number.\n- 0: Throw"
+    assert read_docs(type("Dice", (Toll,), {"__doc__": doc})) == EnvDocs("Dice.", actions={0: "Throw"})
 
 
 def test_names_come_from_lists_and_from_tables():
