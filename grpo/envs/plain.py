@@ -259,7 +259,8 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         self._actions.seed(0)
         self.env.reset(seed=0)
         for _ in range(REHEARSAL_STEPS):
-            _, reward, terminated, truncated, info = self.env.step(self._actions.sample())
+            action = to_action(self._actions, to_json(self._actions, self._actions.sample()))  # typed as a call's
+            _, reward, terminated, truncated, info = self.env.step(action)
             rewards.append(self._contract.reward("step", reward))
             keys |= self._contract.info("step", info).keys()
             colours.update(_colours(str(self.env.render())) if self._draws else ())

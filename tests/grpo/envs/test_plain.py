@@ -225,6 +225,21 @@ def test_one_rehearsal_serves_all_envs_of_a_kind(monkeypatch):
     assert [env.step("hm").reward for env in (two, again, five)] == [-2.1, -2.1, -5.1]
 
 
+def test_the_rehearsal_has_actions_of_the_type_that_calls_give():
+    """Envs that insist on an int were refused at the start, for an action that a space draws is one of numpy's."""
+    taken = []
+
+    class Strict(Toll):
+        def step(self, action):
+            taken.append(type(action))
+            return super().step(action)
+
+    env = PlainEnv(Strict())
+    env.reset(seed=0)
+    env.step(call(1))
+    assert taken == [int] * 33
+
+
 def test_a_step_that_raises_in_the_rehearsal_is_told_as_a_step():
     class Jammed(Toll):
         def step(self, action):
