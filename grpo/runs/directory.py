@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError
-from grpo.files import Closeable, write_json
+from grpo.files import Closeable, write_json, write_text
 from grpo.machine.hardware import cpu_count
 from grpo.runs.retention import checkpoints
 
@@ -56,7 +56,7 @@ class RunDirectory(Closeable):
             run._acquire()
             run.write_config(run.settled(config, resume=resume))
             if rubric is not None:  # the setting names a file, which may be changed
-                run.rubric.write_text(rubric, encoding="utf-8")
+                write_text(run.rubric, rubric)
         except OSError as error:
             run.close()
             raise ConfigError(f"{run.root} cannot hold a run: {error}; choose another --run-dir") from error

@@ -1,4 +1,5 @@
 import json
+import resource
 
 import pytest
 
@@ -132,6 +133,22 @@ def test_a_rubric_that_was_changed_in_its_place_is_refused(tmp_path):
     (tmp_path / "r" / "judge-rubric.txt").rename(rubric)
     RunDirectory.open(tmp_path / "r", judged, resume=True).close()
     assert (tmp_path / "r" / "judge-rubric.txt").read_text(encoding="utf-8") == "Short answers are good."
+
+
+def test_a_rubric_that_found_no_room_does_not_keep_its_run_from_going_on(tmp_path):
+    rubric = tmp_path / "rubric.txt"
+    rubric.write_text("Short answers are good.\n" * 1000, encoding="utf-8")
+    judged = load_config(None, {"env": "E", "reward": "ruler", "judge.rubric": str(rubric)})
+    begin(tmp_path / "r", judged)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, limits[1]))  # the disk takes 16 kB of its 24
+    try:
+        with pytest.raises(ConfigError, match=r"/r cannot hold a run: .*File too large"):
+            RunDirectory.open(tmp_path / "r", judged, resume=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    RunDirectory.open(tmp_path / "r", judged, resume=True).close()
+    assert (tmp_path / "r" / "judge-rubric.txt").stat().st_size == 24_000
 
 
 def test_a_continued_run_knows_how_long_it_was_to_be(tmp_path):
