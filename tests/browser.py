@@ -78,6 +78,10 @@ class Page:
         """Make the window ``width`` CSS pixels wide, drawn ``scale`` times as large."""
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=scale, mobile=False)
 
+    def print_preview(self) -> None:
+        """Draw the page as on paper."""
+        self._ask("Emulation.setEmulatedMedia", media="print")
+
     def picture(self, selector: str, *, width: int, scale: float = 1.0) -> bytes:
         """The element as PNG, on a page that is ``width`` CSS pixels wide, drawn ``scale`` times as large."""
         self.resize(width, scale)

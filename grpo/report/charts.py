@@ -123,7 +123,9 @@ def interval_chart(rows: Sequence[Range], names: tuple[str, str] = ("before", "a
     measured = [(side, name) for side, name in zip(("before", "after"), names, strict=True) if name]
     keys = [Markup('<span><i class="{}"></i>{}</span>').format(side, name) for side, name in measured]
     legend = Markup("<figcaption>{}</figcaption>").format(Markup("").join(keys)) if len(keys) > 1 else Markup("")
-    drawing = Markup('<svg viewBox="0 0 {} {}" role="img">{}</svg>').format(WIDTH, height, Markup("").join(parts))
+    drawing = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        WIDTH, height, "95 % intervals: " + ", ".join(row.label for row in rows), Markup("").join(parts)
+    )
     return legend + drawing
 
 

@@ -51,6 +51,7 @@ def test_intervals_lie_on_the_axis_and_carry_the_names_of_their_sides() -> None:
         ("257.0", "402.0", "402.0"),
     ]
     assert "all &lt;a&gt;: 0 % [0 %, 50 %]" in svg
+    assert 'aria-label="95 % intervals: all"' in svg
     wide = interval_chart(
         [Range("Answers marked by judge", False, None, (0.0, 0.0, 1.0)), Range("x" * 40, True, None, None)]
     )

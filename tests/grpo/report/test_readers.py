@@ -1,0 +1,75 @@
+"""Who reads a page: on a telephone, on paper, by keyboard, by ear, in faint words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo.report import write_report
+from tests.browser import Page, needs_chromium
+from tests.grpo.report.test_browser import ROWS, click
+from tests.report_parts import make_run, make_trajectory, write_lines
+
+pytestmark = [pytest.mark.browser, needs_chromium]
+
+
+def test_nothing_makes_the_page_of_a_run_wider_than_a_telephone(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=6)
+    record = make_trajectory(0, -0.5, solved=False) | {"turn_errors": ["bad_json", "unknown_tool", "bad_args"]}
+    write_lines(root / "trajectories" / "step-0001.jsonl", [record | {"stop_reason": "truncated"}])
+    with Page(write_report(root), tmp_path / "profile") as page:
+        page.choose("[name=source]", "step 1")
+        assert page.value(ROWS) == 1  # which opens it
+        page.resize(360)
+        assert page.value("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        tags = "[...document.querySelectorAll('.head .tag')].map(t => t.getBoundingClientRect().right <= 360)"
+        assert page.value(tags) == [True] * 6
+        assert page.value("getComputedStyle(document.getElementById('filters')).position") == "static"
+        page.resize(1100)
+        assert page.value("getComputedStyle(document.getElementById('filters')).position") == "sticky"
+
+
+def test_paper_shows_a_whole_group(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", steps=1, episodes=6)
+    group = [make_trajectory(900, 1.0, solved=True) | {"sample": n} for n in range(8)]
+    write_lines(root / "trajectories" / "step-0001.jsonl", group)
+    with Page(write_report(root), tmp_path / "profile") as page:
+        page.choose("[name=source]", "step 1")
+        page.value(click("#list .head"))
+        page.resize(794)
+        sides = "document.querySelector('.sides.wide')"
+        assert page.value(f"{sides}.children.length") == 8
+        assert page.value(f"{sides}.scrollWidth > {sides}.clientWidth")
+        page.print_preview()
+        assert page.value(f"{sides}.scrollWidth - {sides}.clientWidth") == 0
+
+
+def test_the_page_can_be_used_by_keyboard_and_heard(tmp_path: Path) -> None:
+    with Page(write_report(make_run(tmp_path / "run")), tmp_path / "profile") as page:
+        unnamed = "[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label')).length"
+        assert page.value(unnamed) == 0
+        assert page.value("[...document.querySelectorAll('th')].filter(h => !h.textContent).length") == 0
+        boxes = "[...document.querySelectorAll('.evaluation > div, .scroll')].map(box => box.tabIndex)"
+        assert page.value(boxes) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_faint_words_can_be_read(tmp_path: Path, dark: bool) -> None:
+    """WCAG 2's formula: words this small need a contrast of 4.5 with the card and with the page behind them."""
+    contrast = """(function (scheme) {
+      var sheet = [...document.styleSheets[0].cssRules].map(r => r.cssText).join("");
+      var light = sheet.match(/:root \\{[^}]*\\}/g)[scheme];
+      function luminance(name) {
+        var hex = light.match(new RegExp("--" + name + ": #(......)"))[1];
+        var c = [0, 2, 4].map(i => parseInt(hex.slice(i, i + 2), 16) / 255);
+        c = c.map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2];
+      }
+      return ["card", "page"].map(function (ground) {
+        var both = [luminance("faint"), luminance(ground)].sort((a, b) => b - a);
+        return (both[0] + 0.05) / (both[1] + 0.05) >= 4.5;
+      });
+    })"""
+    with Page(write_report(make_run(tmp_path / "run", steps=1, episodes=6)), tmp_path / "profile") as page:
+        assert page.value(f"{contrast}({int(dark)})") == [True, True]
