@@ -18,7 +18,8 @@ from grpo.config import load_config
 from tests import ROOT
 from tests.commands import COMMANDS, SCRIPTS
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRONT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md")
+PAGES = [*(ROOT / name for name in FRONT), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 TEXTS = {name: page.read_text(encoding="utf-8") for name, page in zip(NAMES, PAGES, strict=True)}
 JUDGE_URL = "http://127.0.0.1:8000/v1"
@@ -47,7 +48,7 @@ def test_the_readme_is_short():
     assert len(TEXTS["README.md"].split()) <= 900
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "README.md"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in FRONT[:2]])
 def test_every_page_begins_with_what_the_reader_wants(name):
     assert re.match(r"# .+\n\nYou want ", TEXTS[name])
 
