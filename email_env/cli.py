@@ -36,7 +36,7 @@ _SHOWN_OWNERS = 10
 _NO_INPUT = ("out", "report", "as_json")
 
 
-@click.command(epilog="Example: build-enron-db demo --out data/demo.db")
+@click.command(short_help="Build a mail database.", epilog="Example: build-enron-db demo --out data/demo.db")
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @click.option(
     "--out", "-o", required=True, type=click.Path(path_type=Path), help="Database to write; an old one is replaced."
@@ -111,7 +111,7 @@ def main(
       demo            the bundled mailboxes
       *.tar.gz *.tar  an archive with one file per message, such as CMU's
                       enron_mail_20150507.tar.gz: streamed, never unpacked
-      https://...     such an archive, a .csv, .jsonl, .mbox or .mbox.gz from the web
+      https://...     the same, .csv, .jsonl, .mbox or .mbox.gz on the web
       FOLDER          a Maildir with its .Folders, a tree such as CMU's, .eml and
                       .emlx files, mbox files: each file is read for what it is
       *.zip           an archive of messages or mbox files, as Google Takeout's

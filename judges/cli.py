@@ -89,7 +89,11 @@ def _how_to_call(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group(cls=_ErrorsInOneLine, epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1")
+@click.group(
+    cls=_ErrorsInOneLine,
+    short_help="Measure how far a judge can be trusted.",
+    epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1",
+)
 @click.version_option(package_name="email-rl")
 def main() -> None:
     """How far can a judge be trusted? Compare it with another judge, or with labels."""

@@ -43,7 +43,7 @@ def _finite(_context: click.Context, _parameter: click.Parameter, value: float) 
     return value
 
 
-@click.command(epilog=_EXAMPLE)
+@click.command(short_help="Write questions about mail with an LLM.", epilog=_EXAMPLE)
 @click.argument("database", type=click.Path(path_type=Path))
 @click.option(
     "--out", "-o", required=True, type=click.Path(dir_okay=False, path_type=Path), help="JSONL file to write."

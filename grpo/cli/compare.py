@@ -18,7 +18,7 @@ SHOWN_SCENARIOS = 5
 SHOWN_CHARS = 100
 
 
-@click.command(epilog="Example: grpo-compare evals/bm25 evals/mine")
+@click.command(short_help="Compare two evaluations.", epilog="Example: grpo-compare evals/bm25 evals/mine")
 @click.argument("a", type=click.Path(exists=True, path_type=Path))
 @click.argument("b", type=click.Path(exists=True, path_type=Path))
 @click.option("--flips", type=click.IntRange(0), default=20, show_default=True, help="Flipped episodes to print.")

@@ -9,7 +9,10 @@ import click
 from grpo.cli.common import explained
 
 
-@click.command(epilog="Example: grpo-export runs/first --out exported/first --merge")
+@click.command(
+    short_help="Write an adapter or a merged model.",
+    epilog="Example: grpo-export runs/first --out exported/first --merge",
+)
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="New folder to write.")
 @click.option("--merge", is_flag=True, help="Write a whole model: the adapter merged into its base.")

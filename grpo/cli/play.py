@@ -22,7 +22,9 @@ class NotACallError(GrpoError, ValueError):
     """A line begins like a call of one of the tools, but cannot be read as one."""
 
 
-@click.command(epilog="Example: grpo-play --env EmailSearch-v0 --scenario test-01-007")
+@click.command(
+    short_help="Play one episode by hand.", epilog="Example: grpo-play --env EmailSearch-v0 --scenario test-01-007"
+)
 @click.option("--env", default="EmailSearch-v0", show_default=True, help="Registered env id, or module:id.")
 @click.option("--env-import", help="Module or .py file that registers the env; imported first.")
 @click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env (gymnasium.make).")

@@ -35,7 +35,7 @@ EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
 """
 
 
-@click.command(epilog="Example: grpo-serve runs/first --port 8000")
+@click.command(short_help="Serve a policy with OpenAI's protocol.", epilog="Example: grpo-serve runs/first --port 8000")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--checkpoint", default="newest", show_default=True, help="newest, best (by held-out score), or a step's number."

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 DEFAULT_RUN_DIR = "runs/{env}"
 
 
-@click.command(epilog="Example: grpo-train --env EmailSearch-v0 --recipe email-cpu --run-dir runs/first --resume")
+@click.command(
+    short_help="Train a LoRA policy with GRPO.",
+    epilog="Example: grpo-train --env EmailSearch-v0 --recipe email-cpu --run-dir runs/first --resume",
+)
 @click.option("--env", required=True, help="Registered Gymnasium env id, or module:id.")
 @click.option(
     "--recipe",

@@ -10,7 +10,9 @@ import click
 from grpo.cli.common import explained
 
 
-@click.command(epilog="Example: grpo-view runs/first --open")
+@click.command(
+    short_help="Write an HTML page of a run or an evaluation.", epilog="Example: grpo-view runs/first --open"
+)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("against", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(

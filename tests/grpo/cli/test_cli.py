@@ -55,13 +55,20 @@ def test_the_packages_run_as_programs_and_name_their_commands():
 
     assert {f"grpo-{name}" for name in SHORT} == {name for name in COMMANDS if name.startswith("grpo-")}
     for program, names in ((grpo_program, SHORT), (email_env_program, ("build-enron-db", "make-scenarios"))):
-        shown = CliRunner().invoke(program, ["--help"]).output
+        shown = CliRunner().invoke(program, ["--help"], terminal_width=80).output
+        assert "..." not in shown.partition("Commands:")[2]  # no sentence is cut
         for name in names:
             assert f"\n  {name} " in shown
             assert CliRunner().invoke(program, [name, "--help"]).output.startswith("Usage: ")
     result = CliRunner().invoke(grpo_program, ["trian"])
     assert result.exit_code == 2
     assert "No such command 'trian'." in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_fits_a_terminal(name):
+    shown = CliRunner().invoke(COMMANDS[name], ["--help"], terminal_width=80).output
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("module", ["grpo", "email_env", "judges", "grpo.cli.evaluate"])
