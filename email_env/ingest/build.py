@@ -44,6 +44,8 @@ _FTS_SETTINGS = {
 _SAMPLED_MAILS = 4000
 _SQLITE = b"SQLite format 3\0"
 _STEPS_BETWEEN_SIGNALS = 100_000
+_IN_OUR_FUNCTION = "user-defined function raised exception"
+"""All that SQLite says of a Ctrl-C within `index_text`, which itself raises nothing, whatever the text."""
 _ROOM = (
     "A build needs room beside the database, and about as much in the folder for temporary files"
     " (SQLITE_TMPDIR, else TMPDIR, else /var/tmp). "
@@ -148,7 +150,7 @@ def build_database(
         size = out.stat().st_size
     except (sqlite3.Error, OSError) as error:
         code = getattr(error, "sqlite_errorcode", None)
-        if code == sqlite3.SQLITE_INTERRUPT:
+        if code == sqlite3.SQLITE_INTERRUPT or str(error) == _IN_OUR_FUNCTION:
             raise KeyboardInterrupt from None
         hint = _ROOM if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE) else ""
         raise BuildError(f"Cannot build {str(out)!r}: {error}. {hint}Nothing was written there.") from error

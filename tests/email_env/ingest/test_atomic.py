@@ -155,6 +155,17 @@ def test_ctrl_c_while_mail_is_read_is_one_line_and_leaves_what_was_there(tmp_pat
     assert set(os.listdir(tmp_path)) == {"pipe", *(["mail.db"] if before else [])}
 
 
+def test_ctrl_c_within_a_function_that_sqlite_calls_is_a_ctrl_c(tmp_path, monkeypatch):
+    def pressed(text):
+        signal.raise_signal(signal.SIGINT)
+        return text
+
+    monkeypatch.setattr("email_env.ingest.build.index_text", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "mail.db", mail("m1"))
+    assert os.listdir(tmp_path) == []
+
+
 def test_ctrl_c_while_words_are_indexed_is_no_fault_of_the_disk(tmp_path):
     out = tmp_path / "mail.db"
     process = start(out, 30_000, preexec_fn=interruptible)
