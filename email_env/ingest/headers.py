@@ -33,6 +33,7 @@ class Headers(NamedTuple):
     received: str = ""
     delivered: str = ""
     mailing_list: str = ""
+    disposition: str = ""
 
 
 _NAMES = (
@@ -51,6 +52,7 @@ _NAMES = (
     "received",
     "delivered-to",
     "list-id",
+    "content-disposition",
 )
 _ALSO = {  # headers that say the same as one of these
     "x-original-to": "delivered-to",
@@ -73,8 +75,8 @@ _START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 
 
 def split_message(data: bytes) -> tuple[Headers, bytes]:
-    """The headers that matter and the undecoded body; a byte order mark and blank lines may stand before them."""
-    data = data.removeprefix(BOM_UTF8).lstrip(b"\r\n")
+    """The headers that matter and the undecoded body; a byte order mark and blanks may stand before them."""
+    data = data.removeprefix(BOM_UTF8).lstrip()
     if not data.startswith(b"Message-ID:") and not _START.match(data):
         return Headers(), data
     block, body = _halves(data)

@@ -116,8 +116,9 @@ def test_a_header_that_is_not_wanted_keeps_its_continuation_to_itself():
 
 
 @pytest.mark.parametrize(
-    "before", [b"\xef\xbb\xbf", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf\r\n", b"\n\nFrom anna@x.com Mon May 14\n"]
+    "before",
+    [b"\xef\xbb\xbf", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf\r\n", b" " * 255 + b"\n", b"\n\nFrom anna@x.com Mon May 14\n"],
 )
-def test_a_byte_order_mark_and_blank_lines_may_stand_before_the_headers(before):
+def test_a_byte_order_mark_and_blanks_may_stand_before_the_headers(before):
     mail = parse_message(before + b"From: anna@x.com\r\nTo: ben@x.com\r\n\r\nText.")
     assert (mail.from_addr, mail.to, mail.body) == ("anna@x.com", ("ben@x.com",), "Text.")
