@@ -13,6 +13,7 @@ import unicodedata
 from base64 import b64decode
 from collections.abc import Sequence
 from email.message import Message
+from email.policy import Compat32
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -34,9 +35,11 @@ _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]*+[ \t\r]*+\n)*+(?:[A-Za-z0-9+/]*+={1,2}[ \t\r]*+(?:\n|\Z))?", re.ASCII)
 _NO_BASE64 = re.compile(r"[^A-Za-z0-9+/=\s]")
 _BASE64_LINE = re.compile(r"^[A-Za-z0-9+/]{32,}=*\s*$", re.MULTILINE)
+_ENCODING = re.compile(r"[\w-]+")
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
 _PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary", "quoted-printable"})
 _CACHED_CHARS = 500
+_LETTERS = ("message/rfc822", "message/global")
 _NO_LETTERS = re.compile(r"https?://\S+|\W+")
 _MAX_NAME_CHARS = 200
 _MAX_DEPTH = 50
@@ -57,18 +60,20 @@ class Content(NamedTuple):
     attached: str = ""
 
 
-def read_content(content_type: str, transfer_encoding: str, data: bytes) -> Content:
-    """The content of a body under these two headers; all bytes give one."""
+def read_content(content_type: str, transfer_encoding: str, data: bytes, disposition: str = "") -> Content:
+    """The content of a body under these headers of MIME; all bytes give one."""
     is_short = len(content_type) + len(transfer_encoding) <= _CACHED_CHARS
     if form := (_plain_form if is_short else _plain_form.__wrapped__)(content_type, transfer_encoding):
         charset, is_quoted, is_flowed = form
         text = decode(quopri.decodestring(data) if is_quoted else data, charset)
         return Content(_plain(text, content_type) if is_flowed else unix_lines(text))
-    named = (("content-type", content_type), ("content-transfer-encoding", transfer_encoding))
-    mime = "".join(f"{name}: {value}\n" for name, value in named if value)
-    reader = _Reader()
+    named = {"content-type": content_type, "content-transfer-encoding": transfer_encoding}
+    if not content_type.lower().startswith(("text/html", "text/plain")):  # these are text, whatever they are called
+        named["content-disposition"] = disposition
+    mime = "".join(f"{name}: {value}\n" for name, value in named.items() if value)
     try:
-        message = email.message_from_bytes(mime.encode("utf-8", "replace") + b"\n" + data)
+        message = _parsed(mime.encode("utf-8", "replace") + b"\n" + data)
+        reader = _Reader(message)
         body = reader.text(message)
     except Exception:  # the stdlib's parser raises many kinds on hostile structure; the raw text is better than none
         return Content(clean_body(decode(data, "")))
@@ -85,10 +90,22 @@ def _plain_form(content_type: str, transfer_encoding: str) -> tuple[str, bool, b
     return _charset(kind), encoding == "quoted-printable", "flowed" in kind
 
 
+class _AsSent(Compat32):
+    """Headers with their undecoded bytes, where the stdlib would put `\ufffd` for each that is not ASCII."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        return value
+
+
+def _parsed(data: bytes) -> Message:
+    return email.message_from_bytes(data, policy=_AsSent())
+
+
 class _Reader:
     """Goes through the parts of a message; `names` and `attached` collect what is beside its text, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: Message) -> None:
+        self._message = message
         self.names: dict[str, None] = {}
         self.attached: dict[str, None] = {}
         self._markup_left = MAX_MARKUP_CHARS
@@ -99,14 +116,20 @@ class _Reader:
         if depth > _MAX_DEPTH:
             return ""
         if part.is_multipart():
-            within = cast(Sequence[Message], part.get_payload())
+            within = _within(part, kind)
             if kind == "multipart/alternative":
                 return self._best(within, depth)
+            if kind in _LETTERS:
+                self._name(part)
+            before = len(self.attached)
             texts = [self.text(one, depth + 1, rich=rich) for one in within]
             text = "\n".join(text for text in texts if text.strip())
-            if kind != "message/rfc822":
+            if kind not in _LETTERS:
                 return text
-            self.attached[f"{_letterhead(within[0])}\n\n{text}"] = None
+            inner = list(self.attached)[before:]  # what is attached to a message stands below it
+            self.attached[f"{self._letterhead(within[0])}\n\n{text}"] = None
+            for said in inner:
+                self.attached[said] = self.attached.pop(said)
             return ""
         if self._is_attachment(part, kind):
             self._attach(part, kind)
@@ -134,10 +157,31 @@ class _Reader:
             return disposition == "attachment"
         return not (kind.startswith("image/") and part["content-id"])
 
-    def _attach(self, part: Message, kind: str) -> None:
-        name = unicodedata.normalize("NFC", one_line(readable(part.get_filename() or "")))[:_MAX_NAME_CHARS]  # of Macs
+    def _name(self, part: Message) -> str:
+        """The name of a file; it counts as attached."""
+        name = one_line(self._header(part.get_filename() or ""))
+        name = unicodedata.normalize("NFC", name)[:_MAX_NAME_CHARS]  # of Macs
         if name:
             self.names[name] = None
+        return name
+
+    def _letterhead(self, message: Message) -> str:
+        """The headers of a message within a message that one wants to know."""
+        found = ((name, one_line(self._header(message.get(name, "")))) for name in ("From", "Date", "Subject"))
+        return "\n".join(f"{name}: {value}" for name, value in found if value)
+
+    def _header(self, value: str) -> str:
+        """What a header says. Where it is not encoded, it is UTF-8 or has the charset that a part names."""
+        if not value.isascii():
+            data = value.encode("utf-8", "surrogateescape")
+            try:
+                value = data.decode()
+            except UnicodeDecodeError:
+                value = decode(data, next(filter(None, self._message.get_charsets()), ""))
+        return readable(value)
+
+    def _attach(self, part: Message, kind: str) -> None:
+        name = self._name(part)
         text = ""
         if kind == "text/calendar" or name.lower().endswith(".ics"):
             text = calendar_text(_decoded(part))
@@ -154,10 +198,20 @@ class _Reader:
         return markup_text(page)
 
 
+def _within(part: Message, kind: str) -> Sequence[Message]:
+    """The parts of a part; a message within it may be packed, which the standards forbid."""
+    within = cast(Sequence[Message], part.get_payload())
+    encoding = part.get("content-transfer-encoding", "")
+    if kind in _LETTERS and "base64" in encoding.lower() and not within[0].keys():
+        within[0]["content-transfer-encoding"] = encoding
+        return [_parsed(cast(bytes, _payload(within[0])))]
+    return within
+
+
 def _text_of(part: Message, kind: str) -> str:
     """The text of a leaf; "" where it has none. Where the boundary of parts is lost, the whole is text."""
     if kind.startswith(("text/", "multipart/")):
-        return _plain(_decoded(part), str(part.get("content-type", "")))
+        return _plain(_decoded(part), part.get("content-type", ""))
     return ""
 
 
@@ -169,19 +223,13 @@ def _plain(text: str, content_type: str) -> str:
     return unflowed(text, delete_space=_DELETE_SPACE.search(content_type) is not None)
 
 
-def _letterhead(message: Message) -> str:
-    """The headers of a message within a message that one wants to know."""
-    found = ((name, one_line(readable(str(message.get(name, ""))))) for name in ("From", "Date", "Subject"))
-    return "\n".join(f"{name}: {value}" for name, value in found if value)
-
-
 def _letters(text: str) -> int:
     """How many letters and digits a text has outside web addresses."""
     return len(_NO_LETTERS.sub("", text))
 
 
 def _decoded(part: Message) -> str:
-    payload, charset = _payload(part), _charset(str(part.get("content-type", "")))
+    payload, charset = _payload(part), _charset(part.get("content-type", ""))
     if not isinstance(payload, bytes):
         return ""
     if part.get_content_type() == "text/html" and not codec_of(charset):
@@ -192,7 +240,10 @@ def _decoded(part: Message) -> str:
 def _payload(part: Message) -> object:
     """The bytes of a leaf. Behind base64 may stand plain text: servers of lists put it there."""
     text = part.get_payload()
-    if isinstance(text, str) and str(part.get("content-transfer-encoding", "")).strip().lower() == "base64":
+    encoding = _ENCODING.search(part.get("content-transfer-encoding", ""))
+    if encoding:  # the stdlib decodes none with a blank or semicolon behind it
+        part.replace_header("content-transfer-encoding", encoding[0])
+    if isinstance(text, str) and encoding and encoding[0].lower() == "base64":
         packed = _BASE64.match(text)
         behind = text[packed.end() :] if packed else ""
         if packed and _NO_BASE64.search(behind) and not _BASE64_LINE.search(behind):

@@ -32,11 +32,11 @@ def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
         a Message-ID gets one that is made from its bytes.
     """
     headers, body = split_message(data)
-    message_id, date, sender, to, subject, cc, content_type, transfer_encoding, bcc, *others = headers
+    message_id, date, sender, to, subject, cc, content_type, transfer_encoding, bcc, *others, disposition = headers
     # The folders of a mailbox hold many copies of a mail, so envelopes are cached; very long headers are not.
     envelope = _envelope if len(data) - len(body) <= _CACHED_BYTES else _envelope.__wrapped__
     fields = envelope(date, sender, to, cc, bcc, subject, *others)
-    content = read_content(unfolded(content_type), unfolded(transfer_encoding), body)
+    content = read_content(unfolded(content_type), unfolded(transfer_encoding), body, unfolded(disposition))
     parsed = ParsedMail(
         parse_message_id(unfolded(message_id)) or made_up_id(data),
         *fields[:8],

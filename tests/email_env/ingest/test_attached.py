@@ -1,0 +1,91 @@
+"""Attached files and messages: what they are called, in every form of a name, and what they say."""
+
+from base64 import encodebytes
+from email.message import EmailMessage
+
+import pytest
+
+from email_env.ingest.parse import parse_message
+from tests.email_env.mails import raw
+
+
+def test_names_of_attachments_come_in_every_encoding():
+    part = "--B\nContent-Type: application/pdf\nContent-Disposition: attachment; filename{}\n\nx\n"
+    names = [
+        '="=?utf-8?q?caf=C3=A9=2Epdf?="',
+        "*=utf-8''na%C3%AFve.pdf",
+        '*0="long-"; filename*1="name.pdf"',
+        '="a\tb.pdf"',
+    ]
+    body = "".join(part.format(name) for name in names) + "--B--\n"
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: multipart/mixed; boundary=B", body))
+    assert parsed.attachments == ("café.pdf", "naïve.pdf", "long-name.pdf", "a b.pdf")
+
+
+def test_a_message_that_is_one_file_has_its_name():
+    for name in ('; name="scan 12.pdf"', '\nContent-Disposition: attachment; filename="scan 12.pdf"'):
+        parsed = parse_message(raw(f"From: a@x.com\nContent-Type: application/pdf{name}", "%PDF"))
+        assert (parsed.body, parsed.attachments) == ("", ("scan 12.pdf",))
+    for kind in ("text/plain", "text/html"):
+        headers = f"From: a@x.com\nContent-Type: {kind}\nContent-Disposition: attachment; filename=a.txt"
+        assert parse_message(raw(headers, "Hello.")).body == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("charset", "name"), [("utf-8", "Отчёт за март.pdf"), ("koi8-r", "Отчет.pdf"), ("gb2312", "会议记录.pdf")]
+)
+def test_names_of_attachments_that_are_not_encoded_have_the_charset_of_the_text(charset, name):
+    parts = (
+        f"From: a@x.com\nContent-Type: multipart/mixed; boundary=B\n\n--B\nContent-Type: text/plain; charset={charset}"
+        f'\n\n{name}\n--B\nContent-Type: application/pdf\nContent-Disposition: attachment; filename="{name}"\n\nx\n'
+        f"--B\nContent-Type: message/rfc822\n\nFrom: b@x.com\nSubject: {name}\n\nHi\n--B--\n"
+    )
+    parsed = parse_message(parts.encode(charset))
+    assert (parsed.body, parsed.attachments) == (name, (name,))
+    assert parsed.attached == f"From: b@x.com\nSubject: {name}\n\nHi"
+
+
+def test_pictures_of_a_page_are_no_attachments():
+    message = EmailMessage()
+    message["From"] = "a@x.com"
+    message.set_content("<p>Hello <img src='cid:logo'></p>", subtype="html")
+    message.add_related(b"\x89PNG", "image", "png", cid="<logo>", filename="image001.png", disposition="inline")
+    parsed = parse_message(message.as_bytes())
+    assert (parsed.body, parsed.attachments) == ("Hello", ())
+
+
+def test_a_message_within_a_message_is_text_with_who_wrote_it_when():
+    inner = EmailMessage()
+    inner["From"], inner["Subject"], inner["Date"] = "Caro <c@x.com>", "Old café", "Mon, 14 May 2001 16:39:00 -0700"
+    inner.set_content("Inner words.")
+    inner.add_attachment(b"x", maintype="application", subtype="zip", filename="inner.zip")
+    outer = EmailMessage()
+    outer["From"] = "a@x.com"
+    outer.set_content("FYI")
+    outer.add_attachment(inner, filename="Old café.eml")
+    parsed = parse_message(outer.as_bytes())
+    assert (parsed.body, parsed.attachments) == ("FYI", ("Old café.eml", "inner.zip"))
+    assert parsed.attached == (
+        "From: Caro <c@x.com>\nDate: Mon, 14 May 2001 16:39:00 -0700\nSubject: Old café\n\nInner words."
+    )
+
+
+def test_a_message_within_stands_before_what_is_attached_to_it():
+    inner = EmailMessage()
+    inner["From"] = "c@x.com"
+    inner.set_content("Inner words.")
+    inner.add_attachment("9 " * 5_000, filename="day.log")
+    outer = EmailMessage()
+    outer["From"] = "a@x.com"
+    outer.add_attachment("First.", filename="note.txt")
+    outer.add_attachment(inner)
+    said = parse_message(outer.as_bytes()).attached
+    assert said.startswith("[note.txt]\nFirst.\n\nFrom: c@x.com\n\nInner words.\n\n[day.log]\n9 9 9")
+
+
+def test_a_message_within_may_be_packed_although_the_standards_forbid_it():
+    inner = b"From: c@x.com\nSubject: Offer\nContent-Transfer-Encoding: quoted-printable\n\nM=C3=BCller pays $5."
+    headers = "From: a@x.com\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64"
+    said = "From: c@x.com\nSubject: Offer\n\nMüller pays $5."
+    assert parse_message(raw(headers, encodebytes(inner).decode())).attached == said
+    assert parse_message(raw(headers, inner.decode())).attached == said  # only says that it is
