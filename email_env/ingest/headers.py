@@ -77,6 +77,8 @@ _START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 def split_message(data: bytes) -> tuple[Headers, bytes]:
     """The headers that matter and the undecoded body; a byte order mark and blanks may stand before them."""
     data = data.removeprefix(BOM_UTF8).lstrip()
+    if b"\n" not in data:  # of Macs before 2001
+        data = data.replace(b"\r", b"\n")
     if not data.startswith(b"Message-ID:") and not _START.match(data):
         return Headers(), data
     block, body = _halves(data)

@@ -23,7 +23,7 @@ def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
     """Reads one RFC 822 message.
 
     Args:
-        data: the message; CRLF, LF and mixed line ends are understood.
+        data: the message; CRLF, LF, CR and mixed line ends are understood.
         source: label that `ParsedMail.source` carries on.
         filed: the date to guess where the headers have none, in the form of a Date header.
 

@@ -31,9 +31,9 @@ PLAIN = """
 """
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_plain_message_is_read_whole(end):
-    parsed = parse_message(raw(PLAIN, "Here it is.\n\nAnna\n", end), "allen-p/sent/1.")
+    parsed = parse_message(raw(PLAIN, f"Here it is.{end}{end}Anna{end}", end), "allen-p/sent/1.")
     assert parsed == ParsedMail(
         message_id="18.107@thyme",
         sent_at="2001-05-14T16:39:00-07:00",
