@@ -35,6 +35,7 @@ _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]*+[ \t\r]*+\n)*+(?:[A-Za-z0-9+/]*+={1,2}[ \t\r]*+(?:\n|\Z))?", re.ASCII)
 _NO_BASE64 = re.compile(r"[^A-Za-z0-9+/=\s]")
 _BASE64_LINE = re.compile(r"^[A-Za-z0-9+/]{32,}=*\s*$", re.MULTILINE)
+_CALENDAR_FOLD = re.compile(rb"\r?\n[ \t]")
 _ENCODING = re.compile(r"[\w-]+")
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
 _PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary", "quoted-printable"})
@@ -135,7 +136,7 @@ class _Reader:
             self._attach(part, kind)
             return ""
         if kind == "text/calendar":
-            self.attached[calendar_text(_decoded(part))] = None
+            self.attached[_calendar(part)] = None
             return ""
         if kind == "text/html":
             return self._page(part) if rich else ""
@@ -184,7 +185,7 @@ class _Reader:
         name = self._name(part)
         text = ""
         if kind == "text/calendar" or name.lower().endswith(".ics"):
-            text = calendar_text(_decoded(part))
+            text = _calendar(part)
         elif kind == "text/html":
             text = self._page(part)
         elif kind.startswith("text/"):
@@ -226,6 +227,13 @@ def _plain(text: str, content_type: str) -> str:
 def _letters(text: str) -> int:
     """How many letters and digits a text has outside web addresses."""
     return len(_NO_LETTERS.sub("", text))
+
+
+def _calendar(part: Message) -> str:
+    """Its lines are unfolded first: some programs fold inside a letter of UTF-8."""
+    payload = _payload(part)
+    data = _CALENDAR_FOLD.sub(b"", payload) if isinstance(payload, bytes) else b""
+    return calendar_text(decode(data, _charset(part.get("content-type", ""))))
 
 
 def _decoded(part: Message) -> str:

@@ -11,6 +11,7 @@ _SHOWN = {
     "DTSTART": "Start",
     "DTEND": "End",
     "DUE": "Due",
+    "DURATION": "Duration",
     "LOCATION": "Place",
     "ORGANIZER": "Organizer",
     "ATTENDEE": "Attendee",
@@ -18,10 +19,12 @@ _SHOWN = {
     "STATUS": "Status",
     "DESCRIPTION": "",
 }
+_UNITS = ("w", "d", "h", "min")
 _COMPONENTS = ("VEVENT", "VTODO")
 _FOLD = re.compile(r"\n[ \t]")
 _LINE = re.compile(r'([A-Za-z-]++)((?:;[^;:"]*+(?:"[^"]*+"[^;:"]*+)*+)*+):(.*)')
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
+_LENGTH = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:\d+S)?)?")
 _ZONE = re.compile(r";TZID=\"?([^;\"]+)", re.IGNORECASE)
 _NAME = re.compile(r";CN=\"?([^;\"]+)", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
@@ -55,4 +58,6 @@ def _shown(name: str, parameters: str, value: str) -> str:
         zone = _ZONE.search(parameters)
         clock = f" {hour}:{minute}" if hour else ""
         return f"{year}-{month}-{day}{clock}{' UTC' if utc else f' {zone[1]}' if zone and hour else ''}"
+    if name == "DURATION" and (match := _LENGTH.fullmatch(value)):
+        return " ".join(f"{count} {unit}" for count, unit in zip(match.groups(), _UNITS, strict=True) if count)
     return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)

@@ -109,6 +109,9 @@ def test_an_invitation_is_text():
         ("DTSTART;VALUE=DATE:20240305", "Start: 2024-03-05"),
         ("DTSTART:20240305T093000", "Start: 2024-03-05 09:30"),
         ("DTSTART:soon", "Start: soon"),
+        ("DURATION:PT1H30M", "Duration: 1 h 30 min"),
+        ("DURATION:P1W", "Duration: 1 w"),
+        ("DURATION:long", "Duration: long"),
         ("summary:Lower case", "Event: Lower case"),
         ("ATTENDEE;CN=ben@x.com:mailto:ben@x.com", "Attendee: ben@x.com"),
         ("X-OTHER:no", ""),
@@ -117,6 +120,12 @@ def test_an_invitation_is_text():
 def test_times_and_people_of_a_calendar_are_readable(line, shown):
     text = f"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n{line}\r\nLOCATION:Here\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
     assert calendar_text(text) == "\n".join(filter(None, [shown, "Place: Here"]))
+
+
+def test_a_calendar_may_be_folded_inside_a_letter():
+    event = b"BEGIN:VEVENT\r\nSUMMARY:Caf\xc3\r\n \xa9 in K\xc3\xb6ln\r\nEND:VEVENT\r\n"
+    headers = b"From: a@x.com\r\nContent-Type: text/calendar; charset=utf-8\r\n\r\n"
+    assert parse_message(headers + event).attached == "Event: Café in Köln"
 
 
 def test_a_calendar_without_events_stays_as_it_is():
