@@ -234,7 +234,7 @@ def play_tiny_policy(folder: Path, run_dir: Path | None = None) -> Path:
         if run_dir is not None:
             shutil.copytree(folder / "adapter", run_dir / "checkpoints" / "step-0001")
             (run_dir / "checkpoints" / "step-0001" / "state.json").write_text("{}")
-            (run_dir / "config.json").write_text(json.dumps({"env_kwargs": {}, **settings}))
+            (run_dir / "config.json").write_text(json.dumps({"env": "FrozenLake-v1", "env_kwargs": {}, **settings}))
         shown = run(
             *agent, "--limit", "2", "--out", str(folder / "evaluation"), env="FrozenLake-v1", max_episode_steps=3
         )

@@ -82,8 +82,8 @@ def saved_config(run: Path, overrides: dict[str, Any] | None = None) -> TrainCon
         saved = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{run} is no run directory: {path} cannot be read ({error})") from error
-    if not isinstance(saved, dict):
-        raise ConfigError(f"{run} is no run directory: {path} is no JSON object")
+    if not isinstance(saved, dict) or "env" not in saved:
+        raise ConfigError(f"{run} is no run directory: {path} is not a run's")
     return load_config(None, saved | (overrides or {}))
 
 

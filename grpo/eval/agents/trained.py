@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -25,7 +24,9 @@ from grpo.errors import CheckpointError, EvaluationError
 from grpo.eval.episode import Episode, ModelCall
 from grpo.machine.models import resolve_model
 from grpo.machine.user_code import import_user_module
+from grpo.runs.model_card import ADAPTER_CONFIG
 from grpo.runs.retention import STATE_FILE, find_checkpoint
+from grpo.runs.trained_policy import saved_config
 from grpo.seeds import derive_seed
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
@@ -149,11 +150,12 @@ def policy_config(
     Raises:
         EvaluationError: ``target`` is neither a run, nor an adapter, nor ``base``, or its servers have a dtype of
             their own.
+        ConfigError: The ``config.json`` that it has is no run's, or cannot be read.
     """
-    saved = _saved_config(target)
-    if saved is not None:
-        env_kwargs = {**saved["env_kwargs"], **env_kwargs}
-        config = load_config(None, {**saved, "env": env, "env_kwargs": env_kwargs})
+    run = _run_of(target)
+    if run is not None:
+        saved = saved_config(run)
+        config = saved.model_copy(update={"env": env, "env_kwargs": {**saved.env_kwargs, **env_kwargs}})
     else:
         adapter_of(target)
         config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
@@ -181,11 +183,11 @@ def adapter_of(target: str) -> Path | None:
     if target == BASE:
         return None
     folder, which = _split_checkpoint(target)
-    if (folder / "adapter_config.json").exists():
+    if (folder / ADAPTER_CONFIG).exists():
         return folder
     if not (folder / "config.json").exists():
         raise EvaluationError(
-            f"policy:{target}: {folder} is neither a run directory (config.json) nor an adapter (adapter_config.json), "
+            f"policy:{target}: {folder} is neither a run directory (config.json) nor an adapter ({ADAPTER_CONFIG}), "
             f"and not the word {BASE!r}"
         )
     try:
@@ -223,17 +225,15 @@ def _fingerprint(adapter: Path, copy: Path) -> str:
         return f"{adapter.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
 
 
-def _saved_config(target: str) -> dict[str, Any] | None:
+def _run_of(target: str) -> Path | None:
+    """The folder whose ``config.json`` has the policy's settings; None where it brings none."""
     folder, _ = _split_checkpoint(target)
-    if (folder / "adapter_config.json").exists():
+    if (folder / ADAPTER_CONFIG).exists():
         folder = folder.resolve()
         if folder.parent.name != "checkpoints" or not (folder / STATE_FILE).exists():
             return None
         folder = folder.parent.parent
-    path = folder / "config.json"
-    if target == BASE or not path.exists():
-        return None
-    return json.loads(path.read_text(encoding="utf-8"))
+    return folder if target != BASE and (folder / "config.json").exists() else None
 
 
 def _split_checkpoint(target: str) -> tuple[Path, str]:

@@ -136,6 +136,21 @@ def test_a_checkpoint_folder_of_a_run_has_the_settings_of_the_run_and_another_ad
     assert (config.rollout.max_turn_tokens, env_kwargs) == (24, {})
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ('{"env": ', "cannot be read (Expecting value: line 1 column 9 (char 8))"),
+        ("[1]", "is not a run's"),
+        ('{"architectures": ["LlamaForCausalLM"], "vocab_size": 49152}', "is not a run's"),
+    ],
+)
+def test_a_folder_whose_config_is_no_runs_is_named_in_one_line(tmp_path, config, said):
+    (tmp_path / "config.json").write_text(config)
+    refused = run("--agent", f"policy:{tmp_path}", "--out", str(tmp_path / "out"))
+    assert refused.exit_code == 1
+    assert refused.output == f"Error: {tmp_path} is no run directory: {tmp_path}/config.json {said}\n"
+
+
 @pytest.mark.torch
 def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tmp_path):
     pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")

@@ -121,6 +121,10 @@ def test_an_adapter_gives_the_base_it_names(tmp_path):
 def test_what_is_neither_or_broken_is_named(tmp_path):
     with pytest.raises(ConfigError, match="neither a run directory"):
         find_policy(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    with pytest.raises(ConfigError, match=r"model is no run directory: .*config\.json is not a run's$"):
+        find_policy(tmp_path / "model")
     broken = write_adapter(tmp_path / "broken")
     (broken / "adapter_model.safetensors").unlink()
     with pytest.raises(ConfigError, match=r"lacks adapter_model\.safetensors"):
