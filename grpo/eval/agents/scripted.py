@@ -14,7 +14,6 @@ from grpo.errors import EvaluationError
 from grpo.eval.agents.answer import Answer
 from grpo.eval.episode import Episode
 from grpo.eval.runner import YIELD_SECONDS
-from grpo.files import read_jsonl
 
 
 class _ModelFreeAgent:
@@ -76,18 +75,17 @@ class FileAgent(_ModelFreeAgent):
             EvaluationError: It cannot be read, a line lacks ``scenario_id`` or ``answer`` or answers what another has
                 answered, or no line is of any of the scenarios.
         """
-        if not path.is_file():
-            raise EvaluationError(f"there is no file of answers {str(path)!r}")
         try:
-            lines = read_jsonl(path)
-        except ValueError as error:
-            raise EvaluationError(f"the answers cannot be read: {error}") from error
+            lines = path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise EvaluationError(f"there is no file of answers {str(path)!r} that can be read: {error}") from error
         self._answers: dict[tuple[str, int | None], Answer | None] = {}
         for number, line in enumerate(lines, start=1):
-            key = _key(line, path, number)
-            if key in self._answers:
-                raise EvaluationError(f"{path} line {number} answers again what has an answer: {_shown(line)}")
-            self._answers[key] = _answer(line, path, number)
+            if line.strip():
+                key, answer = _read(line, f"{path} line {number}")
+                if key in self._answers:
+                    raise EvaluationError(f"{path} line {number} answers again what has an answer: {_shown(line)}")
+                self._answers[key] = answer
         if not any(name in scenarios for name, _ in self._answers):
             first = f"; its first is {next(iter(self._answers))[0]!r}" if self._answers else ""
             asked = f"{len(scenarios)} scenarios that are asked, for example {next(iter(scenarios))!r}"
@@ -100,21 +98,24 @@ class FileAgent(_ModelFreeAgent):
         await episode.seat.run(episode.finish, answer, implicit=False)
 
 
-def _key(line: dict[str, Any], path: Path, number: int) -> tuple[str, int | None]:
-    name, sample = line.get("scenario_id", line.get("id")), line.get("sample")
+def _read(line: bytes, where: str) -> tuple[tuple[str, int | None], Answer | None]:
+    """What a line answers, and its answer."""
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise EvaluationError(f"{where} is not JSON ({error}): {_shown(line)}") from error
+    if not isinstance(value, dict):
+        raise EvaluationError(f"{where} is not a JSON object: {_shown(line)}")
+    name, sample = value.get("scenario_id", value.get("id")), value.get("sample")
     if name is None or not (sample is None or isinstance(sample, int)):
-        raise EvaluationError(f"{path} line {number} needs scenario_id (and a whole sample, if any): {_shown(line)}")
-    return str(name), sample
-
-
-def _answer(line: dict[str, Any], path: Path, number: int) -> Answer | None:
-    text, sources = line.get("answer"), line.get("sources") or []
+        raise EvaluationError(f"{where} needs scenario_id (and a whole sample, if any): {_shown(line)}")
+    text, sources = value.get("answer"), value.get("sources") or []
     if text is None:
-        return None
+        return (str(name), sample), None
     if not isinstance(text, str) or not isinstance(sources, list):
-        raise EvaluationError(f"{path} line {number} needs answer as text and sources as a list: {_shown(line)}")
-    return Answer(text, tuple(map(str, sources)))
+        raise EvaluationError(f"{where} needs answer as text and sources as a list: {_shown(line)}")
+    return (str(name), sample), Answer(text, tuple(map(str, sources)))
 
 
-def _shown(line: dict[str, Any]) -> str:
-    return json.dumps(line, ensure_ascii=False)[:120]
+def _shown(line: bytes) -> str:
+    return line.decode(errors="replace").strip()[:120]

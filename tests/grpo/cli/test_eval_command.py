@@ -201,7 +201,10 @@ def test_a_wrong_agent_is_explained_before_anything_is_written(tmp_path, agent, 
     ("lines", "said"),
     [
         ('{"scenario_id": "sum/7", "answer": "14"}\n', "; its first is 'sum/7'"),
-        ('[{"scenario_id": "sum/0", "answer": "0"}]', "has no line of any of the 2 scenarios that are asked"),
+        ("", "has no line of any of the 2 scenarios that are asked"),
+        ('[{"scenario_id": "sum/0", "answer": "0"}]', "line 1 is not a JSON object: [{"),
+        ('{"scenario_id": "sum/0", "answer": "0"}\n{"scenario_id": "sum/1", "answer": "2"', "line 2 is not JSON"),
+        ('{"scenario_id": "sum/0", "answer": "0"}\n\n\n{"answer": "2"}\n', "line 4 needs scenario_id"),
         (2 * '{"scenario_id": "sum/0", "answer": "0"}\n', "line 2 answers again what has an answer"),
     ],
 )
