@@ -1,6 +1,6 @@
 """Checks of what a run needs, each with what was found and, where it fails, what to do about it.
 
-``quick_checks`` look at the machine, the packages, the env and the keys; ``doctor_model`` has those that load the model
+``quick_checks`` look at the machine, the packages, the env and the keys; ``model_checks`` has those that load the model
 and start vLLM. A check is a function that returns what it found or raises ``Trouble``; whatever else it raises is a
 failure too, so one broken part does not hide the others.
 """

@@ -1,6 +1,6 @@
 """A vLLM server that belongs to a run.
 
-``VllmServer`` starts vLLM behind a guard process (``server_guard``), so that it ends with this process however that
+``VllmServer`` starts vLLM behind a guard process (``guard``), so that it ends with this process however that
 happens, keeps its log, says how the start goes, and can be restarted when it fails. It knows nothing of adapters.
 
     with VllmServer(model_path, log_path, ServerOptions(max_model_len=2048)) as server:
