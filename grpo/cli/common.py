@@ -40,7 +40,7 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
     It also gives the command its ``--version``.
 
     Args:
-        on_stop: What Ctrl-C, SIGTERM or a full disk leaves and how to go on, in a sentence or two; it gets the
+        on_stop: What Ctrl-C, SIGTERM or a disk that refuses leaves and how to go on, in a sentence or two; it gets the
             command's options.
     """
 
@@ -70,10 +70,9 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                     first = next(iter(str(error).splitlines()), "")
                     click.echo(f"Error: the GPU's memory is full ({first}); lower its use with {settings}", err=True)
                     sys.exit(1)
-                if not _is_full_disk(error):
+                if (refusal := _refusal_of_the_disk(error)) is None:
                     raise
-                reason = f"Error: no space is left on the disk ({error}); make room. {on_stop(options)}"
-                click.echo(reason.rstrip(), err=True)
+                click.echo(f"Error: {refusal}. {on_stop(options)}".rstrip(), err=True)
                 sys.exit(1)
 
         return click.version_option(package_name="email-rl")(wrapper)
@@ -102,15 +101,25 @@ def _is_full_gpu(error: Exception) -> bool:
     return type(error).__name__ == "OutOfMemoryError" or re.match(first, str(error)) is not None
 
 
-def _is_full_disk(error: BaseException | None) -> bool:
-    """Whether this came of a full disk, of which safetensors and torch tell in words of their own, without an errno."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if "(os error 28)" in str(error) or re.search(r"inline_container\.cc.* unexpected pos", str(error)):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+def _refusal_of_the_disk(error: Exception) -> str | None:
+    """What the system refused to read or write, and what to do; None where ``error`` came of something else.
+
+    safetensors and torch tell of it in words of their own, without an errno.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        said = re.search(r"\(os error (\d+)\)", str(cause))
+        code = cause.errno if isinstance(cause, OSError) else int(said[1]) if said else None
+        if code in (errno.ENOSPC, errno.EDQUOT) or re.search(r"inline_container\.cc.* unexpected pos", str(cause)):
+            return f"no space is left on the disk ({error}); make room"
+        if code in _REFUSALS:
+            return f"the system refuses a file ({error}); check the disk, the permissions and the limits (ulimit -a)"
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+_REFUSALS = (errno.EACCES, errno.EFBIG, errno.EIO, errno.EMFILE, errno.EROFS, errno.ESTALE)
+"""What a disk that fails or was taken away, changed permissions and limits of the process come to."""
 
 
 def _like_ctrl_c(_signal: int, frame: Any) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -190,6 +193,45 @@ def test_a_full_disk_is_an_error_that_says_how_to_go_on(save, capsys):
     shown = capsys.readouterr().err
     assert shown.startswith("Error: no space is left on the disk (")
     assert shown.endswith("; make room. What was finished is kept.\n")
+
+
+def more_files_than_a_process_may_open(folder):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        (folder / "a").write_text("a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def safetensors_beyond_a_limit(folder):
+    save_file = pytest.importorskip("safetensors.numpy", reason="needs the extra 'train'").save_file
+    save_file({"a": np.zeros(10_000)}, folder / "a.safetensors")
+
+
+def text_beyond_a_limit(folder):
+    (folder / "a").write_text("a" * 80_000)
+
+
+@pytest.mark.parametrize(
+    ("save", "why"),
+    [
+        (text_beyond_a_limit, r"\[Errno 27\] File too large"),
+        (safetensors_beyond_a_limit, r".*File too large \(os error 27\).*"),
+        (more_files_than_a_process_may_open, r"\[Errno 24\] Too many open files: .*"),
+    ],
+)
+def test_a_disk_that_refuses_is_an_error_that_says_how_to_go_on(save, why, capsys, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            explained(lambda _options: "What was finished is kept.")(save)(folder=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert stopped.value.code == 1
+    what_to_do = r"check the disk, the permissions and the limits \(ulimit -a\)\. What was finished is kept\.\n"
+    assert re.fullmatch(rf"Error: the system refuses a file \({why}\); {what_to_do}", capsys.readouterr().err)
 
 
 def test_a_fault_of_ours_keeps_its_traceback():
