@@ -63,7 +63,7 @@ class Page:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(120)
         self._answers.close()
         os.close(self._write)
 

@@ -81,11 +81,11 @@ def talking(task, tools, model):
 
 
 def sleeping(task, tools, model):
-    time.sleep(30)
+    time.sleep(600)
 
 
 async def sleeping_async(task, tools, model):
-    await asyncio.sleep(30)
+    await asyncio.sleep(600)
 
 
 def walking(task, tools, model):
@@ -127,7 +127,7 @@ def going_on(task, tools, model):
 
 
 async def in_a_thread(task, tools, model):
-    await asyncio.to_thread(time.sleep, 60)
+    await asyncio.to_thread(time.sleep, 600)
 
 
 def chatty(task, tools, model):
@@ -173,16 +173,29 @@ def overflowing(task, tools, model):
 
 
 late: list[str] = []
-ended = threading.Event()
+first_plays, second_plays, ended = (threading.Event() for _ in range(3))
 
 
 def staying(task, tools, model):
-    time.sleep(0.6)
+    """In the first episode: calls its tool when its time is up and the second one plays."""
+    if first_plays.is_set():
+        second_plays.set()
+        ended.wait(60)
+        return
+    first_plays.set()
+    second_plays.wait(60)
     try:
         late.append(tools[0](1))
     except RuntimeError as error:
         late.append(str(error))
     ended.set()
+
+
+def stay_anew():
+    """Forget what ``staying`` has met."""
+    for event in (first_plays, second_plays, ended):
+        event.clear()
+    late.clear()
 
 
 seen: dict[str, typing.Any] = {}

@@ -91,6 +91,7 @@ class JudgeServer:
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 256
     judge: JudgeServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:

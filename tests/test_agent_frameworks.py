@@ -75,7 +75,7 @@ def test_a_framework_plays_the_five_episodes(example, play, tmp_path):
     with ModelServer(play) as server:
         command = [PYTHON, "-m", "grpo", "eval", "--env", "email_env:EmailSearch-v0", "--limit", str(EPISODES)]
         command += ["--agent", f"examples.agents.{example.stem}:agent", "--model", f"openai:m@{server.url}"]
-        command += ["--out", tmp_path / "run", "--json", "--timeout", "60"]
+        command += ["--out", tmp_path / "run", "--json"]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

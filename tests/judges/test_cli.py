@@ -96,6 +96,6 @@ def test_figures_that_cannot_be_written_are_one_line_at_most(tmp_path, target, s
     with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
         words = [sys.executable, "-m", "judges.cli", "calibrate", str(labelled), "--judge-api-base", server.url]
         command = f"{shlex.join([*words, '--judge-model', 'openai/m'])} {target}"
-        ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+        ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
     assert ended.stderr.startswith(shown)
     assert len(ended.stderr.splitlines()) == (1 if shown else 0), ended.stderr

@@ -56,5 +56,5 @@ def test_a_device_and_a_pipe_are_written_to_and_stay(tmp_path):
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
     reader.start()
     assert build_with_report(tmp_path, pipe).exit_code == 0
-    reader.join(10)
+    reader.join(60)
     assert (read, pipe.is_fifo()) == ([LISTED], True)

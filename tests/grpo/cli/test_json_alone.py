@@ -30,7 +30,7 @@ def test_what_an_env_writes_stays_out_of_the_json(tmp_path, command):
     (tmp_path / "talking.py").write_text(TALKING)
     arguments = ["--env-import", "talking.py", "--env", "Talking-v0", "--json"]
     ended = subprocess.run(
-        [sys.executable, "-m", "grpo", *command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=100
+        [sys.executable, "-m", "grpo", *command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert json.loads(ended.stdout), ended.stderr
     assert {"by Python", "by C", "by a child"} <= set(ended.stderr.splitlines())

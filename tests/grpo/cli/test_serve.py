@@ -69,10 +69,10 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
             check_tool_loop(client, chats(SMOLLM2))
     finally:
         server.send_signal(signal.SIGINT)
-        output = server.communicate(timeout=60)[0]
+        output = server.communicate(timeout=300)[0]
     assert "Stopped. The server is gone." in output
     assert server.returncode == 130
-    assert wait_until_gone(*sessions, seconds=10.0) == {}
+    assert wait_until_gone(*sessions, seconds=60.0) == {}
 
 
 def check_tool_loop(client, chat):

@@ -181,7 +181,7 @@ def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    assert "Stopped. Nothing was written." in process.communicate(timeout=60)[0]
+    assert "Stopped. Nothing was written." in process.communicate(timeout=300)[0]
     assert process.returncode == 130
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -224,7 +224,7 @@ def test_a_real_terminal_gets_its_cursor_back_after_an_interrupt() -> None:
     process = subprocess.Popen([sys.executable, "-c", code], stdout=follower, stderr=follower, env=environment)
     os.close(follower)
     seen = read_to_end(leader)
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     text = seen.decode()
     assert "rollout" in text
     assert "1/4 [" in text
@@ -291,7 +291,7 @@ def test_after_a_ctrl_c_nothing_is_drawn_below_the_message(tmp_path: Path) -> No
         seen += os.read(leader, 65536)
     process.send_signal(signal.SIGINT)
     seen += read_to_end(leader)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=120) == 130
     shown, _, below = seen.decode().partition("Stopped.")
     assert shown.count("/60000  correct") >= 1
     assert below.strip() == "Finished episodes are kept; the same command with --resume plays what is missing."

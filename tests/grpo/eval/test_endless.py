@@ -21,7 +21,7 @@ def test_an_episode_that_never_ends_is_stopped_by_its_time_limit(tmp_path, agent
     began = time.monotonic()
     arguments = ("--timeout", "0.5", "--max-turns", "1000000000", "--limit", "2", "--out", str(tmp_path))
     shown = run("--agent", agent, *arguments, env=ENDLESS_ENV)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
     assert shown.exit_code == 0, shown.output
     assert [(row["ending"], row["error"]) for row in rows(tmp_path)] == [("timeout", "no answer within 0.5 s")] * 2
     assert rows(tmp_path)[0]["steps"] > 10
@@ -49,7 +49,7 @@ def interrupted(process, out):
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     try:
-        return process.communicate(timeout=50)[1]
+        return process.communicate(timeout=300)[1]
     finally:
         process.kill()
 
@@ -87,18 +87,18 @@ def test_an_evaluation_in_the_background_plays_on_at_ctrl_c(tmp_path):
 
 
 def test_an_env_that_does_not_come_back_from_a_call_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_thread, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(own_thread, "STUCK_SECONDS", 0.5)
     monkeypatch.setattr(pool, "CLOSING_SECONDS", 0.1)
-    arguments = ("--limit", "2", "--timeout", "0.2", "--out", str(tmp_path))
+    arguments = ("--limit", "2", "--timeout", "1.5", "--out", str(tmp_path))
     shown = run("--agent", "tests.eval_agents:walking", *arguments, env=ENDLESS_ENV, how="hangs")
     assert shown.exit_code == 1
-    assert "Error: an env has been in one call for 1 s and does not come back" in shown.output
+    assert "Error: an env has been in one call for 0.5 s and does not come back" in shown.output
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_env_that_ends_the_process_has_failed_and_not_the_agent(tmp_path, agent):
     shown = run(
-        "--agent", agent, "--limit", "1", "--timeout", "5", "--out", str(tmp_path), env=ENDLESS_ENV, how="leaves"
+        "--agent", agent, "--limit", "1", "--timeout", "60", "--out", str(tmp_path), env=ENDLESS_ENV, how="leaves"
     )
     (row,) = rows(tmp_path)
     assert (row["ending"], shown.exit_code) == ("infrastructure", 3)
@@ -131,7 +131,7 @@ def test_an_env_that_raises_when_it_is_closed_at_the_end_takes_no_result_with_it
 
 
 def test_an_env_that_raises_what_ctrl_c_raises_holds_no_agent_up(tmp_path):
-    arguments = ("--limit", "1", "--timeout", "20", "--out", str(tmp_path))
+    arguments = ("--limit", "1", "--timeout", "60", "--out", str(tmp_path))
     run("--agent", "tests.eval_agents:walking", *arguments, env=ENDLESS_ENV, how="interrupts")
     assert rows(tmp_path)[0]["error"].startswith(f"{ENDLESS_ENV} failed at step: KeyboardInterrupt (eval_parts.py:")
 
@@ -139,7 +139,7 @@ def test_an_env_that_raises_what_ctrl_c_raises_holds_no_agent_up(tmp_path):
 def test_what_an_agent_leaves_in_a_thread_does_not_keep_the_command_from_its_end(tmp_path):
     command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", "tests.eval_agents:in_a_thread"]
     command += ["--limit", "1", "--timeout", "0.5", "--out", str(tmp_path / "run")]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
     assert rows(tmp_path / "run")[0]["ending"] == "timeout"
 

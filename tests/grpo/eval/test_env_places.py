@@ -9,7 +9,7 @@ import pytest
 
 from grpo.envs import own_thread
 from grpo.eval.traces import read_trace
-from tests.eval_agents import ended, late
+from tests.eval_agents import ended, late, stay_anew
 from tests.eval_parts import MEETING_SUMS_ENV, SUMS_ENV, rows, run
 from tests.fakes import WordEnv
 from tests.model_server import ModelServer
@@ -157,12 +157,11 @@ def test_an_env_that_hangs_in_a_thread_of_its_own_fails_its_episode_alone(tmp_pa
 
 @pytest.mark.parametrize("place", ["threads", "1"])
 def test_an_agent_left_behind_reaches_no_env_elsewhere(tmp_path, place):
-    ended.clear()
-    late.clear()
-    arguments = ("--timeout", "0.1", "--env-workers", place, "--out", str(tmp_path))
-    run("--agent", f"{HERE}:staying", *arguments, count=1)
+    stay_anew()
+    arguments = ("--timeout", "0.1", "--concurrency", "1", "--env-workers", place, "--out", str(tmp_path))
+    run("--agent", f"{HERE}:staying", *arguments, count=2)
     assert rows(tmp_path)[0]["steps"] == 0
-    assert ended.wait(10)
+    assert ended.wait(60)
     assert late == ["the episode is closed"]
 
 

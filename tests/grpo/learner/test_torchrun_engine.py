@@ -18,7 +18,7 @@ from tests.grpo.learner import engine_runs  # noqa: E402
 from tests.grpo.learner.engine_runs import PROCESSES, config_of, rows_of_groups  # noqa: E402
 
 pytestmark = pytest.mark.torch
-END_SECONDS = 60.0
+END_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def test_a_command_with_a_learner_starts_once_more_as_the_same_process(tmp_path:
     process = subprocess.Popen(
         [sys.executable, *words], stdout=-1, stderr=-1, text=True, cwd=ROOT, env=environment(**by_user)
     )
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=300)
     assert said.split() == [str(process.pid), *(KEPT_MEMORY | by_user).values()]
 
 

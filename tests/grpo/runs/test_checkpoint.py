@@ -9,7 +9,7 @@ from grpo.errors import CheckpointError
 from grpo.runs.checkpoint import Checkpoints, TrainState, newest_checkpoint
 from grpo.runs.retention import note_score
 
-END_SECONDS = 30.0
+END_SECONDS = 120.0
 
 
 class FileEngine:

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 def engine():
     print("engine's cores", os.environ.get("OMP_NUM_THREADS"), os.environ.get("OMP_PLACES"), flush=True)
-    time.sleep(120)
+    time.sleep(600)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -48,7 +48,7 @@ def main():
     if mode == "slow":
         time.sleep(1.5)
     if mode == "never":
-        time.sleep(60)
+        time.sleep(600)
     HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """
 

@@ -32,9 +32,9 @@ server = VllmServer(Path(sys.argv[1]), Path(sys.argv[2]), ServerOptions(max_mode
 server.start()
 server.wait_ready()
 if "fork" in sys.argv and os.fork() == 0:
-    time.sleep(60)
+    time.sleep(600)
 print("guard", server._guard.pid, flush=True)
-time.sleep(120)
+time.sleep(600)
 """
 
 
@@ -50,12 +50,12 @@ def test_a_server_answers_reports_progress_and_leaves_nothing(
     seconds = server.wait_ready(lambda *said: heard.append(said))
     assert httpx.get(f"{server.url}/v1/models", trust_env=False).json()["data"][0]["id"] == server.model
     assert server.url.startswith("http://127.0.0.1:")
-    assert 1.5 <= seconds < 30
+    assert 1.5 <= seconds < 300
     assert heard[0][0] < heard[-1][0] <= seconds
     assert heard[-1][1] == "starting the engine process"
     assert len(processes_in(session)) >= 3  # guard, API server, engine
     server.stop()
-    assert wait_until_gone(session, seconds=2.0) == {}
+    assert wait_until_gone(session, seconds=60.0) == {}
     server.stop()
     assert not server.is_alive()
     assert "Resolved architecture" in server.log_path.read_text()
@@ -71,7 +71,7 @@ def test_the_engine_computes_on_the_servers_cores_and_its_other_processes_run_an
     with_one = "1 None" if len(cores) > 1 else on_all  # no core is named: which of them are idle only the system knows
     for threads, said in ((len(cores), on_all), (1, with_one)):
         with VllmServer(model, tmp_path / f"{threads}.log", ServerOptions(threads=threads)) as server:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while "engine's cores" not in (log := server.log_path.read_text()) and time.monotonic() < deadline:
                 time.sleep(0.05)
         assert f"engine's cores {said}\n" in log
@@ -85,7 +85,7 @@ def test_a_server_that_dies_at_its_start_says_why(
     began = time.monotonic()
     with pytest.raises(ServerStartError) as caught, VllmServer(model, tmp_path / "server.log"):
         pass
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 300
     message = str(caught.value)
     assert "before it was ready (exit status 3): ValueError: the weights are 7 bytes long" in message
     assert str(tmp_path / "server.log") in message
@@ -135,8 +135,10 @@ def test_a_server_is_restarted_once_on_its_port(model: Path, fake_vllm: str, tmp
 
 def kill_api_server(server: VllmServer) -> None:
     assert server._guard is not None
-    os.kill(server._process_group(server._guard), signal.SIGKILL)
-    server._guard.wait(10)
+    while not (group := server._process_group(server._guard)):  # not told yet, and 0 would be this process's own
+        time.sleep(0.01)
+    os.kill(group, signal.SIGKILL)
+    server._guard.wait(120)
 
 
 @pytest.mark.parametrize("victims", ["owner", "guard", "owner and guard", "owner that forked"])
@@ -152,7 +154,7 @@ def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: s
         if "guard" in victims:
             os.kill(guard, signal.SIGKILL)
         expected = 1 if "owner" not in victims or extra else 0  # the owner itself, or the child that it forked
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while len(left := processes_in(owner.pid, guard)) > expected and time.monotonic() < deadline:
             time.sleep(0.1)
         assert len(left) == expected, left
@@ -170,7 +172,7 @@ def test_sigkill_of_the_owner_leaves_no_process_of_a_real_vllm(model_dir: Path, 
     assert not any("Worker" in command for command in running.values()), running  # the engine has the model
     owner.kill()
     owner.wait()
-    assert wait_until_gone(guard, seconds=15.0) == {}
+    assert wait_until_gone(guard, seconds=120.0) == {}
 
 
 def start_owner(model: Path, tmp_path: Path, extra: list[str]) -> tuple[subprocess.Popen[str], int]:

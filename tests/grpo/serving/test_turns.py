@@ -123,7 +123,6 @@ def test_a_server_that_was_not_told_to_sleep_takes_no_turns(model: Path, tmp_pat
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(600)
 def test_a_real_server_that_has_slept_samples_its_adapters_as_before(published: Published, tmp_path: Path):
     server = published.server
 

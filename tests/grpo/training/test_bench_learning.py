@@ -17,7 +17,7 @@ from tests import ROOT
 from tests.fakes import LETTER_ENV, tiny_chat_model_folder
 from tests.policy_server import TinyPolicyServer
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.torch
 PLAYED = ["curriculum", "replay", "pods", "imitation", "dagger"]
 RECIPE = """
 threads = 1

@@ -54,7 +54,6 @@ def test_the_runs_differ_in_staleness_and_seed_alone(tmp_path):
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(1200)
 def test_a_real_run_with_staleness_is_read(vllm_server, tmp_path):
     fleet = Fleet([ExternalServer(vllm_server.url)])
     short = ("--group-size", "4", "--groups-per-step", "2", "--eval-scenarios", "2", "--set", "eval.samples=2")

@@ -54,7 +54,6 @@ def test_rewards_differ_with_the_tokens_alone():
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(1200)
 def test_a_real_run_is_measured(vllm_server, tmp_path):
     fleet = Fleet([ExternalServer(vllm_server.url)])
     fleet.wait_ready()

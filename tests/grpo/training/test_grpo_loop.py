@@ -40,7 +40,6 @@ def check_two_steps(model, servers, folder):
 
 
 @pytest.mark.torch
-@pytest.mark.timeout(300)
 def test_a_tiny_model_samples_what_it_has_learned(tmp_path):
     model = tiny_chat_model_folder(tmp_path / "model")
     with TinyPolicyServer(model) as server:
@@ -48,6 +47,5 @@ def test_a_tiny_model_samples_what_it_has_learned(tmp_path):
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(600)
 def test_a_real_model_samples_what_it_has_learned(model_dir, vllm_server, tmp_path):
     check_two_steps(model_dir, Fleet([vllm_server]), tmp_path)

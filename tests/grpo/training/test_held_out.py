@@ -107,7 +107,7 @@ class WaitsForThree(Policy):
         self.most = max(self.most, self.waiting)
         if self.waiting == 3:
             self.enough.set()
-        await asyncio.wait_for(self.enough.wait(), 10)
+        await asyncio.wait_for(self.enough.wait(), 60)
         await asyncio.sleep(0)
         self.waiting -= 1
         ids = [*ByteChat().encode("maple"), ByteChat.END]

@@ -86,7 +86,6 @@ def test_without_staleness_nothing_is_left_of_a_step_and_no_row_is_stale():
 ONE_OF_TWO = {"rollout.groups_per_step": 1, "rollout.oversample": 1}
 
 
-@pytest.mark.timeout(120)
 def test_a_long_tail_holds_no_step_and_its_task_comes_again():
     found, left = overlapped(slow=ORDER[0], **ONE_OF_TWO)
     assert [versions_of(made) for made in found] == [[(ORDER[1], 0)], [(ORDER[2], 1)], [(ORDER[3], 2)]]
@@ -94,7 +93,6 @@ def test_a_long_tail_holds_no_step_and_its_task_comes_again():
     assert [made.metrics()["groups/stale"] for made in found] == [1.0, 1.0, 1.0], "no other policy may use it"
 
 
-@pytest.mark.timeout(120)
 def test_a_group_that_is_too_old_for_the_next_step_is_dropped_and_counted():
     found, left = overlapped(slow=ORDER[0], **ONE_OF_TWO, **{"rollout.max_staleness": 1})
     assert [versions_of(made) for made in found] == [[(ORDER[1], 0)], [(ORDER[2], 0)], [(ORDER[3], 1)]]
@@ -102,7 +100,6 @@ def test_a_group_that_is_too_old_for_the_next_step_is_dropped_and_counted():
     assert [made.metrics()["groups/stale"] for made in found] == [0.0, 1.0, 1.0], "in the end the run needs none"
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("oversample", [1, 2])
 def test_a_whole_group_that_became_too_old_is_played_again_where_more_are_asked_for_than_needed(oversample):
     found, _ = overlapped(**{"rollout.max_staleness": 1, "rollout.oversample": oversample})
@@ -110,7 +107,6 @@ def test_a_whole_group_that_became_too_old_is_played_again_where_more_are_asked_
     assert ages == [[0, 0], [1, 1], [1, 1]]
 
 
-@pytest.mark.timeout(120)
 def test_a_killed_run_takes_the_whole_groups_of_older_policies_that_it_may_learn_from(tmp_path):
     settings = {"steps": 3, "rollout.groups_per_step": 2, "rollout.max_staleness": 1}
 

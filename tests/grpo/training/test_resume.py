@@ -25,7 +25,7 @@ from tests import processes  # noqa: E402
 from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
 from tests.policy_server import TinyPolicyServer  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.torch
 STEPS = 4
 START_SECONDS = 300.0
 

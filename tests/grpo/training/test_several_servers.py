@@ -14,7 +14,7 @@ from tests.fakes import LETTER_ENV, tiny_chat_model_folder
 from tests.grpo.training.test_resume import episodes
 from tests.policy_server import TinyPolicyServer
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.torch
 SETTINGS = {
     "dtype": "float32",
     "rollout": {"max_turn_tokens": 8, "max_tokens": 400},

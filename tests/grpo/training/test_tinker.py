@@ -28,7 +28,7 @@ from tests.fakes import LETTER_ENV, save_state, tiny_chat_model_folder  # noqa: 
 from tests.grpo.learner.engine_runs import LOSSES  # noqa: E402
 from tests.tinker_server import TinkerServerProcess, why_not  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(1200), pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 LORA = LoraSpec(4, 32)
 PROMPT = [5, 9, 11, 40]
 PLAIN_LOSSES = [loss for loss in LOSSES if loss.old_policy == "current"]

@@ -58,7 +58,6 @@ def test_a_plain_env_gives_a_batch_to_train_on(env):
 
 
 @pytest.mark.torch
-@pytest.mark.timeout(1200)
 def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_helps(tmp_path):
     """A random tiny model writes no valid call, so all episodes are wrong in the same five turns."""
     pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
@@ -115,7 +114,6 @@ def check_update(metrics, trajectories):
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(1200)
 def test_frozen_lake_trains(vllm_server, tmp_path):
     metrics, trajectories = run(
         vllm_server,
@@ -136,7 +134,6 @@ def test_frozen_lake_trains(vllm_server, tmp_path):
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(1200)
 def test_a_third_partys_text_env_trains_with_a_reward_of_ones_own(vllm_server, tmp_path):
     metrics, trajectories = run(
         vllm_server,

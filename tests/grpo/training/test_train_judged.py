@@ -18,7 +18,6 @@ from tests.judge_server import JudgeServer, score_by
 
 pytestmark = [
     pytest.mark.vllm,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra 'cpu' or 'gpu')"),
 ]
 

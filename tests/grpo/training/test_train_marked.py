@@ -26,7 +26,7 @@ from tests.grpo.rollout.test_marking import shown
 from tests.judge_server import JudgeServer
 from tests.policy_server import TinyPolicyServer
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.torch
 
 
 def likes(said: str) -> bool:

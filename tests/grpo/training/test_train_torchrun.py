@@ -20,10 +20,10 @@ from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
 from tests.grpo.learner.engine_runs import free_port  # noqa: E402
 from tests.policy_server import TinyPolicyServer  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.torch
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "grpo"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-END_SECONDS = 30.0
+END_SECONDS = 300.0
 
 
 def arguments(model, url, run_dir, steps, *more):
@@ -115,7 +115,7 @@ def test_a_run_goes_on_with_another_number_of_processes_and_ends_with_one_of_the
                 time.sleep(0.1)
             ranks = learner_processes(launcher)
             os.kill(ranks[1], signal.SIGKILL)
-            assert launcher.wait(120) == 1  # torchrun itself gives the other process 30 s
+            assert launcher.wait(300) == 1  # torchrun itself gives the other process 30 s
     assert sorted(ranks) == [0, 1]
     assert all(is_gone(pid) for pid in ranks.values())
     shown = log.read_text()

@@ -88,7 +88,7 @@ async def test_a_malformed_verdict_is_shown_to_the_judge_and_then_an_error(conte
 
 
 async def test_failures_of_the_call_are_typed():
-    with JudgeServer([Reply(delay_seconds=5)]) as server, pytest.raises(JudgeTimeoutError):
+    with JudgeServer([Reply(delay_seconds=300)]) as server, pytest.raises(JudgeTimeoutError):
         await ask(server, timeout_seconds=0.1, max_retries=0)
 
 

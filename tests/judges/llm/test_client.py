@@ -88,7 +88,7 @@ async def test_a_passing_failure_is_tried_again(status):
 
 
 async def test_a_cut_connection_and_a_hang_are_tried_again():
-    with JudgeServer([Reply(cut=True), Reply(delay_seconds=30), "hello"]) as server:
+    with JudgeServer([Reply(cut=True), Reply(delay_seconds=300), "hello"]) as server:
         assert (await client(server, timeout_seconds=2).complete(ASK)).content == "hello"
     assert len(server.requests) == 3
 
@@ -110,13 +110,13 @@ async def test_the_wait_before_a_retry_honours_retry_after():
 
 
 async def test_a_hang_past_the_timeout_of_every_attempt_is_a_timeout():
-    with JudgeServer([Reply(delay_seconds=30)] * 2) as server:
+    with JudgeServer([Reply(delay_seconds=300)] * 2) as server:
         began = time.monotonic()
         with pytest.raises(
             JudgeTimeoutError, match=r"did not answer within 0.2 s after 2 attempts; raise timeout_seconds"
         ) as caught:
             await client(server, timeout_seconds=0.2, max_retries=1).complete(ASK)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 120
     assert isinstance(caught.value, TimeoutError)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import threading
+import time
 
 import pytest
 
@@ -53,8 +54,16 @@ async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(cancell
 
 def test_threads_with_a_loop_each_share_an_answer():
     session, scored = Session(), []
-    with JudgeServer(slowly(by_table, 1.0)) as server:
-        options = {"api_base": server.url, "session": session, "timeout_seconds": 20}
+
+    def when_three_wait(messages):
+        (asked,) = session.in_flight._pending.values()
+        deadline = time.monotonic() + 60
+        while len(asked._done_callbacks) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return by_table(messages)
+
+    with JudgeServer(when_three_wait) as server:
+        options = {"api_base": server.url, "session": session, "timeout_seconds": 120}
         threads = [
             threading.Thread(target=lambda: scored.append(judges.score(GROUP, "openai/o4-mini", **options)))
             for _ in range(4)

@@ -5,7 +5,7 @@ import threading
 
 import judges
 from judges import Session
-from tests.judge_server import JudgeServer, Reply, score_by
+from tests.judge_server import JudgeServer, score_by
 from tests.judges.recorded_groups import USER, by_table, judge, said
 
 
@@ -54,12 +54,14 @@ def test_the_limit_holds_over_threads_with_loops_of_their_own():
 
 
 async def test_a_waiter_that_is_cancelled_gives_its_place_to_the_next():
-    session = Session(max_concurrency=1)
-    with JudgeServer(lambda messages: Reply(by_table(messages), delay_seconds=0.2)) as server:
-        tasks = [asyncio.create_task(judge(server, session=session)) for _ in range(3)]
-        await asyncio.sleep(0.1)
+    session, given_up = Session(max_concurrency=1), threading.Event()
+    with JudgeServer(lambda messages: by_table(messages) if given_up.wait(60) else 500) as server:
+        tasks = [asyncio.create_task(judge(server, session=session, seed=seed)) for seed in range(3)]
+        while not server.requests:
+            await asyncio.sleep(0.01)
         tasks[0].cancel()  # holds the slot
         tasks[1].cancel()  # waits for it
+        given_up.set()
         done = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(result) for result in done[:2]] == [asyncio.CancelledError] * 2
     assert [score.score for score in done[2]] == [0.1, 0.4, 0.2, 0.0]

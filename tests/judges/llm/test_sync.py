@@ -30,7 +30,7 @@ with JudgeServer(lambda messages: Reply(delay_seconds=300)) as server:
 
 
 def run(program):
-    return subprocess.run([sys.executable, "-c", ASK + program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", ASK + program], cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 def test_a_program_ends_with_one_line_and_by_the_signal():
@@ -59,7 +59,7 @@ with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map(ask, (1000, 2000)) == [1000, 2000]
 """
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
@@ -78,7 +78,7 @@ with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
     assert len(os.listdir("/proc/self/fd")) <= open_before + 2
 """
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
@@ -123,5 +123,5 @@ def test_a_callback_of_a_judgement_may_ask_for_another_one_and_a_forked_process_
     assert run_sync(outer()) == "inner"
     process = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(run_sync(inner()) != "inner"))
     process.start()
-    process.join(20)
+    process.join(120)
     assert process.exitcode == 0

@@ -160,7 +160,7 @@ async def test_fenced_json_after_a_429_is_accepted():
 
 
 async def test_a_hang_past_the_timeout_and_a_cut_connection_are_typed_errors():
-    with JudgeServer(lambda messages: Reply(delay_seconds=30)) as server, pytest.raises(JudgeTimeoutError):
+    with JudgeServer(lambda messages: Reply(delay_seconds=300)) as server, pytest.raises(JudgeTimeoutError):
         await judge(server, GROUP, timeout_seconds=0.2, max_retries=0)
     with JudgeServer(lambda messages: Reply(cut=True)) as server, pytest.raises(JudgeCallError):
         await judge(server, GROUP, max_retries=1)

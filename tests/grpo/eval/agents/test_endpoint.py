@@ -94,8 +94,8 @@ def test_a_full_context_has_its_own_name(tmp_path):
 
 
 def test_a_timeout_says_that_the_model_had_not_answered(tmp_path):
-    pytest.importorskip("openai")  # the agent imports it within its time
-    with ModelServer(sums, delay_seconds=8) as server:
+    pytest.importorskip("openai").OpenAI(api_key="k").close()  # else it is loaded within the agent's time
+    with ModelServer(sums, delay_seconds=60) as server:
         arguments = ("--model", f"openai:m@{server.url}", "--timeout", "3", "--out", str(tmp_path))
         run("--agent", "tests.eval_agents:one_question", *arguments, count=1)
     assert rows(tmp_path)[0]["error"] == "no answer within 3 s; a model call had not been answered"
@@ -129,7 +129,7 @@ def test_litellm_for_an_agent_and_for_its_judge_at_the_same_time_prints_nothing_
         command = [sys.executable, "-m", "grpo", "eval", "--env", SUMS_ENV, "--agent", *agent, *judged]
         environment = os.environ | {"OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "k"}
         shown = subprocess.run(
-            [*command, "--out", str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+            [*command, "--out", str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
         )
     assert len(judge.requests) == 10
     assert (shown.returncode, "Traceback" in shown.stderr, "Task " in shown.stderr) == (0, False, False), shown.stderr

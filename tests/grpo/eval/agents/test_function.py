@@ -13,7 +13,7 @@ import pytest
 
 from grpo.eval.agents.answer import Task
 from grpo.eval.agents.typed_tools import typed_tools
-from tests.eval_agents import ended, late, seen
+from tests.eval_agents import ended, late, seen, stay_anew
 from tests.eval_parts import rows, run
 from tests.model_server import ModelServer
 
@@ -79,7 +79,7 @@ def test_an_agent_that_does_not_end_is_timed_out(tmp_path, name):
     found, _ = evaluated(tmp_path, name, "--timeout", "0.3", count=4)
     assert [row["ending"] for row in found] == ["timeout"] * 4
     assert found[0]["error"] == "no answer within 0.3 s"
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 300
 
 
 def test_an_agent_that_goes_on_after_its_answer_keeps_it(tmp_path):
@@ -161,11 +161,11 @@ def test_a_wrong_argument_is_a_text_and_not_an_exception(tmp_path):
 
 
 def test_an_agent_left_behind_reaches_no_episode_any_more(tmp_path):
-    found, _ = evaluated(tmp_path, "staying", "--timeout", "0.1", count=1)
+    stay_anew()
+    found, _ = evaluated(tmp_path, "staying", "--timeout", "0.1", "--concurrency", "1", count=2)
     assert found[0]["steps"] == 0
-    assert ended.wait(10)
-    assert "Answer" not in late[0]
-    assert not late[0].isdigit()
+    assert ended.wait(60)
+    assert late == ["the episode is closed"]
 
 
 def test_equal_failures_are_counted_together_whatever_the_address_of_an_object(tmp_path):

@@ -90,14 +90,14 @@ def test_a_program_that_cannot_be_started_is_no_result_of_an_agent(tmp_path):
 def test_at_its_time_limit_a_program_is_killed_with_its_children(tmp_path):
     source = (
         "import os, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
-        "time.sleep(60)"
+        "time.sleep(600)"
     )
     found, _ = evaluated(tmp_path, source, "", "--timeout", "5", count=1)
     assert found[0]["ending"] == "timeout"
     for pid in (tmp_path / "pids").read_text().split():
-        for _ in range(200):
+        for _ in range(3000):
             if not _is_running(int(pid)):
                 break
             time.sleep(0.02)
@@ -112,11 +112,11 @@ def test_a_program_that_closes_its_outputs_may_still_end_in_its_own_time(tmp_pat
 
 
 def test_a_child_that_outlives_its_program_holds_nothing_up(tmp_path):
-    source = "import subprocess\nsubprocess.Popen(['sleep', '60'])\nprint('I am done')"
+    source = "import subprocess\nsubprocess.Popen(['sleep', '600'])\nprint('I am done')"
     began = time.monotonic()
     found, _ = evaluated(tmp_path, source, count=1)
     assert found[0]["answer"] == "I am done"
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
 
 
 def test_last_words_are_no_action_of_a_plain_env(tmp_path):
