@@ -199,6 +199,11 @@ def test_parts_whose_boundary_is_lost_are_text():
     [
         ("<p>Hel<b>lo</b>\n  <i>w</i>orld</p>", "Hello world"),
         ("<table><tr><td>Total</td><td>$5</td></tr></table>", "Total\n$5"),
+        ("<header>a</header><section>b</section><center>c</center><dl><dt>d<dd>e</dl>f", "a\nb\nc\nd\ne\nf"),
+        (
+            "<p>State:</p><PRE\nclass=x>web-1   up\ndb-1 <b>down\r\n</b></PRE>All\nsaid",
+            "State:\nweb-1 up\ndb-1 down\nAll said",
+        ),
         ("a<br>b<div>c</div><ul><li>d<li>e</ul>", "a\nb\nc\nd\ne"),
         (
             "<title>t</title><style>p{}</style><script>x<y</script><!-- c -->1 &lt; 2 &amp;lt; 3&nbsp;&euro;",
