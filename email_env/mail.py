@@ -70,6 +70,8 @@ class SkipReason(StrEnum):
     """A packed file that is not opened: an archive in an archive, or anything packed but a gzipped mbox."""
     TOO_LARGE = "too_large"
     """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
+    DELETED = "deleted"
+    """Thunderbird does not show it: what was deleted, moved or changed is taken out of its files later."""
     OTHER_INBOX = "other_inbox"
     """Filter: none of `Filters.inboxes` sent or received it."""
     BODY_TOO_LONG = "body_too_long"

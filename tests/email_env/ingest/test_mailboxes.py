@@ -65,6 +65,18 @@ def test_a_folder_of_mbox_files_gives_every_message_of_each(tmp_path):
     assert source.position() == source.total() == 6
 
 
+def test_what_thunderbird_deleted_or_changed_is_left_out_and_the_newest_draft_counts(tmp_path):
+    path = mbox_of(tmp_path / "Drafts", *(
+        f"X-Mozilla-Status: {status}\nX-Mozilla-Status2: 00000000\n".encode() * bool(status)
+        + message(number, body=f"Draft {place}")
+        for place, (status, number) in enumerate([("0009", 1), ("0001", 1), ("0018", 2), ("0001", 3), ("", 4)])
+    ))  # fmt: skip
+    found = list(open_source(path).mails)
+    assert [mail.reason if isinstance(mail, Skip) else mail.body for mail in found] == [
+        SkipReason.DELETED, "Draft 1", SkipReason.DELETED, "Draft 3", "Draft 4",
+    ]  # fmt: skip
+
+
 def test_a_takeout_archive_is_read_without_unpacking(tmp_path):
     inbox = mbox_of(tmp_path / "made", message(1), message(2)).read_bytes()
     members = {
