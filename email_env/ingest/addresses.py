@@ -24,12 +24,13 @@ _JUNK = str.maketrans("", "", '<>"(),;\x00')
 _SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
 _ADDRESS = re.compile(r"[^/@]+@[^/@]+\.[^/@]+")  # unlike Kim Ward/ET&S/Enron@ENRON
 _BEFORE = re.compile(r"(?:mailto:|smtp:|@[^:]*+:)(?=[^@]+@)", re.IGNORECASE)  # also a route, as `@a.com,@b.com:`
+_NOBODY = re.compile(r"<?(?:undisclosed|unlisted)[- ]recipients?[\s:;]*+(?:@[\w.-]+)?[\s;>]*+", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 def parse_mailboxes(header: str) -> dict[str, str]:
     """The lower-case addresses of a header in order, each once, with their display names, "" where there is none."""
-    if not header:
+    if not header or _NOBODY.fullmatch(header):
         return {}
     if not _NEEDS_CARE.search(plain := header.replace(", ", ",")):
         return dict.fromkeys(filter(None, plain.lower().split(",")), "")

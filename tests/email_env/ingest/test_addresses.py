@@ -96,6 +96,22 @@ def test_an_address_is_the_same_however_it_is_written(header, expected):
     assert parse_sender(header) == expected
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "undisclosed-recipients:;",
+        "Undisclosed recipients: ;",
+        "undisclosed-recipients;;",
+        "unlisted-recipients",
+        "undisclosed-recipient:@lists.x.com;",
+        "<Undisclosed-Recipient:;>",
+    ],
+)
+def test_recipients_that_are_not_disclosed_are_nobody(header):
+    assert parse_mailboxes(header) == {}
+    assert parse_mailboxes(f"{header}, anna@x.com")["anna@x.com"] == ""
+
+
 def test_in_x_to_the_first_brackets_have_the_address_and_those_of_notes_follow():
     header = "'\"Ward, Kim\" <kim@x.com>@X' <IMCEANOTES-+22Ward+2C+20Kim+22@X.com>"
     assert listed_names(header, ["kim@x.com"]) == [("kim@x.com", "Ward, Kim")]
