@@ -114,7 +114,7 @@ class _Reader:
     def text(self, part: Message, depth: int = 0, *, rich: bool = True) -> str:
         """The text of a part and all within it; without that of HTML where it is not `rich`."""
         kind = part.get_content_type()
-        if depth > _MAX_DEPTH:
+        if depth > _MAX_DEPTH or kind == "message/delivery-status":
             return ""
         if part.is_multipart():
             within = _within(part, kind)
@@ -136,16 +136,16 @@ class _Reader:
             self._attach(part, kind)
             return ""
         if kind == "text/calendar":
-            self.attached[_calendar(part)] = None
+            self.attached[self._calendar(part)] = None
             return ""
         if kind == "text/html":
             return self._page(part) if rich else ""
-        return _text_of(part, kind)
+        return self._text_of(part, kind)
 
     def _best(self, parts: Sequence[Message], depth: int) -> str:
         """The plain one of alternatives, or what the others say where it is a stub."""
         plain = next((part for part in parts if part.get_content_type() == "text/plain"), None)
-        said = _text_of(plain, "text/plain") if plain else ""
+        said = self._text_of(plain, "text/plain") if plain else ""
         is_short = len(said.strip()) <= MAX_STUB_CHARS
         others = [self.text(part, depth + 1, rich=is_short) for part in parts if part is not plain]
         longest = max(others, key=len, default="") if is_short else ""
@@ -172,29 +172,52 @@ class _Reader:
         return "\n".join(f"{name}: {value}" for name, value in found if value)
 
     def _header(self, value: str) -> str:
-        """What a header says. Where it is not encoded, it is UTF-8 or has the charset that a part names."""
-        if not value.isascii():
-            data = value.encode("utf-8", "surrogateescape")
-            try:
-                value = data.decode()
-            except UnicodeDecodeError:
-                value = decode(data, next(filter(None, self._message.get_charsets()), ""))
-        return readable(value)
+        """What a header says."""
+        data = b"" if value.isascii() else value.encode("utf-8", "surrogateescape")
+        return readable(self._named_or_guessed(data) if data else value)
+
+    def _text_of(self, part: Message, kind: str) -> str:
+        """The text of a leaf; "" where it has none. Where the boundary of parts is lost, the whole is text."""
+        if kind.startswith(("text/", "multipart/")):
+            return _plain(self._decoded(part), part.get("content-type", ""))
+        return ""
+
+    def _calendar(self, part: Message) -> str:
+        """Its lines are unfolded first: some programs fold inside a letter of UTF-8."""
+        payload = _payload(part)
+        data = _CALENDAR_FOLD.sub(b"", payload) if isinstance(payload, bytes) else b""
+        return calendar_text(self._named_or_guessed(data, _charset(part.get("content-type", ""))))
+
+    def _decoded(self, part: Message) -> str:
+        payload, charset = _payload(part), _charset(part.get("content-type", ""))
+        if not isinstance(payload, bytes):
+            return ""
+        if part.get_content_type() == "text/html" and not codec_of(charset):
+            return decode_named(payload, _HEAD_BYTES)
+        return self._named_or_guessed(payload, charset)
+
+    def _named_or_guessed(self, data: bytes, charset: str = "") -> str:
+        """The text of bytes. Where no charset is named, they are UTF-8 or have the one that another part names."""
+        try:
+            charset = charset or (data.decode() and "")
+        except UnicodeDecodeError:
+            charset = next(filter(None, self._message.get_charsets()), "")
+        return decode(data, charset)
 
     def _attach(self, part: Message, kind: str) -> None:
         name = self._name(part)
         text = ""
         if kind == "text/calendar" or name.lower().endswith(".ics"):
-            text = _calendar(part)
+            text = self._calendar(part)
         elif kind == "text/html":
             text = self._page(part)
         elif kind.startswith("text/"):
-            text = _text_of(part, kind)
+            text = self._text_of(part, kind)
         if text.strip():
             self.attached[f"[{name}]\n{text}" if name else text] = None
 
     def _page(self, part: Message) -> str:
-        page = _decoded(part)[: self._markup_left]
+        page = self._decoded(part)[: self._markup_left]
         self._markup_left -= len(page)
         return markup_text(page)
 
@@ -209,13 +232,6 @@ def _within(part: Message, kind: str) -> Sequence[Message]:
     return within
 
 
-def _text_of(part: Message, kind: str) -> str:
-    """The text of a leaf; "" where it has none. Where the boundary of parts is lost, the whole is text."""
-    if kind.startswith(("text/", "multipart/")):
-        return _plain(_decoded(part), part.get("content-type", ""))
-    return ""
-
-
 def _plain(text: str, content_type: str) -> str:
     """Plain text with `\\n` line ends, and with its paragraphs on one line each where it was sent so."""
     text = unix_lines(text)
@@ -227,22 +243,6 @@ def _plain(text: str, content_type: str) -> str:
 def _letters(text: str) -> int:
     """How many letters and digits a text has outside web addresses."""
     return len(_NO_LETTERS.sub("", text))
-
-
-def _calendar(part: Message) -> str:
-    """Its lines are unfolded first: some programs fold inside a letter of UTF-8."""
-    payload = _payload(part)
-    data = _CALENDAR_FOLD.sub(b"", payload) if isinstance(payload, bytes) else b""
-    return calendar_text(decode(data, _charset(part.get("content-type", ""))))
-
-
-def _decoded(part: Message) -> str:
-    payload, charset = _payload(part), _charset(part.get("content-type", ""))
-    if not isinstance(payload, bytes):
-        return ""
-    if part.get_content_type() == "text/html" and not codec_of(charset):
-        return decode_named(payload, _HEAD_BYTES)
-    return decode(payload, charset)
 
 
 def _payload(part: Message) -> object:

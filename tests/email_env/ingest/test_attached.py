@@ -45,6 +45,22 @@ def test_names_of_attachments_that_are_not_encoded_have_the_charset_of_the_text(
     assert parsed.attached == f"From: b@x.com\nSubject: {name}\n\nHi"
 
 
+def test_an_attached_text_without_a_charset_has_that_of_the_mail():
+    text, other = "Счёт оплачен", "Überweisung"
+    part = "--B\nContent-Type: text/plain{}\n\n{}\n"
+    mail = "From: a@x.com\nContent-Type: multipart/mixed; boundary=B\n\n" + part.format("; charset=windows-1251", text)
+    mail += part.format("; name=bill.txt", text) + part.format("; name=paid.txt", "\0") + "--B--\n"
+    parsed = parse_message(mail.encode("windows-1251").replace(b"\0", other.encode()))
+    assert (parsed.body, parsed.attached) == (text, f"[bill.txt]\n{text}\n\n[paid.txt]\n{other}")
+
+
+def test_the_packed_report_of_a_bounce_is_no_text():
+    report = encodebytes(b"Final-Recipient: rfc822; ben@x.com\nAction: failed\n" * 3).decode()
+    parts = f"--B\n\nYour mail came back.\n--B\nContent-Type: message/delivery-status\n\n{report}\n--B--\n"
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: multipart/report; boundary=B", parts))
+    assert (parsed.body, parsed.attached) == ("Your mail came back.", "")
+
+
 def test_pictures_of_a_page_are_no_attachments():
     message = EmailMessage()
     message["From"] = "a@x.com"
