@@ -56,6 +56,11 @@ class Interval:
         return value < self.low or value > self.high
 
     @property
+    def direction(self) -> str:
+        """Of a difference: ``up`` or ``down`` where the interval leaves out zero, else ``noise``."""
+        return ("up" if self.mean > 0 else "down") if self.excludes(0.0) else "noise"
+
+    @property
     def is_known(self) -> bool:
         """False where there were too few clusters to say."""
         return math.isfinite(self.low) and math.isfinite(self.high)

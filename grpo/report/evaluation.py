@@ -46,7 +46,7 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
         title=" against ".join(reversed(names)),
         subtitle=f"on {last.config.get('env')}{f', {split} split' if split else ''}",
         conclusion=_one_said(summaries[0], names[0]) if comparison is None else _both_said(comparison, names),
-        tone="noise" if comparison is None else _tone(comparison),
+        tone="noise" if comparison is None else comparison.measures[0][1].difference.direction,
         note="Intervals are 95 %, clustered by scenario (arXiv:2411.00640); differences pair scenarios, with a "
         "bootstrap interval over them.",
         episodes=Episodes(),
@@ -114,19 +114,12 @@ def _both_said(comparison: Comparison, names: Sequence[str]) -> str:
         "up": f"{names[1]} has more {what} than {names[0]}",
         "down": f"{names[1]} has {'fewer' if metric is CORRECT else 'less'} {what} than {names[0]}",
         "noise": f"{names[1]} and {names[0]} do not differ in {what} beyond noise",
-    }[_tone(comparison)]
+    }[measure.difference.direction]
     d, signed = measure.difference, metric.format_difference
     return (
         f"{said}: {metric.format(measure.a)} → {metric.format(measure.b)}, difference {signed(d.mean)}, "
-        f"95 % interval {metric.format_ends(d)}, paired over {comparison.scenarios} scenarios."
+        f"95 % interval {metric.format_ends(d)}, paired over {counted(comparison.scenarios, 'scenario')}."
     )
-
-
-def _tone(comparison: Comparison) -> str:
-    difference = comparison.measures[0][1].difference
-    if not difference.excludes(0.0):
-        return "noise"
-    return "up" if difference.mean > 0 else "down"
 
 
 def _table(summaries: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
@@ -166,8 +159,8 @@ def _mcnemar(comparison: Comparison, names: Sequence[str]) -> str:
     if comparison.p_value is None:
         return ""
     return (
-        f"{comparison.gained} scenarios are right with {names[1]} alone, {comparison.lost} with {names[0]} alone; "
-        f"McNemar's exact test: p = {comparison.p_value:.3g}"
+        f"{counted(comparison.gained, 'scenario')} right with {names[1]} alone, {comparison.lost} with {names[0]} "
+        f"alone; McNemar's exact test: p = {comparison.p_value:.3g}"
     )
 
 
@@ -198,14 +191,12 @@ def _warnings(
             )
         failed = sum(row["ending"] == Ending.INFRASTRUCTURE for row in one.rows)
         if failed:
-            lines.append(
-                f"{name}: {failed} episode{'' if failed == 1 else 's'} ended in infrastructure failures, in no mean."
-            )
+            lines.append(f"{name}: {counted(failed, 'episode')} ended in infrastructure failures, in no mean.")
         if len(one.rows) > (room := MAX_EPISODES // len(evaluations)):
             lines.append(f"{name}: of {len(one.rows):,} episodes the first {room:,} are on this page.")
     if comparison is not None:
         lines += [f"The two did not ask the same: {difference}." for difference in comparison.differences]
         for name, unpaired in zip(names, (comparison.unpaired_a, comparison.unpaired_b), strict=True):
             if unpaired:
-                lines.append(f"{len(unpaired)} scenarios of {name} alone are left out of the comparison.")
+                lines.append(f"Left out of the comparison: {counted(len(unpaired), 'scenario')} of {name} alone.")
     return lines

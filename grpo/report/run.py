@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from grpo.display.metrics import EVALUATION_METRICS, ShownMetric
+from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, counted
 from grpo.errors import ReportError
 from grpo.files import read_jsonl
 from grpo.report.transcripts import Record, difficulty_of, is_whole
@@ -46,18 +46,11 @@ class Change:
     scenarios: int
 
     @property
-    def direction(self) -> str:
-        """``up``, ``down`` or ``noise``: whether the difference's interval leaves out zero, and on which side."""
-        if not self.difference.excludes(0.0):
-            return "noise"
-        return "up" if self.difference.mean > 0 else "down"
-
-    @property
     def tone(self) -> str:
-        """As ``direction``, but ``up`` is for the better; ``noise`` where neither way is better."""
+        """The difference's direction, but ``up`` is for the better; ``noise`` where neither way is better."""
         if self.metric.gain >= 0:
-            return self.direction if self.metric.gain else "noise"
-        return {"up": "down", "down": "up", "noise": "noise"}[self.direction]
+            return self.difference.direction if self.metric.gain else "noise"
+        return {"up": "down", "down": "up", "noise": "noise"}[self.difference.direction]
 
 
 def load_run(run_dir: Path) -> Run:
@@ -169,7 +162,7 @@ def conclusion(run: Run) -> str:
 
 def _sentence(change: Change, how: str) -> str:
     noise = "did not change beyond noise:" if change.difference.is_known else "went"
-    verb = {"up": "rose", "down": "fell", "noise": noise}[change.direction]
+    verb = {"up": "rose", "down": "fell", "noise": noise}[change.difference.direction]
     if change.difference.low == change.difference.high == 0.0:
         return f"Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
     d, signed = change.difference, change.metric.format_difference
@@ -177,7 +170,7 @@ def _sentence(change: Change, how: str) -> str:
     return (
         f"Held-out reward {how} {verb} from {before} to {after}; "
         f"difference {signed(d.mean)}, 95 % interval {change.metric.format_ends(d)}, "
-        f"paired over {change.scenarios} scenario{'' if change.scenarios == 1 else 's'}."
+        f"paired over {counted(change.scenarios, 'scenario')}."
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo.config import dotted
-from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, Summary, short_duration, short_number
+from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, Summary, counted, short_duration, short_number
 from grpo.report.audits import audit_section, audited_episodes, warnings_of
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
@@ -114,7 +114,7 @@ def training_page(run: Run, name: str) -> Page:
         title=run.config.get("env", "GRPO run"),
         subtitle=f"with {run.config['model']}" if run.config.get("model") else "",
         conclusion=conclusion(run),
-        tone=changes[0][1].direction if changes else "noise",
+        tone=changes[0][1].difference.direction if changes else "noise",
         note="Intervals are 95 %, from a t distribution with scenarios as clusters (arXiv:2411.00640). Differences "
         "pair the same episodes before and after.",
         episodes=Episodes(),
@@ -137,8 +137,8 @@ def training_page(run: Run, name: str) -> Page:
     page.warnings += warnings_of(audits, bound)
     failed = sum(int(summary.get("failed", 0)) for summary in run.summaries.values())
     if failed:
-        noun = f"{failed} episode{'' if failed == 1 else 's'}"
-        page.warnings.append(f"{noun} failed in the harness: counted, and left out of every mean.")
+        lost = counted(failed, "episode")
+        page.warnings.append(f"{lost} failed in the harness: counted, and left out of every mean.")
     page.warnings += _add_episodes(run, page.episodes)
     return page
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from grpo.display.metrics import counted
 from grpo.learner.segments import Segment
 from grpo.rollout.marking import METRICS
 from grpo.rollout.rewards import verifiable_class
@@ -119,7 +120,7 @@ class Batch:
                 "had no verdict": self.unrewarded,
             }
             why = ", ".join(f"{count} {what}" for what, count in reasons.items() if count)
-            groups = f"{self.dropped} group{'' if self.dropped == 1 else 's'}"
+            groups = counted(self.dropped, "group")
             found.append(
                 f"no update, for there is nothing to compare: of {groups}, {why}. What helps: more or "
                 "larger groups (rollout.groups_per_step, rollout.group_size), drawing others (rollout.refill_rounds), "

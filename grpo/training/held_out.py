@@ -19,6 +19,7 @@ from typing import Any
 from grpo.chat import Chat
 from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig
+from grpo.display.metrics import counted
 from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import takes_split
@@ -175,7 +176,7 @@ def _what(tasks: dict[EvalSpec, list[Task]], split: str) -> str:
     """What is evaluated, in the env's terms: scenarios where it names them, else episodes with seeds of their own."""
     first, *others = tasks.values()
     noun = "episode" if first[0].scenario_id is None else "scenario"
-    what = f"{len(first)} {noun}{'' if len(first) == 1 else 's'}{f' of the {split} split' if split else ''}"
+    what = counted(len(first), noun) + (f" of the {split} split" if split else "")
     return what + "".join(f", {len(other)} greedily" for other in others if len(other) != len(first))
 
 

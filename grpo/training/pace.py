@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from grpo.config import TrainConfig
 from grpo.devices.shape import ModelShape
-from grpo.display.metrics import short_duration
+from grpo.display.metrics import counted, short_duration
 from grpo.files import read_jsonl
 from grpo.learner.segments import Segment
 from grpo.machine.hardware import cpu_seconds_below
@@ -221,7 +221,7 @@ class Clock:
             return ""
         parts = (
             ("warm start", todo.warm_start_steps * pace.warm_start_step),
-            (f"{todo.steps} step{'' if todo.steps == 1 else 's'} of", pace.step if todo.steps else 0.0),
+            (f"{counted(todo.steps, 'step')} of", pace.step if todo.steps else 0.0),
             ("evaluations", todo.episodes * pace.episode),
         )
         named = ", ".join(f"{what} {_about(each)}" for what, each in parts if each > 0)

@@ -92,6 +92,8 @@ def test_a_paired_difference_removes_the_spread_between_questions() -> None:
     difference = paired_difference(before, after)
     assert (difference.mean, difference.low, difference.high) == pytest.approx((0.1, 0.1, 0.1))
     assert difference.excludes(0.0)
+    assert [difference.direction, mean_interval([-1.0, -2.0, -1.5, -1.0, -2.0]).direction] == ["up", "down"]
+    assert mean_interval(list(after.values())).direction == mean_interval([1.0]).direction == "noise"
     assert not mean_interval(list(after.values())).excludes(0.0)
 
 

@@ -53,3 +53,13 @@ def test_only_a_page_or_an_empty_file_is_replaced(tmp_path: Path) -> None:
             assert CliRunner().invoke(view, [str(tmp_path / "e"), "--out", str(replaced)]).exit_code == 0
         assert replaced.read_text().startswith("<!doctype html>\n")
         assert "<p>old" not in replaced.read_text()
+
+
+def test_one_scenario_is_counted_as_one(tmp_path: Path) -> None:
+    for agent, limit in (("wrong", "1"), ("oracle", "2")):
+        run_eval("--agent", agent, "--limit", limit, "--out", str(tmp_path / agent), count=4)
+    assert CliRunner().invoke(view, [str(tmp_path / "wrong"), str(tmp_path / "oracle")]).exit_code == 0
+    page = (tmp_path / "oracle/report.html").read_text()
+    assert "paired over 1 scenario." in page
+    assert "1 scenario right with oracle alone, 0 with wrong alone;" in page
+    assert "Left out of the comparison: 1 scenario of oracle alone." in page
