@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ def play(
 
 
 def _play(env: MessageEnv, observation: Observation, name: str) -> None:
-    click.secho(f"{env.env_id}, {name}", bold=True)
+    click.echo(_style(f"{env.env_id}, {name}", bold=True))
     _show(observation)
     for tool in observation.tools:
         click.echo(f"  {_signature(tool['function'])}")
@@ -68,7 +69,7 @@ def _play(env: MessageEnv, observation: Observation, name: str) -> None:
     total, steps = observation.reward, 0
     while not (observation.terminated or observation.truncated):
         try:
-            line = click.prompt(click.style("you", bold=True), default="", show_default=False, prompt_suffix="> ")
+            line = click.prompt(_style("you", bold=True), default="", show_default=False, prompt_suffix="> ")
             action = call_of(line, tools) or line
         except NotACallError as error:
             click.echo(str(error))
@@ -85,18 +86,25 @@ def _play(env: MessageEnv, observation: Observation, name: str) -> None:
         if error := observation.info.get("error"):
             told.append(f"the call counts as invalid: {error}")
         if told:
-            click.secho("; ".join(told), dim=True)
+            click.echo(_style("; ".join(told), dim=True))
     _summary(observation, total, steps)
 
 
 def _show(observation: Observation) -> None:
+    from grpo.display.terminal import clean
+
     for message in observation.messages:
-        click.echo(f"{click.style(message['role'], bold=True)}: {message['content']}")
+        click.echo(f"{_style(message['role'], bold=True)}: {clean(str(message['content']))}")
+
+
+def _style(text: str, **how: bool) -> str:
+    """Codes of a terminal around the text, where it knows them."""
+    return text if os.environ.get("TERM") in ("dumb", "unknown") else click.style(text, **how)
 
 
 def _summary(observation: Observation, total: float, steps: int) -> None:
     end = "terminated" if observation.terminated else "truncated" if observation.truncated else "open"
-    click.secho(f"{end} after {steps} action{'' if steps == 1 else 's'}, reward {total:.3f}", bold=True)
+    click.echo(_style(f"{end} after {steps} action{'' if steps == 1 else 's'}, reward {total:.3f}", bold=True))
     parts = {name: value for name, value in observation.metrics.items() if name.startswith("reward_") and value}
     if parts:
         told = (f"{value:+.3f} {name.removeprefix('reward_')}" for name, value in parts.items())

@@ -76,13 +76,13 @@ class Display(Closeable):
         if self.quiet:
             return
         if self.is_live:
-            self.console.print(Text.assemble("\n", ("● ", "bold cyan"), (_clean(title), "bold")))
+            self.console.print(Text.assemble("\n", ("● ", "bold cyan"), (clean(title), "bold")))
         else:
             self._line(f"== {title}")
 
     def progress(self, description: str, total: int, kind: type[B] = Bar) -> B:
         """A bar of ``total`` items; close it, or use it in a ``with`` statement."""
-        bar = kind(_clean(description), total, self._clock, self._bar_changed)
+        bar = kind(clean(description), total, self._clock, self._bar_changed)
         self._bars.append(bar)
         self._redraw()
         return bar
@@ -117,7 +117,7 @@ class Display(Closeable):
         if self.quiet:
             return
         if self.is_live:
-            self.console.print(Text(_clean(text)), soft_wrap=True)
+            self.console.print(Text(clean(text)), soft_wrap=True)
         else:
             self._line(text)
 
@@ -131,10 +131,10 @@ class Display(Closeable):
             if len(row) != len(columns):
                 raise ValueError(f"table {title!r} has {len(columns)} columns but a row of {len(row)}: {list(row)}")
         self.close()
-        grid = [[_clean(cell) for cell in row] for row in (columns, *rows)]
+        grid = [[clean(cell) for cell in row] for row in (columns, *rows)]
         if self.is_live:
             self.console.print()
-            self.console.print(_drawn_table(_clean(title), grid))
+            self.console.print(_drawn_table(clean(title), grid))
             return
         widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
         self._line(f"-- {title}")
@@ -208,7 +208,7 @@ class Display(Closeable):
 
     def _line(self, text: str) -> None:
         encoding = getattr(self.console.file, "encoding", None) or "utf-8"
-        printable = _clean(text).encode(encoding, "replace").decode(encoding)  # an ASCII log must not stop a run
+        printable = clean(text).encode(encoding, "replace").decode(encoding)  # an ASCII log must not stop a run
         print(printable, file=self.console.file, flush=True)
 
 
@@ -237,6 +237,6 @@ def _evaluation_name(summary: Mapping[str, Any]) -> str:
     return f"{when}, {how}"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """The text without control characters: what a model or a mail wrote must not steer the terminal."""
     return text.translate(_CONTROL)

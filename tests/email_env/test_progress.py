@@ -1,5 +1,10 @@
 """How far a command is, as a pipe and a terminal see it."""
 
+import os
+import pty
+import subprocess
+import sys
+
 import pytest
 
 from email_env import progress
@@ -22,3 +27,18 @@ def test_a_pipe_gets_a_line_every_ten_seconds_at_most(capsys):
         for done in range(100):
             show(f"{done}", done, 0)
     assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_that_cannot_redraw_a_line_gets_whole_lines():
+    code = (
+        "from email_env import progress\n"
+        "progress._LINE_SECONDS = 0.0\n"
+        "with progress.progress() as show:\n"
+        "    show('Reading', 5, 10)\n"
+    )
+    leader, follower = pty.openpty()
+    environment = os.environ | {"TERM": "dumb"}
+    subprocess.run([sys.executable, "-c", code], stderr=follower, env=environment, check=True)
+    os.close(follower)
+    assert os.read(leader, 4096) == b"Reading\r\n"
+    os.close(leader)

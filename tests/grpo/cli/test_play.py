@@ -72,6 +72,29 @@ def test_an_env_of_ones_own_is_played_by_its_file():
     assert "tool: higher" in shown.output
 
 
+def test_a_terminal_that_knows_no_codes_gets_none_and_no_env_steers_another(tmp_path):
+    env = tmp_path / "titles.py"
+    env.write_text(
+        "import gymnasium as gym\n"
+        "class Titles(gym.Env):\n"
+        "    observation_space = action_space = gym.spaces.Text(99)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        said = 'a \\x1b]0;title\\x07 \\x1b[2Jb\\n\\tc'\n"
+        "        return '', {'messages': [{'role': 'user', 'content': said}], 'tools': [], 'metrics': {}}\n"
+        "    def step(self, action):\n"
+        "        return '', 0.0, True, False, {'messages': [], 'metrics': {}, 'error': ''}\n"
+        "gym.register('Titles-v0', Titles)\n"
+    )
+    arguments = ["--env-import", str(env), "--env", "Titles-v0"]
+    seen = {
+        term: CliRunner().invoke(play, arguments, input="x\n", color=True, env={"TERM": term}).output
+        for term in ("dumb", "xterm")
+    }
+    assert "user: a ]0;title [2Jb\n\tc\n" in seen["dumb"]
+    assert "\x1b[1muser\x1b[0m: a ]0;title [2Jb\n\tc\n" in seen["xterm"]
+    assert "\x1b" not in seen["dumb"]
+
+
 def test_a_scenario_that_is_not_there_is_named_with_one_that_is():
     shown = played([], "--scenario", "test-99-999")
     assert (shown.exit_code, "has no scenario 'test-99-999', for example test-01-00" in shown.output) == (1, True)
