@@ -23,6 +23,8 @@ def test_nothing_makes_the_page_of_a_run_wider_than_a_telephone(tmp_path: Path) 
         assert page.value(ROWS) == 1  # which opens it
         page.resize(360)
         assert page.value("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        boxes = "[...document.querySelectorAll('.evaluation > div')].map(b => b.scrollWidth - b.clientWidth)"
+        assert page.value(boxes) == [0, 0]  # no column is out of sight
         tags = "[...document.querySelectorAll('.head .tag')].map(t => t.getBoundingClientRect().right <= 360)"
         assert page.value(tags) == [True] * 6
         assert page.value("getComputedStyle(document.getElementById('filters')).position") == "static"
