@@ -93,6 +93,58 @@ def test_a_framework_plays_the_five_episodes(example, play, tmp_path):
     assert summary["tokens"]["prompt"] == 100 * sum(row["model_calls"] for row in found)
 
 
+SHOP = """
+import gymnasium
+from gymnasium import spaces
+
+class Shop(gymnasium.Env):
+    observation_space = spaces.Text(9)
+    action_space = spaces.Dict({"item": spaces.Discrete(3), "size": spaces.Dict({"cm": spaces.Discrete(90)})})
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "Buy one", {}
+
+    def step(self, action):
+        return "Bought", float(action["item"] + action["size"]["cm"]), True, False, {}
+
+gymnasium.register("Shop-v0", entry_point=Shop)
+"""
+
+
+@needs_frameworks
+def test_a_framework_plays_an_env_whose_actions_are_objects(tmp_path):
+    """The OpenAI Agents SDK takes no dict of unknown keys; and a model can only know the keys that a schema has."""
+    (tmp_path / "shop.py").write_text(SHOP)
+
+    def play(messages, tools):
+        (tool,) = tools
+        assert '"cm"' in json.dumps(tool)
+        if any(message["role"] == "tool" for message in messages):
+            return {"content": "done"}
+        return {"calls": [("act", {"action": {"item": 2, "size": {"cm": 40}}})]}
+
+    with ModelServer(play) as server:
+        command = [
+            PYTHON,
+            "-m",
+            "grpo",
+            "eval",
+            "--env-import",
+            tmp_path / "shop.py",
+            "--env",
+            "Shop-v0",
+            "--limit",
+            "1",
+        ]
+        command += ["--agent", "examples.agents.openai_agents_agent:agent", "--model", f"openai:m@{server.url}"]
+        command += ["--out", tmp_path / "run", "--timeout", "60"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [(row["reward"], row["ending"], row["error"]) for row in rows(tmp_path / "run")] == [(42.0, "answered", "")]
+
+
 @needs_frameworks
 def test_the_evaluators_install_has_no_torch():
     code = "import importlib.util as u; print([m for m in ('torch', 'transformers', 'vllm') if u.find_spec(m)])"

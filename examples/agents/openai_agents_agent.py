@@ -14,7 +14,7 @@ async def agent(task, tools, model):
     searcher = Agent(
         name="mail searcher",
         instructions=task.instructions,
-        tools=[function_tool(tool) for tool in tools],
+        tools=[function_tool(tool, strict_mode=False) for tool in tools],  # arguments may be objects, and left out
         model=OpenAIResponsesModel(model.name, client),
     )
     result = await Runner.run(searcher, task.question, max_turns=20)

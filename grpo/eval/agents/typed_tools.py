@@ -7,14 +7,18 @@ signature: there is no way from a tool to the env, its questions or its answers.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
+from functools import reduce
 from inspect import Parameter, Signature
 from keyword import iskeyword
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
-_PLAIN: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
+from typing_extensions import TypedDict  # pydantic, by which frameworks read signatures, takes no other in 3.11
+
+_PLAIN: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": type(None)}
 
 
 def typed_tools(schemas: list[dict[str, Any]], requests: SimpleQueue[Any], token: str) -> list[Callable[..., str]]:
@@ -37,7 +41,8 @@ def _tool(schema: dict[str, Any], requests: SimpleQueue[Any], token: str) -> Cal
         surplus = range(len(signature.parameters) + 1, len(args) + 1)  # which the env refuses
         named = [*signature.parameters, *(f"argument_{number}" for number in surplus)]
         given = dict(zip(named, args, strict=False)) | kwargs
-        arguments = {keys.get(key, key): value for key, value in given.items() if value is not None}
+        called = {keys.get(key, key): value for key, value in given.items()}
+        arguments = {key: value for key, value in called.items() if value is not None or key in _required(schema)}
         reply: SimpleQueue[tuple[bool, str]] = SimpleQueue()
         requests.put((token, name, arguments, reply))
         done, text = reply.get()
@@ -54,7 +59,7 @@ def _tool(schema: dict[str, Any], requests: SimpleQueue[Any], token: str) -> Cal
 
 def signature_of(schema: dict[str, Any]) -> Signature:
     """Required arguments first, optional ones with the default None."""
-    properties, required = _properties(schema), (schema.get("parameters") or {}).get("required", ())
+    properties, required = _properties(schema), _required(schema)
     ordered = sorted(properties, key=lambda key: key not in required)  # stable: else in the schema's order
     return Signature([_parameter(key, properties[key], key in required) for key in ordered], return_annotation=str)
 
@@ -84,23 +89,46 @@ def _properties(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {key: value if isinstance(value, dict) else {} for key, value in properties.items()}
 
 
+def _required(schema: dict[str, Any]) -> list[str]:
+    return (schema.get("parameters") or {}).get("required", [])
+
+
 def _parameter(key: str, schema: dict[str, Any], required: bool) -> Parameter:
-    kind, name = type_of(schema), python_name(key)
+    name = python_name(key)
+    kind = type_of(schema, name)
     if required:
         return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind | None, default=None)
 
 
-def type_of(schema: Any) -> Any:
-    """The Python type of a JSON schema: lists and choices in full, objects as ``dict[str, Any]``."""
+def type_of(schema: Any, name: str = "Object") -> Any:
+    """The Python type of a JSON schema: lists, choices, alternatives and objects in full, what refers elsewhere as Any.
+
+    Args:
+        schema: The schema.
+        name: Of the type, where it is an object.
+    """
     if not isinstance(schema, dict):
         return Any
     if choices := schema.get("enum"):
         plain = all(isinstance(choice, str | int | bool | None) for choice in choices)
         return Literal[tuple(choices)] if plain else Any
     kind = schema.get("type")
+    kinds = [schema | {"type": each} for each in kind] if isinstance(kind, list) else []
+    if alternatives := schema.get("anyOf") or schema.get("oneOf") or kinds:
+        return reduce(operator.or_, [type_of(each, name) for each in alternatives])
     if kind == "array":
-        return list[type_of(schema.get("items"))]
+        return list[type_of(schema.get("items"), name)]
     if kind == "object":
-        return dict[str, Any]
+        return _object(schema, name)
     return _PLAIN.get(kind, Any) if isinstance(kind, str) else Any
+
+
+def _object(schema: dict[str, Any], name: str) -> Any:
+    """A dict whose keys are told; any dict, where there may be others."""
+    parts, required = schema.get("properties"), schema.get("required", ())
+    if not parts or schema.get("additionalProperties"):
+        return dict[str, Any]
+    kinds = {key: type_of(part, f"{name}_{python_name(key)}") for key, part in parts.items()}
+    fields = {key: kind if key in required else NotRequired[kind] for key, kind in kinds.items()}
+    return TypedDict(name, fields)  # type: ignore[misc]

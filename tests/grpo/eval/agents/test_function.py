@@ -9,6 +9,7 @@ import time
 import types
 import typing
 
+import pydantic
 import pytest
 
 from grpo.eval.agents.answer import Task
@@ -110,6 +111,52 @@ def test_tools_whose_words_are_no_python_are_functions_all_the_same():
     assert said == ["token", "find", {"from": "ann", "2nd": "b", "kind": [1]}]
     threading.Thread(target=serve).start()
     assert json.loads(find(*"abcdefg"))[2]["argument_7"] == "g"
+
+
+def test_what_a_schema_says_of_an_argument_reaches_the_frameworks_that_read_signatures():
+    """Frameworks build their schema with pydantic: what it does not say, the model cannot know."""
+    dates = {"type": "object", "properties": {"after": {"type": "string"}, "max-days": {"type": "integer"}}}
+    properties = {
+        "dates": dates | {"required": ["after"]},
+        "who": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
+        "size": {"type": ["integer", "null"]},
+        "rest": dates | {"additionalProperties": True},
+        "nothing": {"type": "null"},
+    }
+    function = {"name": "find", "parameters": {"type": "object", "properties": properties, "required": ["dates"]}}
+    (find,) = typed_tools([{"type": "function", "function": function}], queue.SimpleQueue(), "token")
+
+    def read(name):
+        schema = pydantic.TypeAdapter(inspect.signature(find).parameters[name].annotation).json_schema()
+        return {key: value for key, value in schema.items() if key != "title"}
+
+    assert read("dates") == {
+        "type": "object",
+        "properties": {
+            "after": {"type": "string", "title": "After"},
+            "max-days": {"type": "integer", "title": "Max-Days"},
+        },
+        "required": ["after"],
+    }
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    assert read("who") == {"anyOf": [{"type": "string"}, numbers, {"type": "null"}]}
+    assert read("size") == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    assert read("rest")["anyOf"][0] == {"type": "object", "additionalProperties": True}
+    assert read("nothing") == {"type": "null"}
+
+
+def test_none_is_an_argument_where_the_tool_insists_on_one():
+    requests = queue.SimpleQueue()
+    properties = {"until": {"type": ["string", "null"]}, "limit": {"type": ["integer", "null"]}}
+    function = {"name": "find", "parameters": {"type": "object", "properties": properties, "required": ["until"]}}
+    (find,) = typed_tools([{"type": "function", "function": function}], requests, "token")
+
+    def serve():
+        _, _, arguments, reply = requests.get()
+        reply.put((True, json.dumps(arguments)))
+
+    threading.Thread(target=serve).start()
+    assert json.loads(find(until=None, limit=None)) == {"until": None}
 
 
 @pytest.mark.parametrize("agent", ["one_question", "chatty", "by_responses"])
