@@ -11,6 +11,7 @@ from grpo.config import TrainConfig
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, shape_at_hand
 from grpo.doctor.memory import memory_needs
+from grpo.envs.registry import takes_split
 from grpo.learner.engines import described, engine_name
 from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, memory_gib
@@ -99,7 +100,8 @@ def _work(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:
     yield f"{adapter_line(config, shape)}; learning rate {config.optimizer.learning_rate:g}"
     if evaluation.scenarios:
         greedily = f", up to {evaluation.scenarios * evaluation.greedy} greedily" if evaluation.greedy else ""
-        of = f"{evaluation.scenarios} scenarios of the split {evaluation.split!r}{greedily}"
+        split = f" of the split {evaluation.split!r}" if takes_split(config.env) else ""
+        of = f"{evaluation.scenarios} scenarios{split}{greedily}"
         yield f"evaluation before and after: {of}"
 
 

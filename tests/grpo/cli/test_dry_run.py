@@ -137,6 +137,13 @@ def test_a_run_on_the_cpu_is_shown_too(tmp_path):
     assert "evaluation before and after: 96 scenarios of the split 'test', up to 192 greedily" in lines
 
 
+def test_an_env_without_splits_is_evaluated_on_none(tmp_path):
+    arguments = ("--env", "FrozenLake-v1", "--set", "dtype=float32", "--model", "some/model", "--eval-scenarios", "6")
+    status, lines = shown(tmp_path, *arguments, "--set", "device=cpu")
+    assert status == 0, lines
+    assert "evaluation before and after: 6 scenarios, up to 6 greedily" in lines
+
+
 def test_the_memory_on_the_cpu_is_shown_for_each_dtype_that_may_be_chosen(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
