@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable
 from functools import reduce
 from inspect import Parameter, Signature
@@ -16,7 +17,10 @@ from keyword import iskeyword
 from queue import SimpleQueue
 from typing import Any, Literal, NotRequired
 
-from typing_extensions import TypedDict  # pydantic, by which frameworks read signatures, takes no other in 3.11
+if sys.version_info >= (3, 12):
+    from typing import TypedDict
+else:  # pydantic, by which frameworks read signatures, takes no other in 3.11
+    from typing_extensions import TypedDict
 
 _PLAIN: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": type(None)}
 
