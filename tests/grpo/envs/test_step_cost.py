@@ -5,6 +5,7 @@ import time
 import pytest
 
 from grpo.envs.step_cost import BOUND_SECONDS, Meter, Place, StepCost
+from tests.waits import needs_waits_told
 
 
 def costs(*steps):
@@ -53,6 +54,7 @@ def mostly_computes():
     return 0.01 <= computing <= seconds < 2 * computing
 
 
+@needs_waits_told
 def test_a_step_that_computes_is_told_from_one_that_waits_on_a_busy_machine_too():
     assert any(mostly_computes() for _ in range(50))  # the host may take the core away, which nobody here can see
     meter = Meter()

@@ -13,6 +13,7 @@ from tests.eval_agents import ended, late, stay_anew
 from tests.eval_parts import MEETING_SUMS_ENV, SUMS_ENV, rows, run
 from tests.fakes import WordEnv
 from tests.model_server import ModelServer
+from tests.waits import needs_waits_told
 from tests.worker_envs import HARD_ENV
 
 HERE = "tests.eval_agents"
@@ -118,7 +119,7 @@ def alike(lines, said):
     [
         (f"{HERE}:maple", {}, []),
         (f"{HERE}:maple", {"waits": 0.05}, ["in a thread each"]),
-        (f"{HERE}:maple", {"computes": 0.05}, ["in 2 worker processes"]),
+        pytest.param(f"{HERE}:maple", {"computes": 0.05}, ["in 2 worker processes"], marks=needs_waits_told),
         ("oracle", {"computes": 0.05}, ["in a thread each"]),
     ],
 )
@@ -146,12 +147,12 @@ def test_agents_that_take_long_for_their_first_step_do_not_wait_for_each_other(t
 
 
 def test_an_env_that_hangs_in_a_thread_of_its_own_fails_its_episode_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_thread, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(own_thread, "STUCK_SECONDS", 3.0)
     arguments = ("--env-workers", "threads", "-k", "2", "--concurrency", "4", "--out", str(tmp_path))
     shown = run("--agent", f"{HERE}:hanging_at_quartz", *arguments, env=HARD_ENV)
     assert shown.exit_code == 3
     found = {(row["scenario_id"], row["ending"], row["error"]) for row in rows(tmp_path)}
-    assert ("train-quartz", "infrastructure", "an env has been in one call for 1 s and does not come back") in found
+    assert ("train-quartz", "infrastructure", "an env has been in one call for 3 s and does not come back") in found
     assert {ending for name, ending, _ in found if name != "train-quartz"} == {"answered", "no_answer"}
 
 
