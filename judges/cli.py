@@ -21,6 +21,7 @@ import click
 
 from judges.errors import JudgeError, JudgeInputError
 from judges.llm.options import TIMEOUT_SECONDS
+from judges.llm.sync import STOPPED
 
 if TYPE_CHECKING:
     from judges.reliability.calibration import Calibration
@@ -47,7 +48,7 @@ class _ErrorsInOneLine(click.Group):
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  its buffer would be tried once more
             sys.exit(1)
         except KeyboardInterrupt:
-            click.echo("\nStopped. Judgements that were recorded or cached are kept.", err=True)
+            click.echo(f"\n{STOPPED}", err=True)
             sys.exit(130)
 
 
@@ -61,9 +62,10 @@ def _params(_ctx: click.Context, _parameter: click.Parameter, value: str | None)
     return parsed
 
 
-def _how_to_call(command: Callable[..., None]) -> Callable[..., None]:
-    """The options by which a judge is called, named as the library's, which its errors tell."""
+def _shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What both commands take, last option first; those of a call are named as the library's, which its errors tell."""
     for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
         click.option(
             "--extra-litellm-params",
             callback=_params,
@@ -84,6 +86,14 @@ def _how_to_call(command: Callable[..., None]) -> Callable[..., None]:
             show_default=True,
             help="Longer prompts are cut; keep it some thousands below the judge's context.",
         ),
+        click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice."),
+        click.option(
+            "--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time."
+        ),
+        click.option(
+            "--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent."
+        ),
+        click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N"),
     ):
         command = option(command)
     return command
@@ -105,13 +115,8 @@ def main() -> None:
 @click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
 @click.option("--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the recorded ones.")
 @click.option("--permutations", type=click.IntRange(1), default=1, show_default=True, help="Orders to average.")
-@click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N")
-@click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent.")
-@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time.")
-@click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice.")
 @click.option("--record", type=_OUT_FILE, help="JSONL file to which the new judgements are appended.")
-@_how_to_call
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@_shared_options
 def replay(
     run: Path,
     judge_model: tuple[str, ...],
@@ -156,12 +161,7 @@ def replay(
 @click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
 @click.option("--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the generic ones.")
 @click.option("--permutations", type=click.IntRange(1), default=4, show_default=True, help="Orders to compare.")
-@click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N")
-@click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent.")
-@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time.")
-@click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice.")
-@_how_to_call
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@_shared_options
 def calibrate(
     labelled: Path,
     judge_model: str,

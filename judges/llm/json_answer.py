@@ -49,11 +49,6 @@ def exact_object(**properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def last_object(content: str, key: str) -> dict[str, Any]:
-    """The last of `objects_with`."""
-    return objects_with(content, key)[-1]
-
-
 def objects_with(content: str, key: str) -> list[dict[str, Any]]:
     """The JSON objects with ``key`` that stand after any reasoning, at least one.
 

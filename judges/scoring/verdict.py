@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from judges.errors import MalformedVerdict
-from judges.llm.json_answer import STRING, exact_object, last_object, response_format
+from judges.llm.json_answer import STRING, exact_object, objects_with, response_format
 
 RESPONSE_FORMAT = response_format(
     "verdict",
@@ -53,7 +53,7 @@ def parse_verdict(content: str, labels: Collection[str]) -> dict[str, Entry]:
     Raises:
         MalformedVerdict: There is no readable verdict, its ids are not exactly ``labels``, or a score cannot be used.
     """
-    found = last_object(content, "scores")
+    found = objects_with(content, "scores")[-1]
     try:
         entries = _Verdict.model_validate(found).scores
     except ValidationError as error:
