@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from grpo.envs.pool import EnvPool, Seat
@@ -32,8 +32,6 @@ from grpo.types import Task as EnvTask
 
 if TYPE_CHECKING:
     from grpo.eval.answer_judge import AnswerJudge
-
-OnResult = Callable[[Row], None]
 
 YIELD_SECONDS = 0.01
 """How long agents that wait for nothing may keep the event loop."""
@@ -75,46 +73,34 @@ def planned_episodes(tasks: Iterable[EnvTask], samples: int) -> list[PlannedEpis
     return [PlannedEpisode(EpisodeKey(task.key, sample), task) for sample in range(samples) for task in tasks]
 
 
+@dataclass(slots=True)
 class Runner:
-    """Plays planned episodes with one agent and keeps their results."""
+    """Plays planned episodes with one agent and keeps their results.
 
-    def __init__(
-        self,
-        agent: Agent,
-        pool: EnvPool,
-        results: Results,
-        *,
-        seed: int,
-        concurrency: int,
-        timeout_seconds: float,
-        max_turns: int = MAX_TURNS,
-        answer_judge: AnswerJudge | None = None,
-        on_result: OnResult = lambda row: None,
-    ):
-        """Prepare.
+    Attributes:
+        agent: Plays the episodes; opened by whoever runs this.
+        pool: Envs; its ``home`` is the agent's ``env_thread``.
+        results: Where results go.
+        seed: Each episode's seed derives from it.
+        concurrency: Episodes at once.
+        timeout_seconds: Limit of one episode.
+        max_turns: Most turns of one.
+        answer_judge: Marks the answers.
+        on_result: Called after each.
+    """
 
-        Args:
-            agent: Plays the episodes; already opened.
-            pool: Envs; its ``home`` is the agent's ``env_thread``.
-            results: Where results go.
-            seed: Each episode's seed derives from it.
-            concurrency: Episodes at once.
-            timeout_seconds: Limit of one episode.
-            max_turns: Most turns of one.
-            answer_judge: Marks the answers.
-            on_result: Called after each.
-        """
-        self.agent = agent
-        self.pool = pool
-        self.results = results
-        self.seed = seed
-        self.concurrency = concurrency
-        self.timeout_seconds = timeout_seconds
-        self.max_turns = max_turns
-        self.answer_judge = answer_judge
-        self.on_result = on_result
-        self._yield_at = 0.0
-        self._openings: dict[str, int] = {}
+    agent: Agent
+    pool: EnvPool
+    results: Results
+    _: KW_ONLY
+    seed: int
+    concurrency: int
+    timeout_seconds: float
+    max_turns: int = MAX_TURNS
+    answer_judge: AnswerJudge | None = None
+    on_result: Callable[[Row], None] = lambda row: None
+    _yield_at: float = field(default=0.0, init=False)
+    _openings: dict[str, int] = field(default_factory=dict, init=False)
 
     async def run(self, episodes: Iterable[PlannedEpisode]) -> None:
         """Play all episodes that have no result yet."""
