@@ -186,13 +186,11 @@ def _worst(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def _latency(rows: Sequence[Row]) -> dict[str, float] | None:
     if not rows:
         return None
-    ordered = sorted(row["seconds"] for row in rows)
-    return {"p50": percentile(ordered, 0.50), "p95": percentile(ordered, 0.95)}
+    import numpy as np
 
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least ``share`` of the values do not exceed (nearest rank)."""
-    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+    seconds = [row["seconds"] for row in rows]
+    p50, p95 = np.quantile(seconds, (0.50, 0.95), method="inverted_cdf").tolist()  # nearest rank
+    return {"p50": p50, "p95": p95}
 
 
 def _interval(values: Sequence[float], rows: Sequence[Row], name: str = "correct") -> dict[str, float | None]:
