@@ -178,9 +178,9 @@ class Trainer:
             )
 
     @contextmanager
-    def _demonstrations(self, purpose: str) -> Iterator[Iterator[Segment]]:
+    def _demonstrations(self, *purpose: str | int) -> Iterator[Iterator[Segment]]:
         config, env = self.config, self.pool.take()
-        stream = TaskStream(self.tasks.scenario_ids, derive_seed(config.seed, purpose))
+        stream = TaskStream(self.tasks.scenario_ids, derive_seed(config.seed, *purpose))
         yield demonstrations(env, stream, self.chat, config.warm_start.policy, config.rollout.max_tokens)
         self.pool.give_back(env)
 

@@ -17,7 +17,8 @@ import math
 import random
 import time
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 from grpo.errors import TrainingError
@@ -25,9 +26,8 @@ from grpo.files import JsonlLog, read_jsonl, write_jsonl
 from grpo.learner.engine import LossSpec
 from grpo.learner.segments import Segment, segments_of
 from grpo.learner.update import scheduled_learning_rate
-from grpo.rollout.tasks import TaskStream
 from grpo.seeds import derive_seed
-from grpo.training.imitation import demonstrate, demonstrations
+from grpo.training.imitation import demonstrate
 from grpo.training.pace import Began
 from grpo.training.trainer import Trainer
 from grpo.types import StopReason, Trajectory
@@ -38,21 +38,14 @@ class Imitation(Trainer):
 
     def _grpo_step(self, log: JsonlLog) -> dict[str, float]:
         began = Began.now()
-        rows = self._fresh_rows()
+        with self._demonstrations("imitation", self.step) as fresh:
+            rows = list(islice(fresh, self._count))
         return self._finish_step(log, began, {"time/rollout": 0.0, **self._imitate(rows)})
 
     @property
     def _count(self) -> int:
         """Demonstrations of a step."""
         return self.config.rollout.groups_per_step * self.config.rollout.group_size
-
-    def _fresh_rows(self) -> list[Segment]:
-        config, env = self.config, self.pool.take()
-        stream = TaskStream(self.tasks.scenario_ids, derive_seed(config.seed, "imitation", self.step))
-        rows = demonstrations(env, stream, self.chat, config.warm_start.policy, config.rollout.max_tokens)
-        found = list(islice(rows, self._count))
-        self.pool.give_back(env)
-        return found
 
     def _imitate(self, rows: Sequence[Segment]) -> dict[str, float]:
         """A pass over the rows; returns what is logged of it."""
@@ -118,12 +111,5 @@ class Dagger(Imitation):
 
 def turns_of(episode: Trajectory) -> list[list[int]]:
     """The ids of each sampled turn."""
-    turns: list[list[int]] = []
-    before = False
-    for token, acts in zip(episode.token_ids, episode.action_mask, strict=True):
-        if acts:
-            if not before:
-                turns.append([])
-            turns[-1].append(token)
-        before = acts
-    return turns
+    runs = groupby(zip(episode.token_ids, episode.action_mask, strict=True), itemgetter(1))
+    return [[token for token, _ in run] for acts, run in runs if acts]
