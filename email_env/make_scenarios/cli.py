@@ -148,6 +148,11 @@ def main(
                     click.echo(f"Stopped; {out} keeps what is finished. Go on with --resume.", err=True)
                     click.echo(_summary(out, rejected, record, [], llm.usage), err=True)
                     sys.exit(130)
+                except OSError as error:
+                    kept = (
+                        f"{len(record.done):,} mails are finished; make room or see to the disk, and --resume goes on."
+                    )
+                    raise click.ClickException(f"{out} or {rejected} cannot be written: {error}. {kept}") from error
     except (EmailEnvError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if as_json:

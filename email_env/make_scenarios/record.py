@@ -2,8 +2,9 @@
 
 Each mail gives one line in one of the files, which is appended and synced when the mail is finished. The files are the
 whole state of a run: a kill can tear only the last line, which is then dropped, and `--resume` continues with what is
-missing. There is no file of settings. Only the split of each inbox must not change, and it is compared with the
-questions that are there. One process writes at a time.
+missing. A last line that lacks its line break alone, as editors leave it, is kept. There is no file of settings. Only
+the split of each inbox must not change, and it is compared with the questions that are there. One process writes at a
+time.
 """
 
 from __future__ import annotations
@@ -148,9 +149,13 @@ class Record:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file; an unfinished last one is cut off."""
+    """The lines of a file; a torn last one is cut off, and a whole one gets the line break that it lacks."""
     data = path.read_bytes()
     whole = data.rfind(b"\n") + 1
+    if _is_object(data[whole:]):
+        with path.open("ab") as file:
+            file.write(b"\n")
+        whole = len(data)
     found: list[dict[str, Any]] = []
     for number, line in enumerate(data[:whole].splitlines(), start=1):
         try:
@@ -163,6 +168,13 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     if whole < len(data):
         os.truncate(path, whole)
     return found
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def _open(path: Path) -> int:

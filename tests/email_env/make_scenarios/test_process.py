@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,8 +19,13 @@ from tests.judge_server import JudgeServer, Reply
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
 
 
-def start(path, out, server, *arguments):
-    """The command in Ben's inbox, on its way."""
+def start(path, out, server, *arguments, most_bytes=resource.RLIM_INFINITY):
+    """The command in Ben's inbox, on its way; it may write files of ``most_bytes``."""
+
+    def prepare():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it: so would this
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+
     command = [sys.executable, "-m", "email_env.make_scenarios.cli", path, "--out", out, "--model", "w"]
     command += ["--api-base", server.url, "--min-mails", 1, "--inbox", BEN, *arguments]
     return subprocess.Popen(
@@ -28,8 +34,7 @@ def start(path, out, server, *arguments):
         env={name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")},
         stderr=subprocess.PIPE,
         text=True,
-        # a shell's background jobs ignore SIGINT, and so would this child
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=prepare,
     )
 
 
@@ -88,3 +93,32 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     assert f"Stopped; {out} keeps what is finished. Go on with --resume." in errors
     assert "1 questions (1 train" in errors
     assert "Traceback" not in errors
+
+
+def test_a_last_line_that_an_editor_left_without_its_line_break_is_kept(tmp_path):
+    path, out = tmp_path / "office.db", tmp_path / "made.jsonl"
+    build(
+        path, mail("m1", "Falcon", BUDGET), mail("m2", "Parcel", "The parcel of shelf 7 has the code KX7 on its lid.")
+    )
+    shelf = GOOD | {"question": "Which code has the parcel of shelf 7?", "answer": "KX7", "accepted": []}
+    with JudgeServer(llm(lambda data: GOOD if data["subject"] == "Falcon" else shelf)) as server:
+        assert make(path, server, "--inbox", BEN, "--limit", 1).exit_code == 0
+        edited = out.read_text().replace("How much", "What sum").rstrip("\n")
+        out.write_text(edited)
+        assert make(path, server, "--inbox", BEN, "--resume").exit_code == 0
+    first, second = out.read_text().splitlines()
+    assert first == edited
+    assert {json.loads(line)["answer"] for line in (first, second)} == {"$48,250", "KX7"}
+
+
+def test_a_disk_that_takes_no_more_is_told_with_the_files_and_how_to_go_on(office):
+    out, full = office.parent / "made.jsonl", 100  # bytes; a question has more
+    with JudgeServer(llm()) as server:
+        process = start(office, out, server, most_bytes=full)
+        shown = process.communicate()[1]
+        assert process.returncode == 1
+        assert f"Error: {out} or {office.parent / 'made.rejected.jsonl'} cannot be written: [Errno 27] " in shown
+        assert "0 mails are finished; make room or see to the disk, and --resume goes on." in shown
+        assert out.stat().st_size == full, "half a line"
+        assert make(office, server, "--inbox", BEN, "--resume").exit_code == 0
+    assert [s.answer for s in load_scenarios(out)] == ["$48,250"]
