@@ -18,6 +18,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 PARENT_VARIABLE = "GRPO_PARENT_PID"
@@ -28,6 +29,9 @@ CORES_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"
 
 THREADS_VARIABLE = "GRPO_VLLM_THREADS"
 """Tells the same model on how many threads it computes where no cores are named: the system then places them."""
+
+SOCKETS_VARIABLE = "VLLM_RPC_BASE_PATH"
+"""vLLM's variable for the folder of its sockets, which it does not remove: here one that goes with the server."""
 
 _POLL_SECONDS = 0.25
 
@@ -46,22 +50,20 @@ def guard(command: list[str], grace_seconds: float) -> int:
         signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     parent = os.getppid()
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,
-        process_group=0,
-        env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
-    )
-    try:
-        print(child.pid, flush=True)
-        while child.poll() is None and os.getppid() == parent:
-            readable, _, _ = select.select([0], [], [], _POLL_SECONDS)
-            if readable:
-                break  # nothing is ever written to the pipe: it is closed
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        end_group(child, grace_seconds)
+    with tempfile.TemporaryDirectory(prefix="vllm-", ignore_cleanup_errors=True) as sockets:
+        variables = {PARENT_VARIABLE: str(os.getpid()), SOCKETS_VARIABLE: sockets}
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr, process_group=0, env=os.environ | variables
+        )
+        try:
+            print(child.pid, flush=True)
+            while child.poll() is None and os.getppid() == parent:
+                readable, _, _ = select.select([0], [], [], _POLL_SECONDS)
+                if readable:
+                    break  # nothing is ever written to the pipe: it is closed
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            end_group(child, grace_seconds)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 

@@ -6,7 +6,7 @@ Only what ``grpo.serving.vllm_main`` touches is there. The real thing is tested 
 from pathlib import Path
 
 ENTRY = """
-import json, multiprocessing, os, sys, time
+import json, multiprocessing, os, socket, sys, time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
@@ -38,6 +38,9 @@ class Handler(BaseHTTPRequestHandler):
 def main():
     mode = os.environ.get("FAKE_VLLM_MODE", "")
     print("(APIServer pid=1) INFO 01-01 00:00:00 [model.py:733] Resolved architecture: Fake", flush=True)
+    path = os.environ["VLLM_RPC_BASE_PATH"] + "/of-the-engine"
+    socket.socket(socket.AF_UNIX).bind(path)
+    print("socket", path, flush=True)
     if mode == "die":
         print("Traceback (most recent call last):", flush=True)
         print("(EngineCore pid=2) ERROR 01-01 00:00:00 [core.py:9] ValueError: the weights are 7 bytes long", flush=True)

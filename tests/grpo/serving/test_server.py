@@ -54,8 +54,10 @@ def test_a_server_answers_reports_progress_and_leaves_nothing(
     assert heard[0][0] < heard[-1][0] <= seconds
     assert heard[-1][1] == "starting the engine process"
     assert len(processes_in(session)) >= 3  # guard, API server, engine
+    assert (opened := socket_of_engine(server.log_path)).is_socket()
     server.stop()
     assert wait_until_gone(session, seconds=60.0) == {}
+    assert not opened.parent.exists()
     server.stop()
     assert not server.is_alive()
     assert "Resolved architecture" in server.log_path.read_text()
@@ -158,6 +160,7 @@ def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: s
         while len(left := processes_in(owner.pid, guard)) > expected and time.monotonic() < deadline:
             time.sleep(0.1)
         assert len(left) == expected, left
+        assert socket_of_engine(tmp_path / "owner.log").parent.exists() == ("guard" in victims), "the guard removes it"
     finally:
         for process in processes_in(owner.pid, guard):
             os.kill(process, signal.SIGKILL)
@@ -173,6 +176,13 @@ def test_sigkill_of_the_owner_leaves_no_process_of_a_real_vllm(model_dir: Path, 
     owner.kill()
     owner.wait()
     assert wait_until_gone(guard, seconds=120.0) == {}
+
+
+def socket_of_engine(log: Path) -> Path:
+    """The socket that the stand-in says it has opened."""
+    found = re.search(r"^socket (.+)$", log.read_text(), re.MULTILINE)
+    assert found
+    return Path(found[1])
 
 
 def start_owner(model: Path, tmp_path: Path, extra: list[str]) -> tuple[subprocess.Popen[str], int]:
