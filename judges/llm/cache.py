@@ -73,8 +73,13 @@ class AnswerCache:
             try:
                 return self._open().execute(statement, values).fetchone()
             except (sqlite3.Error, OSError) as error:
+                damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+                    sqlite3.SQLITE_CORRUPT,
+                    sqlite3.SQLITE_NOTADB,
+                )
+                remedy = "delete the file" if damaged else "see to its disk and permissions"
                 raise JudgeInputError(
-                    f"the judge cache {self.path} cannot be used ({error}); delete the file or name another"
+                    f"the judge cache {self.path} cannot be used ({error}); {remedy} or name another"
                 ) from error
 
     def _open(self) -> sqlite3.Connection:
