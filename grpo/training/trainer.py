@@ -317,12 +317,12 @@ class Trainer:
         """Evaluate the newest policy; between steps, note whether its checkpoint is the best so far."""
         self._await_checkpoint()
         found = self._play(self._evaluated(when))
-        for summary in found:
-            self.tracking.log_evaluation(summary, self.step)
         if found:
             if not is_final(when):
                 note_score(self.run.checkpoints, self.step, found[0]["metrics"]["reward"]["mean"])
             self._description()(self.run.checkpoints / checkpoint_name(self.step))
+        for summary in found:  # last: a tracker may be slow, and a run that ends meanwhile has its card
+            self.tracking.log_evaluation(summary, self.step)
 
     async def _evaluated(self, when: str) -> list[dict[str, Any]]:
         async with self.sampler.policy(self.step) as policy:

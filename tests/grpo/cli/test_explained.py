@@ -1,0 +1,159 @@
+"""Errors that a command explains: a full disk or GPU, a damaged file, a package that is missing, and how it is stopped."""
+
+import asyncio
+import os
+import re
+import resource
+import signal
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from grpo.cli.common import explained
+from grpo.files import read_jsonl
+
+
+def text_onto_a_full_disk():
+    with Path("/dev/full").open("w") as file:
+        file.write("a")
+
+
+def safetensors_onto_a_full_disk():  # these two are said in the words of the library; it writes to no device
+    raise Exception("Error while serializing: I/O error: No space left on device (os error 28)")
+
+
+def torch_onto_a_full_disk():
+    raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 36288 vs 36240")
+
+
+class OutOfMemoryError(RuntimeError):  # as torch's is called
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OutOfMemoryError, "CUDA out of memory. Tried to allocate 2.00 GiB."),
+        (RuntimeError, "CUDA error: out of memory"),
+        (RuntimeError, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_a_full_gpu_is_one_line_that_says_what_to_lower(capsys, error, said):
+    @click.command()
+    @explained()
+    def train():
+        raise error(f"{said}\nsee the documentation")
+
+    with pytest.raises(SystemExit) as ended:
+        train.main([], standalone_mode=False)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        f"Error: the GPU's memory is full ({said}); lower its use with "
+        "--set learner.token_budget=N or --set learner.gradient_checkpointing=true\n"
+    )
+
+
+def test_a_damaged_line_of_a_runs_file_is_named_with_what_to_do(capsys, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(SystemExit) as stopped:
+        explained()(lambda: read_jsonl(path))()
+    assert stopped.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: {path} line 2 is not JSON (")
+    assert error.endswith("""b'{"st\\n'; mend that line, or take it out\n""")
+
+
+@pytest.mark.parametrize("save", [text_onto_a_full_disk, safetensors_onto_a_full_disk, torch_onto_a_full_disk])
+def test_a_full_disk_is_an_error_that_says_how_to_go_on(save, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        explained(lambda _options: "What was finished is kept.")(save)()
+    assert stopped.value.code == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("Error: no space is left on the disk (")
+    assert shown.endswith("; make room. What was finished is kept.\n")
+
+
+def more_files_than_a_process_may_open(folder):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        (folder / "a").write_text("a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def safetensors_beyond_a_limit(folder):
+    save_file = pytest.importorskip("safetensors.numpy", reason="needs the extra 'train'").save_file
+    save_file({"a": np.zeros(10_000)}, folder / "a.safetensors")
+
+
+def text_beyond_a_limit(folder):
+    (folder / "a").write_text("a" * 80_000)
+
+
+@pytest.mark.parametrize(
+    ("save", "why"),
+    [
+        (text_beyond_a_limit, r"\[Errno 27\] File too large"),
+        (safetensors_beyond_a_limit, r".*File too large \(os error 27\).*"),
+        (more_files_than_a_process_may_open, r"\[Errno 24\] Too many open files: .*"),
+    ],
+)
+def test_a_disk_that_refuses_is_an_error_that_says_how_to_go_on(save, why, capsys, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            explained(lambda _options: "What was finished is kept.")(save)(folder=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert stopped.value.code == 1
+    what_to_do = r"check the disk, the permissions and the limits \(ulimit -a\)\. What was finished is kept\.\n"
+    assert re.fullmatch(rf"Error: the system refuses a file \({why}\); {what_to_do}", capsys.readouterr().err)
+
+
+def test_a_fault_of_ours_keeps_its_traceback():
+    def broken():
+        raise RuntimeError("unexpected")
+
+    with pytest.raises(RuntimeError, match="unexpected"):
+        explained()(broken)()
+
+
+def test_a_package_of_training_that_is_missing_is_told_with_what_installs_it(capsys):
+    def without_torch():
+        raise ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
+
+    def broken():
+        raise ModuleNotFoundError("No module named 'mine'", name="mine")
+
+    with pytest.raises(SystemExit):
+        explained()(without_torch)()
+    said = "Error: this needs the package torch, which is not installed; scripts/install cpu (or gpu) installs all"
+    assert capsys.readouterr().err.startswith(said)
+    with pytest.raises(ModuleNotFoundError, match="mine"):
+        explained()(broken)()
+
+
+def test_sigterm_lets_what_runs_clean_up_as_ctrl_c_does():
+    cleaned = []
+
+    async def episode():
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("connection")
+
+    command = explained(lambda _options: "Kept.")(lambda: asyncio.run(episode()))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        result = CliRunner().invoke(click.command()(command), [])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (result.exit_code, result.output, cleaned) == (130, "\nStopped. Kept.\n", ["connection"])
