@@ -58,7 +58,7 @@ def test_a_run_that_is_killed_goes_on_with_what_is_missing(tmp_path):
 
     with JudgeServer(llm(author)) as server:
         process = start(path, out, server, "--concurrency", "2")
-        while not out.exists() or len(out.read_bytes().splitlines()) < 5:
+        while len(asked) < 8 or not out.exists() or len(out.read_bytes().splitlines()) < 5:  # two wait for their reply
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
