@@ -2,7 +2,8 @@
 
 A frame is of a closed list ("the answer is", "according to the mail"). The question's words count only as the question
 has them: in a row up to the reference (`Lotus acquired` of "Whom did Lotus acquire?"), or behind it from the question
-word on (`has the lead of Nimbus`), or before an `is` in their order (`the lead of Nimbus is`). So roles cannot
+word on (`has the lead of Nimbus`), or before an `is` in their order (`the lead of Nimbus is`). They begin with what
+is asked for: `Nimbus is` says something else, and so do words of a clause such as `if Nimbus is late`. So roles cannot
 be turned round, and what is asked for negatively must be said negatively.
 """
 
@@ -42,8 +43,23 @@ TURNS = frozenset(  # a question with one of these asks for the opposite of what
 )
 _ENDS = re.compile("stop|ceas|quit|unable|against|reject|forg[eo]t|avoid|prevent")
 """How words begin that turn what others say in any form: who stopped selling has not sold."""
+_DIFFERENCES = re.compile(
+    r"(?:than|more|less|fewer|later|earlier|up|down)\Z|(?:exceed|grow|ris|rais|increas|decreas|reduc|fall|drop|differ)"
+)
+"""How words begin that ask for a difference: the rent rose by $50, and is another amount."""
+_CONJUNCTIONS = frozenset("if unless whether because although though while once after before until since than".split())  # noqa: SIM905
+_BEGINNINGS = ("start", "begin", "continue", "finish", "stop", "quit", "keep")
+"""What stands before `working` and is no noun."""
 _FILLERS = frozenset((*_BE, *"do does did it they he she we i".split()))  # noqa: SIM905
 _AUXILIARIES = (*_BE, *"am do does did has have had will would shall should can could may might must".split())  # noqa: SIM905
+_NOUNS = frozenset(  # that look like participles
+    (  # noqa: SIM905
+        "meeting training building morning evening hearing filing closing opening wedding listing offering pricing"
+        " billing hiring parking housing heating painting briefing landing boarding warning holding funding spending"
+        " testing planning trading during nothing anything something spring string bring"
+    ).split()
+)
+_MODALS = frozenset("will would can could shall should may might must".split())  # noqa: SIM905
 WH = frozenset("who whom whose which what when where how why".split())  # noqa: SIM905
 
 
@@ -90,8 +106,8 @@ def stem(token: Token) -> str:
 
 @lru_cache(maxsize=4096)
 def _stem_of(written: str) -> str:
-    word = written.casefold()
-    return re.sub(r"(?:ing|ed|es|s|e)$", "", word) if len(word) > 3 and word not in TURNS else word
+    word = written.casefold()  # need and exceed have no ending
+    return re.sub(r"(?:ing|(?<![cnfp]e)ed|es|s|e)$", "", word) if len(word) > 3 and word not in TURNS else word
 
 
 def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: Sequence[Token]) -> bool:
@@ -124,25 +140,38 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
         return False
     rest, plain = [*map(stem, beside)], [*map(stem, asked)]
     if after:
-        furthest = 3 if asked[start].value in ("which", "what", "whose", "how") else 1
+        furthest = 3 if asked[start].value in ("which", "what", "how") else 1
         return any(plain[begin : begin + len(rest)] == rest for begin in range(start, start + furthest + 1))
     if before[-1].value in TURNS:
         return False
-    if _has_a_clause(asked, start) and asked[start + 1].value not in _BE and rest[-1:] != [*map(stem, last)]:
+    if not _says_what_is_asked(rest, asked, start):
         return False
     if copula:
-        return _in_order(rest, plain)
-    label = rest == plain[start + 1 : start + 1 + len(rest)]  # room 204, hotel Bristol
+        return not _leaves_out_the_verb(rest, asked, start) and _in_order(rest, plain)
+    is_label = asked[start].value in ("which", "what", "how")  # room 204, hotel Bristol
+    label = is_label and rest == plain[start + 1 : start + 1 + len(rest)]
     if (
         first.kind == "word"
         and first.value not in _PREPOSITIONS
         and not (tied or label or words & {"do", "does", "did"})
     ):
         return False
+    modal = next((token.value for token in asked[start + 1 :] if token.value in _MODALS), "")
+    if rest.count(modal) == 1 and rest[0] != modal:  # when will Amy pay: Amy will pay
+        rest.remove(modal)
+        plain = [word for word in plain if word != modal]
     left_out = {*_BE, "do", "did"}
     return _in_a_row(
         [word for word in rest if word not in _BE or word not in plain], [w for w in plain if w not in left_out]
     )
+
+
+def _leaves_out_the_verb(rest: Sequence[str], asked: Sequence[Token], start: int) -> bool:
+    """Whether `the budget is Anna` answers who approved it, or `the flight was two hours` how long it was delayed."""
+    last = [token for token in asked if token.kind != "symbol"][-1]
+    if asked[start].value == "who":
+        return not any(token.value in _AUXILIARIES for token in asked[start + 1 : start + 2])
+    return asked[start].value in ("how", "when") and last.written.endswith("ed") and rest[-1] != stem(last)
 
 
 def _repeats(after: Sequence[Token], asked: Sequence[Token], *, denies: bool) -> bool:
@@ -152,7 +181,11 @@ def _repeats(after: Sequence[Token], asked: Sequence[Token], *, denies: bool) ->
     said = [token for token in after if token.value not in fillers]
     rest = [token for token in said if token.value != "not"]
     agrees_with_it = len(said) - len(rest) == denies and _ends(asked) <= _ends(after)
-    return agrees_with_it and not words & {"or", *TURNS} and _in_order([*map(stem, rest)], [*map(stem, asked)])
+    main = {stem(token) for token in asked[1 : _clause(asked, 0)] if token.value not in fillers}
+    stems = {*map(stem, rest)}
+    whole = stems <= main or main <= stems  # not the words of a clause alone
+    sure = whole and not words & {"or", *TURNS} and all(token.value != "?" for token in after)
+    return agrees_with_it and sure and _in_order([*map(stem, rest)], [*map(stem, asked)])
 
 
 def _is_asked_year(first: Token, asked: Sequence[Token]) -> bool:
@@ -169,11 +202,48 @@ def _asks_for_doer(asked: Sequence[Token]) -> bool:
     return words[:1] == ["who"] and not {*words[1:]} & {*TURNS, *_AUXILIARIES, *WH}
 
 
-def _has_a_clause(asked: Sequence[Token], start: int) -> bool:
-    """Whether a clause inside the question has a verb of its own: in `the call that starts at two`."""
-    before = {*_AUXILIARIES, *_PREPOSITIONS, *WH}
-    inner = zip(asked[start + 1 :], asked[start + 2 :], strict=False)
-    return any(one.value not in before and token.value in WH | {"that"} for one, token in inner)
+def _clause(asked: Sequence[Token], start: int) -> int:
+    """Where a clause inside the question begins: at `that` in `the call that starts at two`; at its end without one."""
+    no_noun = {*_AUXILIARIES, *_PREPOSITIONS, *WH}
+    for place in range(start + 2, len(asked) - 1):
+        word, last, then = str(asked[place].value), asked[place - 1], asked[place + 1]
+        if word in _CONJUNCTIONS or (word == "when" and then.value not in _AUXILIARIES):
+            return place
+        behind_noun = last.value not in no_noun and last.kind == "word"
+        if behind_noun and (word in WH | {"that"} or _is_participle(asked, place, start)):
+            return place
+    return len(asked)
+
+
+def _is_participle(asked: Sequence[Token], place: int, start: int) -> bool:
+    """Whether a word says more of the noun before it: the team leaving Houston, the man named in the mail."""
+    word, does = str(asked[place].value), {"do", "does", "did"}
+    last = asked[place - 1]
+    if asked[place].kind != "word" or asked[place].named or last.named or last.value in _BEGINNINGS:
+        return False
+    if not does & {str(token.value) for token in asked[start:place]}:
+        return False
+    return bool(re.fullmatch(r"\w{3,}ing", word) and word not in _NOUNS) or (
+        word.endswith("ed") and asked[place + 1].value in _PREPOSITIONS
+    )
+
+
+def _says_what_is_asked(rest: Sequence[str], asked: Sequence[Token], start: int) -> bool:
+    """Whether words before an answer begin with what is asked for, and not with what explains it."""
+    clause = _clause(asked, start)
+    words, last = [*map(stem, asked)], [stem(token) for token in asked if token.kind != "symbol"][-1:]
+    copula = next((n for n in range(start + 1, min(start + 4, clause)) if asked[n].value in _BE), None)
+    inner = (
+        clause
+        if copula is None
+        else next((n for n in range(copula + 2, clause) if asked[n].value in _PREPOSITIONS), clause)
+    )
+    owner = max((n for n in range(start + 1, inner) if asked[n].value == "'s"), default=start)
+    begins = rest[0] in words[owner + 1 : inner] or (stem(asked[owner]) in rest and rest[0] in words[start + 1 : inner])
+    if clause == len(asked) or copula is not None or asked[clause].value in _CONJUNCTIONS | {"when"}:
+        return begins
+    verb = words[clause if asked[clause].value not in WH | {"that"} else clause + 1]
+    return rest[-1:] == last and (begins or verb not in rest)
 
 
 def _are_the_questions(beside: Sequence[Token], words: set[str], asked: Sequence[Token]) -> bool:
@@ -181,7 +251,12 @@ def _are_the_questions(beside: Sequence[Token], words: set[str], asked: Sequence
     names = {token.value for token in asked[1:] if token.named}
     says = any(token.kind == "word" and token.value not in SMALL_WORDS | names for token in beside)
     turned = words & TURNS <= {str(token.value) for token in beside} and _ends(asked) <= _ends(beside)
-    return "or" not in words and says and turned
+    differs = "how" not in words or _differences(asked) <= _differences(beside)
+    return "or" not in words and says and turned and differs and all(token.value != "?" for token in beside)
+
+
+def _differences(some: Iterable[Token]) -> set[str]:
+    return {found[0] for token in some if (found := _DIFFERENCES.match(str(token.value)))}
 
 
 def _ends(some: Iterable[Token]) -> set[str]:

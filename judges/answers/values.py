@@ -95,6 +95,7 @@ _WRITTEN = (
     ),
     (re.compile(r"(?<![\w.,)])\+1[-. ]?(?=[2-9]\d{9}(?!\d))"), ""),  # +17135550142
     (re.compile(r"(?m)^\s*[-*•]\s+"), " "),
+    (re.compile(r"\[ \]"), " ☐ "),  # a box without its tick
     (re.compile(r"(?ms)^[ \t]*1[.)][ \t]+(?=.*^[ \t]*2[.)] )|(?<=\n)[ \t]*(?:[2-9]|1\d)[.)][ \t]+"), " "),
     (re.compile("([A-Za-z\u0391-\u03a9\u03b1-\u03c9\u0415\u0435])[\u0300-\u036f]+"), r"\1"),  # of Greek, and of ё, too
     (re.compile(r"(?<=\d-\d\d)T(?=\d\d:)"), " "),
