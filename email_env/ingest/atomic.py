@@ -12,7 +12,7 @@ import glob
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -40,7 +40,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         _sync(temporary)
         os.replace(temporary, path)
-        _sync(path.parent)
+        with suppress(OSError):  # the file is in its place; a folder that cannot be read cannot be synced either
+            _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
         os.close(handle)

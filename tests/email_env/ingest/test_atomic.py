@@ -4,7 +4,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +181,21 @@ def test_ctrl_c_while_words_are_indexed_is_no_fault_of_the_disk(tmp_path):
     assert output == b""  # never done
     assert errors.decode().splitlines()[-1] == "KeyboardInterrupt"
     assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_can_be_written_but_not_read_has_the_new_file_without_an_error():
+    is_root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o333)
+        if is_root:  # who may read everything
+            os.seteuid(65534)
+        try:
+            with pytest.raises(PermissionError):
+                os.listdir(folder)
+            with replacing(Path(folder, "mail.db")) as temporary:
+                temporary.write_bytes(b"new")
+        finally:
+            if is_root:
+                os.seteuid(0)
+            os.chmod(folder, 0o700)
+        assert {name: Path(folder, name).read_bytes() for name in os.listdir(folder)} == {"mail.db": b"new"}
