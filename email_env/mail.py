@@ -71,7 +71,8 @@ class SkipReason(StrEnum):
     TOO_LARGE = "too_large"
     """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
     DELETED = "deleted"
-    """Thunderbird does not show it: what was deleted, moved or changed is taken out of its files later."""
+    """What the mail program does not show any more, and takes out of its files later: marked so in Thunderbird's mbox
+    files when it was deleted, moved or changed, in a Maildir by the flag T."""
     OTHER_INBOX = "other_inbox"
     """Filter: none of `Filters.inboxes` sent or received it."""
     BODY_TOO_LONG = "body_too_long"

@@ -27,6 +27,7 @@ _PACKED = (b"PK\x03\x04", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"7z\xbc
 OUTLOOK = (".pst", ".ost", ".msg")
 _OUTLOOK = (b"!BDN", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _TAR, _TAR_AT = (b"ustar\x00", b"ustar  \x00"), 257
+_TRASHED = re.compile(r"(?:^|/)cur/[^/]*[:;!]2,[A-Za-z]*T[A-Za-z]*\Z")  # as Maildirs mark it
 _EMLX_LENGTH = re.compile(rb"(\d{1,12})[ \t]*\r?\n")
 
 
@@ -39,6 +40,8 @@ def file_mails(label: str, size_bytes: int, handle: IO[bytes]) -> Iterator[Entry
     beginning: bytes = cast(Any, handle).peek(_BEGINNING_BYTES)
     if table := next((read for suffix, read in _TABLES.items() if label.lower().endswith(suffix)), None):
         yield from contained(label, table(label, handle), MARK)
+    elif _TRASHED.search(label):
+        yield Skip(label, SkipReason.DELETED)
     elif begins_mbox(beginning):
         yield from contained(label, mbox_mails(label, handle), "/")
     elif is_gzipped(handle):

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import mailbox
+import tarfile
 import zipfile
 from contextlib import closing
 
@@ -75,6 +76,18 @@ def test_what_thunderbird_deleted_or_changed_is_left_out_and_the_newest_draft_co
     assert [mail.reason if isinstance(mail, Skip) else mail.body for mail in found] == [
         SkipReason.DELETED, "Draft 1", SkipReason.DELETED, "Draft 3", "Draft 4",
     ]  # fmt: skip
+
+
+def test_what_a_maildir_marks_as_trash_is_left_out(tmp_path):
+    names = ("1.host:2,S", "2.host:2,ST", "3.host!2,T", "4.T.host:2,FRS")  # `!` where no file may have a colon
+    members = [(f"Maildir/cur/{name}", message(number)) for number, name in enumerate(names, start=1)]
+    packed = tar_of(tmp_path / "mail.tgz", members)
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tmp_path / "Maildir" / "new").mkdir()
+    for source in (tmp_path / "Maildir", packed):
+        found = [mail.reason if isinstance(mail, Skip) else mail.subject for mail in open_source(source).mails]
+        assert found == ["S1", SkipReason.DELETED, SkipReason.DELETED, "S4"]
 
 
 def test_a_takeout_archive_is_read_without_unpacking(tmp_path):
