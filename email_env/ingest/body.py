@@ -20,7 +20,7 @@ from typing import NamedTuple, cast
 from email_env.ingest.calendar import calendar_text
 from email_env.ingest.flowed import unflowed
 from email_env.ingest.headers import readable
-from email_env.ingest.markup import markup_text
+from email_env.ingest.markup import enriched_text, markup_text
 from email_env.ingest.text import clean_body, codec_of, decode, decode_named, one_line, unix_lines
 
 MAX_ATTACHED_CHARS = 5_000
@@ -35,6 +35,7 @@ _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]*+[ \t\r]*+\n)*+(?:[A-Za-z0-9+/]*+={1,2}[ \t\r]*+(?:\n|\Z))?", re.ASCII)
 _NO_BASE64 = re.compile(r"[^A-Za-z0-9+/=\s]")
 _BASE64_LINE = re.compile(r"^[A-Za-z0-9+/]{32,}=*\s*$", re.MULTILINE)
+_FIRST_PART = re.compile(rb'\s*--([^\s"]+)[ \t]*\r?\n(?=Content-[A-Za-z-]+:)', re.IGNORECASE)
 _CALENDAR_FOLD = re.compile(rb"\r?\n[ \t]")
 _ENCODING = re.compile(r"[\w-]+")
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
@@ -140,6 +141,11 @@ class _Reader:
             return ""
         if kind == "text/html":
             return self._page(part) if rich else ""
+        if kind == "text/rfc822-headers":  # of the mail that bounced
+            self.attached[self._letterhead(_parsed(self._decoded(part).encode("utf-8", "surrogateescape")))] = None
+            return ""
+        if whole := _with_its_boundary(part, kind):
+            return self.text(whole, depth + 1, rich=rich)
         return self._text_of(part, kind)
 
     def _best(self, parts: Sequence[Message], depth: int) -> str:
@@ -178,6 +184,8 @@ class _Reader:
 
     def _text_of(self, part: Message, kind: str) -> str:
         """The text of a leaf; "" where it has none. Where the boundary of parts is lost, the whole is text."""
+        if kind == "text/enriched":
+            return enriched_text(self._decoded(part))
         if kind.startswith(("text/", "multipart/")):
             return _plain(self._decoded(part), part.get("content-type", ""))
         return ""
@@ -230,6 +238,13 @@ def _within(part: Message, kind: str) -> Sequence[Message]:
         within[0]["content-transfer-encoding"] = encoding
         return [_parsed(cast(bytes, _payload(within[0])))]
     return within
+
+
+def _with_its_boundary(part: Message, kind: str) -> Message | None:
+    """What should have parts and has none, read by the boundary with which it begins; None for anything else."""
+    data = _payload(part) if kind.startswith("multipart/") else None
+    mark = _FIRST_PART.match(data) if isinstance(data, bytes) else None
+    return _parsed(b'Content-Type: %b; boundary="%b"\n\n%b' % (kind.encode(), mark[1], data)) if mark else None
 
 
 def _plain(text: str, content_type: str) -> str:

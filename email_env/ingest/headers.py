@@ -72,16 +72,25 @@ _USUAL = re.compile(
     r"X-From:([^\n]*+)(?:\nX-To:([^\n]*+))?+(?:\nX-cc:([^\n]*+))?+(?:\nX-(?!(?i:to|cc):)[A-Za-z]++:[^\n]*+)*+\Z"
 )
 _START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
+_BLANKS = re.compile(rb"\n[ \t]+\r?\n(?![ \t]|[!-9;-~]+[ \t]*:)")  # no header and no more of one follows
+_JOURNAL = b"\nX-MS-Journal-Report:"
+_FIRST_MARK = re.compile(rb"^--[^\r\n]*[^\s]", re.MULTILINE)
+_LETTER = re.compile(rb"^Content-Type[ \t]*:\s*message/rfc822\b", re.IGNORECASE | re.MULTILINE)
 
 
 def split_message(data: bytes) -> tuple[Headers, bytes]:
-    """The headers that matter and the undecoded body; a byte order mark and blanks may stand before them."""
+    """The headers that matter and the undecoded body; a byte order mark and blanks may stand before them.
+
+    Of a journal report of Exchange, which names nobody but a server and an archive, these are those of the mail in it.
+    """
     data = data.removeprefix(BOM_UTF8).lstrip()
     if b"\n" not in data:  # of Macs before 2001
         data = data.replace(b"\r", b"\n")
     if not data.startswith(b"Message-ID:") and not _START.match(data):
         return Headers(), data
     block, body = _halves(data)
+    if _JOURNAL in block and (journaled := _journaled(body)):
+        block, body = _halves(journaled)
     text = decode_named(block.replace(b"\r\n", b"\n") if b"\r" in block else block)
     return usual_headers(text) or any_headers(text), body
 
@@ -121,10 +130,24 @@ def readable(header: str) -> str:
     return without_controls("".join(words))
 
 
+def _journaled(body: bytes) -> bytes:
+    """The message in the parts of a journal report; empty where there is none."""
+    mark = _FIRST_MARK.search(body)
+    parts = re.split(rb"^" + re.escape(mark[0]) + rb"(?:--)?[ \t]*\r?$\n?", body, flags=re.MULTILINE) if mark else []
+    for part in parts:
+        block, message = _halves(part)
+        if _LETTER.search(block) and _START.match(message.lstrip()):
+            return message.lstrip()
+    return b""
+
+
 def _halves(data: bytes) -> tuple[bytes, bytes]:
-    """What stands before and behind the first blank line."""
+    """What stands before and behind the first blank line, which may have blanks if no header follows."""
     end = data.find(b"\n\n")
     crlf = data.find(b"\n\r\n", 0, end if end >= 0 else len(data))
     if crlf >= 0:
-        return data[:crlf], data[crlf + 3 :]
-    return (data[:end], data[end + 2 :]) if end >= 0 else (data, b"")
+        block, body = data[:crlf], data[crlf + 3 :]
+    else:
+        block, body = (data[:end], data[end + 2 :]) if end >= 0 else (data, b"")
+    blanks = _BLANKS.search(data, 0, len(block) + 2)
+    return (data[: blanks.start()], data[blanks.end() :]) if blanks else (block, body)

@@ -31,6 +31,42 @@ def test_a_message_that_is_one_file_has_its_name():
         assert parse_message(raw(headers, "Hello.")).body == "Hello."
 
 
+def test_a_journal_report_is_read_as_the_mail_that_it_reports():
+    inner = b"Message-ID: <in@x>\r\nFrom: Ann <a@x.com>\r\nTo: b@x.com\r\nSubject: Lease\r\n\r\nSigned.\r\n"
+    headers = (
+        "Message-ID: <j@ex>\nFrom: MicrosoftExchange329@x.com\nTo: journal@x.com\nSubject: Lease\n"
+        "X-MS-Journal-Report:\nContent-Type: multipart/mixed; boundary=J"
+    )
+    envelope = b"--J\r\nContent-Type: text/plain\r\n\r\nSender: a@x.com\r\nMessage-Id: <in@x>\r\n--J\r\n"
+    report = raw(headers, end="\r\n", body="") + envelope + b"Content-Type: message/rfc822\r\n\r\n" + inner
+    parsed = parse_message(report + b"\r\n--J--\r\n")
+    assert (parsed.message_id, parsed.from_addr, parsed.to) == ("in@x", "a@x.com", ("b@x.com",))
+    assert (parsed.from_name, parsed.subject, parsed.body, parsed.attached) == ("Ann", "Lease", "Signed.", "")
+    parsed = parse_message(raw(headers, "--J\nContent-Type: text/plain\n\nNo mail in it.\n--J--\n"))
+    assert (parsed.message_id, parsed.body) == ("j@ex", "No mail in it.")
+
+
+def test_of_the_headers_of_a_mail_that_bounced_those_are_read_that_one_wants_to_know():
+    parts = (
+        "--B\n\nYour mail could not be delivered.\n--B\nContent-Type: text/rfc822-headers\n\n"
+        "Received: from mx1 by mx2; Mon, 14 May 2001 16:39:00 -0700\nFrom: Ben <b@x.com>\nSubject: =?utf-8?q?caf=C3=A9?=\n"
+        "X-Spam-Score: 0.1\n--B--\n"
+    )
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: multipart/report; boundary=B", parts))
+    assert parsed.body == "Your mail could not be delivered."
+    assert parsed.attached == "From: Ben <b@x.com>\nSubject: café"
+
+
+@pytest.mark.parametrize("given", ["; boundary=WRONG", ""])
+def test_parts_whose_boundary_is_not_the_one_that_was_given_are_parts(given):
+    parts = (
+        "--B\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\nCaf=C3=A9\n"
+        "--B\nContent-Type: application/pdf; name=a.pdf\nContent-Transfer-Encoding: base64\n\nJVBERg==\n--B--\n"
+    )
+    parsed = parse_message(raw(f"From: a@x.com\nContent-Type: multipart/mixed{given}", parts))
+    assert (parsed.body, parsed.attachments) == ("Café", ("a.pdf",))
+
+
 @pytest.mark.parametrize(
     ("charset", "name"), [("utf-8", "Отчёт за март.pdf"), ("koi8-r", "Отчет.pdf"), ("gb2312", "会议记录.pdf")]
 )

@@ -213,10 +213,17 @@ def test_parts_whose_boundary_is_lost_are_text():
         ("<frameset><frame src=x></frameset>", ""),
         ("", ""),
         ("2 < 3 and no tag", "2 < 3 and no tag"),
+        ("<td><button>Accept</button><button>Decline</button></td>", "Accept\nDecline"),
     ],
 )
 def test_html_becomes_lines(page, text):
     assert markup_text(page) == text
+
+
+def test_enriched_text_is_read_without_its_tags():
+    said = "<bold>Now</bold> is\nthe time for <color><param>red</param>all</color> <<good> men, 2 < 3.\n\n\nNext.\n"
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: text/enriched", said))
+    assert parsed.body == "Now is the time for all <good> men, 2 < 3.\n\nNext."
 
 
 def test_pages_of_any_size_number_and_depth_cost_little():

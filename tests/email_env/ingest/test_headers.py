@@ -45,7 +45,7 @@ MESSAGES = st.builds(
 
 
 def slow_split(data):
-    end = re.search(rb"\r?\n\r?\n", data)
+    end = re.search(rb"\r?\n(?:\r?\n|[ \t]+\r?\n(?![ \t]|[!-9;-~]+[ \t]*:))", data)
     block, body = (data[: end.start()], data[end.end() :]) if end else (data, b"")
     headers, current = {}, []
     for line in re.split(r"\r?\n", block.decode()):
@@ -64,6 +64,8 @@ def slow_split(data):
 @example(b"From: a@x.com\n\r\nText.\n\nMore.")
 @example(b"From: a@x.com\n\nText.\n\r\nMore.")
 @example(b"From: a@x.com")
+@example(b"From: a@x.com\n \t\nText.\n\nMore.")
+@example(b"From: a@x.com\r\n \r\nTo: b@x.com\r\n\r\nText.")
 def test_headers_are_those_that_a_loop_over_the_lines_finds(data):
     headers, body = split_message(data)
     assert (Headers(*map(unfolded, headers)), body) == slow_split(data)
