@@ -130,22 +130,22 @@ class Toolbox:
         for name in call.arguments:
             if name not in known:
                 raise ToolInputError(unknown_argument(call.name, name, known))
-        given = {
-            name: value
-            for name, value in call.arguments.items()
-            if name in required or not (value is None or (isinstance(value, str) and not value.strip()))
-        }
+        given = {name: value for name, value in call.arguments.items() if name in required or not _is_left_out(value)}
         if given.get("keywords") is None and not given.keys().isdisjoint(_FILTERS):  # they say enough
             given["keywords"] = []
         if missing := [name for name in required if given.get(name) is None]:
-            raise ToolInputError(f"{call.name} needs {' and '.join(missing)}. Its arguments: {', '.join(known)}.")
+            lacks = "keywords, a person or a day" if missing == ["keywords"] else " and ".join(missing)
+            raise ToolInputError(f"{call.name} needs {lacks}. Its arguments: {', '.join(known)}.")
         return given
 
     def _search_inbox(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         keywords = _listed(arguments.pop("keywords"))
         if isinstance(keywords, list):
             keywords = [_number_as_text(keyword) for keyword in keywords]
-            if not keywords and arguments.keys().isdisjoint(_FILTERS):
+            has_filters = not arguments.keys().isdisjoint(_FILTERS)
+            if has_filters or not all(map(_is_left_out, keywords)):
+                keywords = [keyword for keyword in keywords if not _is_left_out(keyword)]
+            if not keywords and not has_filters:
                 raise ToolInputError('keywords must be a list of words or phrases, e.g. ["budget"]; got [].')
         limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
         offset = whole_number(arguments.pop("offset", 0), "offset", MAX_OFFSET, least=0)
@@ -180,7 +180,7 @@ class Toolbox:
         return whole_id(self.database, given, scenario.inbox, scenario.query_date)
 
     def _read_email(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
-        message_id = arguments["message_id"]
+        message_id = arguments["message_id"] = _number_as_text(arguments["message_id"])
         if isinstance(message_id, str):
             message_id = self._meant_id(message_id, scenario)
         email = self.database.read(message_id, inbox=scenario.inbox, until=scenario.query_date)
@@ -198,6 +198,8 @@ class Toolbox:
         if len(answer) > max(MAX_ANSWER_CHARS, *map(len, references)):
             raise ToolInputError(f"answer may have {MAX_ANSWER_CHARS} characters, got {len(answer)}. Be short.")
         sources = _listed(arguments["sources"])
+        if isinstance(sources, list):
+            sources = [_number_as_text(source) for source in sources]
         if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
             raise ToolInputError(f'sources must be a list of message ids, e.g. ["m12"]; got {shown(sources)}.')
         if len(sources) > MAX_SOURCES:
@@ -205,6 +207,11 @@ class Toolbox:
         ids = (self._meant_id(source, scenario) for source in sources)
         unique = dict.fromkeys(filter(None, ids))
         return ToolResult(prompts.ANSWER_RECEIVED, answer=Answer(answer.strip(), tuple(unique)))
+
+
+def _is_left_out(value: Any) -> bool:
+    """Whether a value stands for none: null or an empty text."""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _listed(value: Any) -> Any:

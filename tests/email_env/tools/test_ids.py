@@ -6,7 +6,7 @@ from email_env.search.database import MailDatabase
 from email_env.tools.ids import long_id, short_id, whole_id
 from email_env.tools.toolbox import Toolbox
 from tests.email_env.mails import ANNA, BEN, CARO, build, mail, question
-from tests.email_env.office import answer, read, search
+from tests.email_env.office import answer, as_json, read, search
 from tests.email_env.tools.test_toolbox import LIMITS, run
 
 FIRST, LATER, TWIN, FOREIGN = "174.1075.JavaMail@thyme", "174.2099.JavaMail@thyme", "88.5@thyme", "88.6@thyme"
@@ -67,6 +67,8 @@ def test_read_and_answer_take_the_beginning_of_an_id(database):
     unknown = run(box, read("17"), scenario)
     assert unknown.unknown_id
     assert "no mail '17'" in unknown.text
+    assert run(box, as_json("read_email", message_id=174), scenario).read == FIRST, "a number without quotes"
+    assert run(box, as_json("return_final_answer", answer="x", sources=174), scenario).answer.sources == (FIRST,)
     ended = run(box, answer("Friday", "174", f"<{FIRST}>", "m9"), scenario)
     assert ended.answer.sources == (FIRST, "m9")
 

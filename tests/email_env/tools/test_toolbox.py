@@ -160,6 +160,10 @@ def test_a_lone_keyword_a_number_and_empty_options_are_understood(toolbox):
     assert run(toolbox, as_json("search_inbox", keywords=[48250.0])).error == ""
     loose = as_json("search_inbox", keywords=["falcon"], from_addr="", to_addr=None, max_results=1)
     assert run(toolbox, loose).found == ("m2",)
+    assert run(toolbox, search("falcon", "", None)).found == ("m2", "m1")
+    for empty in ("", [""], [None, " "]):
+        filters = {"from_addr": "anna@x.com", "sent_before": "2001-05-16"}
+        assert run(toolbox, as_json("search_inbox", keywords=empty, **filters)).found == ("m2", "m1")
 
 
 def test_filters_reach_the_search(toolbox):
@@ -193,7 +197,7 @@ def test_a_mail_shows_the_time_in_its_own_zone(tmp_path):
     ("action", "code", "hint"),
     [
         (as_json("search"), "unknown_tool", "search_inbox, read_email, return_final_answer"),
-        (as_json("search_inbox"), "bad_args", "needs keywords"),
+        (as_json("search_inbox"), "bad_args", "search_inbox needs keywords, a person or a day. Its arguments: key"),
         (search("a", message_id="m1"), "bad_args", "no argument 'message_id'"),
         (
             as_json("search_inbox", keywords=[]),
@@ -230,11 +234,11 @@ def test_a_mail_shows_the_time_in_its_own_zone(tmp_path):
         (as_json("search_inbox", keywords=True), "bad_args", "list of words"),
         (as_json("search_inbox", keywords=[None]), "bad_args", "must be a string"),
         (as_json("read_email", message_ids=["m1"]), "bad_args", "Did you mean message_id?"),
-        (as_json("read_email", message_id=7), "bad_args", "must be a string, got 7"),
+        (as_json("read_email", message_id=["m1"]), "bad_args", "must be a string, got ['m1']"),
         (as_json("return_final_answer", answer="x"), "bad_args", "needs sources"),
         (as_json("return_final_answer", answer=" ", sources=[]), "bad_args", "non-empty"),
         (as_json("return_final_answer", answer=["x"], sources=[]), "bad_args", "non-empty"),
-        (as_json("return_final_answer", answer="x", sources=[1]), "bad_args", "list of message ids"),
+        (as_json("return_final_answer", answer="x", sources=[None]), "bad_args", "list of message ids"),
         (answer("x" * 2001), "bad_args", "2000 characters, got 2001"),
     ],
 )
