@@ -25,6 +25,7 @@ _ISO = re.compile(  # as programs write it, also with a blank before the zone
     r"\s*(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)\s*(?:([+-]\d\d)(?::?(\d\d))?)?)?(?!\d)",
     re.ASCII | re.IGNORECASE,
 )
+_LOOSE_ZONE = re.compile(r"(?<=:\d\d) *+(?:(?:GMT|UTC) *+)?([+-])(\d\d?):?(\d\d)?(?!\d)", re.ASCII)
 _SEPARATOR = re.compile(
     r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d(?::\d\d)?)(?: ([+-]\d{4}|[A-Z]{1,5}))? (\d{4})\b"
     r"(?: ([+-]\d{4}))?",
@@ -49,7 +50,7 @@ def parse_date(text: str) -> tuple[str, bool]:
             day, clock, hours, minutes = iso.groups()
             zone = f"{hours}:{minutes or '00'}" if hours else ""
             return timestamp(datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone}"))
-        fields = parsedate_tz(text)
+        fields = parsedate_tz(_LOOSE_ZONE.sub(_usual_zone, text, count=1))
         if fields is None:
             return NO_DATE, False
         zone_minutes = (fields[9] or 0) // 60
@@ -86,6 +87,12 @@ def _zone(sign: str, minutes: int) -> str:
     if minutes > _MAX_ZONE_MINUTES:
         return ""
     return f"{sign}{minutes // 60:02}:{minutes % 60:02}" if minutes else "Z"
+
+
+def _usual_zone(loose: re.Match[str]) -> str:
+    """`GMT+2`, `GMT+0200` or `+02:00` as ` +0200`, which the stdlib needs."""
+    sign, hours, minutes = loose.groups("00")
+    return f" {sign}{hours:0>2}{minutes}"
 
 
 def _stamp(local: datetime, sign: str, zone_minutes: int) -> tuple[str, bool]:
