@@ -41,6 +41,7 @@ _ENCODING = re.compile(r"[\w-]+")
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
 _PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary", "quoted-printable"})
 _CACHED_CHARS = 500
+_NOT_SHOWN = ("text/x-amp-html", "text/watch-html", "text/css")  # the first two say what the HTML beside them says
 _LETTERS = ("message/rfc822", "message/global")
 _NO_LETTERS = re.compile(r"https?://\S+|\W+")
 _MAX_NAME_CHARS = 200
@@ -135,6 +136,8 @@ class _Reader:
             return ""
         if self._is_attachment(part, kind):
             self._attach(part, kind)
+            return ""
+        if kind in _NOT_SHOWN:
             return ""
         if kind == "text/calendar":
             self.attached[self._calendar(part)] = None

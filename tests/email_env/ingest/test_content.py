@@ -220,6 +220,17 @@ def test_html_becomes_lines(page, text):
     assert markup_text(page) == text
 
 
+@pytest.mark.parametrize("kind", ["text/x-amp-html", "text/watch-html"])
+def test_pages_for_special_programs_are_no_alternative_to_the_html(kind):
+    def part(kind, text):
+        return f"--B\nContent-Type: {kind}\n\n{text}\n"
+
+    page = "<html><style>body{visibility:hidden}</style><body>" + "See it in the app. " * 500
+    parts = part("text/plain", "") + part(kind, page) + part("text/html", "<p>Ann wrote a comment.</p>") + "--B--\n"
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: multipart/alternative; boundary=B", parts))
+    assert parsed.body == "Ann wrote a comment."
+
+
 def test_enriched_text_is_read_without_its_tags():
     said = "<bold>Now</bold> is\nthe time for <color><param>red</param>all</color> <<good> men, 2 < 3.\n\n\nNext.\n"
     parsed = parse_message(raw("From: a@x.com\nContent-Type: text/enriched", said))
