@@ -40,14 +40,16 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
     It also gives the command its ``--version``.
 
     Args:
-        on_stop: What Ctrl-C, SIGTERM or a disk that refuses leaves and how to go on, in a sentence or two; it gets the
-            command's options.
+        on_stop: What Ctrl-C, SIGTERM, a closed terminal or a disk that refuses leaves and how to go on, in a sentence
+            or two; it gets the command's options.
     """
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def wrapper(**options: Any) -> None:
             signal.signal(signal.SIGTERM, _like_ctrl_c)
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup has it ignored
+                signal.signal(signal.SIGHUP, _like_ctrl_c)
             try:
                 command(**options)
             except GrpoError as error:

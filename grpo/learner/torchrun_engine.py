@@ -112,7 +112,9 @@ def met(place: Place) -> Iterator[bool]:
     global _met
     if place.rank != 0:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process says what it means
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for ended in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(ended) != signal.SIG_IGN:
+                signal.signal(ended, signal.SIG_DFL)
     processes = Processes(place)
     if place.rank != 0:
         processes.serve()

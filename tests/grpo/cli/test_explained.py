@@ -139,21 +139,38 @@ def test_a_package_of_training_that_is_missing_is_told_with_what_installs_it(cap
         explained()(broken)()
 
 
-def test_sigterm_lets_what_runs_clean_up_as_ctrl_c_does():
+@pytest.fixture
+def handlers():
+    """Of the signals that a command takes over; they are set back."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_sigterm_and_a_closed_terminal_let_what_runs_clean_up_as_ctrl_c_does(sent, handlers):
     cleaned = []
 
     async def episode():
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), sent)
         try:
             await asyncio.sleep(60)
         finally:
             await asyncio.sleep(0)
             cleaned.append("connection")
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     command = explained(lambda _options: "Kept.")(lambda: asyncio.run(episode()))
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        result = CliRunner().invoke(click.command()(command), [])
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    result = CliRunner().invoke(click.command()(command), [])
     assert (result.exit_code, result.output, cleaned) == (130, "\nStopped. Kept.\n", ["connection"])
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing(handlers):
+    def episode():
+        os.kill(os.getpid(), signal.SIGHUP)
+        click.echo("played")
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    result = CliRunner().invoke(click.command()(explained()(episode)), [])
+    assert (result.exit_code, result.output) == (0, "played\n")
