@@ -44,8 +44,7 @@ class _ErrorsInOneLine(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:  # "| head": click ends quietly
                 raise
-            click.echo(f"Error: the figures cannot be written: {error}", err=True)
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  its buffer would be tried once more
+            click.echo(f"Error: {error}; see to the disk, the permissions and the limits (ulimit -a)", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo(f"\n{STOPPED}", err=True)
@@ -221,6 +220,16 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
 def _print_figures(result: Agreement | Calibration, as_json: bool) -> None:
     """The figures of a result as JSON, or as a table with one line a figure."""
+    try:
+        _print(result, as_json)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  its buffer would be tried once more
+        raise JudgeError(f"the figures cannot be written: {error}") from error
+
+
+def _print(result: Agreement | Calibration, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -1,3 +1,4 @@
+import os
 import shlex
 import subprocess
 import sys
@@ -99,3 +100,17 @@ def test_figures_that_cannot_be_written_are_one_line_at_most(tmp_path, target, s
         ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
     assert ended.stderr.startswith(shown)
     assert len(ended.stderr.splitlines()) == (1 if shown else 0), ended.stderr
+
+
+def test_a_folder_that_may_not_be_searched_is_not_told_as_figures_that_cannot_be_written(tmp_path):
+    """Root may search every folder, so the process that reads gives that up."""
+    run = tmp_path / "judged"
+    run.mkdir(mode=0o600)
+    words = [sys.executable, "-m", "judges.cli", "replay", str(run), "--judge-model", "openai/m"]
+    if os.geteuid() == 0:
+        given_up = "-dac_override,-dac_read_search"
+        words = ["setpriv", f"--bounding-set={given_up}", f"--inh-caps={given_up}", *words]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    said = f"[Errno 13] Permission denied: '{run}/judgements.jsonl'"
+    assert ended.stderr == f"Error: {said}; see to the disk, the permissions and the limits (ulimit -a)\n"
+    assert ended.returncode == 1
