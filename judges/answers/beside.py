@@ -32,13 +32,15 @@ _NEUTRAL = {
     "money": ("at", "for"), "percent": ("at",), "ordinal": ("on", "in"),
 }  # fmt: skip
 _PREPOSITIONS = frozenset("to in at on of for by with from into under until since about before after".split())  # noqa: SIM905
+_FURTHER = frozenset("per than between among during without within over under against".split())  # noqa: SIM905
 _DIRECTIONS = frozenset("from by until since before after".split())  # noqa: SIM905
 """Asked until when, `on 5 May` says something else."""
 SMALL_WORDS = _PREPOSITIONS.union(_BE, ("do", "does", "did", "will", "s"))
 TURNS = frozenset(  # a question with one of these asks for the opposite of what its other words say
     (  # noqa: SIM905
         "not never no without except besides other apart excluding instead rather neither nor nobody none nothing"
-        " hardly fail failed refuse refused decline declined deny denied lack lacked lacks"
+        " hardly almost nearly barely allegedly"
+        " fail failed refuse refused decline declined deny denied lack lacked lacks"
     ).split()
 )
 _ENDS = re.compile("stop|ceas|quit|unable|against|reject|forg[eo]t|avoid|prevent")
@@ -116,10 +118,9 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     start = next((place for place, token in enumerate(asked) if token.value in WH), None)
     if [token.value for token in asked[:1]] == ["how"] and [*map(stem, after)] == [*map(stem, asked[2:3])]:
         after = []  # the unit that the question counts in
-    last = [token for token in asked if token.kind != "symbol"][-1:]
-    ties = _PREPOSITIONS.intersection(t.value for t in last) | _PREPOSITIONS.intersection(
-        t.value for t in asked[: start or 0][-1:]
-    )
+    main = [token for token in asked[: _clause(asked, start or 0)] if token.kind != "symbol"]
+    ends = (main[-1:], [token for token in asked if token.kind != "symbol"][-1:], asked[: start or 0][-1:])
+    ties = _PREPOSITIONS.intersection(token.value for end in ends for token in end)
     neutral = ("in",) if _is_asked_year(first, asked) else _NEUTRAL.get(first.kind, ())
     neutral = () if ties & _DIRECTIONS else neutral
     tied = bool(before) and before[-1].value in {*neutral, *ties}
@@ -134,6 +135,8 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     if first.kind == "yes-no" and not before and start is None:
         return _repeats(after, asked, denies=first.value == "no")
     beside = before or after
+    if ties & _DIRECTIONS and not tied and asked[start or 0].value != "how":  # the fee was $80: what did it rise from
+        return False
     if (before and after) or start is None or not _are_the_questions(beside, words, asked):
         return False
     if _makes_another_name([*([] if copula else before[-1:]), *after[:1]], asked):
@@ -141,6 +144,8 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     rest, plain = [*map(stem, beside)], [*map(stem, asked)]
     if after:
         furthest = 3 if asked[start].value in ("which", "what", "how") else 1
+        if [token.value for token in asked[start + 2 : start + 3]] == ["of"]:  # how many of the invited guests
+            furthest = 2
         return any(plain[begin : begin + len(rest)] == rest for begin in range(start, start + furthest + 1))
     if before[-1].value in TURNS:
         return False
@@ -233,11 +238,11 @@ def _says_what_is_asked(rest: Sequence[str], asked: Sequence[Token], start: int)
     clause = _clause(asked, start)
     words, last = [*map(stem, asked)], [stem(token) for token in asked if token.kind != "symbol"][-1:]
     copula = next((n for n in range(start + 1, min(start + 4, clause)) if asked[n].value in _BE), None)
-    inner = (
-        clause
-        if copula is None
-        else next((n for n in range(copula + 2, clause) if asked[n].value in _PREPOSITIONS), clause)
-    )
+    inner = clause
+    if copula is not None:
+        inner = next((n for n in range(copula + 2, clause) if asked[n].value in _PREPOSITIONS | _FURTHER), clause)
+    elif [token.value for token in asked[start : start + 3 : 2]] == ["how", "of"]:  # how many of the guests
+        inner = start + 2
     owner = max((n for n in range(start + 1, inner) if asked[n].value == "'s"), default=start)
     begins = rest[0] in words[owner + 1 : inner] or (stem(asked[owner]) in rest and rest[0] in words[start + 1 : inner])
     if clause == len(asked) or copula is not None or asked[clause].value in _CONJUNCTIONS | {"when"}:

@@ -50,6 +50,13 @@ from judges.answers.matching import decide
         ("Did Amy say that Bo had paid?", "No", "No, Amy did not say that", "No, Bo had not paid"),
         ("Did Amy pay after Bo complained?", "Yes", "Yes, Amy did", "Yes, Bo complained"),
         ("Which city is it?", "Rome", "- Rome", "[ ] Rome"),
+        ("Which man almost missed it?", "Amy Roe", "Amy Roe almost missed it", "Amy Roe missed it"),
+        ("How many of the invited guests came?", "5", "5 of the invited guests came", "5 invited guests"),
+        ("How many of the invited guests came?", "5", "5", "the invited guests are 5"),
+        ("What is the fee per child?", "$5", "the fee per child is $5", "the child is $5"),
+        ("What did the fee rise from?", "$80", "from $80", "the fee was $80"),
+        ("Where did Tom fly from when he came?", "Oslo", "from Oslo", "in Oslo"),
+        ("From whom did Tom buy it?", "Amy", "from Amy", "Tom bought it Amy"),
     ],
 )  # fmt: skip
 def test_the_right_value_of_the_opposite_is_not_right(question, reference, right, other):
