@@ -161,6 +161,18 @@ def test_the_name_that_most_mails_give_an_address_counts():
     assert people.forms() == {bob: "bob quick robert quick", role: "the chairman", kim: "kim ward"}
 
 
+def test_who_has_no_name_is_found_by_the_words_of_the_domain(tmp_path):
+    unnamed, named = {"from_addr": "noreply@news.bank.co.uk"}, {"from_addr": "ann@tea-house.com", "to": (BOX,)}
+    mails = (mail("m1", from_name="", to=(BOX,), **unnamed), mail("m2", from_name="Ann Keller", **named))
+    build(tmp_path / "mail.db", *mails)
+    database = MailDatabase(tmp_path / "mail.db")
+    for name in ("bank", "News Bank", "noreply"):
+        assert ids(database, name) == ids(database, from_addr=name) == ["m1"]
+    for name in ("uk", "co", "house", "tea house"):  # the mail calls her Ann
+        assert ids(database, name) == ids(database, from_addr=name) == []
+    database.close()
+
+
 def test_what_one_mail_calls_its_sender_counts_for_that_mail(tmp_path):
     role = {"from_addr": "office@x.com", "to": (BOX,)}
     build(
