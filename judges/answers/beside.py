@@ -24,7 +24,7 @@ _SAYS = "(?:says?|said|states?|stated|mentions?|mentioned|confirms?|confirmed)"
 _LEAD = re.compile(
     rf"(?:(?:{_FRAME}|per {MAIL}) )?(?:{MAIL} {_SAYS} (?:that )?)?"
     r"(?:(?:my )?(?:final |correct |right )?answer (?:to (?:this|that|your|my) question )?(?:is )?"
-    r"|(?:it|that|this|these|those|they|there) (?:(?:is|was|are|were|will be) )?)?"
+    r"|(?:it|that|this|these|those|they|he|she|you|we|there) (?:(?:is|was|are|were|will be) )?)?"
 )
 _TAIL = re.compile(rf"(?: (?:{_FRAME}))?(?: is (?:my )?(?:final |correct |right )?answer)?\Z")
 _NEUTRAL = {
@@ -52,7 +52,7 @@ _DIFFERENCES = re.compile(
 _CONJUNCTIONS = frozenset("if unless whether because although though while once after before until since than".split())  # noqa: SIM905
 _BEGINNINGS = ("start", "begin", "continue", "finish", "stop", "quit", "keep")
 """What stands before `working` and is no noun."""
-_FILLERS = frozenset((*_BE, *"do does did it they he she we i".split()))  # noqa: SIM905
+_FILLERS = frozenset((*_BE, *"do does did has have had it they he she we i".split()))  # noqa: SIM905
 _AUXILIARIES = (*_BE, *"am do does did has have had will would shall should can could may might must".split())  # noqa: SIM905
 _NOUNS = frozenset(  # that look like participles
     (  # noqa: SIM905
@@ -90,6 +90,15 @@ def at(said: Sequence[Token], start: int, form: Sequence[Token]) -> bool:
     return all(agrees(one, other) for one, other in zip(said[start : start + len(form)], form, strict=True))
 
 
+def cause(some: Sequence[Token], asked: Sequence[Token]) -> int:
+    """How many words at the end say no more than that a reason follows, if one is asked for: because of, due to."""
+    if "why" not in {token.value for token in asked}:
+        return 0
+    text = " ".join(str(token.value) for token in some)
+    found = re.search(r"(?:^|(?<= ))(?:because(?: of)?|due to|owing to|as result of)\Z", text)
+    return len(found[0].split()) if found else 0
+
+
 def unframed(before: list[Token], after: list[Token]) -> tuple[list[Token], list[Token]]:
     """Without the frames at the answer's beginning and end."""
     lead = _LEAD.match(" ".join(str(token.value) for token in before) + " ")
@@ -123,8 +132,9 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     ties = _PREPOSITIONS.intersection(token.value for end in ends for token in end)
     neutral = ("in",) if _is_asked_year(first, asked) else _NEUTRAL.get(first.kind, ())
     neutral = () if ties & _DIRECTIONS else neutral
-    tied = bool(before) and before[-1].value in {*neutral, *ties}
-    before = before[:-1] if tied else before
+    reason = cause(before, asked)
+    tied = bool(before) and (reason > 0 or before[-1].value in {*neutral, *ties})
+    before = before[: -(reason or 1)] if tied else before
     copula = bool(before) and before[-1].value in _BE
     before = before[:-1] if copula else before
     words = {str(token.value) for token in asked}
@@ -162,7 +172,7 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     ):
         return False
     modal = next((token.value for token in asked[start + 1 :] if token.value in _MODALS), "")
-    if rest.count(modal) == 1 and rest[0] != modal:  # when will Amy pay: Amy will pay
+    if rest.count(modal) == 1:  # when will Amy pay: Amy will pay
         rest.remove(modal)
         plain = [word for word in plain if word != modal]
     left_out = {*_BE, "do", "did"}

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import permutations
 
-from .beside import SMALL_WORDS, TURNS, WH, at, stands_alone, stem
+from .beside import SMALL_WORDS, TURNS, WH, at, cause, stands_alone, stem
 from .giving_up import gives_up, speaks_of_not_knowing
 from .refuting import refutation
 from .respelled import respelled
@@ -173,6 +173,12 @@ def _forms(reference: str, question: str, asked: Sequence[Token], known: Sequenc
             yield from ([Token("word", word), *form] for word in _ABOUT)
         if len(form) > 1 and (form[0].value in _TITLES or form[0].value in _JOINING):
             yield form[1:]
+        reason = next((n for n in (1, 2, 3) if cause(form[:n], asked) == n < len(form)), 0)
+        if reason:
+            yield form[max(reason, cause(form[: reason + 1], asked)) :]
+        if any(token.value == "whose" for token in asked):
+            owner = Token("symbol", "'s", "'s")
+            yield form[:-1] if form[-1] == owner else [*form, owner]
         short = _without_asked(form, asked)
         if short != form:
             yield short

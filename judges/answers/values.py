@@ -3,7 +3,7 @@
 `tokens("Tuesday, March 5 at 2:30 pm: -$4.2 million a month")` is a weekday, the date 5 March (of an unknown year), the
 word `at`, the time 14:30, -4200000 USD, and the words `per` and `month`. Punctuation between words is left out. What
 can change a value stays: signs, `+`, `#`, `>`, `?`, and the `A` of `plan A`. Dates with slashes are month/day/year,
-those with points day.month.year.
+those with points day.month.year. Months may be German, French or Spanish beside a day or a year (30. Juni, 1er mai).
 
 `1,200` is a thousand. So are `1'200` and, with a blank that keeps a line together, `1 200`. `1.200` is a decimal, but a
 thousand in `1.200,50` and before euros or francs, where three decimals are rare. `3,5` is a decimal beside these and
@@ -22,6 +22,14 @@ from .token import AMOUNTS, Token
 
 _MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
 _MONTH = rf"(?:sept|{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in _MONTHS)})\b\.?"
+_ABROAD = {
+    "januar": 1, "janvier": 1, "enero": 1, "februar": 2, "fevrier": 2, "febrero": 2, "marz": 3, "mars": 3, "marzo": 3,
+    "april": 4, "avril": 4, "abril": 4, "mai": 5, "mayo": 5, "juni": 6, "juin": 6, "junio": 6, "juli": 7, "juillet": 7,
+    "julio": 7, "august": 8, "aout": 8, "agosto": 8, "september": 9, "septembre": 9, "septiembre": 9, "oktober": 10,
+    "octobre": 10, "octubre": 10, "november": 11, "novembre": 11, "noviembre": 11, "dezember": 12, "decembre": 12,
+    "diciembre": 12,
+}  # fmt: skip
+"""Months in German, French and Spanish, without accents: read beside a day or a year."""
 WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()  # noqa: SIM905
 _WEEKDAY_FORMS = {f: d for d in WEEKDAYS for f in (d, d[:3])} | {
     "tues": "tuesday", "weds": "wednesday", "thur": "thursday", "thurs": "thursday",
@@ -98,6 +106,19 @@ _WRITTEN = (
     (re.compile(r"\[ \]"), " ☐ "),  # a box without its tick
     (re.compile(r"(?ms)^[ \t]*1[.)][ \t]+(?=.*^[ \t]*2[.)] )|(?<=\n)[ \t]*(?:[2-9]|1\d)[.)][ \t]+"), " "),
     (re.compile("([A-Za-z\u0391-\u03a9\u03b1-\u03c9\u0415\u0435])[\u0300-\u036f]+"), r"\1"),  # of Greek, and of ё, too
+    (
+        re.compile(
+            rf"(?i)(?<![\w.,/-])(\d\d?)(?:\.|er)?\s+(?:de\s+)?({'|'.join(_ABROAD)})\b(?:\s+de(?=\s+\d{{4}}\b))?"
+        ),
+        lambda m: f"{m[1]} {_MONTHS[_ABROAD[m[2].casefold()] - 1]}",
+    ),
+    (
+        re.compile(rf"(?i)\b(?!mars\b)({'|'.join(_ABROAD)})\s+(?:de\s+)?(?=\d{{4}}\b)"),
+        lambda m: f"{_MONTHS[_ABROAD[m[1].casefold()] - 1].title()} ",
+    ),
+    (re.compile(r"(?i)(?<![\w.:,])(\d\d?)(?:[:.](\d\d))? ?Uhr\b"), lambda m: f"{m[1]}:{m[2] or '00'}"),
+    (re.compile(r"(?i)</?(?:final[_ -]?)?answer>"), " "),
+    (re.compile(r"(?i),? as well as "), " and "),
     (re.compile(r"(?<=\d-\d\d)T(?=\d\d:)"), " "),
     (re.compile(r"\b((?:[A-Za-z]\.){2,})(?!\w)"), lambda m: m[1].replace(".", "") if m[1][1:2] == "." else m[1]),
     (re.compile(r"(?i)\bcan't\b|\bcannot\b"), "can not"),

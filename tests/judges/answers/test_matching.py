@@ -82,6 +82,12 @@ RIGHT = {
     ("3,5 %",): ["3.5%", "3,5 Prozent"],
     ("1,2 Mio. €",): ["€1.2 million", "1.2m euros", "€1,200,000"],
     ("$2.3 billion",): ["$2.3B", "2.3b dollars"],
+    ("30 June 2024",): ["30. Juni 2024", "30 juin 2024", "30 de junio de 2024", "June 30", "<answer>30 June</answer>"],
+    ("1 March",): ["1. März", "1er mars", "1 de marzo"],
+    ("August 2019",): ["août 2019", "agosto de 2019", "August 2019"],
+    ("6:40 pm",): ["18:40 Uhr", "18.40 Uhr"],
+    ("7 pm",): ["19 Uhr"],
+    ("French and Spanish",): ["French as well as Spanish"],
     ("I don't know",): ["Unknown", "I could not find any mail about it."],
 }
 NOT_RIGHT = {
@@ -107,6 +113,9 @@ NOT_RIGHT = {
     (">5",): ["5", "<5"],
     ("October 15, 2001",): ["15-Oct-00", "15-Nov-01", "Oct '01", "15.11.2001"],
     ("5.6.2001",): ["6 May 2001", "5.6.2002"],
+    ("30 June 2024",): ["30. Juli 2024", "30 juin 2025", "<answer>30 June</answer><answer>1 July</answer>"],
+    ("Mars 2020",): ["March 2020"],
+    ("7 pm",): ["19:05 Uhr", "19 Uhr oder 20 Uhr", "19"],
     ("June 8 at 2:00 PM",): ["2 PM on June 9", "June 8", "on June 8 after 2:00 PM", "June 8 at 2 PM or 3 PM", "2 PM, not June 8"],
     ("June 8 at 2:00 PM or 3:00 PM",): ["2 PM on June 8", "2 or 3 PM"],
     ("713-853-7658",): ["713-853-7659", "853-7658", "713-853-7658 or 713-853-7659"],

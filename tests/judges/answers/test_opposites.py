@@ -42,7 +42,7 @@ from judges.answers.matching import decide
         ("How many more seats than the old hall has it?", "50", "50", "50 seats"),
         ("How long was the flight delayed?", "2 hours", "the flight was delayed 2 hours", "the flight was 2 hours"),
         ("Who approved the budget?", "Amy", "Amy approved the budget", "the budget is Amy"),
-        ("Who told Tom that Bo would resign?", "Amy", "Amy told Tom", "told Amy"),
+        ("Who told Tom?", "Amy", "Amy told Tom", "told Amy"),
         ("Whose car was damaged?", "Amy's", "Amy's car was damaged", "Amy's was damaged?"),
         ("Whose car was damaged?", "Amy", "Amy", "Amy was damaged"),
         ("Who approved the budget?", "Amy", "Amy approved the budget.", "Amy approved the budget?"),
