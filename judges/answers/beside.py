@@ -127,8 +127,7 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     start = next((place for place, token in enumerate(asked) if token.value in WH), None)
     if [token.value for token in asked[:1]] == ["how"] and [*map(stem, after)] == [*map(stem, asked[2:3])]:
         after = []  # the unit that the question counts in
-    main = [token for token in asked[: _clause(asked, start or 0)] if token.kind != "symbol"]
-    ends = (main[-1:], [token for token in asked if token.kind != "symbol"][-1:], asked[: start or 0][-1:])
+    ends = (_last(asked[: _clause(asked, start or 0)]), _last(asked), asked[: start or 0][-1:])
     ties = _PREPOSITIONS.intersection(token.value for end in ends for token in end)
     neutral = ("in",) if _is_asked_year(first, asked) else _NEUTRAL.get(first.kind, ())
     neutral = () if ties & _DIRECTIONS else neutral
@@ -181,9 +180,14 @@ def _adds_nothing(before: list[Token], after: list[Token], first: Token, asked: 
     )
 
 
+def _last(some: Sequence[Token]) -> list[Token]:
+    """The last token that is no symbol, if there is one."""
+    return [token for token in some if token.kind != "symbol"][-1:]
+
+
 def _leaves_out_the_verb(rest: Sequence[str], asked: Sequence[Token], start: int) -> bool:
     """Whether `the budget is Anna` answers who approved it, or `the flight was two hours` how long it was delayed."""
-    last = [token for token in asked if token.kind != "symbol"][-1]
+    (last,) = _last(asked)
     if asked[start].value == "who":
         return not any(token.value in _AUXILIARIES for token in asked[start + 1 : start + 2])
     return asked[start].value in ("how", "when") and last.written.endswith("ed") and rest[-1] != stem(last)
@@ -246,7 +250,7 @@ def _is_participle(asked: Sequence[Token], place: int, start: int) -> bool:
 def _says_what_is_asked(rest: Sequence[str], asked: Sequence[Token], start: int) -> bool:
     """Whether words before an answer begin with what is asked for, and not with what explains it."""
     clause = _clause(asked, start)
-    words, last = [*map(stem, asked)], [stem(token) for token in asked if token.kind != "symbol"][-1:]
+    words, last = [*map(stem, asked)], [*map(stem, _last(asked))]
     copula = next((n for n in range(start + 1, min(start + 4, clause)) if asked[n].value in _BE), None)
     inner = clause
     if copula is not None:
