@@ -12,13 +12,13 @@ from pathlib import Path
 
 from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.envs.pool import EnvPool
+from grpo.episodes.rollout import Rollout
+from grpo.episodes.tasks import TaskStream
 from grpo.learner.advantages import group_advantages
 from grpo.learner.engine import Engine, LossSpec
 from grpo.learner.local_engine import LocalEngine, LoraSpec
 from grpo.learner.segments import Segment, segments_of
 from grpo.machine.models import resolve_model
-from grpo.rollout.rollout import Rollout
-from grpo.rollout.tasks import TaskStream
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.serving.sampler import VllmSampler

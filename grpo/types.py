@@ -93,7 +93,7 @@ class Trajectory:
 
     ``answer_key`` is there where an env gives one and the episode has an answer; it is in no record. ``verdict`` is
     what was decided on that answer besides the env's own rule, ``audit`` what a judge says of one that a rule took for
-    right (`grpo.rollout.marking`), ``unmarked`` why a judge that was asked gave no verdict.
+    right (`grpo.episodes.marking`), ``unmarked`` why a judge that was asked gave no verdict.
 
     Where a chat template rewrites what was said, the lists go on with a new segment: a whole prompt, in which earlier
     turns are context. ``segment_starts`` says where segments begin; the policy sees the last one, ``context_ids``.

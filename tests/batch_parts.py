@@ -5,7 +5,7 @@ import asyncio
 from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
-from grpo.rollout.tasks import TaskStream
+from grpo.episodes.tasks import TaskStream
 from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
 from grpo.types import SampledTurn

@@ -14,7 +14,7 @@ import gymnasium
 import pytest
 
 import email_env  # noqa: F401
-from grpo.eval.traces import read_trace
+from grpo.episodes.traces import read_trace
 from tests import ROOT
 from tests.eval_parts import rows
 from tests.model_server import ModelServer

@@ -177,12 +177,12 @@ def run_training(
     from grpo.cli.user_code import check_user_code
     from grpo.config import dotted
     from grpo.display.terminal import Display
+    from grpo.episodes.judges import check_judges
+    from grpo.episodes.references import check_references
     from grpo.learner.engines import described
     from grpo.machine.packages import LEARNER, TINKER, require
     from grpo.report import write_report
     from grpo.report.run import conclusion, load_run
-    from grpo.rollout.judges import check_judges
-    from grpo.rollout.references import check_references
     from grpo.runs.checkpoint import newest_checkpoint
     from grpo.runs.directory import RunDirectory
     from grpo.runs.evaluations import AFTER, BEFORE, is_finished, summaries

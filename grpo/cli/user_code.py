@@ -6,9 +6,9 @@ from grpo.config import REWARDS, TrainConfig, dotted
 from grpo.envs.message_env import check_env
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import takes_split, with_split
+from grpo.episodes.marking import check_markable
 from grpo.errors import ConfigError, EnvError
 from grpo.machine.user_code import import_user_module, load_function
-from grpo.rollout.marking import check_markable
 
 
 def check_user_code(config: TrainConfig) -> None:

@@ -19,7 +19,7 @@ from grpo.doctor.checks import Trouble
 from grpo.errors import ModelError
 from grpo.machine.dtype import Dtype
 from grpo.machine.torchrun import place
-from grpo.serving.vllm_cpu_drafts import MOST_LOGITS
+from grpo.serving.cpu.drafts import MOST_LOGITS
 from grpo.serving.vllm_options import CPU_KV_CACHE_GIB
 from grpo.settings import KERNELS
 

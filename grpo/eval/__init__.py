@@ -13,6 +13,6 @@ counts them. No torch is needed. The commands are `grpo-eval`, `grpo-compare` an
     $ grpo-eval --env EmailSearch-v0 --agent my_module:my_agent
 """
 
-from grpo.eval.agents.answer import Answer, Model, Task
+from grpo.episodes.answer import Answer, Model, Task
 
 __all__ = ["Answer", "Model", "Task"]

@@ -22,12 +22,12 @@ from typing import Any
 
 from grpo.chat.transcript import opening_of
 from grpo.display.metrics import CORRECT, REWARD, ShownMetric, counted
+from grpo.episodes.ending import Ending
+from grpo.episodes.episode import EpisodeKey
+from grpo.episodes.record import FILE_NAME, Row, key_of, read_rows
+from grpo.episodes.store import read_config
+from grpo.episodes.traces import read_trace
 from grpo.errors import EvaluationError
-from grpo.eval.ending import Ending
-from grpo.eval.episode import EpisodeKey
-from grpo.eval.results import read_config
-from grpo.eval.rows import FILE_NAME, Row, key_of, read_rows
-from grpo.eval.traces import read_trace
 from grpo.statistics import MIN_CLUSTERS, Interval, bootstrap_interval, mcnemar_p
 
 SAME = ("env", "env_kwargs", "split", "fingerprint", "judge_model")

@@ -12,7 +12,7 @@ import click
 
 from grpo.display.metrics import CORRECT, REWARD, ShownMetric, counted, short_duration
 from grpo.display.terminal import Display
-from grpo.eval.runner import PlannedEpisode
+from grpo.episodes.player import PlannedEpisode
 from grpo.statistics import slice_order
 
 _SHARES = (

@@ -6,8 +6,8 @@ from typing import Any
 
 from grpo.display.bar import Bar
 from grpo.display.metrics import RunningMean, short_duration
-from grpo.eval.ending import Ending
-from grpo.eval.rows import Row
+from grpo.episodes.ending import Ending
+from grpo.episodes.record import Row
 
 _ERRORS = (Ending.AGENT_CRASH, Ending.TIMEOUT, Ending.CONTEXT_OVERFLOW, Ending.INFRASTRUCTURE)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grpo.agents.named import AgentOptions, make_agent
 from grpo.display.aside import stdout_aside
 from grpo.display.terminal import Display
 from grpo.display.waiting import said_if_slow
@@ -22,25 +23,24 @@ from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
 from grpo.envs.workers import EnvWorkers
+from grpo.episodes.env_thread import interruptible
+from grpo.episodes.episode import MAX_TURNS
+from grpo.episodes.marking import Marker, check_markable
+from grpo.episodes.player import Agent, PlannedEpisode, Runner, planned_episodes
+from grpo.episodes.references import reach_warning
+from grpo.episodes.store import Results, different_settings, read_config
+from grpo.episodes.summary import summarise_results
+from grpo.episodes.tasks import evaluation_tasks
 from grpo.errors import ConfigError, EnvError, EvaluationError, GrpoError
-from grpo.eval.agents.named import AgentOptions, make_agent
-from grpo.eval.env_thread import interruptible
-from grpo.eval.episode import MAX_TURNS
 from grpo.eval.output import print_plan, print_summary
 from grpo.eval.progress import EvaluationProgress
-from grpo.eval.results import Results, different_settings, read_config
-from grpo.eval.runner import Agent, PlannedEpisode, Runner, planned_episodes
-from grpo.eval.summary import summarise_results
 from grpo.machine.user_code import import_user_module
-from grpo.rollout.marking import Marker, check_markable
-from grpo.rollout.references import reach_warning
-from grpo.rollout.tasks import evaluation_tasks
 from grpo.settings import AnswerJudgeSettings, EnvWorkersSetting
 from judges import JudgeClient, JudgeError
 from judges.llm.secrets import blank_secrets, without_credentials, without_secrets, without_users
 
 if TYPE_CHECKING:
-    from grpo.eval.answer_judge import AnswerJudge
+    from grpo.episodes.answer_judge import AnswerJudge
 
 DEFAULT_FOLDER = Path("evals")
 DEFAULT_TASKS = 100
@@ -151,7 +151,7 @@ def _env_kwargs(request: EvalRequest) -> dict[str, Any]:
     given = dict(request.env_kwargs or {})
     if not request.agent.startswith("policy:"):
         return given
-    from grpo.eval.agents.trained import policy_config
+    from grpo.agents.policy import policy_config
     from grpo.machine.hardware import share_cores
 
     share_cores()
@@ -244,7 +244,7 @@ def _judge_settings(request: EvalRequest) -> AnswerJudgeSettings | None:
 def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
     if (settings := _judge_settings(request)) is None:
         return None
-    from grpo.eval.answer_judge import AnswerJudge
+    from grpo.episodes.answer_judge import AnswerJudge
 
     return AnswerJudge(Marker(settings, folder))
 
@@ -283,7 +283,7 @@ def _policy_fingerprint(request: EvalRequest, agent: Agent) -> str | None:
     """One evaluation is of one policy, also where its run has gone on since it began."""
     if not request.agent.startswith("policy:"):
         return None
-    from grpo.eval.agents.trained import PolicyAgent
+    from grpo.agents.policy import PolicyAgent
 
     return agent.fingerprint if isinstance(agent, PolicyAgent) else None
 

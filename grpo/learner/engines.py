@@ -107,7 +107,7 @@ def make_engine(config: TrainConfig, model_path: Path, init_adapter: Path | None
     """
     name = engine_name(config)
     if name == "tinker":
-        from grpo.learner.tinker_engine import tinker_engine
+        from grpo.tinker.engine import tinker_engine
 
         return tinker_engine(config, model_path, init_adapter)
     if name == "torchrun":

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo.display.metrics import counted
+from grpo.episodes.marking import audit_warning
 from grpo.errors import ReportError
 from grpo.report.transcripts import Record
-from grpo.rollout.marking import audit_warning
 
 MAX_SHOWN = 20
 """Refused answers on a page; all of them can be found among its episodes."""

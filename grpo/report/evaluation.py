@@ -9,12 +9,12 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo.display.metrics import CORRECT, REWARD, TOO_FEW, counted
+from grpo.episodes.ending import Ending
+from grpo.episodes.episode import EpisodeKey
+from grpo.episodes.record import Row, key_of
+from grpo.episodes.summary import summarise_results
 from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation
-from grpo.eval.ending import Ending
-from grpo.eval.episode import EpisodeKey
 from grpo.eval.output import table_rows
-from grpo.eval.rows import Row, key_of
-from grpo.eval.summary import summarise_results
 from grpo.report.audits import audit_section
 from grpo.report.charts import Range, interval_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source

@@ -9,7 +9,7 @@ from grpo.config import TrainConfig
 from grpo.serving.fleet import Fleet
 from grpo.serving.sampler import Sampler, Servers, VllmSampler
 from grpo.serving.server import make_servers
-from grpo.serving.tinker_sampler import TinkerSampler, TinkerServer
+from grpo.tinker.sampler import TinkerSampler, TinkerServer
 
 
 def servers_of(config: TrainConfig, model_path: Path, log: Path, tell: Callable[[str], None]) -> Fleet | TinkerServer:

@@ -35,11 +35,11 @@ CPU_KV_CACHE_GIB = 2.0
 
 _GIB = 1024**3
 PLUGIN = "grpo_cpu_lora"
-"""What ``pyproject.toml`` calls ``vllm_cpu_lora.register``, which vLLM on the CPU needs for adapters."""
+"""What ``pyproject.toml`` calls ``cpu.lora.register``, which vLLM on the CPU needs for adapters."""
 ONE_ENGINE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The model in vLLM's engine process. On the CPU vLLM would start one more for it, to give it OpenMP's variables before
 torch is loaded; ``vllm_main`` gives them to the engine process."""
-PROPOSER = "grpo.serving.vllm_cpu_drafts.Proposer"
+PROPOSER = "grpo.serving.cpu.drafts.Proposer"
 """What vLLM's engine process loads and asks for guesses."""
 _OTHERS_OF_OURS = frozenset(
     {"-tp", "-dp", "-pp", "--data-parallel-size", "--pipeline-parallel-size", "--enable-sleep-mode", "--block-size"}

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo.display.metrics import counted
+from grpo.episodes.marking import METRICS
 from grpo.learner.segments import Segment
-from grpo.rollout.marking import METRICS
-from grpo.rollout.rewards import verifiable_class
 from grpo.settings import RolloutSettings
+from grpo.training.rewards import verifiable_class
 from grpo.types import Group, StopReason, Trajectory
 from judges.reliability.agreement import PairCounts, count_pairs
 

@@ -30,17 +30,17 @@ from grpo.config import TrainConfig
 from grpo.display.bar import Bar
 from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
+from grpo.episodes.marking import Marker
+from grpo.episodes.rollout import Rollout
+from grpo.episodes.tasks import TaskStream
 from grpo.errors import EnvError, JudgeFailure
 from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset
 from grpo.learner.segments import Segment, TurnWeights, weighted_segments
-from grpo.rollout.marking import Marker
-from grpo.rollout.rewards import GroupReward
-from grpo.rollout.rollout import Rollout
-from grpo.rollout.tasks import TaskStream
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.training.batch import Batch
 from grpo.training.group_stream import GroupStream
+from grpo.training.rewards import GroupReward
 from grpo.types import Group, StopReason, Task, Trajectory
 
 Policies = Callable[[int], AbstractAsyncContextManager[Policy]]

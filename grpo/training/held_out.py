@@ -24,11 +24,11 @@ from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import takes_split
 from grpo.envs.workers import EnvWorkers
+from grpo.episodes.marking import Marker
+from grpo.episodes.rollout import Rollout, group_specs
+from grpo.episodes.tasks import evaluation_tasks
 from grpo.errors import EnvError, JudgeFailure, ServerDiedError
 from grpo.files import write_json, write_jsonl
-from grpo.rollout.marking import Marker
-from grpo.rollout.rollout import Rollout, group_specs
-from grpo.rollout.tasks import evaluation_tasks
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import GREEDY, SAMPLED, is_done, is_final, label_of, planned, summaries, tasks_of
 from grpo.seeds import derive_seed

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from grpo.chat import Chat, own_form
 from grpo.envs.message_env import MessageEnv, Observation
+from grpo.episodes.rollout import begin, take_turn
+from grpo.episodes.tasks import TaskStream
 from grpo.errors import TrainingError
 from grpo.files import JsonlLog
 from grpo.learner.engine import Engine, LossSpec
 from grpo.learner.segments import Segment, segments_of
-from grpo.rollout.rollout import begin, take_turn
-from grpo.rollout.tasks import TaskStream
 from grpo.seeds import derive_seed
 from grpo.types import Task, Trajectory
 

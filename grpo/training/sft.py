@@ -16,9 +16,9 @@ from grpo.devices.shape import ModelShape
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
+from grpo.episodes.tasks import TaskStream
 from grpo.learner.lora_model import usable_device
 from grpo.machine.models import resolve_model
-from grpo.rollout.tasks import TaskStream
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.trained_policy import saved_config
 from grpo.seeds import derive_seed

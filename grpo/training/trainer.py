@@ -26,6 +26,8 @@ from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
 from grpo.envs.workers import EnvWorkers
+from grpo.episodes.marking import Marker, newest_audits_warning
+from grpo.episodes.tasks import TaskStream
 from grpo.errors import ModelError, TrainingError
 from grpo.files import JsonlLog, link_files, read_jsonl, write_jsonl
 from grpo.learner.engines import make_engine
@@ -34,9 +36,6 @@ from grpo.learner.update import computed_rows, schedule_note, update_config, upd
 from grpo.learner.update_metrics import check_gap
 from grpo.machine.hardware import current_rss_gb
 from grpo.machine.models import ResolvedModel
-from grpo.rollout.marking import Marker, newest_audits_warning
-from grpo.rollout.rewards import group_reward
-from grpo.rollout.tasks import TaskStream
 from grpo.runs.checkpoint import Begun, Checkpoints, TrainState, newest_checkpoint
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, forget_after, is_final
@@ -54,6 +53,7 @@ from grpo.training.batches import Batches
 from grpo.training.held_out import HeldOut
 from grpo.training.imitation import demonstrations, warm_start
 from grpo.training.pace import Began, Clock, estimated_pace, mean_tokens
+from grpo.training.rewards import group_reward
 from grpo.types import Task, Trajectory
 
 T = TypeVar("T")

@@ -23,11 +23,11 @@ from transformers import TrainerCallback
 from grpo.chat import Chat, load_tokenizer
 from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv
+from grpo.episodes.rollout import begin, group_of, take_turn
 from grpo.errors import ConfigError
 from grpo.files import JsonlLog, write_jsonl
 from grpo.learner.advantages import has_spread
 from grpo.learner.local_engine import LocalEngine
-from grpo.rollout.rollout import begin, group_of, take_turn
 from grpo.runs.retention import checkpoint_name
 from grpo.settings import RolloutSettings
 from grpo.training.batch import Batch
@@ -173,7 +173,7 @@ def grpo_trainer(config: TrainConfig, model: Path, chat: Chat, adapter: Path, ro
 def play(
     sample: Sample, envs: Sequence[MessageEnv], episodes: Sequence[Trajectory], chat: Chat, settings: RolloutSettings
 ) -> None:
-    """Play the episodes to their end, a turn of all at once, within the limits of `grpo.rollout.rollout.Rollout`."""
+    """Play the episodes to their end, a turn of all at once, within the limits of `grpo.episodes.rollout.Rollout`."""
     longest_prompt = settings.max_tokens - max(1, settings.max_turn_tokens // 2)
     playing = list(zip(envs, episodes, strict=True))
     for env, episode in playing:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from email_env.tools.actions import ToolCall, parse_action
 from grpo.chat import TemplateChat
 from grpo.envs.pool import EnvPool
+from grpo.episodes.rollout import Rollout, group_specs
 from grpo.learner.segments import TurnWeights, weighted_segments
-from grpo.rollout.rollout import Rollout, group_specs
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
 from tests.fakes import TALK_ENV, ScriptedPolicy, TalkEnv

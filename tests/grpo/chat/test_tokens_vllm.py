@@ -9,11 +9,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="the trainer's logprobs need torch (install the extra 'train')")
 
 from grpo.envs.pool import EnvPool  # noqa: E402
+from grpo.episodes.rollout import Rollout, group_specs  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec  # noqa: E402
 from grpo.learner.segments import segments_of  # noqa: E402
 from grpo.machine.dtype import computing_dtype  # noqa: E402
-from grpo.rollout.rollout import Rollout, group_specs  # noqa: E402
 from grpo.seeds import derive_seed  # noqa: E402
 from grpo.serving.adapters import AdapterStore  # noqa: E402
 from grpo.serving.connection import Connection  # noqa: E402

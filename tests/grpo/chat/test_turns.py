@@ -8,10 +8,10 @@ import pytest
 from email_env.tools.actions import ToolCall, parse_action
 from grpo.chat import TemplateChat, own_form
 from grpo.envs.pool import EnvPool
+from grpo.episodes.rollout import Rollout, group_specs
 from grpo.errors import DataError
 from grpo.files import write_jsonl
 from grpo.learner.segments import segments_of
-from grpo.rollout.rollout import Rollout, group_specs
 from grpo.serving.policy import SamplingParams
 from grpo.training.demonstrations import Demonstrations, from_jsonl, from_run
 from grpo.types import Task

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from grpo.eval.traces import read_trace
+from grpo.episodes.traces import read_trace
 from tests.eval_agents import unwritable
 from tests.eval_parts import rows, run
 

@@ -14,8 +14,8 @@ from grpo.doctor.checks import check_env, examine
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import make_env
+from grpo.episodes.rollout import Rollout, group_specs
 from grpo.errors import ConfigError, EnvError
-from grpo.rollout.rollout import Rollout, group_specs
 from grpo.serving.policy import SamplingParams
 from grpo.types import StopReason, Task
 from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy, WordEnv

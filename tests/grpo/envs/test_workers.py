@@ -15,9 +15,9 @@ from grpo.config import load_config
 from grpo.envs.pool import EnvPool
 from grpo.envs.step_cost import Place
 from grpo.envs.workers import EnvWorkers
+from grpo.episodes.rollout import Rollout, group_specs
 from grpo.errors import ConfigError
 from grpo.machine.processes import child_environment
-from grpo.rollout.rollout import Rollout, group_specs
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import SampledTurn, StopReason, Task
 from tests.fakes import WORD_ENV, ByteChat, WordEnv

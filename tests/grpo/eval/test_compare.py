@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.cli.compare import compare as command
+from grpo.episodes.episode import EpisodeKey
 from grpo.errors import EvaluationError
 from grpo.eval.compare import Evaluation, compare, load_evaluation
-from grpo.eval.episode import EpisodeKey
 from tests.eval_parts import run
 
 CONFIG = {"env": "Sums-v0", "env_kwargs": {"split": "test"}, "split": "test", "fingerprint": {"database": "d", "scenarios": "q"}}  # fmt: skip

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grpo.episodes.episode import ModelCall
+from grpo.episodes.record import Row, key_of, read_rows
+from grpo.episodes.store import Results
+from grpo.episodes.traces import read_trace
 from grpo.errors import EvaluationError
-from grpo.eval.episode import ModelCall
-from grpo.eval.results import Results
-from grpo.eval.rows import Row, key_of, read_rows
-from grpo.eval.traces import read_trace
 from tests import ROOT
 from tests.eval_parts import SUMS_ENV, run
 
@@ -109,7 +109,7 @@ def test_what_was_said_comes_back_whatever_it_was(tmp_path):
 
 
 def test_results_wait_for_each_other_but_not_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 3600.0)
+    monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 3600.0)
     with Results.open(tmp_path, {}, resume=False) as results:
         results.add(*a_result(0, "at once, as none was written lately"))
         assert written(tmp_path) == 1
@@ -118,10 +118,10 @@ def test_results_wait_for_each_other_but_not_for_long(tmp_path, monkeypatch):
         assert written(tmp_path) == 1
         results.write()
         assert written(tmp_path) == 3
-        monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 0.0)
+        monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 0.0)
         results.add(*a_result(3, "at once again"))
         assert written(tmp_path) == 4
-        monkeypatch.setattr("grpo.eval.results.WRITE_SECONDS", 3600.0)
+        monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 3600.0)
         results.add(*a_result(4, "at the end"))
         assert written(tmp_path) == 4
     assert [row["sample"] for row in read_rows(tmp_path)] == [0, 1, 2, 3, 4]

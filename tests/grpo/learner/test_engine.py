@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from transformers import AttentionInterface  # noqa: E402
 
 from grpo.envs.pool import EnvPool  # noqa: E402
+from grpo.episodes.rollout import Rollout, group_specs  # noqa: E402
 from grpo.errors import CheckpointError, ModelError  # noqa: E402
 from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
@@ -17,7 +18,6 @@ from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec, usable_device  # noqa: E402
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses  # noqa: E402
 from grpo.learner.segments import Segment, segments_of  # noqa: E402
-from grpo.rollout.rollout import Rollout, group_specs  # noqa: E402
 from grpo.serving.policy import SamplingParams  # noqa: E402
 from grpo.types import Task  # noqa: E402
 from tests.fakes import (  # noqa: E402

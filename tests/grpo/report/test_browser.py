@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo.eval.traces import read_trace
+from grpo.episodes.traces import read_trace
 from grpo.report import write_report
 from tests.browser import Page, needs_chromium
 from tests.eval_parts import play_tiny_policy, rows, run

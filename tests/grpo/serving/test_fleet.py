@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from grpo.envs.pool import EnvPool
+from grpo.episodes.rollout import Rollout, group_specs
 from grpo.errors import AdapterError, ServerDiedError, ServerError, ServerStartError
-from grpo.rollout.rollout import Rollout, group_specs
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet

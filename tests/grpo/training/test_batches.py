@@ -8,9 +8,9 @@ import pytest
 
 from grpo.errors import ConfigError, EnvError, JudgeFailure, ServerError
 from grpo.files import read_jsonl
-from grpo.rollout.rewards import EnvReward, HybridReward, RulerReward
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.settings import JudgeSettings
+from grpo.training.rewards import EnvReward, HybridReward, RulerReward
 from grpo.types import Group, StopReason
 from judges import Session
 from tests.batch_parts import Guesser, batch, batches, right_at_first

@@ -10,10 +10,10 @@ import pytest
 from grpo.config import load_config
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
+from grpo.episodes.rollout import EpisodeSpec, Rollout
 from grpo.errors import DataError
 from grpo.files import write_jsonl
 from grpo.learner.segments import segments_of
-from grpo.rollout.rollout import EpisodeSpec, Rollout
 from grpo.serving.policy import SamplingParams
 from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy, from_run
 from grpo.training.sft import form_of

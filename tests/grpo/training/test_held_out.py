@@ -8,9 +8,9 @@ from rich.console import Console
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
+from grpo.episodes.marking import Marker
 from grpo.errors import CheckpointError, JudgeFailure, ServerDiedError
 from grpo.files import read_jsonl, write_json, write_text
-from grpo.rollout.marking import Marker
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import forget_after, is_done
 from grpo.runs.model_card import Card, write_card

@@ -3,9 +3,9 @@ import itertools
 import pytest
 
 from grpo.envs.message_env import MessageEnv
+from grpo.episodes.tasks import TaskStream
 from grpo.errors import EnvError, TrainingError
 from grpo.learner.segments import TurnWeights, weighted_segments
-from grpo.rollout.tasks import TaskStream
 from grpo.training.imitation import demonstrate, demonstrations, warm_start_rate
 from grpo.types import Task
 from tests.eval_parts import ENDLESS_ENV

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from grpo.episodes.tasks import TaskStream
 from grpo.files import read_jsonl
-from grpo.rollout.rewards import EnvReward
-from grpo.rollout.tasks import TaskStream
 from grpo.runs.unfinished_step import UnfinishedStep
+from grpo.training.rewards import EnvReward
 from grpo.types import Task
 from tests.batch_parts import IDS, Guesser, batches, right_at_first
 from tests.fakes import always

@@ -11,11 +11,11 @@ from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
+from grpo.episodes.tasks import TaskStream
 from grpo.files import read_jsonl
-from grpo.rollout.rewards import EnvReward
-from grpo.rollout.tasks import TaskStream
 from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
+from grpo.training.rewards import EnvReward
 from grpo.types import SampledTurn
 from tests import ROOT
 from tests.fakes import ByteChat, always, tiny_chat_model_folder

@@ -13,7 +13,7 @@ from grpo.files import read_jsonl
 from grpo.runs.checkpoint import newest_checkpoint
 from judges.llm.record import read_judgements
 from tests import ROOT
-from tests.grpo.rollout.test_marking import shown
+from tests.grpo.episodes.test_marking import shown
 from tests.judge_server import JudgeServer, score_by
 
 pytestmark = [

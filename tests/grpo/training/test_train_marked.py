@@ -22,7 +22,7 @@ from grpo.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests import ROOT
 from tests.fakes import tiny_chat_model_folder
-from tests.grpo.rollout.test_marking import shown
+from tests.grpo.episodes.test_marking import shown
 from tests.judge_server import JudgeServer
 from tests.policy_server import TinyPolicyServer
 

@@ -1,0 +1,200 @@
+"""The HTTP side of an episode, on a loopback port of its own thread: a recording model endpoint and an MCP server.
+
+    /ep/TOKEN/v1/chat/completions   forwarded to the upstream model and recorded, streaming too
+    /ep/TOKEN/v1/responses          the same
+    /ep/TOKEN/v1/models             names the one model there is
+    /ep/TOKEN/mcp                   the env's tools (streamable HTTP)
+
+TOKEN is an episode's secret: whoever does not know it reaches nothing, and after the episode it opens nothing. The
+model that a request names is replaced by the upstream's; keys that a request carries are dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from uvicorn import Config, Server
+
+from grpo.agents.recorder import CallRecorder
+from grpo.agents.upstream import PATHS, Reply, Upstream, UpstreamUnreachable
+from grpo.episodes.answer import Model
+from grpo.episodes.episode import Episode
+from grpo.errors import EvaluationError
+
+START_SECONDS = 20.0
+
+
+class Endpoint:
+    """Serves the episodes that are admitted.
+
+    Args:
+        upstream: The model; None where there is none to talk to.
+        with_mcp: Whether to serve the tools over MCP.
+    """
+
+    def __init__(self, upstream: Upstream | None, *, with_mcp: bool = False):
+        self.upstream = upstream
+        self._episodes: dict[str, Episode] = {}
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._with_mcp = with_mcp
+        self._server: Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Listen; returns when requests are answered.
+
+        Raises:
+            EvaluationError: The server did not come up.
+        """
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen(1024)
+        config = Config(self._app(), log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=1)
+        server = self._server = Server(config)
+        self._thread = threading.Thread(
+            target=lambda: server.run(sockets=[self._socket]), name="grpo-eval-endpoint", daemon=True
+        )
+        self._thread.start()
+        waited = threading.Event()
+        for _ in range(int(START_SECONDS / 0.01)):
+            if server.started or not self._thread.is_alive():
+                break
+            waited.wait(0.01)
+        if not server.started:
+            raise EvaluationError("the endpoint for agents did not start; is 127.0.0.1 usable?")
+
+    def stop(self) -> None:
+        """Stop listening; twice does no harm."""
+        if self._server is not None and self._thread is not None:
+            # Requests of agents that are left behind are cut off, which uvicorn would show as an error of ours.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            self._server.should_exit = True
+            self._thread.join(timeout=10)
+            self._server = None
+        self._socket.close()
+
+    def admit(self, token: str, episode: Episode) -> Model:
+        """Serve an episode under ``token``."""
+        self._episodes[token] = episode
+        name = self.upstream.model if self.upstream else ""  # less its provider, by which some clients choose a route
+        return Model(name.rpartition("/")[2], f"{self.url(token)}/v1")
+
+    def dismiss(self, token: str) -> None:
+        """Serve it no longer."""
+        self._episodes.pop(token, None)
+
+    def url(self, token: str) -> str:
+        """Where an episode is served."""
+        host, port = self._socket.getsockname()
+        return f"http://{host}:{port}/ep/{token}"
+
+    def episode(self, token: str) -> Episode | None:
+        """The episode of a token, while it lasts."""
+        return self._episodes.get(token)
+
+    def _app(self) -> Starlette:
+        routes: list[BaseRoute] = [Route(f"/ep/{{token}}/v1/{path}", self._ask, methods=["POST"]) for path in PATHS]
+        routes.append(Route("/ep/{token}/v1/models", self._models))
+        parts: list[Any] = []
+        if self._with_mcp:
+            from grpo.agents.mcp_tools import mcp_route
+
+            route, manager = mcp_route(self)
+            routes.append(route)
+            parts.append(manager)
+
+        @contextlib.asynccontextmanager
+        async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+            async with contextlib.AsyncExitStack() as stack:
+                for part in parts:
+                    await stack.enter_async_context(part.run())
+                yield
+                if self.upstream:
+                    await self.upstream.close()
+
+        return Starlette(routes=routes, lifespan=lifespan)
+
+    async def _models(self, request: Request) -> Response:
+        if self.episode(request.path_params["token"]) is None or self.upstream is None:
+            return _error(404, "there is no such episode, or it has ended")
+        model = {"id": self.upstream.model, "object": "model", "created": 0, "owned_by": "grpo-eval"}
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def _ask(self, request: Request) -> Response:
+        episode = self.episode(request.path_params["token"])
+        if episode is None or self.upstream is None:
+            return _error(404, "there is no such episode, or it has ended")
+        path = request.url.path.partition("/v1/")[2]
+        try:
+            body = await request.json()
+        except ValueError:
+            return _error(400, "the request's body is not JSON")
+        if not isinstance(body, dict):
+            return _error(400, "the request's body is not a JSON object")
+        recorder = CallRecorder(episode, path, body, self.upstream)
+        hidden = _ask_for_usage(path, body)
+        try:
+            reply = await self.upstream.ask(path, body)
+        except UpstreamUnreachable as error:
+            recorder.failed(str(error))
+            return _error(502, str(error))
+        except asyncio.CancelledError:  # the agent hung up
+            recorder.failed("the agent hung up before the reply", 499)
+            raise
+        if reply.events is not None:
+            return StreamingResponse(_stream(reply, recorder, hidden), media_type="text/event-stream")
+        content = reply.body or {}
+        if reply.status != 200:
+            recorder.failed(reply.error, reply.status)
+            return JSONResponse(content, reply.status)
+        recorder.whole(content, reply.cost)
+        return JSONResponse(content)
+
+
+def _ask_for_usage(path: str, body: dict[str, Any]) -> bool:
+    """Have a stream end with its token counts; says whether the agent did not ask for them and must not see them."""
+    options = body.get("stream_options")
+    if path != "chat/completions" or not body.get("stream") or (options or {}).get("include_usage"):
+        return False
+    body["stream_options"] = {**(options or {}), "include_usage": True}
+    return True
+
+
+async def _stream(reply: Reply, recorder: CallRecorder, hide_usage: bool) -> AsyncIterator[bytes]:
+    assert reply.events is not None, "a streamed reply"
+    whole = False
+    try:
+        async for event in reply.events:
+            recorder.event(event)
+            if hide_usage and event.get("usage") and not event.get("choices"):
+                continue
+            kind = f"event: {event['type']}\n" if "type" in event else ""
+            yield f"{kind}data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+        whole = True
+        recorder.streamed()
+        yield b"data: [DONE]\n\n"
+    except UpstreamUnreachable as error:
+        whole = True
+        recorder.failed(str(error))
+        yield f"data: {json.dumps(_payload(502, str(error)))}\n\n".encode()
+    finally:
+        if not whole and not recorder.call.error:  # after an error in the stream, hanging up is the right answer
+            recorder.failed("the agent hung up before the end of the reply", 499)
+
+
+def _payload(status: int, message: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "grpo-eval", "code": status}}
+
+
+def _error(status: int, message: str) -> Response:
+    return JSONResponse(_payload(status, message), status)

@@ -1,0 +1,155 @@
+"""An agent that is a Python function: ``fn(task, tools, model) -> str | Answer | None``, plain or ``async``.
+
+A plain function runs in a thread of its own; one that is still running when its time is up is left behind, and the next
+tool it calls ends it. Async functions share an event loop of their own (`agent_loop`), which a tool call blocks: one
+whose env is slow belongs into ``asyncio.to_thread``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import linecache
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, Self
+
+from grpo.agents.agent_loop import AgentLoop
+from grpo.agents.endpoint import Endpoint
+from grpo.agents.typed_tools import typed_tools
+from grpo.agents.upstream import Upstream
+from grpo.episodes.answer import Answer
+from grpo.episodes.env_thread import EnvThread
+from grpo.episodes.episode import Episode
+from grpo.errors import ConfigError, EvaluationError
+from grpo.machine.user_code import load_function
+
+_OF_A_MODEL = ("name", "base_url", "api_key", "chat", "responses")
+
+
+class FunctionAgent:
+    """Calls the function once for each episode.
+
+    Args:
+        function: The agent.
+        upstream: The model it may use; without one it is given None.
+    """
+
+    needs_env = False
+
+    def __init__(self, function: Callable[..., Any], upstream: Upstream | None):
+        self.function = function
+        self.env_thread = EnvThread()
+        self.endpoint = Endpoint(upstream) if upstream else None
+        self._loop: AgentLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        self._loop = AgentLoop()
+        if self.endpoint:
+            self.endpoint.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.endpoint:
+            await asyncio.to_thread(self.endpoint.stop)
+        self.env_thread.close()
+        if self._loop:
+            await asyncio.to_thread(self._loop.close)
+
+    async def run(self, episode: Episode) -> None:
+        """Let the function play, and take what it returns as its answer if it gave none."""
+        token = self.env_thread.admit(episode)
+        try:
+            model = self.endpoint.admit(token, episode) if self.endpoint else None
+            arguments = (episode.task, typed_tools(episode.tools, self.env_thread.requests, token), model)
+            result = await self._play(arguments)
+            answer = _answer(result)
+        finally:
+            self.env_thread.dismiss(token)
+            if self.endpoint:
+                self.endpoint.dismiss(token)
+        await episode.seat.run(episode.conclude, answer)
+
+    async def _play(self, arguments: tuple[Any, ...]) -> Any:
+        assert self._loop is not None, "the agent is open"
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                return await self._loop.run(self.function(*arguments))
+            result = await _in_thread(self.function, arguments)
+            return await self._loop.run(result) if inspect.isawaitable(result) else result
+        except Exception as error:
+            if self.endpoint is None and (used := _use_of_no_model(error)):
+                raise ConfigError(
+                    f"the agent uses model.{used}, but there is no model: give --model openai:MODEL@URL or litellm:NAME"
+                ) from error
+            raise
+
+
+def agent_function(target: str) -> Callable[..., Any]:
+    """The function that ``pkg.mod:fn`` names.
+
+    Raises:
+        ConfigError: There is no such module or function.
+        EvaluationError: It does not take (task, tools, model).
+    """
+    function = load_function(target)
+    try:
+        inspect.signature(function).bind("task", [], None)
+    except TypeError as error:
+        raise EvaluationError(
+            f"agent {target!r} must take three arguments (task, tools, model); it has {inspect.signature(function)}"
+        ) from error
+    return function
+
+
+def _answer(result: Any) -> Answer | None:
+    if result is None or isinstance(result, Answer):
+        return result
+    if isinstance(result, str):
+        return Answer(result) if result.strip() else None
+    raise TypeError(f"the agent returned {type(result).__name__} {str(result)[:100]!r}; return str, Answer or None")
+
+
+async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        future.set_result((result, error))
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = function(*arguments)
+        except (StopIteration, KeyboardInterrupt) as raised:  # a real Ctrl-C reaches the main thread alone
+            error = RuntimeError(f"the agent raised {type(raised).__name__}")
+        except BaseException as raised:  # SystemExit too: it is the agent's end, not ours
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:  # the evaluation is over and nobody waits any more
+            pass
+
+    threading.Thread(target=work, name="grpo-eval-agent", daemon=True).start()
+    result, error = await future
+    if error is not None:
+        raise error
+    return result
+
+
+def _use_of_no_model(error: BaseException | None) -> str:
+    """The attribute that was asked of a ``model`` that is None, "" where no cause of an error is that.
+
+    The agent has a ``model`` of None in any case, so the words of the place that failed decide.
+    """
+    while error is not None:
+        if isinstance(error, AttributeError) and error.obj is None and error.name in _OF_A_MODEL:
+            for place in traceback.extract_tb(error.__traceback__)[-1:]:
+                line = linecache.getline(place.filename, place.lineno or 0).encode()
+                if line[place.colno : place.end_colno] == f"model.{error.name}".encode():
+                    return error.name
+        error = error.__cause__
+    return ""

@@ -1,0 +1,55 @@
+"""An env's tools over MCP: one server object for all episodes, the episode taken from the request's address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mcp_types as types
+from mcp.server import Server, ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.routing import Route
+
+from grpo.episodes.episode import Episode
+
+
+def mcp_route(endpoint: Any) -> tuple[Route, StreamableHTTPSessionManager]:
+    """The route ``/ep/TOKEN/mcp`` and the manager whose ``run()`` must be entered while it is served."""
+
+    def episode_of(context: ServerRequestContext[Any, Any]) -> Episode:
+        token = context.request.path_params["token"] if context.request is not None else ""
+        episode = endpoint.episode(token)
+        if episode is None:
+            raise ValueError("there is no such episode, or it has ended")
+        return episode
+
+    async def list_tools(
+        context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        functions = [tool["function"] for tool in episode_of(context).tools]
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=function["name"],
+                    description=function.get("description"),
+                    input_schema=function.get("parameters") or {"type": "object"},
+                )
+                for function in functions
+            ],
+            ttl_ms=0,
+        )
+
+    async def call_tool(
+        context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        episode = episode_of(context)
+        assert episode.seat.thread is not None, "programs have an EnvThread"
+        text = await episode.seat.thread.run(lambda: episode.call(params.name, dict(params.arguments or {})))
+        return types.CallToolResult(content=[types.TextContent(text=text)])
+
+    server: Server[Any] = Server("grpo-eval", on_list_tools=list_tools, on_call_tool=call_tool)
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True, allowed_hosts=["127.0.0.1:*", "localhost:*"], allowed_origins=[]
+    )
+    manager = StreamableHTTPSessionManager(app=server, stateless=True, security_settings=security)
+    return Route("/ep/{token}/mcp", endpoint=StreamableHTTPASGIApp(manager)), manager

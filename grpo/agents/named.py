@@ -1,0 +1,114 @@
+"""From the text of ``--agent`` to an agent. A wrong one is explained before anything is played."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from grpo.agents.scripted import FileAgent, ScriptedAgent
+from grpo.episodes.player import Agent
+from grpo.errors import EvaluationError
+from judges.llm.secrets import without_users
+
+FORMS = """\
+  PKG.MOD:FUNCTION       fn(task, tools, model) -> str | Answer | None, plain or async
+  cmd:PROGRAM ARGUMENTS  a program; {question} and {task_file} are replaced, see grpo/agents/program.py
+  openai:MODEL@URL       a model behind an OpenAI-compatible URL, in a plain tool loop; litellm:NAME the same by litellm
+  NAME                   a policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor)
+  policy:RUN[@WHICH]     a run's newest checkpoint (or @STEP, @best), an adapter's folder, or 'base' (extra gpu or cpu)
+  file:ANSWERS.jsonl     answers made elsewhere, one {"scenario_id": ..., "answer": ..., "sources": [...]} a line"""
+
+_MODULE = re.compile(r"[A-Za-z_][\w.]*|.*\.py")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """What agents may need besides their name.
+
+    Attributes:
+        env: The env's id.
+        env_kwargs: Its arguments.
+        scripted: Names of the env's own policies.
+        scenarios: Ids of what will be asked.
+        recipe: Of the model and its limits, for policies that bring none.
+        dtype: What policies compute in; None leaves it to their run.
+        temperature: Of sampling; None leaves it to the model.
+        model: What functions and programs may talk to: ``openai:MODEL@URL`` or ``litellm:NAME``.
+        say: Called with a line for people.
+    """
+
+    env: str
+    env_kwargs: dict[str, Any]
+    scripted: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+    recipe: str | None = None
+    dtype: str | None = None
+    temperature: float | None = None
+    model: str | None = None
+    say: Callable[[str], None] = lambda line: None
+
+
+def make_agent(spec: str, options: AgentOptions) -> Agent:
+    """The agent that ``spec`` names.
+
+    Raises:
+        EvaluationError: It names none; the nearest is named. Or an option is given that it would not use.
+    """
+    _check_use(spec, options)
+    if spec in options.scripted:
+        return ScriptedAgent(spec)
+    kind, found, rest = spec.partition(":")
+    if found and kind == "file":
+        return FileAgent(Path(rest).expanduser(), options.scenarios)
+    if found and kind == "policy":
+        from grpo.agents.policy import PolicyAgent, policy_config
+
+        config, _ = policy_config(rest, options.recipe, options.env, options.env_kwargs, options.dtype)
+        temperature = 1.0 if options.temperature is None else options.temperature
+        return PolicyAgent(rest, config, temperature, options.say)
+    if found and kind in ("openai", "litellm"):
+        from grpo.agents.tool_loop import ToolLoopAgent
+        from grpo.agents.upstream import make_upstream
+
+        return ToolLoopAgent(make_upstream(spec), options.temperature)
+    if found and (kind == "cmd" or _MODULE.fullmatch(kind)):
+        return _own(kind, spec, rest, options)
+    near = get_close_matches(spec, options.scripted, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    offered = ", ".join(options.scripted) or "none"
+    raise EvaluationError(
+        f"no agent {without_users(spec)!r}.{hint} {options.env} brings along: {offered}. An agent is one of:\n{FORMS}"
+    )
+
+
+def _check_use(spec: str, options: AgentOptions) -> None:
+    """Refuse an option that the agent would not use: it would stand in the results as if it had."""
+    kind = "" if spec in options.scripted else spec.partition(":")[0]
+    is_policy, by_name = kind == "policy", kind in ("openai", "litellm")
+    has_own_calls = not is_policy and not by_name and kind not in ("", "file")
+    for option, value, fits, whose in (
+        ("--dtype", options.dtype, is_policy, "policy: agents, which are served here,"),
+        ("--recipe", options.recipe, is_policy, "policy: agents, which are served here,"),
+        ("--temperature", options.temperature, is_policy or by_name, "policy:, openai: and litellm: agents"),
+        ("--model", options.model, has_own_calls, "agents that are functions or programs"),
+    ):
+        if value is not None and not fits:
+            raise EvaluationError(f"{option} is for {whose} and not for {without_users(spec)!r}; leave it out")
+
+
+def _own(kind: str, spec: str, rest: str, options: AgentOptions) -> Agent:
+    """A function or a program."""
+    try:
+        from grpo.agents.function import FunctionAgent, agent_function
+        from grpo.agents.program import ProgramAgent
+        from grpo.agents.upstream import make_upstream
+    except ModuleNotFoundError as error:
+        raise EvaluationError(
+            f"agents that are functions or programs need the package {error.name!r}: pip install 'email-rl[eval]'"
+        ) from error
+    upstream = make_upstream(options.model) if options.model else None
+    return ProgramAgent(rest, upstream) if kind == "cmd" else FunctionAgent(agent_function(spec), upstream)

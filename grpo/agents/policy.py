@@ -1,0 +1,241 @@
+"""A policy trained here (or the model it began from), served by vLLM: token in, token out, as in training.
+
+policy:runs/first        the newest checkpoint of a run
+policy:runs/first@7      the one after step 7; @best the one with the best held-out score
+policy:ADAPTER_FOLDER    any PEFT adapter of the recipe's model; a checkpoint of a run has the run's settings
+policy:base              the recipe's model without an adapter
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any, Self
+
+from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
+from grpo.chat.sampled_tokens import SampledTokens
+from grpo.config import TrainConfig, load_config
+from grpo.episodes.episode import Episode, ModelCall
+from grpo.errors import CheckpointError, EvaluationError
+from grpo.machine.models import resolve_model
+from grpo.machine.user_code import import_user_module
+from grpo.runs.model_card import ADAPTER_CONFIG
+from grpo.runs.retention import STATE_FILE, find_checkpoint
+from grpo.runs.trained_policy import saved_config
+from grpo.seeds import derive_seed
+from grpo.serving.adapters import AdapterStore
+from grpo.serving.connection import Connection
+from grpo.serving.fleet import Fleet
+from grpo.serving.policy import CompletionsPolicy, SamplingParams
+from grpo.serving.server import VllmServer, make_servers
+from grpo.serving.startable import said_if_long
+from grpo.serving.vllm import built_for
+
+BASE = "base"
+
+
+class PolicyAgent:
+    """Samples turns from the servers of its config, or one of its own that lives as long as the agent is open.
+
+    Args:
+        target: What follows ``policy:``.
+        config: The run's config, or that of a recipe; see ``policy_config``.
+        temperature: 0 is greedy.
+        say: Called with a line for people while the server starts.
+
+    Raises:
+        EvaluationError: See ``adapter_of``; or the adapter has no weights, or cannot be copied.
+
+    Attributes:
+        fingerprint: Name and checksum of the adapter that is played, as ``target`` meant it when the agent was made;
+            None of the base model.
+    """
+
+    env_thread, needs_env = None, False
+
+    def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
+        self.config = config
+        self.sampling = SamplingParams(temperature, config.rollout.max_turn_tokens)
+        self.fingerprint: str | None = None
+        self._say = say
+        self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))
+        self._remove_scratch = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        self._adapter = self._scratch / "adapter"
+        if (adapter := adapter_of(target)) is not None:  # at once: a run that goes on prunes its checkpoints
+            _copy(adapter, self._adapter)
+            self.fingerprint = _fingerprint(adapter, self._adapter)
+        self._servers: Fleet | None = None
+        self._connection: Connection | None = None
+        self._chat: Chat | None = None
+        self._tokens: SampledTokens | None = None
+        self._policy: CompletionsPolicy | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.to_thread(self._start)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    def _start(self) -> None:
+        model = resolve_model(self.config.model)
+        log = self._scratch / "server.log"
+        servers = self._servers = Fleet(make_servers(self.config, model.path, log, learners=0))
+        servers.start()
+        if isinstance(first := servers.servers[0], VllmServer):
+            self._say(f"vLLM is starting, computing in {first.options.dtype}")
+        rollout = self.config.rollout
+        self._chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
+        self._tokens = SampledTokens(self._chat)
+        servers.wait_ready(said_if_long(self._say))
+        name = servers.model
+        if self.fingerprint is not None:
+            store = AdapterStore(servers, self._scratch / "adapters")
+            name = store.publish(lambda folder: os.rename(self._adapter, folder), 0).name
+        self._connection = Connection(servers, self.config.rollout.concurrency)
+        self._policy = CompletionsPolicy(self._connection, name, self._chat.stop_token_ids)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._connection is not None:
+            await self._connection.aclose()
+        if self._servers is not None:
+            await asyncio.to_thread(self._servers.stop)
+        self._remove_scratch()
+
+    async def run(self, episode: Episode) -> None:
+        """Sample turn after turn until the env ends the episode or the policy's context is full."""
+        assert self._policy is not None, "the agent is open"
+        with self._policy.session(episode.key.scenario_id) as policy:
+            await self._run(episode, policy)
+
+    async def _run(self, episode: Episode, policy: CompletionsPolicy) -> None:
+        chat, tokens = self._chat, self._tokens
+        assert chat is not None, "the agent is open"
+        assert tokens is not None, "the agent is open"
+        ids = chat.prompt_ids(episode.messages, episode.tools)
+        longest_prompt = self.config.rollout.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
+        while len(ids) <= longest_prompt:
+            most = min(self.config.rollout.max_tokens - len(ids), self.sampling.max_turn_tokens)
+            seed = derive_seed(episode.seed, episode.steps)
+            sample = await policy.sample(ids, self.sampling, max_tokens=most, seed=seed)
+            call = ModelCall(policy.model, 200, prompt_tokens=len(ids), completion_tokens=len(sample.ids))
+            call.sampled = tokens.turn(list(zip(sample.ids, sample.logprobs, strict=True)))
+            episode.model_calls.append(call)
+            history = [*episode.messages, {"role": "assistant", "content": chat.decode(sample.ids)}]
+            observation = await episode.seat.run(episode.step, chat.decode(sample.ids))
+            if episode.is_over:
+                return
+            ids, _ = next_prompt(chat, ids + sample.ids, history, observation.messages, episode.tools)
+        episode.model_calls.append(ModelCall(policy.model, 400, error="the context window is full"))
+
+
+def policy_config(
+    target: str, recipe: str | None, env: str, env_kwargs: dict[str, Any], dtype: str | None = None
+) -> tuple[TrainConfig, dict]:
+    """The config that a policy was trained with, or the recipe's, and the env's arguments with the run's own below.
+
+    Args:
+        target: What ``policy:`` names.
+        recipe: For policies that bring no settings.
+        env: The env's id.
+        env_kwargs: Its arguments.
+        dtype: To serve it in; None leaves it to the run, as long as it is served on the kind of device it trained on.
+
+    Raises:
+        EvaluationError: ``target`` is neither a run, nor an adapter, nor ``base``, or its servers have a dtype of
+            their own.
+        ConfigError: The ``config.json`` that it has is no run's, or cannot be read.
+    """
+    run = _run_of(target)
+    if run is not None:
+        saved = saved_config(run)
+        config = saved.model_copy(update={"env": env, "env_kwargs": {**saved.env_kwargs, **env_kwargs}})
+    else:
+        adapter_of(target)
+        config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
+    device = built_for()
+    if device is not None and device != config.device and not config.server.urls:  # served where one can be
+        config = config.model_copy(update={"device": device, "dtype": "auto"})
+    if dtype is not None:
+        if config.server.urls:
+            raise EvaluationError(
+                f"--dtype {dtype}: the policy is sampled by {', '.join(config.server.urls)}, which was started with a "
+                "dtype of its own; leave --dtype out"
+            )
+        config = config.model_copy(update={"dtype": dtype})
+    if config.env_import is not None:
+        import_user_module(config.env_import)
+    return config, config.env_kwargs
+
+
+def adapter_of(target: str) -> Path | None:
+    """Folder of the adapter that ``target`` names; None for the base model.
+
+    Raises:
+        EvaluationError: There is no such run, checkpoint or adapter.
+    """
+    if target == BASE:
+        return None
+    folder, which = _split_checkpoint(target)
+    if (folder / ADAPTER_CONFIG).exists():
+        return folder
+    if not (folder / "config.json").exists():
+        raise EvaluationError(
+            f"policy:{target}: {folder} is neither a run directory (config.json) nor an adapter ({ADAPTER_CONFIG}), "
+            f"and not the word {BASE!r}"
+        )
+    try:
+        return find_checkpoint(folder / "checkpoints", which)
+    except CheckpointError as error:
+        raise EvaluationError(f"policy:{target}: {error}") from error
+
+
+def _copy(adapter: Path, folder: Path) -> None:
+    """Files of a checkpoint are never written again, so links do; those of another folder may be."""
+    way = _link if (adapter / STATE_FILE).exists() else shutil.copy2
+    try:
+        shutil.copytree(adapter, folder, copy_function=way)
+    except OSError as error:
+        raise EvaluationError(f"the adapter {adapter} cannot be copied to {folder}: {error}") from error
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(os.path.realpath(source), target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
+
+
+def _fingerprint(adapter: Path, copy: Path) -> str:
+    """Name of an adapter and checksum of the weights in a copy: a run's newest checkpoint is another one later.
+
+    Raises:
+        EvaluationError: It has no weights.
+    """
+    weights = next((path for path in sorted(copy.glob("adapter_model.*")) if path.is_file()), None)
+    if weights is None:
+        raise EvaluationError(f"{adapter} has no weights (adapter_model.safetensors)")
+    with weights.open("rb") as file:
+        return f"{adapter.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+
+
+def _run_of(target: str) -> Path | None:
+    """The folder whose ``config.json`` has the policy's settings; None where it brings none."""
+    folder, _ = _split_checkpoint(target)
+    if (folder / ADAPTER_CONFIG).exists():
+        folder = folder.resolve()
+        if folder.parent.name != "checkpoints" or not (folder / STATE_FILE).exists():
+            return None
+        folder = folder.parent.parent
+    return folder if target != BASE and (folder / "config.json").exists() else None
+
+
+def _split_checkpoint(target: str) -> tuple[Path, str]:
+    folder, found, which = target.rpartition("@")
+    return (Path(folder), which) if found and (which.isdigit() or which == "best") else (Path(target), "newest")

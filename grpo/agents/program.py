@@ -1,0 +1,159 @@
+"""An agent that is a program, a black box: ``cmd:my-agent {question}``.
+
+The program finds in its environment
+
+    AGENT_TASK_FILE    JSON: instructions, question, tools (OpenAI schemas)
+    AGENT_MCP_URL      the env's tools, MCP over streamable HTTP
+    AGENT_MODEL, OPENAI_BASE_URL, OPENAI_API_KEY    the model, where --model names one
+    NO_PROXY, no_proxy                              the user's, and this machine, where the URLs above lead
+
+and may answer with the tool ``return_final_answer``, or with the last line it prints. Words of the command are split as
+a shell would and nothing is run by a shell; ``{question}`` and ``{task_file}`` are replaced. When its time is up it is
+killed with its whole process group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from grpo.agents.endpoint import Endpoint
+from grpo.agents.upstream import Upstream
+from grpo.episodes.answer import Answer
+from grpo.episodes.env_thread import EnvThread
+from grpo.episodes.episode import Episode
+from grpo.errors import EvaluationError
+from grpo.machine.loopback import without_proxy_to_loopback
+
+MAX_OUTPUT_BYTES = 1 << 20
+"""What is kept of each output, from its end."""
+
+LAST_WORDS_SECONDS = 0.5
+"""How long the output of a program that has ended may still arrive."""
+
+_SECRET_PREFIX = "EMAIL_ENV_"  # where mail and questions lie is none of the agent's business
+
+
+class ProgramAgent:
+    """Runs the program once for each episode.
+
+    Args:
+        command: The command's words as one string.
+        upstream: The model it may use.
+
+    Raises:
+        EvaluationError: The command is empty, its quotes do not match, or there is no such program.
+    """
+
+    needs_env = False
+
+    def __init__(self, command: str, upstream: Upstream | None):
+        try:
+            self.words = shlex.split(command)
+        except ValueError as error:
+            raise EvaluationError(f"cmd:{command}: {error}") from error
+        if not self.words:
+            raise EvaluationError("cmd: needs a command, for example 'cmd:python my_agent.py {question}'")
+        if "{" not in self.words[0] and shutil.which(self.words[0]) is None:
+            raise EvaluationError(
+                f"cmd: there is no program {self.words[0]!r} that can be run; give its path, or one that is on PATH"
+            )
+        self.env_thread = EnvThread()
+        self.endpoint = Endpoint(upstream, with_mcp=True)
+
+    async def __aenter__(self) -> Self:
+        self.endpoint.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.endpoint.stop)
+        self.env_thread.close()
+
+    async def run(self, episode: Episode) -> None:
+        """Run the program to its end and take its last line as the answer if it gave none."""
+        token = self.env_thread.admit(episode)
+        model = self.endpoint.admit(token, episode)
+        try:
+            with tempfile.TemporaryDirectory(prefix="grpo-eval-") as folder:
+                task, file = episode.task, Path(folder) / "task.json"
+                content = {"instructions": task.instructions, "question": task.question, "tools": episode.tools}
+                file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+                environment = {k: v for k, v in os.environ.items() if not k.startswith(_SECRET_PREFIX)}
+                environment |= {"AGENT_TASK_FILE": str(file), "AGENT_MCP_URL": f"{self.endpoint.url(token)}/mcp"}
+                if self.endpoint.upstream:
+                    environment |= {"AGENT_MODEL": model.name, "OPENAI_MODEL": model.name}
+                    environment |= {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": model.api_key}
+                environment = without_proxy_to_loopback(environment)
+                filled = {"{question}": task.question, "{task_file}": str(file)}
+                words = [_filled(word, filled) for word in self.words]
+                status, output, errors = await _run(words, environment)
+        finally:
+            self.env_thread.dismiss(token)
+            self.endpoint.dismiss(token)
+        # not splitlines(): a text may hold U+2028, U+0085 or a form feed
+        lines = [line.strip() for line in re.split("[\r\n]", output.decode(errors="replace")) if line.strip()]
+        if status != 0 and not episode.is_over:
+            last = errors.decode(errors="replace").strip().splitlines()[-1:] or lines[-1:] or ["it said nothing"]
+            hint = ""
+            if self.endpoint.upstream is None and re.search("OPENAI_|AGENT_MODEL|api_key", last[0]):
+                hint = " (no model was given: --model openai:MODEL@URL or litellm:NAME)"
+            raise ProgramFailed(f"exit status {status}: {last[0][:300]}{hint}")
+        await episode.seat.run(episode.conclude, Answer(lines[-1]) if lines else None)
+
+
+class ProgramFailed(RuntimeError):
+    """The program ended with another status than 0."""
+
+
+def _filled(word: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        word = word.replace(name, value)
+    return word
+
+
+async def _run(words: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
+    pipe = asyncio.subprocess.PIPE
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+        )
+    except OSError as error:
+        raise EvaluationError(f"the program {words[0]!r} cannot be started: {error}") from error
+    assert process.stdout is not None, "asked for a pipe"
+    assert process.stderr is not None, "asked for a pipe"
+    try:
+        tails = asyncio.gather(_tail(process.stdout), _tail(process.stderr))
+        while process.returncode is None and not tails.done():
+            await asyncio.wait([tails], timeout=0.05)  # a child that outlives the program may hold its pipes open
+        if tails.done():  # a program may close its outputs before its end, as coreutils do
+            await process.wait()
+        _kill_group(process.pid)
+        await asyncio.wait([tails], timeout=LAST_WORDS_SECONDS)
+        if not tails.done():  # a child in a group of its own holds the pipes still; asyncio has no public word for it
+            process._transport.close()  # type: ignore[attr-defined]
+        output, errors = await tails
+        return await process.wait(), output, errors
+    finally:
+        _kill_group(process.pid)
+
+
+async def _tail(stream: asyncio.StreamReader) -> bytes:
+    kept = b""
+    while chunk := await stream.read(1 << 16):
+        kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
+    return kept
+
+
+def _kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass

@@ -1,0 +1,130 @@
+"""A model by name in a plain tool loop: the prompt as the env gives it, its tools, one request a turn, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Self
+
+from grpo.agents.recorder import CallRecorder
+from grpo.agents.upstream import Upstream, UpstreamUnreachable
+from grpo.chat.tool_calls import ANSWER_TOOL, parse_turn, without_thought
+from grpo.episodes.answer import Answer
+from grpo.episodes.episode import Episode
+from grpo.errors import EvaluationError, ServerError
+from grpo.types import Message
+
+PAUSES_SECONDS = (0.5, 2.0, 8.0)
+"""Waits before the second, third and fourth try of a request that the server could not take."""
+
+_PASSING = (408, 429)
+
+
+class ToolLoopAgent:
+    """Asks the upstream, hands its turn to the env, and so on until the env ends the episode.
+
+    Args:
+        upstream: The model.
+        temperature: Of sampling; None leaves it to the server.
+    """
+
+    env_thread, needs_env = None, False
+
+    def __init__(self, upstream: Upstream, temperature: float | None):
+        self.upstream = upstream
+        self._options = {} if temperature is None else {"temperature": temperature}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.upstream.close()
+
+    async def run(self, episode: Episode) -> None:
+        """Play to the end.
+
+        Raises:
+            EvaluationError: What counted as the answer is a tool call that the server left in the text.
+        """
+        body: dict[str, Any] = {"model": self.upstream.model, **self._options}
+        if episode.tools:
+            body["tools"] = episode.tools
+        while not episode.is_over:
+            message = await self._ask(episode, body | {"messages": list(episode.messages)})
+            turn: Message = {"role": "assistant", "content": message.get("content")}
+            if calls := _calls(message, len(episode.messages)):
+                turn["tool_calls"] = calls
+                before = len(episode.messages) + 1
+                await episode.seat.run(episode.step, json.dumps(turn, ensure_ascii=False), turn)
+                answer_every_call(calls, episode.messages, before)
+            elif text := _text(message.get("content")) or _text(message.get("refusal")):
+                await episode.seat.run(episode.finish, Answer(text))
+                if episode.is_over and reads_like_a_call(text, [tool["function"]["name"] for tool in episode.tools]):
+                    raise EvaluationError(
+                        "a tool call came as text and counted as the answer: the server does not read the calls of "
+                        "this model (vLLM does with --enable-auto-tool-choice and --tool-call-parser)"
+                    )
+            else:
+                await episode.seat.run(episode.step, "", turn | {"content": ""})
+
+    async def _ask(self, episode: Episode, body: dict[str, Any]) -> Message:
+        problem = ""
+        for pause in (*PAUSES_SECONDS, None):
+            recorder = CallRecorder(episode, "chat/completions", body, self.upstream)
+            try:
+                reply = await self.upstream.ask("chat/completions", body)
+            except UpstreamUnreachable as error:
+                recorder.failed(str(error))
+                problem = str(error)
+            else:
+                if reply.status == 200:
+                    body = reply.body or {}
+                    recorder.whole(body, reply.cost)
+                    return body["choices"][0]["message"]
+                problem = reply.error
+                recorder.failed(problem, reply.status)
+                if reply.status < 500 and reply.status not in _PASSING:
+                    break
+            if pause is not None:
+                await asyncio.sleep(pause)
+        raise ServerError(problem)  # the runner tells a full context from other refusals
+
+
+def reads_like_a_call(text: str, tool_names: list[str]) -> bool:
+    """Whether a model that was to answer by ``ANSWER_TOOL`` wrote a call of one of its tools, in whatever form."""
+    if ANSWER_TOOL not in tool_names:  # the text is no answer, but a turn, and the env reads calls in it
+        return False
+    turn = parse_turn(text)
+    begins_so = bool(turn.fault) or text.startswith(("<", "[", "{", "`"))
+    return any(call.name in tool_names for call in turn.calls) or (begins_so and any(n in text for n in tool_names))
+
+
+def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], start: int) -> None:
+    """Give the env's replies from ``start`` on the ids of the calls they answer, and add what APIs insist on.
+
+    An env that answers under ids has not run what it does not answer. Of another one, nobody knows what it ran.
+    """
+    answered = {message["tool_call_id"] for message in messages[start:] if message.get("tool_call_id")}
+    open_ids = [call["id"] for call in calls if call.get("id") and call["id"] not in answered]
+    said = "Not run." if answered else "The next message answers all calls of this turn."
+    for message in messages[start:]:
+        if message["role"] == "tool" and not message.get("tool_call_id") and open_ids:
+            message["tool_call_id"] = open_ids.pop(0)
+    place = start
+    for call_id in open_ids:
+        messages.insert(place, {"role": "tool", "tool_call_id": call_id, "content": said})
+        place += 1
+
+
+def _calls(message: Message, place: int) -> list[dict[str, Any]]:
+    """Of a reply; servers of the time before ``tool_calls`` give one, in ``function_call``, without an id."""
+    if (old := message.get("function_call")) and not message.get("tool_calls"):
+        return [{"id": f"call_{place}", "type": "function", "function": old}]
+    return message.get("tool_calls") or []
+
+
+def _text(content: Any) -> str:
+    """What was said, or refused, less a thought before it; some servers send it in parts."""
+    if isinstance(content, list):
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return without_thought(str(content or ""))

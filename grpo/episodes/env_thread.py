@@ -1,0 +1,96 @@
+"""The thread in which envs live that are cheap to call, where agents have threads or programs of their own.
+
+Tools hand it their calls over a queue, so they hold no reference to the env, its questions or its answers. An env that
+has a thread of its own, because it is slow, gets its calls from here.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
+
+from grpo.envs.message_env import CALL_OF_AN_ENV
+from grpo.envs.own_thread import OwnThread
+from grpo.episodes.episode import Episode
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let the first Ctrl-C end a call of an env in the main thread, too; an event loop would wait for its end."""
+    usual: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield  # not callable: Ctrl-C is ignored, as in a shell's background jobs
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        outer = frame
+        while outer is not None:
+            if outer.f_code is CALL_OF_AN_ENV:
+                raise KeyboardInterrupt
+            outer = outer.f_back
+        usual(number, frame)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+class EnvThread(OwnThread):
+    """Takes tool calls ``(token, name, arguments, reply)`` of agents, too.
+
+    The token is the episode's secret, so that a stray thread can reach no other episode. The thread never ends: it
+    refuses what stray agents still ask.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._episodes: dict[str, Episode] = {}
+        self._handing_over = threading.Lock()
+
+    def admit(self, episode: Episode) -> str:
+        """Let tool calls reach an episode; returns its token."""
+        token = secrets.token_urlsafe(24)
+        self._episodes[token] = episode
+        return token
+
+    def dismiss(self, token: str) -> None:
+        """Let no further call reach the episode."""
+        with self._handing_over:
+            self._episodes.pop(token, None)
+
+    def close(self) -> None:
+        """Let no call reach any episode."""
+        self._episodes.clear()
+
+    def _do(self, request: Any) -> None:
+        if len(request) == 2:
+            super()._do(request)
+            return
+        token, name, arguments, reply = request
+        with self._handing_over:  # a thread that ends gets no call after the episode's dismissal
+            episode = self._episodes.get(token)
+            thread = episode.seat.thread if episode is not None else None
+            if thread is not None and thread is not self:
+                thread.post(lambda: _answer(episode, name, arguments, reply))
+                return
+        _answer(episode, name, arguments, reply)
+
+
+def _answer(
+    episode: Episode | None, name: str, arguments: dict[str, Any], reply: SimpleQueue[tuple[bool, str]]
+) -> None:
+    if episode is None:
+        reply.put((False, "the episode is closed"))
+        return
+    try:
+        reply.put((True, episode.call(name, arguments)))
+    except BaseException as error:  # the agent's thread must not wait for ever
+        reply.put((False, f"{type(error).__name__}: {error}"))

@@ -1,0 +1,238 @@
+"""Is an answer right? The one marking of training and evaluation: the rule first, a judge where it cannot say.
+
+1. An answer that the env takes for right is right, and "I don't know", where the env knows it, stays as it is.
+2. The rule of `judges.answers` decides on another wording of a value.
+3. What the rule leaves undecided goes to the answer judge, an LLM. Without one it stays undecided.
+
+A judge that fails leaves its episode unmarked: in training its group has no rewards, in an evaluation it is a failure
+of the infrastructure. Verdicts are cached in the run's folder, so none is paid for twice.
+
+Policies learn to use what a rule lets through. So a share of the answers that a rule took for right is shown to the
+judge, too. Its verdict changes no reward: it is counted, and where it differs too often the run warns. A stable hash
+of the episode chooses them, so a continued run chooses the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grpo.envs.message_env import MessageEnv
+from grpo.episodes.judges import judge_session
+from grpo.errors import ConfigError
+from grpo.files import Closeable, Record
+from grpo.seeds import derive_seed
+from grpo.settings import AnswerJudgeSettings
+from grpo.types import AnswerKey, Outcome, Trajectory
+from judges.answers.answer import AnswerVerdict, DecidedBy, answer
+from judges.answers.matching import Verdict, decide
+from judges.errors import JudgeError, SpendLimitReached
+from judges.llm.session import Session
+from judges.llm.usage import Usage
+
+RIGHT_ANSWER_REWARD = 1.0
+"""What a right answer adds to the reward of an env that does not say what it is worth (no method ``judged``)."""
+
+AUDITED_STEPS = 10
+"""How many of the newest steps' audits a warning is about: one step audits few answers."""
+
+METRICS: tuple[str, ...] = ("answer_by_rule", "answer_by_judge", "answer_undecided", "answer_audit_disagreement")
+"""What marking adds to an episode's metrics: 1.0 where the answer was decided so. The first three add up to 1; the
+last is there where the answer was audited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """What was decided on an answer."""
+
+    right: bool
+    """As it counts."""
+    decided: bool = True
+    """False: nobody could say, and there is no judge."""
+    verdict: AnswerVerdict | None = None
+    """Of our rule or of the judge, where the env did not take the answer for right."""
+    audit: AnswerVerdict | None = None
+    """What the judge says of an answer that a rule took for right."""
+
+    @property
+    def by_judge(self) -> bool:
+        """Whether the judge decided."""
+        return self.verdict is not None and self.verdict.decided_by is DecidedBy.JUDGE
+
+    def outcome(self, key: AnswerKey, reward: float, metrics: dict[str, float]) -> Outcome:
+        """What the episode comes to, which the env gave ``reward`` and ``metrics``."""
+        if self.verdict is None:
+            return Outcome(reward, metrics)
+        if key.outcomes is not None:
+            return key.outcomes[self.right]
+        gained = RIGHT_ANSWER_REWARD if self.right else 0.0
+        return Outcome(reward + gained, metrics | {"success": float(self.right)})
+
+    def metrics(self) -> dict[str, float]:
+        """`METRICS`."""
+        shares = (self.decided and not self.by_judge, self.by_judge, not self.decided)
+        found = dict(zip(METRICS, map(float, shares), strict=False))
+        return found if self.audit is None else found | {METRICS[3]: float(not self.audit.accept)}
+
+
+class Marker(Closeable):
+    """Marks answers; with a judge, where the settings name one.
+
+    Args:
+        settings: The judge, its limits, and the share of answers to audit.
+        folder: Of the run or the evaluation; gets ``judge-cache.db`` and ``judgements.jsonl`` where there is a judge.
+
+    Raises:
+        ConfigError: The cache in the folder cannot be used.
+
+    Attributes:
+        is_spent: Whether the judge was not asked because its money is spent.
+    """
+
+    def __init__(self, settings: AnswerJudgeSettings | None = None, folder: Path | None = None):
+        self.settings = settings or AnswerJudgeSettings()
+        self.is_spent = False
+        self._session: Session | None = None
+        if self.settings.model is not None and folder is not None:
+            self._session = judge_session(self.settings, folder)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the judge was asked by this process; None where there is no judge."""
+        return None if self._session is None else self._session.usage
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What that has cost; None where there is no judge, or the price is not known."""
+        return None if self.usage is None else self.usage.to_dict()["cost_dollars"]
+
+    async def mark(self, key: AnswerKey, metrics: dict[str, float], *episode: int | str) -> Marking:
+        """Decide on the answer of an episode.
+
+        Args:
+            key: With the answer.
+            metrics: The env's, after the last step.
+            *episode: What names the episode, for the choice of those that are audited.
+
+        Raises:
+            JudgeError: The judge was needed and gave no verdict.
+        """
+        assert key.answer is not None, "an episode without an answer is not marked"
+        if metrics.get("success", 0.0) >= 0.5:
+            return Marking(True, audit=await self._audit(key, episode))
+        if metrics.get("dont_know", 0.0) > 0:
+            return Marking(False)
+        decision = decide(key.answer, key.references, key.question)
+        decided = decision.verdict is not Verdict.UNDECIDED
+        if self._session is None:
+            return Marking(False, decided)
+        if not decided:
+            verdict = await self._ask(key)
+            return Marking(verdict.accept, verdict=verdict)
+        right = decision.verdict is Verdict.RIGHT
+        verdict = AnswerVerdict(decision.reasoning, right, DecidedBy.MATCH)
+        return Marking(right, verdict=verdict, audit=await self._audit(key, episode) if right else None)
+
+    async def marked(self, trajectory: Trajectory) -> Trajectory:
+        """The episode with its answer marked: reward, metrics, verdict and audit; where the judge fails, ``unmarked``.
+
+        An episode without a key or an answer stays as it is.
+        """
+        t, key = trajectory, trajectory.answer_key
+        if key is None:
+            return t
+        try:
+            marking = await self.mark(key, t.metrics, t.task.key, t.task.seed, t.sample_index, t.policy_version)
+        except JudgeError as error:
+            return replace(t, unmarked=f"the answer judge: {error}")
+        outcome = marking.outcome(key, t.reward, t.metrics)
+        return replace(
+            t,
+            reward=outcome.reward,
+            metrics=outcome.metrics | marking.metrics(),
+            verdict=as_record(marking.verdict),
+            audit=as_record(marking.audit, key),
+        )
+
+    def close(self) -> None:
+        """Close the cache."""
+        if self._session is not None:
+            self._session.close()
+
+    async def _ask(self, key: AnswerKey) -> AnswerVerdict:
+        settings = self.settings
+        assert settings.model is not None, "there is a judge"
+        try:
+            return await answer(
+                key.question,
+                key.references,
+                key.answer or "",
+                settings.model,
+                by_rule=False,
+                session=self._session,
+                **settings.call,
+            )
+        except JudgeError as error:
+            self.is_spent = self.is_spent or isinstance(error, SpendLimitReached)
+            raise
+
+    async def _audit(self, key: AnswerKey, episode: tuple[int | str, ...]) -> AnswerVerdict | None:
+        """The judge's verdict on an answer that a rule took for right; None where it is not chosen, or the judge fails.
+
+        Nothing hangs on it, so a failure leaves the episode as the rule marked it.
+        """
+        if self._session is None or not is_audited(self.settings.audit_share, *episode):
+            return None
+        try:
+            return await self._ask(key)
+        except JudgeError:
+            return None
+
+
+def is_audited(share: float, *episode: int | str) -> bool:
+    """Whether an episode is among the ``share`` that is audited: always the same ones, on every machine."""
+    return derive_seed("audit", *episode) < share * 2**31
+
+
+def audit_warning(refused: int, audited: int, bound: float) -> str:
+    """What to say of audits of which the judge refused more than ``bound``; "" where it did not."""
+    if refused <= bound * audited:
+        return ""
+    return (
+        f"the answer judge refuses {refused} of {audited} audited answers that the rule took for right, above the "
+        f"bound of {bound:g} (answer_judge.max_disagreement): the policy may be exploiting the rule"
+    )
+
+
+def newest_audits_warning(steps: Sequence[Record], bound: float) -> str:
+    """``audit_warning`` of the newest of a run's steps, given their metrics."""
+    audited = [step for step in steps[-AUDITED_STEPS:] if "answer/audited" in step]
+    refused = sum(round(step["answer/audited"] * step["answer/audit_disagreement"]) for step in audited)
+    return audit_warning(refused, sum(int(step["answer/audited"]) for step in audited), bound)
+
+
+def as_record(verdict: AnswerVerdict | None, key: AnswerKey | None = None) -> dict[str, Any] | None:
+    """A verdict as a record of an episode has it; with question and answer, where it is an audit."""
+    if verdict is None:
+        return None
+    return asdict(verdict) | ({"question": key.question, "answer": key.answer} if key is not None else {})
+
+
+def check_markable(env: MessageEnv, option: str) -> None:
+    """Refuse a judge for an env whose answers cannot be marked; ``option`` is what named the judge.
+
+    Raises:
+        ConfigError: It has no ``answer_key()``, or no metric ``success``.
+    """
+    if not env.has_answer_key():
+        raise ConfigError(
+            f"{env.env_id} has no answer_key(), so a judge would not know what is right; leave {option} out, "
+            "or give the env that method (docs/any-env.md, Env contract)"
+        )
+    if "success" not in env.reset(env.first_task()).metrics:
+        raise ConfigError(
+            f"{env.env_id} has answer_key() but no metric 'success', so nothing says which answers it takes for right; "
+            f"leave {option} out, or give the env that metric (docs/any-env.md, Env contract)"
+        )

@@ -1,1 +1,0 @@
-"""Whatever can play an episode: functions, programs, models behind a URL, scripted and trained policies."""

@@ -1,1 +1,0 @@
-"""Tasks to rewarded groups of trajectories."""

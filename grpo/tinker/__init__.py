@@ -1,0 +1,1 @@
+"""Training and sampling on a server that speaks the Tinker API (experimental)."""

@@ -1,0 +1,142 @@
+"""Sampling from a server that speaks the Tinker API (experimental). The server has one policy: the newest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from grpo.errors import AdapterError, ServerError
+from grpo.serving.policy import Policy, SamplingParams
+from grpo.serving.startable import Progress, Startable
+from grpo.tinker.connection import ADAPTER_FILE, TinkerService, connect, package
+from grpo.types import SampledTurn
+
+_SEEDS = 2**31
+
+
+class TinkerServer(Startable):
+    """The server of a run, as the command sees it: it is not ours to start or to stop."""
+
+    name: ClassVar[str] = "the Tinker server"
+
+    def __init__(self, url: str, model: str):
+        """Note where it is.
+
+        Args:
+            url: The server's.
+            model: The run's model.
+        """
+        self.url = url
+        self._model = model
+        self._service: TinkerService | None = None
+
+    @property
+    def service(self) -> TinkerService:
+        """A session for sampling; raises as ``connect`` does."""
+        self._service = self._service or connect(self.url, self._model)
+        return self._service
+
+    def start(self) -> None:
+        """Check that it answers."""
+        _ = self.service
+
+    def wait_ready(self, on_progress: Progress | None = None) -> float:
+        """Seconds until it answered."""
+        began = time.monotonic()
+        _ = self.service
+        return time.monotonic() - began
+
+    def stop(self) -> None:
+        """Leave it running."""
+
+
+class TinkerPolicy(Policy):
+    """One version of the policy."""
+
+    def __init__(self, service: TinkerService, client: Any, stop_token_ids: list[int], version: int, concurrency: int):
+        self._service, self._client, self._stop_token_ids = service, client, stop_token_ids
+        self._places = asyncio.Semaphore(concurrency)
+        self.version = version
+
+    async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> SampledTurn:
+        """Sample one turn. Log-probabilities are those of temperature 1, whatever it was sampled with.
+
+        Raises:
+            ServerError: The request failed, or the answer has other than one log-probability a token.
+        """
+        types = package("types")
+        asked = types.SamplingParams(
+            max_tokens=max_tokens, temperature=params.temperature, seed=seed % _SEEDS, stop=self._stop_token_ids
+        )
+        async with self._places:
+            with self._service.errors("sample"):
+                answer = await self._client.sample_async(types.ModelInput.from_ints(prompt_ids), 1, asked)
+        (turn,) = answer.sequences
+        ids, logprobs = [int(token) for token in turn.tokens], [float(value) for value in turn.logprobs or ()]
+        if not ids or len(ids) != len(logprobs):
+            raise ServerError(
+                f"the Tinker server at {self._service.url} gave {len(ids)} ids and {len(logprobs)} logprobs for a turn"
+            )
+        return SampledTurn(ids=ids, logprobs=logprobs, finish_reason=turn.stop_reason)
+
+
+class TinkerSampler:
+    """See `grpo.serving.sampler.Sampler`.
+
+    SkyRL's jax backend has the weights of a policy once, for training and for sampling. Sampling an older version would
+    set the training back to it, so only the newest is given out.
+    """
+
+    def __init__(self, server: TinkerServer, folder: Path, stop_token_ids: list[int], concurrency: int):
+        """Prepare.
+
+        Args:
+            server: Where the policy is trained.
+            folder: For adapters, while it is read where the server has them.
+            stop_token_ids: Each ends a turn.
+            concurrency: Requests at once.
+        """
+        self._server = server
+        self._folder = folder
+        self._stop_token_ids = stop_token_ids
+        self._concurrency = concurrency
+        self._client: Any = None
+        self._version: int | None = None
+
+    def publish(self, save: Callable[[Path], None], version: int) -> None:
+        """Sample what ``save`` says that the server has.
+
+        Raises:
+            AdapterError: ``save`` wrote an adapter that is on no Tinker server.
+            ServerError: The server does not have it.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="tinker-", dir=self._folder) as folder:
+            save(Path(folder) / "adapter")
+            path = Path(folder) / "adapter" / ADAPTER_FILE
+            if not path.is_file():
+                raise AdapterError(
+                    f"the adapter of version {version} is on no Tinker server: {ADAPTER_FILE} is missing"
+                )
+            where = json.loads(path.read_text(encoding="utf-8"))["sampler"]
+        service = self._server.service
+        with service.errors("sample a new version"):
+            self._client = service.client.create_sampling_client(model_path=where)
+        self._version = version
+
+    @asynccontextmanager
+    async def policy(self, version: int) -> AsyncIterator[TinkerPolicy]:
+        """See `Sampler`.
+
+        Raises:
+            AdapterError: It is not the newest version.
+        """
+        if version != self._version:
+            raise AdapterError(f"version {version} is not served; a Tinker server has the newest, {self._version}")
+        yield TinkerPolicy(self._server.service, self._client, self._stop_token_ids, version, self._concurrency)

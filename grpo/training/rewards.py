@@ -1,0 +1,232 @@
+"""What a group is rewarded with: the env's own reward, RULER's relative scores, both, or a function of the user's.
+
+A `GroupReward` gets a group as soon as all its episodes have ended, without those that failed or were cut (their
+context was full), and hands back a copy with rewards. A group on which a judge gave no verdict has no rewards: it is
+dropped and counted, never scored zero.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from grpo.config import REWARDS, TrainConfig
+from grpo.episodes.judges import judge_session
+from grpo.errors import RewardError
+from grpo.machine.user_code import load_function
+from grpo.settings import JudgeSettings
+from grpo.types import Group, Trajectory
+
+if TYPE_CHECKING:
+    from judges import Session
+
+HYBRID_WEIGHT = 0.25
+"""Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
+
+
+class GroupReward(Protocol):
+    """Rewards one group at a time; many groups are awaited at once."""
+
+    @property
+    def last_error(self) -> str:
+        """Why a group had no rewards the last time; "" where that never happened."""
+        ...
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the rewards of this process have cost so far; None: nothing, or it is not known."""
+        ...
+
+    async def reward(self, group: Group) -> Group | None:
+        """A rewarded copy of a group of episodes that were played out, in the same order; None: it has no rewards."""
+        ...
+
+
+@dataclass(slots=True)
+class EnvReward:
+    """The rewards that the env gave during the episodes."""
+
+    last_error: str = ""
+    cost_usd: float | None = None
+
+    async def reward(self, group: Group) -> Group | None:
+        """The group as it is."""
+        return group
+
+
+@dataclass(slots=True)
+class RulerReward:
+    """The scores of an LLM judge that compares the members with each other. It needs no labels."""
+
+    settings: JudgeSettings
+    session: Session
+    """Limits, running cost, cache and record of the run."""
+    rubric: str | None = None
+    seed: int = 0
+    last_error: str = ""
+
+    @property
+    def cost_usd(self) -> float | None:
+        """By the judge's price, where that is known."""
+        return self.session.usage.to_dict()["cost_dollars"]
+
+    async def reward(self, group: Group) -> Group | None:
+        """The group with the judge's scores; the env's own rewards stay in ``metrics["independent_reward"]``."""
+        from judges import JudgeError, ruler_score_group
+
+        try:
+            return await ruler_score_group(
+                group,
+                self.settings.model,
+                rubric=self.rubric,
+                permutations=self.settings.permutations,
+                max_prompt_tokens=self.settings.max_prompt_tokens,
+                session=self.session,
+                seed=self.seed,
+                **self.settings.call,
+            )
+        except JudgeError as error:
+            self.last_error = str(error)
+            return None
+
+
+@dataclass(slots=True)
+class HybridReward:
+    """The env's reward plus the judge's score, bound so that a wrong answer never outranks a right one."""
+
+    ruler: RulerReward
+
+    @property
+    def last_error(self) -> str:
+        """The judge's."""
+        return self.ruler.last_error
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The judge's."""
+        return self.ruler.cost_usd
+
+    async def reward(self, group: Group) -> Group | None:
+        """The group with `hybrid_rewards`."""
+        scored = await self.ruler.reward(group)
+        if scored is None:
+            return None
+        members = scored.trajectories
+        rewards = hybrid_rewards(
+            [verifiable_class(t) for t in members],
+            [t.metrics["independent_reward"] for t in members],
+            [t.metrics["ruler_score"] for t in members],
+        )
+        members = [replace(t, reward=reward) for t, reward in zip(members, rewards, strict=True)]
+        return replace(scored, trajectories=members)
+
+
+@dataclass(slots=True)
+class FunctionReward:
+    """A function of the user's: the group in, one number per trajectory out, in order.
+
+    It may be async; one that is not holds up the other episodes while it works.
+    """
+
+    function: Callable[[Group], Any]
+    name: str
+    last_error: str = ""
+    cost_usd: float | None = None
+
+    async def reward(self, group: Group) -> Group | None:
+        """The group with the function's numbers; the env's own stay in ``metrics["independent_reward"]``.
+
+        Raises:
+            RewardError: The function raised, or did not return one finite number per trajectory.
+        """
+        try:
+            returned = self.function(group)
+            if inspect.isawaitable(returned):
+                returned = await returned
+        except Exception as error:  # whatever the user's function does
+            raise RewardError(f"{self.name} raised {type(error).__name__}: {error}") from error
+        try:
+            rewards = [float(value) for value in returned]
+        except (TypeError, ValueError) as error:
+            raise RewardError(f"{self.name} returned {returned!r}; it must return a list of numbers") from error
+        if len(rewards) != len(group.trajectories):
+            raise RewardError(
+                f"{self.name} returned {len(rewards)} rewards for a group of {len(group.trajectories)} trajectories"
+            )
+        if not all(map(math.isfinite, rewards)):
+            raise RewardError(f"{self.name} returned {rewards}; every reward must be a finite number")
+        members = [
+            replace(t, reward=reward, metrics={**t.metrics, "independent_reward": t.reward})
+            for t, reward in zip(group.trajectories, rewards, strict=True)
+        ]
+        return replace(group, trajectories=members)
+
+
+def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
+    """The reward that a config names.
+
+    Args:
+        config: See there.
+        folder: Of the run. Every judgement is kept there (``judgements.jsonl``), and answers that were paid for
+            (``judge-cache.db``).
+
+    Raises:
+        ConfigError: It is a function that cannot be imported, or the rubric or the cache in the folder cannot be used.
+    """
+    if config.reward == "env":
+        return EnvReward()
+    if config.reward not in REWARDS:
+        return FunctionReward(load_function(config.reward), config.reward)
+    ruler = RulerReward(
+        config.judge,
+        judge_session(config.judge, folder),
+        config.rubric(),
+        config.seed,
+    )
+    return ruler if config.reward == "ruler" else HybridReward(ruler)
+
+
+def verifiable_class(trajectory: Trajectory) -> float:
+    """What the env could verify, higher is better: its metric ``success`` where it has one, else its reward."""
+    metrics = trajectory.metrics
+    if "success" in metrics:
+        return metrics["success"]
+    return round(metrics.get("independent_reward", trajectory.reward), 6)
+
+
+def hybrid_rewards(classes: Sequence[float], rewards: Sequence[float], scores: Sequence[float]) -> list[float]:
+    """Env reward and judge's score in one, such that the judge decides within a class and never between classes.
+
+    With env reward ``r``, score ``s`` and weight ``W = HYBRID_WEIGHT`` a member gets ``r + W s``. Then, from the worst
+    class up, the whole class is lifted by as little as puts its lowest member at least ``d`` above every member of the
+    lower classes. ``d`` is the env's own distance between the two, at most ``W``; where the env has none (it rewarded
+    a wrong answer as high as a right one), it is ``W``. Rewards that lie further apart than ``W`` are never lifted, so
+    ART-E's tiers never are.
+
+    The alternative is a weight small enough to be safe for every env. It would silence the judge where the judge is
+    needed: among answers that are all wrong or all right.
+
+    Args:
+        classes: What could be verified of each member, higher is better (`verifiable_class`).
+        rewards: The env's own.
+        scores: The judge's, from 0 to 1.
+
+    Returns:
+        One reward per member: higher in a higher class, whatever the scores; in one class as ``r + W s`` orders them.
+    """
+    mixed = [reward + HYBRID_WEIGHT * score for reward, score in zip(rewards, scores, strict=True)]
+    below: list[int] = []
+    for verified in sorted(set(classes)):
+        members = [place for place, other in enumerate(classes) if other == verified]
+        if below:
+            own = min(rewards[m] for m in members) - max(rewards[b] for b in below)
+            distance = min(own, HYBRID_WEIGHT) if own > 0 else HYBRID_WEIGHT
+            lift = max(mixed[b] for b in below) + distance - min(mixed[m] for m in members)
+            for member in members:
+                mixed[member] += max(0.0, lift)
+        below += members
+    return mixed

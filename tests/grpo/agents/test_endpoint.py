@@ -1,0 +1,229 @@
+"""Door 2, the recording endpoint: unmodified clients, whole and streamed; what it keeps; how a broken model is told apart."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from grpo.agents.tool_loop import answer_every_call
+from grpo.episodes.traces import read_trace
+from tests import ROOT
+from tests.eval_parts import SUMS_ENV, rows, run
+from tests.judge_server import JudgeServer
+from tests.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer
+
+pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
+
+
+def sums(messages, tools):
+    """Calls `double` on the number that is asked for, then says the result."""
+    if messages[-1]["role"] == "tool":
+        return {"content": messages[-1]["content"]}
+    number = int(messages[-1]["content"].split("What is ")[1].split()[0])
+    return {"calls": [("double", {"number": number})]}
+
+
+def evaluated(tmp_path, agent, play, *arguments, **env_kwargs):
+    with ModelServer(play) as server:
+        model = ("--model", f"openai:vendor/m1@{server.url}")
+        shown = run("--agent", f"tests.eval_agents:{agent}", *model, "--out", str(tmp_path), *arguments, **env_kwargs)
+    found = sorted(rows(tmp_path), key=lambda row: row["scenario_id"])
+    traces = [read_trace(tmp_path, row) for row in found]
+    return found, traces, server, shown
+
+
+def test_the_stock_client_streams_through_it_and_everything_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "the real key")
+    found, traces, server, _ = evaluated(tmp_path, "by_chat", sums, count=3)
+    assert [(row["answer"], row["correct"]) for row in found] == [("0", True), ("2", False), ("4", True)]
+    for row, trace in zip(found, traces, strict=True):
+        assert (row["model_calls"], row["prompt_tokens"]) == (2, 2 * PROMPT_TOKENS)
+        assert row["completion_tokens"] == 2 * COMPLETION_TOKENS
+        first, second = trace["model_calls"]
+        assert first["reply"]["tool_calls"][0]["function"]["name"] == "double"
+        assert second["reply"]["content"] == row["answer"]
+        assert (first["shared"], second["shared"], len(second["messages"])) == (0, 1, 2)
+        assert 0 < first["first_token_seconds"] <= first["seconds"]
+    for _, headers, body in server.requests:
+        assert body["model"] == "vendor/m1", "the agent had asked for another"
+        assert headers["authorization"] == "Bearer the real key"
+
+
+def test_the_responses_api_works_whole_and_streamed(tmp_path):
+    found, traces, server, shown = evaluated(tmp_path, "by_responses", sums, count=2)
+    assert [(row["answer"], row["ending"]) for row in found] == [("0", "answered"), ("2", "answered")], shown.output
+    assert [row["prompt_tokens"] for row in found] == [2 * PROMPT_TOKENS] * 2
+    assert {path for path, _, _ in server.requests} == {"/v1/responses"}
+    assert traces[0]["model_calls"][0]["reply"][0]["name"] == "double"
+
+
+def test_an_episode_can_not_reach_another_and_learns_the_models_name(tmp_path):
+    found, *_ = evaluated(tmp_path, "nosy", sums, count=1)
+    assert found[0]["answer"] == "404 vendor/m1"
+
+
+@pytest.mark.parametrize(
+    ("status", "ending", "code"),
+    [(500, "infrastructure", 3), (429, "infrastructure", 3), (401, "infrastructure", 3), (422, "agent_crash", 0)],
+)
+def test_a_model_that_fails_is_no_fault_of_the_agent(tmp_path, status, ending, code):
+    found, _, _, shown = evaluated(tmp_path, "one_question", lambda messages, tools: status, count=1)
+    assert (found[0]["ending"], shown.exit_code) == (ending, code)
+    assert f"scripted status {status}" in found[0]["error"] or "422" in found[0]["error"]
+
+
+def test_a_server_that_is_not_there_is_an_infrastructure_failure(tmp_path):
+    with ModelServer(sums) as server:
+        gone = server.url
+    model = ("--model", f"openai:m@{gone}")
+    shown = run("--agent", "tests.eval_agents:one_question", *model, "--out", str(tmp_path), count=2)
+    assert shown.exit_code == 3
+    assert {row["ending"] for row in rows(tmp_path)} == {"infrastructure"}
+    assert "does not answer" in rows(tmp_path)[0]["error"]
+
+
+def test_a_full_context_has_its_own_name(tmp_path):
+    def full(messages, tools):
+        return {"error": {"message": "too long", "code": "context_length_exceeded"}, "status": 400}
+
+    found, _, _, shown = evaluated(tmp_path, "one_question", full, count=1)
+    assert (found[0]["ending"], found[0]["correct"], shown.exit_code) == ("context_overflow", False, 0)
+
+
+def test_a_timeout_says_that_the_model_had_not_answered(tmp_path):
+    pytest.importorskip("openai").OpenAI(api_key="k").close()  # else it is loaded within the agent's time
+    with ModelServer(sums, delay_seconds=60) as server:
+        arguments = ("--model", f"openai:m@{server.url}", "--timeout", "3", "--out", str(tmp_path))
+        run("--agent", "tests.eval_agents:one_question", *arguments, count=1)
+    assert rows(tmp_path)[0]["error"] == "no answer within 3 s; a model call had not been answered"
+
+
+def test_litellm_carries_the_calls_of_any_model(tmp_path, monkeypatch):
+    pytest.importorskip("litellm", reason="needs the extra 'judge'")
+    with ModelServer(sums) as server:
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        arguments = ("--model", "litellm:openai/gpt-4o", "--out", str(tmp_path / "a"))
+        shown = run("--agent", "tests.eval_agents:by_chat", *arguments, count=1)
+        assert rows(tmp_path / "a")[0]["answer"] == "0", shown.output
+        assert rows(tmp_path / "a")[0]["prompt_tokens"] > 0
+        shown = run("--agent", "litellm:openai/gpt-4o", "--out", str(tmp_path / "b"), count=1)
+        row = rows(tmp_path / "b")[0]
+        assert (row["answer"], row["correct"]) == ("0", True), shown.output
+        assert row["cost"] == pytest.approx(2 * (100 * 2.5e-6 + 10 * 1e-5))
+
+
+@pytest.mark.parametrize("agent", [("litellm:openai/m",), ("tests.eval_agents:by_chat", "--model", "litellm:openai/m")])
+def test_litellm_for_an_agent_and_for_its_judge_at_the_same_time_prints_nothing_of_its_own(tmp_path, agent):
+    pytest.importorskip("litellm", reason="needs the extra 'judge'")
+    verdict = json.dumps({"reasoning": "It is the same.", "accept": True})
+
+    def play(messages, tools):
+        return sums(messages, tools) if messages[-1]["role"] != "tool" else {"content": "as many as two hands"}
+
+    with ModelServer(play) as server, JudgeServer(lambda messages: verdict) as judge:
+        judged = ("--answer-judge", "openai/j", "--judge-api-base", judge.url)
+        command = [sys.executable, "-m", "grpo", "eval", "--env", SUMS_ENV, "--agent", *agent, *judged]
+        environment = os.environ | {"OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "k"}
+        shown = subprocess.run(
+            [*command, "--out", str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        )
+    assert len(judge.requests) == 10
+    assert (shown.returncode, "Traceback" in shown.stderr, "Task " in shown.stderr) == (0, False, False), shown.stderr
+
+
+def test_a_model_by_name_plays_a_plain_tool_loop(tmp_path):
+    def play(messages, tools):
+        assert [tool["function"]["name"] for tool in tools] == ["double", "return_final_answer"]
+        if messages[-1]["role"] == "tool":
+            return {"calls": [("return_final_answer", {"answer": messages[-1]["content"], "sources": ["x"]})]}
+        return sums(messages, tools)
+
+    with ModelServer(play) as server:
+        shown = run("--agent", f"openai:m@{server.url}", "--temperature", "0", "--out", str(tmp_path), count=4)
+    assert shown.exit_code == 0, shown.output
+    found = sorted(rows(tmp_path), key=lambda row: row["scenario_id"])
+    assert [(row["answer"], row["sources"], row["implicit"]) for row in found] == [
+        (answer, ["x"], False) for answer in ("0", "2", "4", "6")
+    ]
+    sent = [body for _, _, body in server.requests]
+    assert {body["temperature"] for body in sent} == {0}
+    for _, turn, reply in (body["messages"][1:] for body in sent if len(body["messages"]) == 4):
+        assert reply["tool_call_id"] == turn["tool_calls"][0]["id"]
+
+
+def test_calls_at_once_are_told_what_became_of_each(tmp_path):
+    turns = [{"calls": [("act", {"action": 1})] * 2}, {"calls": [("act", {"action": 9})] * 2}]
+    turns += [{"calls": [("act", {"action": 0})] * 9}]
+
+    def play(messages, tools):
+        return turns.pop(0) if turns else {"content": "done"}
+
+    with ModelServer(play) as server:
+        arguments = ("--agent", f"openai:m@{server.url}", "--limit", "1", "--max-turns", "4", "--out", str(tmp_path))
+        run(*arguments, env="FrozenLake-v1", is_slippery=False)
+    messages = server.requests[-1][2]["messages"]
+    told = [message["content"].splitlines()[0] for message in messages if message["role"] == "tool"]
+    assert told[:2] == ["reward 0", "reward 0, total 0"]
+    assert told[2] == "The next message answers all calls of this turn."
+    assert told[3].endswith("total -0.1")
+    assert told[4:] == ["Not run.", *["reward 0"] * 7, "reward 0, total -0.1"]
+    asked = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+    assert sorted(message["tool_call_id"] for message in messages if message["role"] == "tool") == sorted(asked)
+
+
+def test_calls_without_ids_get_none():
+    messages = [{"role": "assistant"}, {"role": "tool", "content": "2"}]
+    answer_every_call([{"function": {"name": "double"}}] * 2, messages, 1)
+    assert messages == [{"role": "assistant"}, {"role": "tool", "content": "2"}]
+
+
+def test_the_tool_loop_tries_a_busy_model_again_and_gives_up_in_the_end(tmp_path, monkeypatch):
+    from grpo.agents import tool_loop as toolloop
+
+    monkeypatch.setattr(toolloop, "PAUSES_SECONDS", (0.01, 0.01))
+    answers = [503, 429, {"content": "0"}]
+    with ModelServer(lambda messages, tools: answers.pop(0)) as server:
+        run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path / "a"), count=1)
+    assert (rows(tmp_path / "a")[0]["answer"], len(server.requests)) == ("0", 3)
+    with ModelServer(lambda messages, tools: 503) as server:
+        shown = run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path / "b"), count=1)
+    assert (rows(tmp_path / "b")[0]["ending"], shown.exit_code, len(server.requests)) == ("infrastructure", 3, 3)
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "openai:gpt-4o", "openai:@http://x/v1", "litellm:"])
+def test_a_model_that_cannot_be_meant_is_explained(tmp_path, model):
+    shown = run("--agent", "tests.eval_agents:by_chat", "--model", model, "--out", str(tmp_path / "run"))
+    assert shown.exit_code == 1
+    assert f"no model {model!r}; write openai:MODEL@URL" in shown.output
+
+
+def test_passwords_and_keys_reach_the_model_and_nothing_that_is_shown_or_saved(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "0123456789abcdef")
+    monkeypatch.chdir(tmp_path)
+    with ModelServer(lambda messages, tools: {"content": "0"}) as server:
+        url = server.url.replace("://", "://me:pass-w0rd@")
+        judge = "http://me:pass-w0rd@127.0.0.1:1/v1?key=pass-w0rd"
+        common = ("--judge-model", "openai/judge", "--judge-api-base", judge)
+        model = ("--agent", "tests.eval_agents:by_chat", "--model", f"openai:m@{url}")
+        program = ("--agent", f"cmd:{sys.executable} -c pass --key=0123456789abcdef {{question}}")
+        ways = [("--agent", f"openai:m@{url}"), model, program]
+        outputs = [run(*way, *common, count=1).output for way in ways]
+        sent = {
+            value
+            for _, headers, _ in server.requests
+            for name, value in headers.items()
+            if name.lower() == "authorization"
+        }
+        assert sent == {"Basic " + base64.b64encode(b"me:pass-w0rd").decode()}
+    with_nobody = run("--agent", "openai:m@http://me:pass-w0rd@127.0.0.1:1/v1", *common, count=1)
+    assert "http://127.0.0.1:1/v1 does not answer" in with_nobody.output
+    outputs += [with_nobody.output, run("--agent", f"openai:@{url}", *common, count=1).output]
+    paths = [path for path in (tmp_path / "evals").rglob("*") if path.is_file()]
+    assert len(paths) >= 4 * 4
+    for text in [*outputs, *map(str, paths), *(path.read_bytes().decode(errors="replace") for path in paths)]:
+        assert "pass-w0rd" not in text
+        assert "0123456789abcdef" not in text

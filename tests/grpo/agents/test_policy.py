@@ -1,0 +1,219 @@
+"""`policy:` agents: which adapter is meant, and a real vLLM server playing token for token."""
+
+import hashlib
+import json
+import math
+import shutil
+
+import pytest
+
+from grpo.agents.policy import PolicyAgent, adapter_of, policy_config
+from grpo.config import load_config
+from grpo.episodes.store import different_settings
+from grpo.episodes.traces import read_trace
+from grpo.errors import EvaluationError
+from grpo.eval import request
+from grpo.report.evaluation import evaluation_page
+from grpo.runs.retention import note_score
+from tests.eval_parts import play_tiny_policy, rows, run
+
+
+def _run_directory(folder, *steps):
+    folder.mkdir()
+    settings = {"env": "EmailSearch-v0", "env_kwargs": {"max_turns": 6}, "rollout": {"max_turn_tokens": 64}}
+    (folder / "config.json").write_text(json.dumps(settings))
+    for step in steps:
+        (folder / "checkpoints" / f"step-{step:04d}").mkdir(parents=True)
+        (folder / "checkpoints" / f"step-{step:04d}" / "state.json").write_text("{}")
+    return folder
+
+
+def test_a_run_means_its_newest_checkpoint_or_the_one_that_is_named(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3, 11)
+    assert adapter_of(str(run_dir)).name == "step-0011"
+    assert adapter_of(f"{run_dir}@3").name == "step-0003"
+    note_score(run_dir / "checkpoints", 3, 0.5)
+    assert adapter_of(f"{run_dir}@best").name == "step-0003"
+    assert adapter_of("base") is None
+    with pytest.raises(EvaluationError, match="no checkpoint '4'; choose newest, best or one of the steps 3, 11"):
+        adapter_of(f"{run_dir}@4")
+    with pytest.raises(EvaluationError, match="there is no checkpoint in"):
+        adapter_of(str(_run_directory(tmp_path / "second")))
+
+
+def test_a_continuation_with_other_weights_is_another_evaluation(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3)
+    config = load_config(None, {"env": "EmailSearch-v0"})
+
+    def fingerprint(target):
+        return PolicyAgent(target, config, 0.0).fingerprint
+
+    with pytest.raises(EvaluationError, match=r"step-0003 has no weights \(adapter_model.safetensors\)"):
+        fingerprint(str(run_dir))
+    for step, weights in ((3, b"a"), (11, b"b")):
+        folder = run_dir / "checkpoints" / f"step-{step:04d}"
+        folder.mkdir(exist_ok=True)
+        (folder / "state.json").write_text("{}")
+        (folder / "adapter_model.safetensors").write_bytes(weights)
+    newest, third = fingerprint(str(run_dir)), fingerprint(f"{run_dir}@3")
+    assert newest == "step-0011 " + hashlib.sha256(b"b").hexdigest()[:16]
+    assert different_settings({"policy": third}, {"policy": newest}) == ["policy"]
+    assert fingerprint("base") is None
+    assert different_settings({}, {"policy": None}) == []
+
+
+def test_what_an_agent_took_of_an_adapter_goes_with_the_agent_and_leaves_the_adapter(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "adapter").mkdir()
+    for name in ("adapter_config.json", "weights"):
+        (tmp_path / "adapter" / name).write_text("{}")
+    (tmp_path / "adapter" / "adapter_model.safetensors").symlink_to("weights")
+    agent = PolicyAgent(str(tmp_path / "adapter"), load_config(None, {"env": "EmailSearch-v0"}), 0.0)
+    (copy,) = (tmp_path / "scratch").rglob("adapter_model.safetensors")
+    (tmp_path / "adapter" / "weights").write_text("others")
+    assert copy.read_text() == "{}", "an adapter of nobody's run may be written again in place"
+    del agent
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert (tmp_path / "adapter" / "weights").read_text() == "others"
+
+
+def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3)
+    config, env_kwargs = policy_config(str(run_dir), None, "EmailSearch-v0", {"max_results": 3})
+    assert env_kwargs == {"max_turns": 6, "max_results": 3}
+    assert config.rollout.max_turn_tokens == 64
+
+
+def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("grpo.agents.policy.built_for", lambda: "cpu")
+    run_dir = _run_directory(tmp_path / "first", 3)
+    saved = json.loads((run_dir / "config.json").read_text())
+
+    def dtype(asked, **settings):
+        (run_dir / "config.json").write_text(json.dumps(saved | settings))
+        return policy_config(str(run_dir), None, "EmailSearch-v0", {}, asked)[0].dtype
+
+    assert dtype(None, dtype="float32") == "float32"
+    assert dtype("bfloat16", dtype="float32") == "bfloat16"
+    assert dtype(None, dtype="bfloat16", device="cuda") == "auto", "another machine"
+    assert dtype("float32", dtype="bfloat16", device="cuda") == "float32"
+    with pytest.raises(EvaluationError, match="which was started with a dtype of its own; leave --dtype out"):
+        dtype("float32", server={"urls": ["http://127.0.0.1:1"]})
+
+
+@pytest.mark.parametrize(
+    ("agent", "option", "value", "whose"),
+    [
+        ("oracle", "--dtype", "float32", "policy: agents, which are served here, and"),
+        ("file:answers.jsonl", "--recipe", "email-cpu", "policy: agents, which are served here, and"),
+        ("tests.eval_agents:maple", "--temperature", "0", "policy:, openai: and litellm: agents and"),
+        ("policy:base", "--model", "openai:m@http://127.0.0.1:1/v1", "agents that are functions or programs and"),
+        ("openai:m@http://127.0.0.1:1/v1", "--model", "litellm:m", "agents that are functions or programs and"),
+    ],
+)
+def test_an_option_that_the_agent_would_not_use_is_refused(tmp_path, agent, option, value, whose):
+    refused = run("--agent", agent, option, value, "--out", str(tmp_path / "out"))
+    assert refused.exit_code == 1
+    assert f"Error: {option} is for {whose} not for '{agent}'; leave it out" in refused.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_folder_of_a_run_has_the_settings_of_the_run_and_another_adapter_those_of_the_recipe(tmp_path):
+    run_dir = _run_directory(tmp_path / "first", 3)
+    checkpoint, alone = run_dir / "checkpoints" / "step-0003", run_dir / "checkpoints" / "mine"
+    alone.mkdir()
+    for folder in (checkpoint, alone):
+        (folder / "adapter_config.json").write_text("{}")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("rollout.max_turn_tokens = 24\n")
+    (tmp_path / "link").symlink_to(checkpoint)
+    for target in (str(checkpoint), str(tmp_path / "link")):
+        config, env_kwargs = policy_config(target, str(recipe), "EmailSearch-v0", {})
+        assert (config.rollout.max_turn_tokens, env_kwargs) == (64, {"max_turns": 6})
+        assert adapter_of(target).samefile(checkpoint)
+    config, env_kwargs = policy_config(str(alone), str(recipe), "EmailSearch-v0", {})
+    assert (config.rollout.max_turn_tokens, env_kwargs) == (24, {})
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ('{"env": ', "cannot be read (Expecting value: line 1 column 9 (char 8))"),
+        ("[1]", "is not a run's"),
+        ('{"architectures": ["LlamaForCausalLM"], "vocab_size": 49152}', "is not a run's"),
+    ],
+)
+def test_a_folder_whose_config_is_no_runs_is_named_in_one_line(tmp_path, config, said):
+    (tmp_path / "config.json").write_text(config)
+    refused = run("--agent", f"policy:{tmp_path}", "--out", str(tmp_path / "out"))
+    assert refused.exit_code == 1
+    assert refused.output == f"Error: {tmp_path} is no run directory: {tmp_path}/config.json {said}\n"
+
+
+@pytest.mark.torch
+def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tmp_path):
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+    folder = play_tiny_policy(tmp_path)
+    turns_of = {}
+    for row in rows(folder):
+        trace = read_trace(folder, row)
+        said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
+        turns = turns_of[row["scenario_id"]] = [call["sampled"] for call in trace["model_calls"]]
+        assert len(turns) == len(said) == row["steps"] > 0
+        for turn, text in zip(turns, said, strict=True):
+            assert _letters("".join(turn[::2])) == _letters(text)
+        for turn, call in zip(turns, trace["model_calls"], strict=True):
+            per_token = sum(turn[1::2]) / call["completion_tokens"]
+            assert per_token == pytest.approx(-math.log(264), abs=1.0), "a random model finds all ids alike"
+    page = evaluation_page([folder]).episodes.to_data([])
+    assert {episode["scenario"]: episode["sampled"] for episode in page["episodes"]} == turns_of
+
+
+@pytest.mark.torch
+def test_the_policy_of_a_run_that_trains_on_is_the_one_that_was_newest_when_the_evaluation_began(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+    def while_it_trains_on(*arguments):
+        agent = made(*arguments)
+        shutil.copytree(run_dir / "checkpoints" / "step-0001", run_dir / "checkpoints" / "step-0002")
+        (run_dir / "checkpoints" / "step-0002" / "adapter_model.safetensors").write_bytes(b"")
+        shutil.rmtree(run_dir / "checkpoints" / "step-0001")
+        return agent
+
+    made, run_dir = request.make_agent, tmp_path / "run"
+    monkeypatch.setattr(request, "make_agent", while_it_trains_on)
+    folder = play_tiny_policy(tmp_path, run_dir)
+    assert len(rows(folder)) == 2
+    assert {row["model_calls"] > 0 for row in rows(folder)} == {True}
+    weights = (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes()
+    policy = json.loads((folder / "config.json").read_text())["policy"]
+    assert policy == f"step-0001 {hashlib.sha256(weights).hexdigest()[:16]}"
+
+
+def _letters(text: str) -> str:
+    """Without what stands for bytes that are no character: a tiny random model samples many, and a turn may be cut in one."""
+    return text.replace("\ufffd", "")
+
+
+@pytest.mark.vllm
+def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_server, save_random_adapter, tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'server.urls = ["{vllm_server.url}"]\nrollout = {{max_turn_tokens = 24, max_tokens = 2048}}\n')
+    save_random_adapter(tmp_path / "adapter", 1)
+    common = ("--limit", "3", "--recipe", str(recipe), "--temperature", "0")
+    for target, folder in (("base", "base"), (str(tmp_path / "adapter"), "adapted")):
+        shown = run(
+            "--agent", f"policy:{target}", *common, "--out", str(tmp_path / folder), env="EmailSearch-v0", max_turns=3
+        )
+        assert shown.exit_code == 0, shown.output
+    saved = {name: sorted(rows(tmp_path / name), key=lambda row: row["scenario_id"]) for name in ("base", "adapted")}
+    said = {name: [read_trace(tmp_path / name, row)["messages"][2] for row in found] for name, found in saved.items()}
+    assert said["base"] != said["adapted"], "the adapter was not used"
+    for row in saved["base"]:
+        trace = read_trace(tmp_path / "base", row)
+        assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["model_calls"]) > 100
+        assert 0 < row["completion_tokens"] <= 24 * row["steps"]
+        said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
+        sampled = ["".join(call["sampled"][::2]) for call in trace["model_calls"]]
+        assert list(map(_letters, sampled)) == list(map(_letters, said))

@@ -1,0 +1,202 @@
+"""Door 3: programs as agents, and the env's tools over MCP."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grpo.episodes.traces import read_trace
+from tests.eval_parts import rows, run
+from tests.model_server import ModelServer
+
+pytest.importorskip("mcp", reason="tools over MCP need the extra 'eval'")
+
+
+def program(tmp_path, source):
+    """A program in a file, as the text of ``--agent`` begins."""
+    path = tmp_path / "agent.py"
+    path.write_text(source)
+    return f"cmd:{sys.executable} {path}"
+
+
+def evaluated(tmp_path, source, words="", *arguments, **env_kwargs):
+    agent = f"{program(tmp_path, source)} {words}"
+    shown = run("--agent", agent, "--out", str(tmp_path / "run"), *arguments, **env_kwargs)
+    return sorted(rows(tmp_path / "run"), key=lambda row: row["scenario_id"]), shown
+
+
+def test_the_last_line_is_the_answer_and_the_question_is_one_argument(tmp_path):
+    source = "import sys\nprint('thinking')\nprint(2 * int(sys.argv[1].split()[2]))\nprint()\nassert len(sys.argv) == 2"
+    found, _ = evaluated(tmp_path, source, "{question}", count=3)
+    assert [(row["answer"], row["implicit"]) for row in found] == [("0", True), ("2", True), ("4", True)]
+
+
+def test_a_line_ends_where_a_terminal_ends_it(tmp_path):
+    text = "4 \u2028of \x0c8 \x85mails"
+    source = f"import sys\nsys.stdout.buffer.write({'50 %' + chr(13) + text!r}.encode())"
+    found, _ = evaluated(tmp_path, source, "", count=1)
+    assert found[0]["answer"] == text
+
+
+def test_the_task_file_holds_question_instructions_and_tools(tmp_path):
+    source = (
+        "import json, os, sys\n"
+        "task = json.load(open(sys.argv[1]))\n"
+        "assert os.environ['AGENT_TASK_FILE'] == sys.argv[1]\n"
+        "print(task['instructions'], task['question'], [tool['function']['name'] for tool in task['tools']])"
+    )
+    found, _ = evaluated(tmp_path, source, "{task_file}", count=1)
+    assert found[0]["answer"] == "You add. What is 0 + 0? ['double', 'return_final_answer']"
+
+
+def test_a_program_does_not_learn_where_mail_and_questions_lie(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMAIL_ENV_SCENARIOS", str(tmp_path / "scenarios.jsonl"))
+    source = "import os\nprint([name for name in os.environ if name.startswith('EMAIL_ENV')])"
+    found, _ = evaluated(tmp_path, source, count=1)
+    assert found[0]["answer"] == "[]"
+
+
+def test_a_program_that_fails_is_a_crash_and_says_so(tmp_path):
+    found, _ = evaluated(tmp_path, "import sys\nsys.exit('the disk is full')", count=1)
+    assert (found[0]["ending"], found[0]["correct"]) == ("agent_crash", False)
+    assert "exit status 1: the disk is full" in found[0]["error"]
+
+
+def test_a_program_that_misses_its_model_is_told_which_option_gives_one(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    found, _ = evaluated(tmp_path, "import os\nos.environ['OPENAI_BASE_URL']", count=1)
+    said = "KeyError: 'OPENAI_BASE_URL' (no model was given: --model openai:MODEL@URL or litellm:NAME)"
+    assert found[0]["error"].endswith(said)
+
+
+def test_a_program_that_is_not_there_is_said_before_anything_is_played(tmp_path):
+    shown = run("--agent", "cmd:/no/such/program {question}", "--out", str(tmp_path / "run"), count=1)
+    assert shown.exit_code == 1
+    assert "there is no program '/no/such/program' that can be run" in shown.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_program_that_cannot_be_started_is_no_result_of_an_agent(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    shown = run("--agent", f"cmd:{program} {{question}}", "--out", str(tmp_path / "run"), count=1)
+    assert shown.exit_code == 3
+    assert f"the program '{program}' cannot be started" in shown.output
+
+
+def test_at_its_time_limit_a_program_is_killed_with_its_children(tmp_path):
+    source = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(600)"
+    )
+    found, _ = evaluated(tmp_path, source, "", "--timeout", "5", count=1)
+    assert found[0]["ending"] == "timeout"
+    for pid in (tmp_path / "pids").read_text().split():
+        for _ in range(3000):
+            if not _is_running(int(pid)):
+                break
+            time.sleep(0.02)
+        assert not _is_running(int(pid))
+
+
+def test_a_program_that_closes_its_outputs_may_still_end_in_its_own_time(tmp_path):
+    found, _ = evaluated(
+        tmp_path, "import os, time\nprint(0, flush=True)\nos.close(1)\nos.close(2)\ntime.sleep(0.5)", count=1
+    )
+    assert (found[0]["ending"], found[0]["answer"], found[0]["error"]) == ("answered", "0", "")
+
+
+def test_a_child_that_outlives_its_program_holds_nothing_up(tmp_path):
+    source = "import subprocess\nsubprocess.Popen(['sleep', '600'])\nprint('I am done')"
+    began = time.monotonic()
+    found, _ = evaluated(tmp_path, source, count=1)
+    assert found[0]["answer"] == "I am done"
+    assert time.monotonic() - began < 300
+
+
+def test_last_words_are_no_action_of_a_plain_env(tmp_path):
+    source = "print('1')"
+    arguments = ("--agent", program(tmp_path, source), "--limit", "1", "--out", str(tmp_path / "run"))
+    run(*arguments, env="FrozenLake-v1")
+    (row,) = rows(tmp_path / "run")
+    assert (row["steps"], row["reward"], row["ending"]) == (0, 0.0, "no_answer")
+
+
+def test_no_proxy_stands_between_a_program_and_its_endpoint(tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "intranet.example")
+    monkeypatch.delenv("no_proxy", raising=False)
+    source = (
+        "import os, urllib.request\n"
+        "spared = [urllib.request.proxy_bypass(host) for host in ('127.0.0.1', 'intranet.example', 'example.org')]\n"
+        "print(os.environ['NO_PROXY'], os.environ['no_proxy'], *map(bool, spared))"
+    )
+    found, _ = evaluated(tmp_path, source, count=1)
+    listed = "intranet.example,127.0.0.1,localhost,::1"
+    assert found[0]["answer"] == f"{listed} {listed} True True False"
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+MCP_AGENT = """
+import anyio, os, sys
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+async def main():
+    async with streamable_http_client(os.environ["AGENT_MCP_URL"]) as streams, ClientSession(*streams[:2]) as session:
+        await session.initialize()
+        names = [tool.name for tool in (await session.list_tools()).tools]
+        assert names == ["double", "return_final_answer"], names
+        number = int(sys.argv[1].split()[2])
+        wrong = await session.call_tool("double", {"number": "seven"})
+        assert wrong.content[0].text == "Error: number must be a whole number.", wrong
+        result = await session.call_tool("double", {"number": number})
+        text = result.content[0].text
+        await session.call_tool("return_final_answer", {"answer": text, "sources": ["m1"]})
+        print("ignored: it has answered")
+
+anyio.run(main)
+"""
+
+
+def test_a_real_mcp_session_plays_an_episode(tmp_path):
+    found, shown = evaluated(tmp_path, MCP_AGENT, "{question}", count=3)
+    assert [(row["answer"], row["ending"]) for row in found] == [
+        ("0", "answered"),
+        ("2", "answered"),
+        ("4", "answered"),
+    ], shown.output
+    assert [row["sources"] for row in found] == [["m1"]] * 3
+    assert [row["error_codes"] for row in found] == [{"bad_args": 1}] * 3
+
+
+def test_a_program_finds_the_recording_endpoint_where_stock_clients_look(tmp_path):
+    pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
+    source = (
+        "import os\nfrom openai import OpenAI\n"
+        "reply = OpenAI().chat.completions.create(model='x', messages=[{'role': 'user', 'content': 'hi'}])\n"
+        "print(reply.choices[0].message.content)"
+    )
+    with ModelServer(lambda messages, tools: {"content": "4"}) as server:
+        found, shown = evaluated(tmp_path, source, "", "--model", f"openai:m@{server.url}", count=1)
+    assert (found[0]["answer"], found[0]["model_calls"]) == ("4", 1), shown.output
+    trace = read_trace(tmp_path / "run", found[0])
+    assert trace["model_calls"][0]["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_a_child_in_a_group_of_its_own_does_not_keep_the_answer_back(tmp_path):
+    child = f"subprocess.Popen([{sys.executable!r}, '-c', 'import time; time.sleep(20)'], start_new_session=True)"
+    found, _ = evaluated(tmp_path, f"import subprocess\n{child}\nprint('0')", "", "--timeout", "15", count=1)
+    assert (found[0]["answer"], found[0]["ending"]) == ("0", "answered"), found[0]["error"]

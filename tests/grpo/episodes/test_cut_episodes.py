@@ -1,0 +1,143 @@
+"""Episodes that we cut because their context was full: where every step costs, being cut must not pay."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+from grpo.config import load_config
+from grpo.display.terminal import Display
+from grpo.envs.pool import EnvPool
+from grpo.episodes.tasks import TaskStream
+from grpo.learner.segments import segments_of
+from grpo.serving.policy import Policy
+from grpo.settings import RolloutSettings
+from grpo.training.batches import Batches
+from grpo.training.demonstrations import Demonstrations, from_run
+from grpo.training.rewards import EnvReward, FunctionReward
+from grpo.types import SampledTurn, StopReason
+from tests.fakes import ByteChat, always
+
+UP, RIGHT, DOWN = 0, 1, 2
+FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
+"""What CliffWalking gives for a first step: to the right of the start is the cliff, and it leads back there."""
+ROLLOUT = RolloutSettings(max_tokens=2000, max_turn_tokens=600)
+
+
+class Walkers(Policy):
+    """Members of a group, one after another; each does the first action of its plan once and then stays at the wall."""
+
+    version = 0
+
+    def __init__(self, *members):
+        self.members = iter(members)
+
+    async def sample(self, prompt_ids, params, *, max_tokens, seed):
+        if "<tool_call>" not in ByteChat().decode(prompt_ids).split("Call act", 1)[1]:
+            self.wordy, action = next(self.members)
+        else:
+            action = DOWN
+        said = "well, " * 85 if self.wordy else ""
+        call = f'{said}<tool_call>\n{{"name": "act", "arguments": {{"action": {action}}}}}\n</tool_call>'
+        ids = [*ByteChat().encode(call), ByteChat.END][:max_tokens]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop" if ids[-1] == ByteChat.END else "length")
+
+
+def walked(*members, reward=None, rollout=ROLLOUT):
+    kwargs = {"max_episode_steps": 4}
+    size = {"groups_per_step": 1, "group_size": len(members), "concurrency": 1}
+    rollout = rollout.model_dump(exclude_unset=True) | size
+    config = load_config(None, {"env": "CliffWalking-v1", "env_kwargs": kwargs, "rollout": rollout})
+    pool = EnvPool(config.env, kwargs)
+    batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), reward or EnvReward(), Display(quiet=True))
+    batch = asyncio.run(batches.next(0, always(Walkers(*members))))
+    pool.close()
+    return batch
+
+
+def test_a_cut_episode_is_neither_learned_from_nor_part_of_the_baseline():
+    """By hand: four steps of -1; the cliff (-100) and three of -1; and long turns, cut after two steps of -1."""
+    batch = walked((False, UP), (True, UP), (False, RIGHT))
+    down, cut, cliff = batch.sampled
+    assert [t.reward for t in batch.sampled] == [-4.0, -2.0, -103.0]
+    assert [t.stop_reason for t in batch.sampled] == [
+        StopReason.TRUNCATED, StopReason.CONTEXT_FULL, StopReason.TRUNCATED,
+    ]  # fmt: skip
+    (group,) = batch.groups
+    assert group.advantages == [49.5, -49.5]  # around (-4 - 103) / 2 and not around a mean with -2 in it
+    assert batch.segments == [*segments_of(down, 49.5), *segments_of(cliff, -49.5)]
+    metrics = batch.metrics()
+    assert (metrics["reward/mean"], metrics["reward/std"]) == (-53.5, 49.5)
+    assert (metrics["episodes/context_full"], metrics["episodes/failed"]) == (1.0, 0.0)
+    (remark,) = batch.remarks(ROLLOUT)
+    assert remark.startswith(
+        "1 of 3 episodes were cut, their context full (rollout.max_tokens = 2000), and are not learned"
+    )
+    assert cut.metrics["return"] == -2.0, "it stays in the log as it was"
+
+
+def test_a_group_of_which_all_but_one_were_cut_teaches_nothing_and_says_so():
+    batch = walked((False, UP), (True, UP), (True, RIGHT))
+    assert (batch.groups, batch.segments, batch.dropped) == ([], [], 1)
+    assert batch.metrics()["groups/zero_variance_share"] == 1.0
+    assert "of 1 group, 1 had less than two episodes that were played out. What helps" in batch.remarks(ROLLOUT)[1]
+    nothing = walked((True, UP), (True, RIGHT))
+    assert "reward/mean" not in nothing.metrics()
+    assert nothing.metrics()["episodes/context_full"] == 2.0
+
+
+def test_what_rewards_a_group_does_not_see_those_that_were_cut():
+    seen = []
+
+    def ranks(group):
+        seen.append([t.reward for t in group.trajectories])
+        return [float(sum(other < reward for other in group.rewards)) for reward in group.rewards]
+
+    batch = walked((False, UP), (True, UP), (False, RIGHT), reward=FunctionReward(ranks, "ranks"))
+    assert seen == [[-4.0, -103.0]]
+    assert [t.reward for t in batch.sampled] == [1.0, -2.0, 0.0]
+    assert batch.groups[0].advantages == [0.5, -0.5]
+    nothing = walked((True, UP), (True, RIGHT), reward=FunctionReward(ranks, "ranks"))
+    assert (len(seen), nothing.dropped, nothing.unrewarded) == (1, 1, 0), "none is asked for, and none is missing"
+
+
+def test_a_step_without_a_difference_says_what_to_do():
+    (remark,) = walked((False, UP), (False, UP)).remarks(ROLLOUT)
+    assert remark.startswith("no update, for there is nothing to compare: of 1 group, 1 had equal rewards. What helps:")
+    assert walked((False, UP), (False, RIGHT)).remarks(ROLLOUT) == []
+
+
+def test_a_step_of_whose_turns_many_were_cut_says_so():
+    short = ROLLOUT.model_copy(update={"max_turn_tokens": 30})  # 30 bytes hold no whole call
+    batch = walked((False, UP), (False, DOWN), rollout=short)
+    assert batch.metrics()["turns/cut_share"] == 1.0
+    remark, _no_difference = batch.remarks(short)
+    assert remark.startswith("8 of 8 turns were cut for their length (rollout.max_turn_tokens = 30)")
+    assert walked((False, UP), (False, RIGHT)).metrics()["turns/cut_share"] == 0.0
+
+
+def test_cut_turns_are_told_of_once_and_again_when_their_share_has_doubled():
+    short = ROLLOUT.model_copy(update={"max_turn_tokens": 30})
+    batch = walked((False, UP), (False, DOWN), rollout=short)
+    ended = batch.sampled[0]
+    batch.sampled = [replace(ended, cut_turns=cut) for cut in (1, 0, 0, 0)]  # of 4 x 4 turns: 6 %
+
+    def told(*shares):
+        said = batch.remarks(short, [{"reward/mean": 0.0}, *({"turns/cut_share": share} for share in shares)])
+        return [remark.partition(" turns")[0] for remark in said if "cut for their length" in remark]
+
+    assert told() == told(0.0, 0.05) == ["1 of 16"]
+    assert told(0.06) == told(0.06, 0.0, 0.0) == []
+    batch.sampled = [replace(ended, cut_turns=cut) for cut in (2, 0, 0, 0)]  # 12.5 %
+    assert told(0.06) == told(0.06, 0.11) == ["2 of 16"]
+    assert told(0.06, 0.13) == told(0.07) == []
+
+
+def test_cut_episodes_are_not_imitated_however_high_their_reward(tmp_path):
+    batch = walked((False, UP), (True, UP), (False, RIGHT))
+    path = tmp_path / "step-0001.jsonl"
+    path.write_text("".join(json.dumps(t.to_record()) + "\n" for t in batch.sampled))
+    found = Demonstrations(2000)
+    from_run(found, [path], ByteChat(), same_model=True, best_per_scenario=1)
+    (row,) = segments_of(batch.sampled[0], 1.0)
+    assert [(r.ids, r.action_mask) for kept in found.kept for r in kept.rows] == [(row.ids, row.action_mask)]
+    assert found.left_out["cut, context full"] == 1

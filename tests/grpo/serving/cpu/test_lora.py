@@ -1,0 +1,241 @@
+"""The LoRA plugin for vLLM on the CPU: against a plain loop over tokens, and in a real server against peft."""
+
+import asyncio
+import logging
+from types import ModuleType, SimpleNamespace
+
+import httpx
+import pytest
+
+torch = pytest.importorskip("torch")
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from grpo.serving.cpu import lora  # noqa: E402
+from grpo.serving.cpu.lora import install, plan_rows, why_not  # noqa: E402
+from grpo.serving.server import VllmServer  # noqa: E402
+from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request  # noqa: E402
+
+SLOTS, RANK, IN = 3, 4, 6
+
+
+def weights(widths: tuple[int, ...], dtype: torch.dtype) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    torch.manual_seed(0)
+    lora_a = tuple(torch.randn(SLOTS, 1, RANK, IN, dtype=dtype) for _ in widths)
+    lora_b = tuple(torch.randn(SLOTS, 1, width, RANK, dtype=dtype) for width in widths)
+    return lora_a, lora_b
+
+
+def token_by_token(
+    y: torch.Tensor,
+    x: torch.Tensor,
+    lora_a: tuple[torch.Tensor, ...],
+    lora_b: tuple[torch.Tensor, ...],
+    scale: float,
+    widths: tuple[int, ...],
+    slots: list[int],
+) -> torch.Tensor:
+    """LoRA, arXiv 2106.09685, eq. 3, one token and one slice at a time."""
+    out = y.clone()
+    for row, slot in enumerate(slots):
+        if slot < 0:
+            continue
+        start = 0
+        for a, b, width in zip(lora_a, lora_b, widths, strict=True):
+            out[row, start : start + width] += scale * (b[slot, 0] @ (a[slot, 0] @ x[row]))
+            start += width
+    return out
+
+
+class StandIn:
+    """What the plugin needs of vLLM's wrapper."""
+
+    def update_metadata(self, slots: list[int]) -> None:
+        self.token_lora_indices = torch.tensor(slots)
+        self.sampler_indices = torch.tensor(slots)
+
+
+install(StandIn)
+
+
+@given(
+    slots=st.lists(st.integers(-1, SLOTS - 1), min_size=1, max_size=9),
+    widths=st.sampled_from([(5,), (4, 2, 2), (7, 7)]),
+    scale=st.sampled_from([1.0, 0.5, 3.0]),
+)
+@settings(deadline=None)
+def test_every_token_gets_its_own_adapter_and_the_base_model_none(
+    slots: list[int], widths: tuple[int, ...], scale: float
+):
+    lora_a, lora_b = weights(widths, torch.float64)
+    x, y = torch.randn(len(slots), IN, dtype=torch.float64), torch.randn(len(slots), sum(widths), dtype=torch.float64)
+    expected = token_by_token(y, x, lora_a, lora_b, scale, widths, slots)
+    wrapper = StandIn()
+    wrapper.update_metadata(slots)
+    assert wrapper.add_lora_linear(y, x, lora_a, lora_b, scale, widths) is None
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+
+
+@given(slots=st.lists(st.integers(-1, SLOTS - 1), min_size=1, max_size=5))
+@settings(deadline=None)
+def test_logits_get_their_own_adapter_where_vocabularies_are_padded_differently(slots: list[int]):
+    (lora_a,), (lora_b,) = weights((8,), torch.float64)
+    x, y = torch.randn(len(slots), IN, dtype=torch.float64), torch.randn(len(slots), 7, dtype=torch.float64)
+    expected = token_by_token(y, x, (lora_a,), (lora_b[:, :, :7],), 0.5, (7,), slots)
+    wrapper = StandIn()
+    wrapper.update_metadata(slots)
+    wrapper.add_lora_logits(y, x, lora_a, lora_b, 0.5)
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("slots", [[1, 1, 1], [1, -1, 0]])
+def test_adapters_of_another_precision_are_added_in_the_outputs_precision(slots: list[int]):
+    lora_a, lora_b = weights((5,), torch.bfloat16)
+    x, y = torch.randn(3, IN), torch.randn(3, 5)
+    expected = token_by_token(y, x, (lora_a[0].float(),), (lora_b[0].float(),), 2.0, (5,), slots)
+    wrapper = StandIn()
+    wrapper.update_metadata(slots)
+    wrapper.add_lora_linear(y, x, lora_a, lora_b, 2.0, (5,))
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y, expected, rtol=0.05, atol=0.1)
+
+
+def test_a_batch_of_one_kind_is_not_gathered():
+    assert plan_rows(torch.tensor([2, 2])) == [(2, None)]
+    assert plan_rows(torch.tensor([-1, -1])) == []
+    assert plan_rows(torch.tensor([], dtype=torch.long)) == []
+    ((slot, rows),) = plan_rows(torch.tensor([-1, 0, 0]))
+    assert slot == 0
+    assert rows is not None
+    assert rows.tolist() == [1, 2]
+
+
+def vllm_like(**changes: object) -> ModuleType:
+    class Base:
+        def update_metadata(self, *args: object, **kwargs: object) -> None: ...
+
+    class PunicaWrapperCPU(Base):
+        def add_lora_linear(
+            self, y, x, lora_a_stacked, lora_b_stacked, scale, output_slices, *, buffer=None, **kwargs
+        ): ...
+
+        def add_lora_logits(self, y, x, lora_a_stacked, lora_b_stacked, scale, *, buffer=None, **kwargs): ...
+
+    for name, value in changes.items():
+        if name != "bgmv_shrink":
+            setattr(PunicaWrapperCPU, name, value)
+    module = ModuleType("punica_cpu")
+    module.PunicaWrapperCPU = PunicaWrapperCPU  # type: ignore[attr-defined]
+    if changes.get("bgmv_shrink", True):
+        module.bgmv_shrink = print  # type: ignore[attr-defined]
+    return module
+
+
+def test_the_plugin_stays_off_where_vllm_is_another_one():
+    assert why_not(vllm_like()) == ""
+    assert why_not(ModuleType("punica_cpu")) == "this vLLM has no PunicaWrapperCPU"
+    assert why_not(vllm_like(bgmv_shrink=False)) == "this vLLM no longer gathers weights per token"
+    assert "add_lora_linear takes ['self', 'y']" in why_not(vllm_like(add_lora_linear=lambda self, y: None))
+    assert "prepares a batch in another way" in why_not(vllm_like(update_metadata=lambda self: None))
+    once = vllm_like()
+    install(once.PunicaWrapperCPU)
+    assert why_not(once) == "it is installed already"
+
+
+def test_register_acts_on_the_cpu_alone_and_says_when_it_does_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    platforms, wrappers = ModuleType("vllm.platforms"), ModuleType("vllm.lora.punica_wrapper")
+    monkeypatch.setitem(__import__("sys").modules, "vllm.platforms", platforms)
+    monkeypatch.setitem(__import__("sys").modules, "vllm.lora.punica_wrapper", wrappers)
+    wrappers.punica_cpu = vllm_like()  # type: ignore[attr-defined]
+    others: list[str] = []
+    monkeypatch.setattr(lora, "_register_other_parts", lambda: others.append("installed"))
+    stock = wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear
+    platforms.current_platform = SimpleNamespace(is_cpu=lambda: False)  # type: ignore[attr-defined]
+    lora.register()
+    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is stock
+
+    platforms.current_platform = SimpleNamespace(is_cpu=lambda: True)  # type: ignore[attr-defined]
+    lora.register()
+    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is lora.add_lora_linear
+    assert others == ["installed"]
+
+    wrappers.punica_cpu = vllm_like(bgmv_shrink=False)  # type: ignore[attr-defined]
+    with caplog.at_level(logging.WARNING, logger="vllm.grpo_cpu_lora"):
+        lora.register()
+    assert "plugin for the CPU is off: this vLLM no longer gathers weights per token" in caplog.text
+    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is not lora.add_lora_linear
+    assert others == ["installed"]
+
+
+# -- in a real server ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.vllm
+def test_prompt_and_sampled_logprobs_of_a_published_adapter_are_pefts(published: Published):
+    prompt = published.tokenize(PROMPTS[0])
+    body = request(published.model(0), prompt, prompt_logprobs=0)
+    reply = httpx.post(f"{published.server.url}/v1/completions", json=body, timeout=120, trust_env=False)
+    choice = reply.raise_for_status().json()["choices"][0]
+    sampled = choice["token_ids"]
+    prompt_logprobs = [
+        entry[str(token)]["logprob"] for token, entry in zip(prompt[1:], choice["prompt_logprobs"][1:], strict=True)
+    ]
+    served = torch.tensor(prompt_logprobs + choice["logprobs"]["token_logprobs"])
+    assert len(served) == len(prompt) + 24 - 1
+    own = (served - published.reference(0, prompt + sampled)).abs()
+    assert own.mean() < MAX_GAPS[published.server.options.dtype]
+    for other in (None, 1):
+        assert (served - published.reference(other, prompt + sampled)).abs().mean() > 3 * own.mean()
+
+
+@pytest.mark.vllm
+async def test_base_model_and_two_adapters_in_flight_at_once_each_answer_as_themselves(published: Published):
+    jobs = [(which, published.tokenize(text)) for text in PROMPTS for which in (None, 0, 1, 0, None)]
+    async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
+        bodies = [request(published.model(which), ids, seed=100 + i) for i, (which, ids) in enumerate(jobs)]
+        replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
+    gaps: dict[tuple[int | None, int | None], list[torch.Tensor]] = {}
+    for (which, ids), reply in zip(jobs, replies, strict=True):
+        choice = reply.raise_for_status().json()["choices"][0]
+        served = torch.tensor(choice["logprobs"]["token_logprobs"])
+        for claimed in (None, 0, 1):
+            expected = published.reference(claimed, ids + choice["token_ids"])[len(ids) - 1 :]
+            gaps.setdefault((which, claimed), []).append((served - expected).abs())
+    means = {pair: float(torch.cat(parts).mean()) for pair, parts in gaps.items()}
+    for which in (None, 0, 1):
+        assert means[which, which] < MAX_GAPS[published.server.options.dtype], means
+        for claimed in {None, 0, 1} - {which}:
+            assert means[which, claimed] > 3 * means[which, which], means
+
+
+@pytest.mark.vllm
+async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_does_the_next_one(published: Published):
+    dtype = published.server.options.dtype
+    async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
+        for which in (0, 1):
+            bodies = []
+            for number in range(24):
+                ids = published.tokenize(f"{number + 24 * which}. " + " ".join(PROMPTS * 2))  # none begins alike
+                bodies.append(request(published.model(which), ids, seed=number, max_tokens=4))
+            replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
+            gaps = []
+            for body, reply in zip(bodies, replies, strict=True):
+                choice = reply.raise_for_status().json()["choices"][0]
+                ids = body["prompt"]
+                assert isinstance(ids, list)
+                expected = published.reference(which, ids + choice["token_ids"])[len(ids) - 1 :]
+                gaps.append((torch.tensor(choice["logprobs"]["token_logprobs"]) - expected).abs())
+            assert torch.cat(gaps).mean() < MAX_GAPS[dtype]
+    assert "An adapter is alone" in published.server.log_path.read_text()
+
+
+@pytest.mark.vllm
+def test_the_plugin_is_on_in_the_real_server_and_wanted_by_this_vllm(vllm_server: VllmServer):
+    log = vllm_server.log_path.read_text()
+    assert "grpo's LoRA plugin for the CPU is on" in log
+    for part in ("lora", "memory", "merge", "sampler", "kernels", "drafts", "verifier"):
+        assert f'serving/cpu/{part}.py", line' not in log, "no traceback goes through the plugin"
+    for complaint in ("merges no weights", "leaves vLLM's"):
+        assert complaint not in log
