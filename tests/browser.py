@@ -5,7 +5,6 @@ A driver package would download a browser of its own; this needs the standard li
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import os
@@ -74,21 +73,13 @@ class Page:
             raise AssertionError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def resize(self, width: int, scale: float = 1.0) -> None:
-        """Make the window ``width`` CSS pixels wide, drawn ``scale`` times as large."""
-        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=scale, mobile=False)
+    def resize(self, width: int) -> None:
+        """Make the window ``width`` CSS pixels wide."""
+        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
 
     def print_preview(self) -> None:
         """Draw the page as on paper."""
         self._ask("Emulation.setEmulatedMedia", media="print")
-
-    def picture(self, selector: str, *, width: int, scale: float = 1.0) -> bytes:
-        """The element as PNG, on a page that is ``width`` CSS pixels wide, drawn ``scale`` times as large."""
-        self.resize(width, scale)
-        box = self.value(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()")
-        clip = {name: box[name] for name in ("x", "y", "width", "height")} | {"scale": 1}
-        shot = self._ask("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
-        return base64.b64decode(shot["data"])
 
     def type(self, selector: str, text: str) -> None:
         """Put the cursor into a field, empty it, and type."""

@@ -29,7 +29,7 @@ ARMS = {
     "pods": "as grpo, with groups of twice the size, half as many, and half of each learned from (PODS)",
     "imitation": "the warm start for as long: fresh demonstrations in every step, no rollouts",
     "dagger": "rollouts in which the warm start's policy takes over at a random turn; its turns are imitated (DAgger)",
-    TRL: "as grpo, each step by TRL's GRPOTrainer with its own generation",
+    TRL: "as grpo, each step by TRL's GRPOTrainer with its own generation (needs the extra dev; on the CPU alone)",
 }
 
 

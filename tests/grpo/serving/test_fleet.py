@@ -19,9 +19,9 @@ from grpo.serving.sampler import VllmSampler
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer
 from grpo.serving.startable import said_if_long
 from grpo.types import StopReason, Task
-from scripts.scaling.stub_server import ThreadedStub
 from tests.fakes import WORD_ENV, ByteChat
 from tests.grpo.serving.test_server import kill_api_server
+from tests.support.stub_server import ThreadedStub
 
 CHAT = ByteChat()
 WORDS = ("falcon", "maple", "harbor", "quartz")

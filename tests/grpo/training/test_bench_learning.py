@@ -3,7 +3,6 @@
 import json
 import re
 import runpy
-import sys
 from statistics import pstdev
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -45,9 +44,7 @@ scenarios = 1
 
 @pytest.fixture(scope="module")
 def bench():
-    before = list(sys.path)
-    yield SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "bench_learning")))
-    sys.path[:] = before
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "bench_learning")))
 
 
 def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_again(bench, tmp_path, capsys):

@@ -7,7 +7,7 @@ import pytest
 from grpo.training.background import BackgroundLoop
 from grpo.training.group_stream import GroupStream
 from grpo.types import Task
-from scripts.scaling.clock import simulate
+from tests.support.simulated_clock import simulate
 
 
 def now():

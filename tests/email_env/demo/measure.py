@@ -1,6 +1,6 @@
 """Numbers about a corpus: its size and shape, and how far simple searches get.
 
-`measure` returns the rows of the table in `data/README.md`, and a test compares them.
+`measure` returns the rows of the table in `data/README.md`.
 """
 
 import itertools

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .corpus import OWNERS, STOP_WORDS, Corpus
+from bench.corpus import OWNERS, STOP_WORDS, Corpus
 
 RANKS = {"stop": (0, len(STOP_WORDS)), "common": (60, 1_000), "middling": (1_000, 20_000), "rare": (20_000, 300_000)}
 

@@ -16,10 +16,9 @@ from datetime import UTC, timedelta, timezone
 from email.utils import getaddresses, parsedate_to_datetime
 from pathlib import Path
 
+from bench.corpus import ZONE
+from bench.searches import Question
 from email_env.mail import ParsedMail
-
-from .corpus import ZONE
-from .questions import Question
 
 MAX_BODY_CHARS, MAX_RECIPIENTS = 5000, 30
 _TABLES = """

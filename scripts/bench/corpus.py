@@ -53,12 +53,11 @@ _FIRST_DAY, _DAYS = datetime(1999, 1, 1, tzinfo=UTC), 1250
 
 
 class Corpus:
-    """`mails` raw mails, `copies` of them copies of others; the same for the same seed."""
+    """`mails` raw mails; the same for the same seed."""
 
-    def __init__(self, mails: int, seed: int = 0, copies: float = SHARE_COPIES) -> None:
+    def __init__(self, mails: int, seed: int = 0) -> None:
         self.mails = mails
         self.seed = seed
-        self.copies = copies
 
     def write_csv(self, path: Path) -> None:
         """Writes the table `file,message`."""
@@ -77,7 +76,7 @@ class Corpus:
             recent: deque[tuple[str, str]] = deque(maxlen=COPIES_FROM)
             fresh = self._fresh(generator, owner)
             while number < min(end, self.mails):
-                if recent and generator.random() < self.copies:
+                if recent and generator.random() < SHARE_COPIES:
                     head, rest = recent[int(generator.integers(len(recent)))]
                 else:
                     head, rest = next(fresh)

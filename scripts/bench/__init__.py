@@ -1,0 +1,41 @@
+"""What the benchmarks share: what some work took, forms that take turns, and the ratios of one to another."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What some work took: seconds by the clock, and of CPU."""
+
+    seconds: float
+    cpu_seconds: float
+
+    @classmethod
+    def until_now(cls, cpu: Callable[[], float] = time.process_time) -> Cost:
+        """To be subtracted from a later one; ``cpu`` says whose CPU counts (default: this process's)."""
+        return cls(time.perf_counter(), cpu())
+
+    def __sub__(self, began: Cost) -> Cost:
+        return Cost(self.seconds - began.seconds, self.cpu_seconds - began.cpu_seconds)
+
+
+def in_turn(forms: Mapping[str, Callable[[], T]], rounds: int = 1) -> Iterator[tuple[str, T]]:
+    """Play each form once a round, in a new order every time: what else the machine does falls on all alike."""
+    for _ in range(rounds):
+        for name in random.sample(list(forms), len(forms)):
+            yield name, forms[name]()
+
+
+def ratio(mine: Sequence[float], others: Sequence[float]) -> str:
+    """The median over the rounds, with the lowest and the highest."""
+    found = [a / b for a, b in zip(mine, others, strict=True)]
+    return f"{statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"

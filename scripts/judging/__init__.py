@@ -1,1 +1,0 @@
-"""Support of scripts/bench_ruler."""

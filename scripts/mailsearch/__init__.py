@@ -1,1 +1,0 @@
-"""Parts of `bench_db` and `fuzz_tools`: corpus, reference form of the database, searches, random tool calls."""
