@@ -16,8 +16,8 @@ import pytest
 import email_env  # noqa: F401
 from grpo.episodes.traces import read_trace
 from tests import ROOT
-from tests.eval_parts import rows
-from tests.model_server import ModelServer
+from tests.support.evaluations import rows
+from tests.support.model_server import ModelServer
 
 PYTHON = Path(os.environ.get("AGENTS_PYTHON", ROOT / ".venv-agents" / "bin" / "python"))
 EXAMPLES = sorted(path for path in (ROOT / "examples" / "agents").glob("[!_]*.py"))

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from grpo.config import load_config
 from tests import ROOT
-from tests.commands import COMMANDS, SCRIPTS
+from tests.support.commands import COMMANDS, SCRIPTS
 
 FRONT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md")
 PAGES = [*(ROOT / name for name in FRONT), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,8 +91,8 @@ def test_python_blocks_of_a_page_run_one_after_another(name, number):
 
 def test_the_judging_blocks_run_against_a_local_judge(capsys, monkeypatch):
     pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
-    from tests.judge_server import JudgeServer, score_by
     from tests.judges.scoring.test_trainers import Trace
+    from tests.support.judge_server import JudgeServer, score_by
 
     blocks = [body for bodies in PYTHON.values() for body in bodies if JUDGE_URL in body]
     for name in ("verifiers", "verifiers.v1", "verifiers.v1.envs", "verifiers.v1.envs.best_of_n"):

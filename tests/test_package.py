@@ -44,7 +44,7 @@ def test_the_wheel_has_the_code_and_its_data_and_no_tests(dist):
     assert not [name for name in names if name.startswith(("tests/", "data/", "scripts/"))]
     with tarfile.open(next(dist.glob("*.tar.gz"))) as sdist:
         inside = {name.partition("/")[2] for name in sdist.getnames()}
-    assert {"README.md", "LICENSE", "scripts/quickstart", "tests/fakes.py"} <= inside
+    assert {"README.md", "LICENSE", "scripts/quickstart", "tests/support/envs.py"} <= inside
 
 
 def test_the_wheel_works_in_an_empty_environment_from_another_folder(dist, tmp_path):

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from email_env.scenarios.sets import load_scenarios
 from tests import ROOT
-from tests.commands import COMMANDS
 from tests.email_env.make_scenarios.parts import FINE, shown
-from tests.judge_server import JudgeServer
-from tests.model_server import ModelServer
+from tests.support.commands import COMMANDS
+from tests.support.judge_server import JudgeServer
+from tests.support.model_server import ModelServer
 
 PAGE = (ROOT / "docs/your-own-mail.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.M | re.S)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo.files import MAX_DEPTH, JsonlLog, each_record, json_bytes, link_files, read_jsonl, record_at, write_json
-from tests.memory import traced_peak
+from tests.support.machine import traced_peak
 
 
 def test_records_come_back_as_written_and_are_on_disk_at_once(tmp_path: Path) -> None:

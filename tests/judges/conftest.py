@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from judges.llm.client import JudgeClient
-from tests.judge_server import JudgeServer
+from tests.support.judge_server import JudgeServer
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ The mistakes, the tool arguments and o4-mini's four scores are the run's; explan
 import json
 
 import judges
-from tests.judge_server import shown_trajectories, verdict
+from tests.support.judge_server import shown_trajectories, verdict
 
 SYSTEM = {
     "role": "system",

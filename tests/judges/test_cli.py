@@ -10,8 +10,8 @@ import judges
 from grpo.cli.evaluate import evaluate
 from grpo.settings import JudgeSettings
 from judges.cli import main
-from tests.judge_server import JudgeServer, score_by
 from tests.judges.test_import import run
+from tests.support.judge_server import JudgeServer, score_by
 
 
 def test_help_opens_no_socket_and_loads_nothing_heavy():

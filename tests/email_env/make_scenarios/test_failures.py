@@ -9,7 +9,7 @@ from email_env.make_scenarios.cli import main
 from email_env.scenarios.sets import load_scenarios
 from tests.email_env.mails import BEN, build, mail
 from tests.email_env.make_scenarios.parts import FINE, GOOD, llm, make
-from tests.judge_server import JudgeServer, Reply
+from tests.support.judge_server import JudgeServer, Reply
 
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
 

@@ -15,7 +15,7 @@ from email_env.search.database import MailDatabase
 from tests import ROOT
 from tests.email_env.mails import ANNA, BEN, CARO, build, mail
 from tests.email_env.make_scenarios.parts import BUDGET, FINE, GOOD, lines, llm, make, rejected, shown
-from tests.judge_server import JudgeServer, Reply
+from tests.support.judge_server import JudgeServer, Reply
 
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
 

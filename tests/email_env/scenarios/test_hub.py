@@ -15,7 +15,7 @@ from email_env.search.database import MailDatabase
 from tests import ROOT
 from tests.email_env.ingest.test_records import MAIL, ROW, parquet
 from tests.email_env.scenarios.test_scenarios import HUB as QUESTION
-from tests.hub_server import HubServer
+from tests.support.hub_server import HubServer
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import pytest
 from grpo.agents.tool_loop import answer_every_call
 from grpo.episodes.traces import read_trace
 from tests import ROOT
-from tests.eval_parts import SUMS_ENV, rows, run
-from tests.judge_server import JudgeServer
-from tests.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer
+from tests.support.envs import SUMS_ENV
+from tests.support.evaluations import rows, run
+from tests.support.judge_server import JudgeServer
+from tests.support.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer
 
 pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
 
@@ -29,7 +30,9 @@ def sums(messages, tools):
 def evaluated(tmp_path, agent, play, *arguments, **env_kwargs):
     with ModelServer(play) as server:
         model = ("--model", f"openai:vendor/m1@{server.url}")
-        shown = run("--agent", f"tests.eval_agents:{agent}", *model, "--out", str(tmp_path), *arguments, **env_kwargs)
+        shown = run(
+            "--agent", f"tests.support.agents:{agent}", *model, "--out", str(tmp_path), *arguments, **env_kwargs
+        )
     found = sorted(rows(tmp_path), key=lambda row: row["scenario_id"])
     traces = [read_trace(tmp_path, row) for row in found]
     return found, traces, server, shown
@@ -79,7 +82,7 @@ def test_a_server_that_is_not_there_is_an_infrastructure_failure(tmp_path):
     with ModelServer(sums) as server:
         gone = server.url
     model = ("--model", f"openai:m@{gone}")
-    shown = run("--agent", "tests.eval_agents:one_question", *model, "--out", str(tmp_path), count=2)
+    shown = run("--agent", "tests.support.agents:one_question", *model, "--out", str(tmp_path), count=2)
     assert shown.exit_code == 3
     assert {row["ending"] for row in rows(tmp_path)} == {"infrastructure"}
     assert "does not answer" in rows(tmp_path)[0]["error"]
@@ -97,7 +100,7 @@ def test_a_timeout_says_that_the_model_had_not_answered(tmp_path):
     pytest.importorskip("openai").OpenAI(api_key="k").close()  # else it is loaded within the agent's time
     with ModelServer(sums, delay_seconds=60) as server:
         arguments = ("--model", f"openai:m@{server.url}", "--timeout", "3", "--out", str(tmp_path))
-        run("--agent", "tests.eval_agents:one_question", *arguments, count=1)
+        run("--agent", "tests.support.agents:one_question", *arguments, count=1)
     assert rows(tmp_path)[0]["error"] == "no answer within 3 s; a model call had not been answered"
 
 
@@ -107,7 +110,7 @@ def test_litellm_carries_the_calls_of_any_model(tmp_path, monkeypatch):
         monkeypatch.setenv("OPENAI_API_BASE", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         arguments = ("--model", "litellm:openai/gpt-4o", "--out", str(tmp_path / "a"))
-        shown = run("--agent", "tests.eval_agents:by_chat", *arguments, count=1)
+        shown = run("--agent", "tests.support.agents:by_chat", *arguments, count=1)
         assert rows(tmp_path / "a")[0]["answer"] == "0", shown.output
         assert rows(tmp_path / "a")[0]["prompt_tokens"] > 0
         shown = run("--agent", "litellm:openai/gpt-4o", "--out", str(tmp_path / "b"), count=1)
@@ -116,7 +119,9 @@ def test_litellm_carries_the_calls_of_any_model(tmp_path, monkeypatch):
         assert row["cost"] == pytest.approx(2 * (100 * 2.5e-6 + 10 * 1e-5))
 
 
-@pytest.mark.parametrize("agent", [("litellm:openai/m",), ("tests.eval_agents:by_chat", "--model", "litellm:openai/m")])
+@pytest.mark.parametrize(
+    "agent", [("litellm:openai/m",), ("tests.support.agents:by_chat", "--model", "litellm:openai/m")]
+)
 def test_litellm_for_an_agent_and_for_its_judge_at_the_same_time_prints_nothing_of_its_own(tmp_path, agent):
     pytest.importorskip("litellm", reason="needs the extra 'judge'")
     verdict = json.dumps({"reasoning": "It is the same.", "accept": True})
@@ -196,7 +201,7 @@ def test_the_tool_loop_tries_a_busy_model_again_and_gives_up_in_the_end(tmp_path
 
 @pytest.mark.parametrize("model", ["gpt-4o", "openai:gpt-4o", "openai:@http://x/v1", "litellm:"])
 def test_a_model_that_cannot_be_meant_is_explained(tmp_path, model):
-    shown = run("--agent", "tests.eval_agents:by_chat", "--model", model, "--out", str(tmp_path / "run"))
+    shown = run("--agent", "tests.support.agents:by_chat", "--model", model, "--out", str(tmp_path / "run"))
     assert shown.exit_code == 1
     assert f"no model {model!r}; write openai:MODEL@URL" in shown.output
 
@@ -208,7 +213,7 @@ def test_passwords_and_keys_reach_the_model_and_nothing_that_is_shown_or_saved(t
         url = server.url.replace("://", "://me:pass-w0rd@")
         judge = "http://me:pass-w0rd@127.0.0.1:1/v1?key=pass-w0rd"
         common = ("--judge-model", "openai/judge", "--judge-api-base", judge)
-        model = ("--agent", "tests.eval_agents:by_chat", "--model", f"openai:m@{url}")
+        model = ("--agent", "tests.support.agents:by_chat", "--model", f"openai:m@{url}")
         program = ("--agent", f"cmd:{sys.executable} -c pass --key=0123456789abcdef {{question}}")
         ways = [("--agent", f"openai:m@{url}"), model, program]
         outputs = [run(*way, *common, count=1).output for way in ways]

@@ -14,15 +14,15 @@ import pytest
 
 from grpo.agents.typed_tools import typed_tools
 from grpo.episodes.answer import Task
-from tests.eval_agents import ended, late, seen, stay_anew
-from tests.eval_parts import rows, run
-from tests.model_server import ModelServer
+from tests.support.agents import ended, late, seen, stay_anew
+from tests.support.evaluations import rows, run
+from tests.support.model_server import ModelServer
 
-HERE = "tests.eval_agents"
+HERE = "tests.support.agents"
 
 
 def evaluated(tmp_path, name, *arguments, **env_kwargs):
-    """The rows and the result of a function of `tests.eval_agents`."""
+    """The rows and the result of a function of `tests.support.agents`."""
     shown = run("--agent", f"{HERE}:{name}", "--out", str(tmp_path / "run"), *arguments, **env_kwargs)
     assert not isinstance(shown.exception, Exception), shown.output
     return sorted(rows(tmp_path / "run"), key=lambda row: int(row["scenario_id"].rpartition("/")[2])), shown

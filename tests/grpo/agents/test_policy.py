@@ -15,7 +15,7 @@ from grpo.errors import EvaluationError
 from grpo.eval import request
 from grpo.report.evaluation import evaluation_page
 from grpo.runs.retention import note_score
-from tests.eval_parts import play_tiny_policy, rows, run
+from tests.support.evaluations import play_tiny_policy, rows, run
 
 
 def _run_directory(folder, *steps):
@@ -107,7 +107,7 @@ def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for
     [
         ("oracle", "--dtype", "float32", "policy: agents, which are served here, and"),
         ("file:answers.jsonl", "--recipe", "email-cpu", "policy: agents, which are served here, and"),
-        ("tests.eval_agents:maple", "--temperature", "0", "policy:, openai: and litellm: agents and"),
+        ("tests.support.agents:maple", "--temperature", "0", "policy:, openai: and litellm: agents and"),
         ("policy:base", "--model", "openai:m@http://127.0.0.1:1/v1", "agents that are functions or programs and"),
         ("openai:m@http://127.0.0.1:1/v1", "--model", "litellm:m", "agents that are functions or programs and"),
     ],

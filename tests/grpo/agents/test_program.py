@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grpo.episodes.traces import read_trace
-from tests.eval_parts import rows, run
-from tests.model_server import ModelServer
+from tests.support.evaluations import rows, run
+from tests.support.model_server import ModelServer
 
 pytest.importorskip("mcp", reason="tools over MCP need the extra 'eval'")
 

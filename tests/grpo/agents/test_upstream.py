@@ -15,8 +15,8 @@ from grpo.episodes.traces import read_trace
 from grpo.eval import Answer
 from grpo.types import Task
 from judges.llm.client import load_litellm
-from tests.eval_parts import rows, run
-from tests.model_server import ModelServer
+from tests.support.evaluations import rows, run
+from tests.support.model_server import ModelServer
 
 pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
 
@@ -44,7 +44,7 @@ def ended(folder, agent, turn, *arguments):
     with ModelServer(lambda messages, tools: turn) as server:
         model = f"openai:m@{server.url}"
         if agent:
-            arguments = ("--agent", f"tests.eval_agents:{agent}", "--model", model, *arguments)
+            arguments = ("--agent", f"tests.support.agents:{agent}", "--model", model, *arguments)
         else:
             arguments = ("--agent", model, *arguments)
         shown = run(*arguments, "--out", str(folder), count=1)

@@ -9,8 +9,9 @@ from transformers import PreTrainedTokenizerFast
 from grpo.chat import HermesChat, TemplateChat, chat_for, load_tokenizer, served_chat
 from grpo.errors import ModelError
 from grpo.machine.models import resolve_model
-from tests.fakes import TalkEnv, tiny_chat_model_folder
 from tests.grpo.chat.templates import CHATML_WORDS, Family
+from tests.support.envs import TalkEnv
+from tests.support.tiny_model import tiny_chat_model_folder
 
 TOOLS = list(TalkEnv.tools)
 PHI4_MINI = (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from grpo.chat.sampled_tokens import SampledTokens
 from grpo.types import Task, Trajectory
-from tests.fakes import ByteChat
+from tests.support.policies import ByteChat
 
 
 def trajectory(*turns: tuple[str, list[float]]) -> Trajectory:

@@ -11,9 +11,9 @@ from grpo.chat import TEMPLATE_FILE, HermesChat, ServedChat, chat_for, load_toke
 from grpo.config import TrainConfig
 from grpo.machine.models import resolve_model
 from grpo.runs.trained_policy import TrainedPolicy, served_policy
-from tests.fakes import TalkEnv
 from tests.grpo.chat.templates import FAMILIES, Family
 from tests.grpo.chat.test_turns import played
+from tests.support.envs import TalkEnv
 
 SYSTEM, QUESTION = TalkEnv.opening
 TOOLS = list(TalkEnv.tools)

@@ -13,8 +13,9 @@ from grpo.episodes.rollout import Rollout, group_specs
 from grpo.learner.segments import TurnWeights, weighted_segments
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
-from tests.fakes import TALK_ENV, ScriptedPolicy, TalkEnv
 from tests.grpo.chat.templates import FAMILIES, LLAMA_CONTROL, QWEN3, Family
+from tests.support.envs import TALK_ENV, TalkEnv
+from tests.support.policies import ScriptedPolicy
 
 SYSTEM, QUESTION = TalkEnv.opening
 TOOLS = list(TalkEnv.tools)

@@ -21,8 +21,8 @@ from grpo.serving.fleet import Fleet  # noqa: E402
 from grpo.serving.policy import CompletionsPolicy, SamplingParams  # noqa: E402
 from grpo.serving.server import ServerOptions, VllmServer  # noqa: E402
 from grpo.types import StopReason, Task  # noqa: E402
-from tests.fakes import TALK_ENV, TalkEnv  # noqa: E402
 from tests.grpo.chat.templates import FAMILIES, QWEN3  # noqa: E402
+from tests.support.envs import TALK_ENV, TalkEnv  # noqa: E402
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch]
 

@@ -15,8 +15,9 @@ from grpo.learner.segments import segments_of
 from grpo.serving.policy import SamplingParams
 from grpo.training.demonstrations import Demonstrations, from_jsonl, from_run
 from grpo.types import Task
-from tests.fakes import TALK_ENV, ScriptedPolicy, TalkEnv
 from tests.grpo.chat.templates import FAMILIES, Family
+from tests.support.envs import TALK_ENV, TalkEnv
+from tests.support.policies import ScriptedPolicy
 
 TOOLS = list(TalkEnv.tools)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

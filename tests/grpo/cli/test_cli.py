@@ -16,7 +16,7 @@ from grpo.display.terminal import Display
 from grpo.doctor.memory import memory_needs
 from grpo.errors import ConfigError
 from tests import documents
-from tests.commands import COMMANDS
+from tests.support.commands import COMMANDS
 
 DOCUMENTS = documents()
 
@@ -199,10 +199,19 @@ def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--env", "tests.fakes:WordEnv-v0", "--env-import", "no_such_module"], "there is no module 'no_such_module'"),
-        (["--env", "tests.fakes:WordEnv-v0", "--env-import", "missing.py"], "there is no file missing.py"),
-        (["--env", "tests.fakes:WordEnv-v0", "--reward", "best"], "a reward is one of env, ruler, env+ruler, or"),
-        (["--env", "tests.fakes:WordEnv-v0", "--reward", "tests.fakes:nope"], "'nope' does not exist in the module"),
+        (
+            ["--env", "tests.support.envs:WordEnv-v0", "--env-import", "no_such_module"],
+            "there is no module 'no_such_module'",
+        ),
+        (["--env", "tests.support.envs:WordEnv-v0", "--env-import", "missing.py"], "there is no file missing.py"),
+        (
+            ["--env", "tests.support.envs:WordEnv-v0", "--reward", "best"],
+            "a reward is one of env, ruler, env+ruler, or",
+        ),
+        (
+            ["--env", "tests.support.envs:WordEnv-v0", "--reward", "tests.support.policies:nope"],
+            "'nope' does not exist in the module",
+        ),
         (["--env", "CartPole"], "No registered env with id: CartPole. Near: CartPole-v1, CartPole-v0. Give"),
         (["--env", "EmailSerch-v0"], "Near: EmailSearch-v0"),
         (["--env", "CartPole-v1", "--warm-start-steps", "2"], "warm_start.policy = 'oracle', but CartPole-v1 brings"),
@@ -211,7 +220,7 @@ def test_an_unknown_env_stops_before_anything_is_started(tmp_path):
             ["--env", "CartPole-v1", "--eval-split", "validation"],
             "eval.split = 'validation', but CartPole-v1 has no split",
         ),
-        (["--env", "tests.fakes:Pixels-v0"], "shows pictures (uint8 of shape (64, 64, 3))"),
+        (["--env", "tests.support.envs:Pixels-v0"], "shows pictures (uint8 of shape (64, 64, 3))"),
     ],
 )
 def test_an_env_or_reward_that_cannot_be_used_stops_before_anything_is_started(arguments, message, tmp_path):

@@ -9,7 +9,7 @@ from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.devices.shape import QWEN_MODELS
 from grpo.doctor.memory import memory_needs
-from tests.fakes import WORD_ENV
+from tests.support.envs import WORD_ENV
 
 EMAIL_ENV = "email_env:EmailSearch-v0"
 SMALL, LARGE = (f"Qwen/Qwen2.5-{size}-Instruct" for size in ("0.5B", "7B"))
@@ -99,7 +99,7 @@ def test_what_a_run_would_refuse_at_its_start_is_refused(tmp_path):
         (["--env", "WordEnv-v1"], "no env with the id 'WordEnv-v1'"),
         (["--env-kwargs", '{"wheels": 3}'], "refused the arguments {'split': 'train', 'wheels': 3}"),
         (["--warm-start-steps", "2", "--set", "warm_start.policy=tutor"], "warm_start.policy = 'tutor', but "),
-        (["--reward", "tests.fakes:nope"], "'nope' does not exist in the module"),
+        (["--reward", "tests.support.policies:nope"], "'nope' does not exist in the module"),
         (["--env", EMAIL_ENV, "--set", "train_split=trian"], "refused the arguments {'split': 'trian'}"),
     ],
 )

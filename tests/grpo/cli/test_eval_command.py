@@ -5,8 +5,8 @@ import json
 import pytest
 
 from grpo.episodes.traces import read_trace
-from tests.eval_agents import unwritable
-from tests.eval_parts import rows, run
+from tests.support.agents import unwritable
+from tests.support.evaluations import rows, run
 
 
 def test_the_oracle_is_always_right_and_bm25_clearly_between(tmp_path):
@@ -48,7 +48,7 @@ def test_everything_is_saved_and_every_number_can_be_counted_by_hand(tmp_path):
 
 
 def test_where_none_is_worse_than_another_none_is_called_the_worst(tmp_path):
-    shown = run("--agent", "tests.eval_agents:silent", "--out", str(tmp_path), count=8)
+    shown = run("--agent", "tests.support.agents:silent", "--out", str(tmp_path), count=8)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["metrics"]["correct"]["mean"], summary["metrics"]["reward"]["mean"]) == (0.0, 0.0)
     assert summary["worst"] == []
@@ -120,7 +120,9 @@ def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_pat
     first = run("--agent", "oracle", "--out", out, count=4, broken="sum/2")
     assert first.exit_code == 3
     assert "1 of 4 episodes ended in infrastructure failures" in first.output
-    assert "1 x infrastructure: tests.eval_parts:Sums-v0 failed at step: RuntimeError: the abacus is br" in first.output
+    assert (
+        "1 x infrastructure: tests.support.envs:Sums-v0 failed at step: RuntimeError: the abacus is" in first.output
+    )
     assert "(eval_parts.py:59) [sum/2#0]\n" in first.output
     (failed,) = [row for row in rows(tmp_path / "run") if row["ending"] == "infrastructure"]
     assert (failed["scenario_id"], failed["correct"], failed["reward"]) == ("sum/2", None, None)
@@ -133,7 +135,9 @@ def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_pat
 
 
 def test_a_failure_of_several_episodes_is_told_with_the_first_and_a_result_has_the_seed_of_its_env(tmp_path):
-    shown = run("--agent", "tests.eval_agents:unwritable", "--out", str(tmp_path), "--limit", "3", env="FrozenLake-v1")
+    shown = run(
+        "--agent", "tests.support.agents:unwritable", "--out", str(tmp_path), "--limit", "3", env="FrozenLake-v1"
+    )
     found = rows(tmp_path)
     assert [row["scenario_id"] for row in found] == [f"seed-{row['env_seed']}" for row in found]
     place = f"eval_agents.py:{unwritable.__code__.co_firstlineno + 7}"

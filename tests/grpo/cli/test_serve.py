@@ -19,10 +19,10 @@ from grpo.cli.doctor import doctor
 from grpo.cli.serve import _settings, serve
 from grpo.runs.trained_policy import find_policy
 from grpo.serving.server import server_options
-from tests.fakes import TalkEnv
 from tests.grpo.chat.templates import FAMILIES
 from tests.grpo.chat.test_turns import played
-from tests.sessions import sessions_below, wait_until_gone
+from tests.support.envs import TalkEnv
+from tests.support.sessions import sessions_below, wait_until_gone
 
 SMOLLM2 = FAMILIES[0]
 

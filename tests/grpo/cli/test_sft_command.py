@@ -23,8 +23,9 @@ from grpo.files import read_jsonl, write_json, write_jsonl
 from grpo.runs.model_card import name_base_model
 from grpo.runs.trained_policy import init_adapter
 from grpo.training.imitation import imitate
-from tests.fakes import WORD_ENV, tiny_chat_model
 from tests.grpo.training.test_demonstrations import rollout
+from tests.support.envs import WORD_ENV
+from tests.support.tiny_model import tiny_chat_model
 
 CHATS = [
     {

@@ -18,7 +18,7 @@ from grpo.config import TrainConfig, load_config
 from grpo.doctor import checks as doctor
 from grpo.doctor.checks import Trouble, examine
 from grpo.machine import hardware
-from tests.fakes import WORD_ENV, WordEnv
+from tests.support.envs import WORD_ENV, WordEnv
 
 CPU = TrainConfig(env=WORD_ENV)
 
@@ -280,7 +280,7 @@ def test_the_command_shows_failures_with_their_fix_and_fails(tmp_path):
 def test_a_template_that_does_not_append_is_found_out():
     pytest.importorskip("torch", reason="torch is not installed (extra 'train')")
     from grpo.doctor.model_checks import check_round_trip
-    from tests.fakes import ByteChat
+    from tests.support.policies import ByteChat
 
     class Forgetting(ByteChat):
         def prompt_ids(self, messages, tools):

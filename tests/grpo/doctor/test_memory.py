@@ -10,7 +10,7 @@ from grpo.devices.shape import ModelShape
 from grpo.doctor.checks import Trouble
 from grpo.doctor.memory import CPU_SLACK, MemoryNeeds, check_memory, memory_needs
 from grpo.settings import ServerSettings
-from tests.fakes import WORD_ENV
+from tests.support.envs import WORD_ENV
 
 SMOLLM2 = ModelShape(30, 576, 1536, 9, 3, 64, 49152, tied=True)
 CONFIG = TrainConfig(env=WORD_ENV, dtype="float32", learner={"token_budget": 2048}, rollout={"concurrency": 48})

@@ -18,7 +18,8 @@ from grpo.episodes.rollout import Rollout, group_specs
 from grpo.errors import ConfigError, EnvError
 from grpo.serving.policy import SamplingParams
 from grpo.types import StopReason, Task
-from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy, WordEnv
+from tests.support.envs import WORD_ENV, WordEnv
+from tests.support.policies import ByteChat, ScriptedPolicy
 
 
 def flat_tool():

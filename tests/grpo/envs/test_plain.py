@@ -13,7 +13,7 @@ from grpo.envs.plain import PlainEnv
 from grpo.errors import EnvError
 from grpo.types import Task
 from tests import ROOT
-from tests.fakes import PICTURE_ENV
+from tests.support.envs import PICTURE_ENV
 
 NAMES = ["FrozenLake-v1", "Blackjack-v1", "CliffWalking-v1", "CartPole-v1", "Pendulum-v1"]
 

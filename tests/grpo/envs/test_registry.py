@@ -11,7 +11,7 @@ from grpo.envs.registry import takes_split
 from grpo.errors import EnvError
 from grpo.types import Task
 from tests import ROOT
-from tests.fakes import WORD_ENV, WordEnv
+from tests.support.envs import WORD_ENV, WordEnv
 
 
 class Counted(WordEnv):

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from grpo.envs.step_cost import BOUND_SECONDS, Meter, Place, StepCost
-from tests.waits import needs_waits_told
+from tests.support.machine import needs_waits_told
 
 
 def costs(*steps):

@@ -20,10 +20,10 @@ from grpo.errors import ConfigError
 from grpo.machine.processes import child_environment
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import SampledTurn, StopReason, Task
-from tests.fakes import WORD_ENV, ByteChat, WordEnv
-from tests.sessions import family_of, wait_until_ended
-from tests.waits import TELLS_WAITS, needs_waits_told
-from tests.worker_envs import HARD_ENV, MEETING_ENV
+from tests.support.envs import HARD_ENV, MEETING_ENV, WORD_ENV, WordEnv
+from tests.support.machine import TELLS_WAITS, needs_waits_told
+from tests.support.policies import ByteChat
+from tests.support.sessions import family_of, wait_until_ended
 
 CHAT = ByteChat()
 TASK = Task(0, "train-maple")
@@ -253,7 +253,7 @@ from grpo.types import Task
 
 async def main():
     with EnvWorkers(int(sys.argv[1]) if sys.argv[1].isdigit() else sys.argv[1]) as workers:
-        with EnvPool("tests.worker_envs:Hard-v0", {}, workers) as pool:
+        with EnvPool("tests.support.envs:Hard-v0", {}, workers) as pool:
             seats = [await pool.seat() for _ in range(2)]
             for seat in seats:
                 await seat.reset(Task(0, "train-maple"))

@@ -13,8 +13,9 @@ from grpo.envs.message_env import AnswerKey, MessageEnv
 from grpo.errors import EnvError
 from grpo.report import write_report
 from grpo.types import Task
-from tests.eval_parts import SUMS_ENV, rows, run
-from tests.judge_server import JudgeServer
+from tests.support.envs import SUMS_ENV
+from tests.support.evaluations import rows, run
+from tests.support.judge_server import JudgeServer
 
 ANSWERS = {
     "sum/0": "0",  # right, says the env

@@ -15,7 +15,7 @@ from grpo.training.batches import Batches
 from grpo.training.demonstrations import Demonstrations, from_run
 from grpo.training.rewards import EnvReward, FunctionReward
 from grpo.types import SampledTurn, StopReason
-from tests.fakes import ByteChat, always
+from tests.support.policies import ByteChat, always
 
 UP, RIGHT, DOWN = 0, 1, 2
 FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}

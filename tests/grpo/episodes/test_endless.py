@@ -11,9 +11,10 @@ import pytest
 
 from grpo.envs import own_thread, pool
 from tests import ROOT
-from tests.eval_parts import ENDLESS_ENV, rows, run
+from tests.support.envs import ENDLESS_ENV
+from tests.support.evaluations import rows, run
 
-AGENTS = ["walker", "tests.eval_agents:walking", "tests.eval_agents:walking_async"]
+AGENTS = ["walker", "tests.support.agents:walking", "tests.support.agents:walking_async"]
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -90,7 +91,7 @@ def test_an_env_that_does_not_come_back_from_a_call_is_named(tmp_path, monkeypat
     monkeypatch.setattr(own_thread, "STUCK_SECONDS", 0.5)
     monkeypatch.setattr(pool, "CLOSING_SECONDS", 0.1)
     arguments = ("--limit", "2", "--timeout", "1.5", "--out", str(tmp_path))
-    shown = run("--agent", "tests.eval_agents:walking", *arguments, env=ENDLESS_ENV, how="hangs")
+    shown = run("--agent", "tests.support.agents:walking", *arguments, env=ENDLESS_ENV, how="hangs")
     assert shown.exit_code == 1
     assert "Error: an env has been in one call for 0.5 s and does not come back" in shown.output
 
@@ -132,12 +133,21 @@ def test_an_env_that_raises_when_it_is_closed_at_the_end_takes_no_result_with_it
 
 def test_an_env_that_raises_what_ctrl_c_raises_holds_no_agent_up(tmp_path):
     arguments = ("--limit", "1", "--timeout", "60", "--out", str(tmp_path))
-    run("--agent", "tests.eval_agents:walking", *arguments, env=ENDLESS_ENV, how="interrupts")
+    run("--agent", "tests.support.agents:walking", *arguments, env=ENDLESS_ENV, how="interrupts")
     assert rows(tmp_path)[0]["error"].startswith(f"{ENDLESS_ENV} failed at step: KeyboardInterrupt (eval_parts.py:")
 
 
 def test_what_an_agent_leaves_in_a_thread_does_not_keep_the_command_from_its_end(tmp_path):
-    command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", "tests.eval_agents:in_a_thread"]
+    command = [
+        sys.executable,
+        "-m",
+        "grpo",
+        "eval",
+        "--env",
+        ENDLESS_ENV,
+        "--agent",
+        "tests.support.agents:in_a_thread",
+    ]
     command += ["--limit", "1", "--timeout", "0.5", "--out", str(tmp_path / "run")]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr

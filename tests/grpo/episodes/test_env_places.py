@@ -9,14 +9,13 @@ import pytest
 
 from grpo.envs import own_thread
 from grpo.episodes.traces import read_trace
-from tests.eval_agents import ended, late, stay_anew
-from tests.eval_parts import MEETING_SUMS_ENV, SUMS_ENV, rows, run
-from tests.fakes import WordEnv
-from tests.model_server import ModelServer
-from tests.waits import needs_waits_told
-from tests.worker_envs import HARD_ENV
+from tests.support.agents import ended, late, stay_anew
+from tests.support.envs import HARD_ENV, MEETING_SUMS_ENV, SUMS_ENV, WordEnv
+from tests.support.evaluations import rows, run
+from tests.support.machine import needs_waits_told
+from tests.support.model_server import ModelServer
 
-HERE = "tests.eval_agents"
+HERE = "tests.support.agents"
 BY_MCP = """
 import anyio, os, sys
 from mcp import ClientSession

@@ -23,9 +23,9 @@ from grpo.training.rewards import group_reward
 from grpo.types import AnswerKey, Outcome, SampledTurn, Task
 from judges.llm.record import read_judgements
 from tests.email_env.mails import build, mail, question
-from tests.eval_parts import SUMS_ENV
-from tests.fakes import ByteChat, always
-from tests.judge_server import JudgeServer, Reply, score_by
+from tests.support.envs import SUMS_ENV
+from tests.support.judge_server import JudgeServer, Reply, score_by
+from tests.support.policies import ByteChat, always
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 

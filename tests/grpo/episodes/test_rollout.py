@@ -11,7 +11,8 @@ from grpo.episodes.tasks import TaskStream, evaluation_tasks
 from grpo.errors import EnvError, ServerError
 from grpo.serving.policy import SamplingParams
 from grpo.types import StopReason, Task
-from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy
+from tests.support.envs import WORD_ENV
+from tests.support.policies import ByteChat, ScriptedPolicy
 
 
 def rollout(policy, *, max_turn_tokens=64, max_tokens=400, concurrency=4):

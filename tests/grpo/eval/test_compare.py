@@ -15,7 +15,7 @@ from grpo.cli.compare import compare as command
 from grpo.episodes.episode import EpisodeKey
 from grpo.errors import EvaluationError
 from grpo.eval.compare import Evaluation, compare, load_evaluation
-from tests.eval_parts import run
+from tests.support.evaluations import run
 
 CONFIG = {"env": "Sums-v0", "env_kwargs": {"split": "test"}, "split": "test", "fingerprint": {"database": "d", "scenarios": "q"}}  # fmt: skip
 

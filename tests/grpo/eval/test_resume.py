@@ -22,7 +22,8 @@ from grpo.episodes.store import Results
 from grpo.episodes.traces import read_trace
 from grpo.errors import EvaluationError
 from tests import ROOT
-from tests.eval_parts import SUMS_ENV, run
+from tests.support.envs import SUMS_ENV
+from tests.support.evaluations import run
 
 KILLS = 10
 EPISODES = 240

@@ -10,8 +10,8 @@ from grpo.config import load_config
 from grpo.learner.engine import LossSpec
 from grpo.learner.engines import learner_processes, make_engine
 from grpo.learner.segments import Segment
-from tests import processes
-from tests.fakes import tiny_chat_model_folder, tiny_engine
+from tests.support import processes
+from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine
 
 PROCESSES = 2
 SHARDED = {"learner.shard": True, "learner.gradient_checkpointing": True}

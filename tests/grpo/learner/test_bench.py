@@ -14,7 +14,7 @@ pytest.importorskip("datasets", reason="trl needs datasets")
 
 from grpo.learner.segments import common_prefix
 from tests import ROOT
-from tests.fakes import tiny_chat_model
+from tests.support.tiny_model import tiny_chat_model
 
 pytestmark = pytest.mark.torch
 

@@ -20,14 +20,10 @@ from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses  # no
 from grpo.learner.segments import Segment, segments_of  # noqa: E402
 from grpo.serving.policy import SamplingParams  # noqa: E402
 from grpo.types import Task  # noqa: E402
-from tests.fakes import (  # noqa: E402
-    WORD_ENV,
-    ByteChat,
-    ScriptedPolicy,
-    save_state,
-    tiny_model_folder,
-)
-from tests.fakes import tiny_engine as engine  # noqa: E402
+from tests.support.envs import WORD_ENV  # noqa: E402
+from tests.support.policies import ByteChat, ScriptedPolicy  # noqa: E402
+from tests.support.tiny_model import save_state, tiny_model_folder  # noqa: E402
+from tests.support.tiny_model import tiny_engine as engine  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

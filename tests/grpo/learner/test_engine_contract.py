@@ -12,9 +12,9 @@ from safetensors.torch import load_file  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec  # noqa: E402
-from tests.fakes import save_state  # noqa: E402
 from tests.grpo.learner import engine_runs  # noqa: E402
 from tests.grpo.learner.engine_runs import ENGINES, LOSSES, PROCESSES, rows_of_groups  # noqa: E402
+from tests.support.tiny_model import save_state  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -11,7 +11,7 @@ from grpo.errors import ConfigError
 from grpo.learner.engines import described, engine_name
 from grpo.machine.processes import child_environment
 from grpo.machine.torchrun import Place, place
-from tests.fakes import LETTER_ENV
+from tests.support.envs import LETTER_ENV
 
 
 def config(**settings):

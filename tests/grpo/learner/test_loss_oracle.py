@@ -20,7 +20,7 @@ from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.learner.update import UpdateConfig, normalizers  # noqa: E402
 from grpo.learner.update_metrics import Update, update_metrics  # noqa: E402
-from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
+from tests.support.tiny_model import tiny_engine, tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 MAX_COMPLETION_TOKENS = 90

@@ -12,10 +12,10 @@ from grpo.errors import TrainingError  # noqa: E402
 from grpo.learner.distributed import RankEngine  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.engines import learner_processes, make_engine  # noqa: E402
-from tests import processes  # noqa: E402
-from tests.fakes import save_state  # noqa: E402
 from tests.grpo.learner import engine_runs  # noqa: E402
 from tests.grpo.learner.engine_runs import PROCESSES, config_of, rows_of_groups  # noqa: E402
+from tests.support import processes  # noqa: E402
+from tests.support.tiny_model import save_state  # noqa: E402
 
 pytestmark = pytest.mark.torch
 END_SECONDS = 300.0

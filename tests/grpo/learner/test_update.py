@@ -20,8 +20,8 @@ from grpo.learner.update import (  # noqa: E402
 )
 from grpo.learner.update_metrics import Update, check_gap, update_metrics  # noqa: E402
 from grpo.settings import OptimizerSettings  # noqa: E402
-from tests.fakes import tiny_engine as engine  # noqa: E402
-from tests.fakes import tiny_model_folder  # noqa: E402
+from tests.support.tiny_model import tiny_engine as engine  # noqa: E402
+from tests.support.tiny_model import tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

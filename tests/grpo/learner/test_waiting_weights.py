@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
-from tests.fakes import tiny_engine, tiny_model_folder  # noqa: E402
+from tests.support.tiny_model import tiny_engine, tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

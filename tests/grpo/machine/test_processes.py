@@ -9,7 +9,7 @@ PROGRAM = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 512))
 from grpo.envs.pool import EnvPool
-EnvPool("tests.fakes:LetterEnv-v0", {}).close()
+EnvPool("tests.support.envs:LetterEnv-v0", {}).close()
 print(resource.getrlimit(resource.RLIMIT_NOFILE), len([open("/dev/null") for _ in range(400)]))
 """
 

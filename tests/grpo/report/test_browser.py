@@ -11,9 +11,9 @@ import pytest
 
 from grpo.episodes.traces import read_trace
 from grpo.report import write_report
-from tests.browser import Page, needs_chromium
-from tests.eval_parts import play_tiny_policy, rows, run
-from tests.report_parts import HOSTILE, make_run, make_trajectory, write_lines
+from tests.support.browser import Page, needs_chromium
+from tests.support.evaluations import play_tiny_policy, rows, run
+from tests.support.reports import HOSTILE, make_run, make_trajectory, write_lines
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
@@ -219,7 +219,7 @@ def test_the_page_of_an_evaluation_leads_to_its_worst_scenarios(tmp_path: Path) 
 
 
 def test_what_a_hostile_agent_says_is_inert_too(tmp_path: Path) -> None:
-    assert run("--agent", "tests.eval_agents:hostile", "--out", str(tmp_path / "e"), count=2).exit_code == 0
+    assert run("--agent", "tests.support.agents:hostile", "--out", str(tmp_path / "e"), count=2).exit_code == 0
     with Page(write_report(tmp_path / "e"), tmp_path / "profile") as page:
         for number in (0, 1):
             page.value(f"[...document.querySelectorAll('#list .head')][{number}].click()")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grpo.report import write_report
-from tests.memory import traced_peak
-from tests.report_parts import make_trajectory, write_lines
+from tests.support.machine import traced_peak
+from tests.support.reports import make_trajectory, write_lines
 
 
 def test_transcripts_that_find_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

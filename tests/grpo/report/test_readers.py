@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from grpo.report import write_report
-from tests.browser import Page, needs_chromium
 from tests.grpo.report.test_browser import ROWS, click
-from tests.report_parts import make_run, make_trajectory, write_lines
+from tests.support.browser import Page, needs_chromium
+from tests.support.reports import make_run, make_trajectory, write_lines
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 

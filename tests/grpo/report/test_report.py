@@ -18,8 +18,8 @@ from grpo.report import write_report
 from grpo.report.episodes import Episodes, Source, within_limit
 from grpo.report.page import as_script_data
 from grpo.report.run import compare, conclusion, load_run
-from tests.eval_parts import run as run_eval
-from tests.report_parts import make_run, make_trajectory, summarise, write_lines
+from tests.support.evaluations import run as run_eval
+from tests.support.reports import make_run, make_trajectory, summarise, write_lines
 
 REWARD = EVALUATION_METRICS[0]
 

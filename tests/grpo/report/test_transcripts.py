@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grpo.report.transcripts import blocks_of, chips_of, choose_pairs, errors_of
-from tests.report_parts import make_trajectory
+from tests.support.reports import make_trajectory
 
 
 def test_transcripts_show_improved_worse_and_unsolved_questions_once_each() -> None:

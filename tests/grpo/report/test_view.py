@@ -7,8 +7,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from grpo.cli.view import view
-from tests.eval_parts import run as run_eval
-from tests.report_parts import make_run
+from tests.support.evaluations import run as run_eval
+from tests.support.reports import make_run
 
 
 def test_the_command_writes_the_page_where_it_is_told(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ pytest.importorskip("peft", reason="peft is not installed (extra 'train')")
 pytestmark = pytest.mark.torch
 
 from grpo.cli.export import export  # noqa: E402
-from tests.fakes import TalkEnv, tiny_chat_model, tiny_engine, tiny_model_folder  # noqa: E402
+from tests.support.envs import TalkEnv  # noqa: E402
+from tests.support.tiny_model import tiny_chat_model, tiny_engine, tiny_model_folder  # noqa: E402
 
 
 def run(*arguments: object) -> str:

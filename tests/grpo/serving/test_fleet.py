@@ -19,8 +19,9 @@ from grpo.serving.sampler import VllmSampler
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer
 from grpo.serving.startable import said_if_long
 from grpo.types import StopReason, Task
-from tests.fakes import WORD_ENV, ByteChat
 from tests.grpo.serving.test_server import kill_api_server
+from tests.support.envs import WORD_ENV
+from tests.support.policies import ByteChat
 from tests.support.stub_server import ThreadedStub
 
 CHAT = ByteChat()

@@ -5,8 +5,8 @@ import threading
 import time
 
 from grpo.serving.sampler import VllmSampler
-from tests.fakes import ByteChat
 from tests.grpo.serving.test_fleet import fleet_of, guess, play, save, stubs, tokens, wait_until
+from tests.support.policies import ByteChat
 
 
 def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path):

@@ -22,7 +22,7 @@ from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, S
 from grpo.machine.allocator import KEPT_MEMORY
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_servers
 from grpo.settings import ServerSettings
-from tests.sessions import processes_in, wait_until_gone
+from tests.support.sessions import processes_in, wait_until_gone
 
 OWNER = """
 import os, sys, time

@@ -24,9 +24,10 @@ from grpo.tinker.connection import connect  # noqa: E402
 from grpo.tinker.engine import TinkerEngine  # noqa: E402
 from grpo.tinker.rows import Reduction  # noqa: E402
 from grpo.tinker.sampler import TinkerSampler, TinkerServer  # noqa: E402
-from tests.fakes import LETTER_ENV, save_state, tiny_chat_model_folder  # noqa: E402
 from tests.grpo.learner.engine_runs import LOSSES  # noqa: E402
-from tests.tinker_server import TinkerServerProcess, why_not  # noqa: E402
+from tests.support.envs import LETTER_ENV  # noqa: E402
+from tests.support.tinker_server import TinkerServerProcess, why_not  # noqa: E402
+from tests.support.tiny_model import save_state, tiny_chat_model_folder  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 LORA = LoraSpec(4, 32)

@@ -13,9 +13,9 @@ from grpo.settings import JudgeSettings
 from grpo.training.rewards import EnvReward, HybridReward, RulerReward
 from grpo.types import Group, StopReason
 from judges import Session
-from tests.batch_parts import Guesser, batch, batches, right_at_first
-from tests.fakes import always
-from tests.judge_server import JudgeServer, Reply, score_by
+from tests.support.batches import Guesser, batch, batches, right_at_first
+from tests.support.judge_server import JudgeServer, Reply, score_by
+from tests.support.policies import always
 
 
 def test_groups_without_spread_are_dropped_and_counted_and_the_rest_is_trained_on():

@@ -13,8 +13,9 @@ pytest.importorskip("torch", reason="the learner needs torch (install the extra 
 
 from grpo.files import read_jsonl
 from tests import ROOT
-from tests.fakes import LETTER_ENV, tiny_chat_model_folder
-from tests.policy_server import TinyPolicyServer
+from tests.support.envs import LETTER_ENV
+from tests.support.policy_server import TinyPolicyServer
+from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
 PLAYED = ["curriculum", "replay", "pods", "imitation", "dagger"]

@@ -18,8 +18,9 @@ from grpo.serving.policy import SamplingParams
 from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy, from_run
 from grpo.training.sft import form_of
 from grpo.types import StopReason, Task, Trajectory
-from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy
-from tests.memory import traced_peak
+from tests.support.envs import WORD_ENV
+from tests.support.machine import traced_peak
+from tests.support.policies import ByteChat, ScriptedPolicy
 
 CHAT = ByteChat()
 END, START = ByteChat.END, ByteChat.START

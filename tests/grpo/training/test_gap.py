@@ -8,8 +8,9 @@ from grpo.cli.train import run_training  # noqa: E402
 from grpo.config import load_config  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.files import read_jsonl  # noqa: E402
-from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
-from tests.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.envs import LETTER_ENV  # noqa: E402
+from tests.support.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -40,7 +41,7 @@ def test_a_server_that_samples_another_policy_stops_the_run_before_anything_of_t
                     "env": LETTER_ENV,
                     "model": str(tmp_path / "model"),
                     "server.urls": (server.url,),
-                    "reward": "tests.fakes:by_place",
+                    "reward": "tests.support.policies:by_place",
                     "threads": 1,
                     "dtype": "float32",
                     "steps": steps,

@@ -10,8 +10,8 @@ from examples import grpo_loop
 from grpo.learner.advantages import has_spread
 from grpo.serving.fleet import Fleet
 from grpo.serving.server import ExternalServer
-from tests.fakes import tiny_chat_model_folder
-from tests.policy_server import TinyPolicyServer
+from tests.support.policy_server import TinyPolicyServer
+from tests.support.tiny_model import tiny_chat_model_folder
 
 
 @pytest.fixture(autouse=True)

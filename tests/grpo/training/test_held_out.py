@@ -18,9 +18,9 @@ from grpo.runs.retention import Best, best_of, note_score
 from grpo.serving.policy import Policy
 from grpo.training.held_out import HeldOut
 from grpo.types import SampledTurn
-from tests.eval_parts import SUMS_ENV
-from tests.fakes import WORD_ENV, ByteChat, ScriptedPolicy
-from tests.judge_server import JudgeServer, Reply
+from tests.support.envs import SUMS_ENV, WORD_ENV
+from tests.support.judge_server import JudgeServer, Reply
+from tests.support.policies import ByteChat, ScriptedPolicy
 
 CALL = '{"name": "act", "arguments": {"action": 2}}'
 

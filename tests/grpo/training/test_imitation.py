@@ -8,8 +8,8 @@ from grpo.errors import EnvError, TrainingError
 from grpo.learner.segments import TurnWeights, weighted_segments
 from grpo.training.imitation import demonstrate, demonstrations, warm_start_rate
 from grpo.types import Task
-from tests.eval_parts import ENDLESS_ENV
-from tests.fakes import WORD_ENV, ByteChat
+from tests.support.envs import ENDLESS_ENV, WORD_ENV
+from tests.support.policies import ByteChat
 
 
 def test_a_demonstration_has_the_same_ids_as_a_rollout_of_the_same_words():

@@ -15,9 +15,9 @@ from grpo.errors import ConfigError, JudgeFailure
 from grpo.training.rewards import group_reward
 from grpo.types import Task
 from tests.email_env.mails import build, mail, question
-from tests.eval_parts import SUMS_ENV, run
-from tests.fakes import WORD_ENV
-from tests.judge_server import JudgeServer, score_by
+from tests.support.envs import SUMS_ENV, WORD_ENV
+from tests.support.evaluations import run
+from tests.support.judge_server import JudgeServer, score_by
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from grpo.cli.train import train
 from grpo.files import read_jsonl
-from tests.fakes import LETTER_ENV, tiny_chat_model_folder
-from tests.policy_server import TinyPolicyServer
+from tests.support.envs import LETTER_ENV
+from tests.support.policy_server import TinyPolicyServer
+from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
 SETTINGS = {

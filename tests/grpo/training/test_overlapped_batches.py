@@ -11,8 +11,8 @@ from grpo.files import read_jsonl
 from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.training.rewards import EnvReward
 from grpo.types import Task
-from tests.batch_parts import IDS, Guesser, batches, right_at_first
-from tests.fakes import always
+from tests.support.batches import IDS, Guesser, batches, right_at_first
+from tests.support.policies import always
 
 
 class Paced(Guesser):

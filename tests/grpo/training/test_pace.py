@@ -22,7 +22,7 @@ from grpo.training.pace import (
     recorded_seconds,
     steps_that_fit,
 )
-from tests.fakes import WORD_ENV
+from tests.support.envs import WORD_ENV
 
 ESTIMATE = Pace(warm_start_step=2.0, episode=1.0, rollout=50.0, update=30.0)
 NAN = math.nan

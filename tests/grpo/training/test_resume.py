@@ -1,6 +1,6 @@
 """A run that is killed again and again ends with the bits of one that never was: the real trainer, real SIGKILL.
 
-The policy server is small and deterministic (``tests.policy_server``); vLLM's own sampling is not, to the bit.
+The policy server is small and deterministic (``tests.support.policy_server``); vLLM's own sampling is not, to the bit.
 """
 
 import json
@@ -21,9 +21,10 @@ from grpo.config import load_config  # noqa: E402
 from grpo.files import read_jsonl  # noqa: E402
 from grpo.machine.hardware import cpu_count  # noqa: E402
 from grpo.runs.retention import checkpoints  # noqa: E402
-from tests import processes  # noqa: E402
-from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
-from tests.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support import processes  # noqa: E402
+from tests.support.envs import LETTER_ENV  # noqa: E402
+from tests.support.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 STEPS = 4

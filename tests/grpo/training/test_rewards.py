@@ -12,7 +12,7 @@ from grpo.training.rewards import HYBRID_WEIGHT, EnvReward, HybridReward, RulerR
 from grpo.types import Group, StopReason, Task, Trajectory
 from judges import Session
 from judges.llm.record import read_judgements
-from tests.judge_server import JudgeServer, Reply, score_by
+from tests.support.judge_server import JudgeServer, Reply, score_by
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 

@@ -10,9 +10,10 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from grpo.cli.train import train
-from tests.fakes import LETTER_ENV, tiny_chat_model_folder
 from tests.grpo.training.test_resume import episodes
-from tests.policy_server import TinyPolicyServer
+from tests.support.envs import LETTER_ENV
+from tests.support.policy_server import TinyPolicyServer
+from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
 SETTINGS = {

@@ -13,7 +13,7 @@ import pytest
 
 from grpo.files import read_jsonl
 from tests import ROOT
-from tests.judge_server import JudgeServer, score_by
+from tests.support.judge_server import JudgeServer, score_by
 
 pytestmark = [
     pytest.mark.vllm,

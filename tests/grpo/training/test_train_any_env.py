@@ -18,7 +18,8 @@ from grpo.training.batches import Batches
 from grpo.training.rewards import EnvReward
 from grpo.types import SampledTurn
 from tests import ROOT
-from tests.fakes import ByteChat, always, tiny_chat_model_folder
+from tests.support.policies import ByteChat, always
+from tests.support.tiny_model import tiny_chat_model_folder
 
 EXAMPLE = ROOT / "examples" / "guess_number.py"
 
@@ -61,7 +62,7 @@ def test_a_plain_env_gives_a_batch_to_train_on(env):
 def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_helps(tmp_path):
     """A random tiny model writes no valid call, so all episodes are wrong in the same five turns."""
     pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
-    from tests.policy_server import TinyPolicyServer
+    from tests.support.policy_server import TinyPolicyServer
 
     model = tiny_chat_model_folder(tmp_path / "model")
     with TinyPolicyServer(model) as server:
@@ -118,7 +119,14 @@ def test_frozen_lake_trains(vllm_server, tmp_path):
     metrics, trajectories = run(
         vllm_server,
         tmp_path / "run",
-        *("--env", "FrozenLake-v1", "--env-kwargs", '{"max_episode_steps": 3}', "--reward", "tests.fakes:by_place"),
+        *(
+            "--env",
+            "FrozenLake-v1",
+            "--env-kwargs",
+            '{"max_episode_steps": 3}',
+            "--reward",
+            "tests.support.policies:by_place",
+        ),
         *("--eval-scenarios", "1"),
     )
     assert metrics["episodes/failed"] == 0.0

@@ -14,7 +14,7 @@ from grpo.runs.checkpoint import newest_checkpoint
 from judges.llm.record import read_judgements
 from tests import ROOT
 from tests.grpo.episodes.test_marking import shown
-from tests.judge_server import JudgeServer, score_by
+from tests.support.judge_server import JudgeServer, score_by
 
 pytestmark = [
     pytest.mark.vllm,

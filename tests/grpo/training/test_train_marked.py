@@ -1,6 +1,6 @@
 """grpo-train --answer-judge: the recipe `email-cpu` on the bundled mail, its judge over a real socket, a tiny policy.
 
-The policy is small and random, and repeats itself to the bit (`tests.policy_server`), so a run can be made again. With
+The policy is small and random, and repeats itself to the bit (`tests.support.policy_server`), so a run can be made again. With
 vLLM and a policy that can speak: `test_train_judged`.
 """
 
@@ -21,10 +21,10 @@ pytest.importorskip("litellm", reason="judges need litellm (install the extra 'j
 from grpo.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests import ROOT
-from tests.fakes import tiny_chat_model_folder
 from tests.grpo.episodes.test_marking import shown
-from tests.judge_server import JudgeServer
-from tests.policy_server import TinyPolicyServer
+from tests.support.judge_server import JudgeServer
+from tests.support.policy_server import TinyPolicyServer
+from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
 

@@ -15,10 +15,12 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from safetensors.torch import load_file  # noqa: E402
 
 from grpo.files import read_jsonl  # noqa: E402
-from tests import ROOT, processes  # noqa: E402
-from tests.fakes import LETTER_ENV, tiny_chat_model_folder  # noqa: E402
+from tests import ROOT  # noqa: E402
 from tests.grpo.learner.engine_runs import free_port  # noqa: E402
-from tests.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support import processes  # noqa: E402
+from tests.support.envs import LETTER_ENV  # noqa: E402
+from tests.support.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "grpo"]

@@ -13,8 +13,10 @@ from grpo.files import read_jsonl  # noqa: E402
 from grpo.serving.turns import Together  # noqa: E402
 from grpo.training.trainer import Trainer  # noqa: E402
 from grpo.types import Group  # noqa: E402
-from tests.fakes import LETTER_ENV, by_place, tiny_chat_model_folder  # noqa: E402
-from tests.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.envs import LETTER_ENV  # noqa: E402
+from tests.support.policies import by_place  # noqa: E402
+from tests.support.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import judges
 from judges import JudgeInputError, JudgeTimeoutError, MalformedVerdict
 from judges.answers.answer import MAX_ANSWER_CHARS, AnswerVerdict, DecidedBy, answer_prompt, parse_answer_verdict
-from tests.judge_server import JudgeServer, Reply
+from tests.support.judge_server import JudgeServer, Reply
 
 QUESTION, REFERENCE = "When do we meet?", "2:30 pm"
 RIGHT = json.dumps({"reasoning": "Half past two is 2:30.", "accept": True})

@@ -11,7 +11,7 @@ import pytest
 import judges
 from judges.answers.matching import Verdict, decide
 from tests.email_env.test_real_mail import QUESTIONS
-from tests.judge_server import JudgeServer
+from tests.support.judge_server import JudgeServer
 
 pytestmark = pytest.mark.skipif(
     not QUESTIONS.is_file(), reason=f"no real questions in {QUESTIONS.parent}; name the folder in EMAIL_ENV_REAL_MAIL"

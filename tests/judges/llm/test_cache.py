@@ -11,8 +11,8 @@ import pytest
 
 from judges import JudgeInputError, MalformedVerdict, Session
 from judges.llm.cache import AnswerCache, cache_key
-from tests.judge_server import JudgeServer
 from tests.judges.recorded_groups import GROUP, by_table, judge
+from tests.support.judge_server import JudgeServer
 
 
 async def test_what_was_judged_once_is_not_asked_again_in_another_session(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from judges import JudgeCallError, JudgeInputError, JudgeTimeoutError
 from judges.llm.client import JudgeClient
 from judges.scoring.verdict import RESPONSE_FORMAT
-from tests.judge_server import JudgeServer, Reply
+from tests.support.judge_server import JudgeServer, Reply
 
 ASK = [{"role": "user", "content": "grade"}]
 

@@ -9,8 +9,8 @@ import pytest
 
 import judges
 from judges import MalformedVerdict, Session
-from tests.judge_server import JudgeServer, Reply
 from tests.judges.recorded_groups import GROUP, by_table, judge
+from tests.support.judge_server import JudgeServer, Reply
 
 
 def slowly(answer, seconds=0.4):

@@ -5,8 +5,8 @@ import threading
 
 import judges
 from judges import Session
-from tests.judge_server import JudgeServer, score_by
 from tests.judges.recorded_groups import USER, by_table, judge, said
+from tests.support.judge_server import JudgeServer, score_by
 
 
 class Crowd:

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from judges import JudgeClient, ruler
-from tests.judge_server import shown_trajectories, verdict
+from tests.support.judge_server import shown_trajectories, verdict
 
 GROUP = [[{"role": "user", "content": "When?"}, {"role": "assistant", "content": text}] for text in ("At 9.", "Who?")]
 

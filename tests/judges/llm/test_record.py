@@ -10,8 +10,8 @@ import pytest
 import judges
 from judges import JudgeInputError, MalformedVerdict, Session
 from judges.llm.record import JudgementLog, read_judgements
-from tests.judge_server import JudgeServer, Reply, shown_trajectories, verdict
 from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, USER, by_table, judge, said
+from tests.support.judge_server import JudgeServer, Reply, shown_trajectories, verdict
 
 
 async def test_every_prompt_answer_seed_cost_and_time_is_recorded(tmp_path):

@@ -7,8 +7,8 @@ import pytest
 
 import judges
 from judges import JudgeInputError, Session, SpendLimitReached
-from tests.judge_server import JudgeServer, Reply
 from tests.judges.recorded_groups import by_table, judge
+from tests.support.judge_server import JudgeServer, Reply
 
 PRICE = {"input_cost_per_token": 0.001, "output_cost_per_token": 0.01}
 """The test server reports 100 and 10 tokens: 20 cents a call."""

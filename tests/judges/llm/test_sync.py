@@ -11,7 +11,7 @@ from tests import ROOT
 ASK = """
 import asyncio, os, signal, sys, threading, time
 import judges
-from tests.judge_server import JudgeServer, Reply
+from tests.support.judge_server import JudgeServer, Reply
 
 group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
 
@@ -43,7 +43,7 @@ def test_threads_and_forks_that_ask_at_the_same_time_print_nothing_of_litellms()
     program = """
 import multiprocessing, threading
 import judges
-from tests.judge_server import JudgeServer, score_by
+from tests.support.judge_server import JudgeServer, score_by
 
 group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
 
@@ -67,7 +67,7 @@ def test_many_calls_one_after_another_leave_nothing_open_and_print_nothing():
     program = """
 import asyncio, os
 import judges
-from tests.judge_server import JudgeServer, score_by
+from tests.support.judge_server import JudgeServer, score_by
 
 group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
 with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:

@@ -12,7 +12,7 @@ from judges.cli import main
 from judges.reliability.calibration import calibrate
 from judges.reliability.estimate import Estimate
 from judges.reliability.labelled import LabelledGroup
-from tests.judge_server import JudgeServer, score_by, shown_trajectories, verdict
+from tests.support.judge_server import JudgeServer, score_by, shown_trajectories, verdict
 
 EXACT = Estimate(1.0, None, None)
 

@@ -10,8 +10,8 @@ import judges
 from judges import JudgeCallError, JudgeInputError, MalformedVerdict, Session
 from judges.cli import main
 from judges.reliability.replay import replay
-from tests.judge_server import JudgeServer, score_by
 from tests.judges.recorded_groups import USER, said
+from tests.support.judge_server import JudgeServer, score_by
 
 # Scores by what a trajectory says: the recorded judge's and the other's.
 RECORDED = {"a": 0.1, "b": 0.4, "c": 0.8, "p": 0.5, "q": 0.5}

@@ -12,8 +12,8 @@ from judges import ContextOverflow, JudgeInputError, MalformedVerdict, PromptToo
 from judges.llm.tokens import count_message_tokens
 from judges.scoring.budget import MIN_CHARS, Limits, cut_message, cut_text
 from judges.scoring.prompt import build_prompts
-from tests.judge_server import JudgeServer, Reply, shown_trajectories
 from tests.judges.recorded_groups import GROUP, SYSTEM, USER, by_table, said
+from tests.support.judge_server import JudgeServer, Reply, shown_trajectories
 
 WORDS = ["the", "budget", "review", "was", "moved", "to", "monday", "because", "steve", "asked", "for", "more", "time"]
 

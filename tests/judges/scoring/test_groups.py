@@ -12,8 +12,8 @@ from openai.types.chat import ChatCompletionMessage, chat_completion
 import judges
 from judges import JudgeInputError, MalformedVerdict
 from judges.llm.record import read_judgements
-from tests.judge_server import JudgeServer, score_by
 from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, by_table
+from tests.support.judge_server import JudgeServer, score_by
 
 
 @dataclasses.dataclass(slots=True)

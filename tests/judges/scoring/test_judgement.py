@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import judges
 from judges import JudgeClient, JudgeInputError, MalformedVerdict, Session
 from judges.scoring.prompt import build_prompts
-from tests.judge_server import JudgeServer, shown_trajectories, verdict
 from tests.judges.recorded_groups import SYSTEM, USER, said
+from tests.support.judge_server import JudgeServer, shown_trajectories, verdict
 
 QUALITY = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}
 GROUP = [[SYSTEM, USER, said(name)] for name in QUALITY]

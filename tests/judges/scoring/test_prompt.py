@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judges import JudgeInputError
 from judges.scoring.labels import LABEL_LETTERS
 from judges.scoring.prompt import build_prompts, default_rubric
-from tests.judge_server import shown_trajectories
+from tests.support.judge_server import shown_trajectories
 
 SYSTEM = {"role": "system", "content": "You are an email search agent."}
 USER = {"role": "user", "content": "When is the review?"}

@@ -6,7 +6,6 @@ import pytest
 
 import judges
 from judges import JudgeCallError, JudgeError, JudgeTimeoutError, MalformedVerdict, TrajectoryScore
-from tests.judge_server import JudgeServer, Reply, score_by, shown_trajectories, verdict
 from tests.judges.recorded_groups import (
     GROUP,
     JUDGED_GROUP,
@@ -17,6 +16,7 @@ from tests.judges.recorded_groups import (
     said,
     with_start,
 )
+from tests.support.judge_server import JudgeServer, Reply, score_by, shown_trajectories, verdict
 
 
 async def judge(server, lists, **options):

@@ -12,7 +12,7 @@ import pytest
 
 import judges
 from judges import JudgeCallError, JudgeInputError, MalformedVerdict, Session, SpendLimitReached
-from tests.judge_server import JudgeServer, Reply, score_by
+from tests.support.judge_server import JudgeServer, Reply, score_by
 
 WORTH = {"4": 1.0, "four": 0.75, "5": 0.0, "Paris": 0.5, "Rome": 0.25}
 by_worth = score_by(lambda messages: (WORTH[messages[-1]["content"]], f"it says {messages[-1]['content']}"))

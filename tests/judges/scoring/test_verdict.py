@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from judges import MalformedVerdict
 from judges.scoring.verdict import parse_verdict
-from tests.judge_server import verdict
+from tests.support.judge_server import verdict
 
 GOOD = verdict([("kqz", 0.25, "half way"), ("bnt", 1, "done")])
 

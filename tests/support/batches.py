@@ -9,7 +9,8 @@ from grpo.episodes.tasks import TaskStream
 from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
 from grpo.types import SampledTurn
-from tests.fakes import WORD_ENV, ByteChat, always
+from tests.support.envs import WORD_ENV
+from tests.support.policies import ByteChat, always
 
 IDS = [f"train-{word}" for word in ("falcon", "maple", "harbor", "quartz")]
 

@@ -1,4 +1,4 @@
-"""Agents for tests of the evaluation, good and bad, as `--agent tests.eval_agents:NAME` finds them."""
+"""Agents for tests of the evaluation, good and bad, as `--agent tests.support.agents:NAME` finds them."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import time
 import typing
 
 from grpo.eval import Answer
-from tests.report_parts import HOSTILE
+from tests.support.reports import HOSTILE
 
 
 def by_tool(task, tools, model):

@@ -6,11 +6,16 @@ import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
+PRELOADED = [
+    *("torch", "peft", "transformers.models.auto", "transformers.models.llama.modeling_llama", "grpo.cli.train"),
+    *("grpo.learner.local_engine", "grpo.report", "grpo.training.trainer"),
+]
+
 
 def start(target: Callable[..., None], *args: Any) -> Any:
     """Start ``target`` (of an importable module) in a process forked from one that never ran a model."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.processes_preload"])
+    context.set_forkserver_preload(PRELOADED)
     process = context.Process(target=target, args=args)
     process.start()
     return process

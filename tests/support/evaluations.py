@@ -1,0 +1,51 @@
+"""How to run an evaluation in this process, and what it left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from grpo.cli.evaluate import evaluate
+from tests.support.envs import SUMS_ENV
+
+
+def run(*arguments: str, env: str = SUMS_ENV, **env_kwargs: Any) -> Result:
+    """``grpo-eval`` in this process."""
+    kwargs = ["--env-kwargs", json.dumps(env_kwargs)] if env_kwargs else []
+    return CliRunner().invoke(evaluate, ["--env", env, *kwargs, *arguments], catch_exceptions=False)
+
+
+def play_tiny_policy(folder: Path, run_dir: Path | None = None) -> Path:
+    """An evaluation of a random adapter on a tiny model: it never answers, but its tokens are real.
+
+    With ``run_dir`` the adapter is that of the first step of a run, which is made there.
+    """
+    from tests.support.policy_server import TinyPolicyServer
+    from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine
+
+    model = tiny_chat_model_folder(folder / "model")
+    tiny_engine(model).save_adapter(folder / "adapter")
+    with TinyPolicyServer(model) as server:
+        rollout = {"rollout.max_turn_tokens": 8, "rollout.max_tokens": 4000}
+        settings = {"model": str(model), "server.urls": [server.url], **rollout}
+        recipe = folder / "recipe.toml"
+        recipe.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items()))
+        agent = ("--agent", f"policy:{run_dir or folder / 'adapter'}", "--recipe", str(recipe))
+        if run_dir is not None:
+            shutil.copytree(folder / "adapter", run_dir / "checkpoints" / "step-0001")
+            (run_dir / "checkpoints" / "step-0001" / "state.json").write_text("{}")
+            (run_dir / "config.json").write_text(json.dumps({"env": "FrozenLake-v1", "env_kwargs": {}, **settings}))
+        shown = run(
+            *agent, "--limit", "2", "--out", str(folder / "evaluation"), env="FrozenLake-v1", max_episode_steps=3
+        )
+    assert shown.exit_code == 0, shown.output
+    return folder / "evaluation"
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The results that lie in a folder."""
+    return [json.loads(line) for line in (folder / "results.jsonl").read_bytes().splitlines()]

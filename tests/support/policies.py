@@ -1,0 +1,72 @@
+"""Chat formats, policies and rewards for the tests, without a model."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from grpo.chat.turns import hermes_turn
+from grpo.serving.policy import Policy, SamplingParams
+from grpo.types import Group, SampledTurn
+
+
+def by_place(group: Group) -> list[float]:
+    """A reward that spreads in every group, whatever was sampled: 0, 1, 2, ..."""
+    return [float(trajectory.sample_index) for trajectory in group.trajectories]
+
+
+class ByteChat:
+    """A chat format over bytes: every id is one byte plus two specials, so tests can be read by eye."""
+
+    END, START = 256, 257
+    stop_token_ids = (256,)
+
+    def __init__(self) -> None:
+        self.stop_token_ids = [self.END]
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def turn_text(self, message: dict[str, Any], tools: list[dict[str, Any]]) -> str:
+        return hermes_turn(message)
+
+    def prompt_ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
+        return [i for m in messages for i in (self.START, *self.encode(m["content"]), self.END)] + [self.START]
+
+    def delta_ids(self, history: Any, new: list[dict[str, Any]], tools: Any) -> list[int]:
+        return self.prompt_ids(new, [])
+
+    def rewritten_ids(self, history: Any, new: Any, tools: Any) -> None:
+        return None
+
+    def close_ids(self, sampled_ids: list[int]) -> list[int]:
+        return [] if sampled_ids and sampled_ids[-1] == self.END else [self.END]
+
+    def decode(self, sampled_ids: list[int]) -> str:
+        return bytes(i for i in sampled_ids if i < 256).decode(errors="replace")
+
+
+def always(policy: Policy) -> Any:
+    """Gives out this policy as every version."""
+    return lambda _version: nullcontext(policy)
+
+
+class ScriptedPolicy(Policy):
+    """Says the given turns in order, whatever it is asked; records the prompts it saw."""
+
+    version = 3
+
+    def __init__(self, chat: Any, turns: list[str], *, ended: bool = True):
+        self.chat = chat
+        self.turns = turns
+        self.ended = ended
+        self.prompts: list[list[int]] = []
+        self._said: dict[int, int] = {}
+
+    async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> SampledTurn:
+        self.prompts.append(list(prompt_ids))
+        turn = sum(1 for p in self.prompts[:-1] if prompt_ids[: len(p)] == p)
+        end = [self.chat.stop_token_ids[0]] if self.ended else []
+        whole = [*self.chat.encode(self.turns[turn % len(self.turns)]), *end]
+        ids = whole[:max_tokens]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop" if self.ended and ids == whole else "length")

@@ -1,0 +1,77 @@
+"""A tiny random model with a tokenizer of bytes, and an engine that trains it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0, layers: int = 2) -> Path:
+    """A random Llama in float32 with 264 ids, saved as transformers saves it (no tokenizer)."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocab,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+    )
+    LlamaForCausalLM(config).save_pretrained(str(folder))
+    return folder
+
+
+def tiny_chat_model_folder(folder: Path) -> Path:
+    """``tiny_model_folder`` with a tokenizer: one id a byte, and ChatML's marks."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tiny_model_folder(folder)
+    vocabulary = {character: at for at, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>").save_pretrained(str(folder))
+    return folder
+
+
+def tiny_chat_model(folder: Path) -> Path:
+    """A tiny random model with a tokenizer of bytes and ChatML's marks; it has no chat template."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tiny_model_folder(folder)
+    vocabulary = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    bytes_only = Tokenizer(models.BPE(vocabulary, merges=[]))
+    bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytes_only.decoder = decoders.ByteLevel()
+    bytes_only.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    PreTrainedTokenizerFast(tokenizer_object=bytes_only, eos_token="<|im_end|>").save_pretrained(folder)
+    return folder
+
+
+def save_state(engine: Any, folder: Path) -> None:
+    """What a checkpoint has of an engine."""
+    engine.save_adapter(folder)
+    for name, content in engine.state().items():
+        (folder / name).write_bytes(content)
+
+
+def tiny_engine(folder: Path, **options: Any):
+    """A float32 engine on a tiny model, with a LoRA that is not zero."""
+    import torch
+
+    from grpo.learner.local_engine import LocalEngine
+    from grpo.learner.lora_model import LoraSpec
+
+    made = LocalEngine(folder, LoraSpec(rank=4, alpha=8), seed=1, **options)
+    generator = torch.Generator().manual_seed(2)
+    for parameter in made.parameters:
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.05
+    return made
