@@ -1,8 +1,8 @@
-"""The settings of a run, in the groups of `grpo.settings`, filled from a recipe and command-line flags.
+"""What a run and an evaluation are asked for: their settings, filled from a recipe and the options of a command.
 
 A recipe is TOML with a table for each group, or the ``config.json`` of another run. ``--set`` names a setting with its
-group: ``judge.model``. Wrong keys name the nearest right one. The whole config is written to ``config.json`` of the
-run; ``--resume`` refuses a config that differs in anything that changes the result.
+group: ``judge.model``. Wrong keys name the nearest right one. The whole config is written to ``config.json``;
+``--resume`` refuses one that differs in anything but what its field lets change.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
 from grpo.errors import ConfigError
 from grpo.settings import (
     AnswerJudgeSettings,
+    AtResume,
     EngineName,
+    EnvWorkers,
     EvalSettings,
-    JudgeCallSettings,
     JudgeSettings,
     LearnerSettings,
     LoraSettings,
@@ -31,6 +33,7 @@ from grpo.settings import (
     RolloutSettings,
     ServerSettings,
     Settings,
+    Spec,
     TinkerSettings,
     WarmStartSettings,
 )
@@ -40,55 +43,71 @@ REWARDS = ("env", "ruler", "env+ruler")
 """Rewards with a name; any other is a function of the user's, ``pkg.mod:function``."""
 RULER_REWARDS = ("ruler", "env+ruler")
 """Those that ask RULER's judge."""
-RESUMABLE_CHANGES = frozenset(
-    {"steps", "minutes", "threads", "report_samples", "keep_checkpoints", "show_every", "track", "loss.max_gap"}
-    | {"rollout.env_workers", "eval.every", "judge.concurrency", "judge.max_cost", "judge.max_prompt_tokens"}
-    | {f"{judge}.{name}" for judge in ("judge", "answer_judge") for name in JudgeCallSettings.model_fields}
-    | {"learner.gradient_checkpointing", "learner.token_budget"}
-    | {
-        f"server.{name}"
-        for name in ("urls", "replicas", "tensor_parallel", "kv_cache_gib", "gpu_memory_utilization", "draft_tokens")
-    }
-    | {"server.sleep_mode", "server.extra_args", "engine", "learner.shard", "tinker.url"}
-    | {f"answer_judge.{name}" for name in ("concurrency", "max_cost", "audit_share", "max_disagreement")}
-)
-"""Settings that may differ between a run and its continuation."""
-PATHS = frozenset({"model", "init_adapter", "env_import", "judge.rubric"})
-"""Settings that are the same for a continuation where what they name was moved."""
+
+Dtype = Literal["auto", "float32", "bfloat16"]
+"""What is computed in; auto is what this machine computes faster."""
+
+S = TypeVar("S", bound=Settings)
 
 
-class TrainConfig(Settings):
-    """Everything that decides what a run does."""
+class EnvSettings(Settings):
+    """The env that is played."""
 
-    env: str
-    env_import: str | None = Field(
+    env: str = Field(description="registered Gymnasium env id, or module:id")
+    env_import: Annotated[str | None, AtResume.MOVED] = Field(
         default=None, description="module or .py file that registers the env, imported first"
     )
-    env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    train_split: str = "train"
-    model: str = "smollm2-135m"
-    device: Literal["cpu", "cuda"] = "cpu"
-    dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="auto", description="what learner and sampler compute in; auto: what is faster here, kept for the run"
+    env_kwargs: dict[str, Any] = Field(
+        default_factory=dict,
+        description="JSON object of arguments for the env (gymnasium.make)",
+        examples=['{"max_turns": 6}'],
     )
-    engine: EngineName = Field(
+
+
+class TrainConfig(EnvSettings):
+    """Everything that decides what a run does."""
+
+    train_split: str = Field(default="train", description="split that is learned from, where the env has splits")
+    model: Annotated[str, AtResume.MOVED] = Field(
+        default="smollm2-135m", description="the policy's model: smollm2-135m (embedded), a folder, or a model hub id"
+    )
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="where learner and vLLM compute")
+    dtype: Dtype = Field(
+        default="auto", description="what learner and vLLM compute in; auto: what is faster here, kept for the run"
+    )
+    engine: Annotated[EngineName, AtResume.FREE] = Field(
         default="auto",
-        description="what trains: one process, all that torchrun started, or a Tinker server; auto: as it was started",
+        description="what trains: one process, all that torchrun started, or a Tinker server (experimental); auto: as "
+        "it was started",
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of learner and vLLM; default: measured")
-    seed: int = 0
-    steps: int = Field(default=12, ge=0, description="GRPO steps")
-    minutes: float | None = Field(
-        default=None, gt=0, description="time for the whole run; chooses the steps, whatever `steps` says"
+    threads: Annotated[int | None, AtResume.FREE] = Field(
+        default=None,
+        ge=1,
+        description="CPU threads of learner and vLLM; null: all, or one where others use the cores and it is faster",
     )
-    init_adapter: str | None = None
-    reward: str = Field(default="env", description="env, ruler, env+ruler, or your own pkg.mod:function")
-    track: Literal["tensorboard", "trackio", "wandb"] | None = None
-    show_every: int = Field(default=0, ge=0, description="show the best and the worst episode of every so many steps")
-    keep_checkpoints: int = Field(
-        default=2, ge=1, description="the newest that are kept, besides the first and the best by held-out score"
+    seed: int = Field(default=0, description="seed of the whole run")
+    steps: Annotated[int, AtResume.FREE] = Field(default=12, ge=0, description="GRPO steps")
+    minutes: Annotated[float | None, AtResume.FREE] = Field(
+        default=None, gt=0, description="time for the whole run: as many GRPO steps as fit, at least one"
     )
-    report_samples: int = Field(default=8, ge=0, description="transcripts in the report")
+    init_adapter: Annotated[str | None, AtResume.MOVED] = Field(
+        default=None, description="adapter to start from (of grpo-sft, or a run's newest); then there is no warm start"
+    )
+    reward: str = Field(
+        default="env",
+        description="what rewards: env, ruler, env+ruler, or your own function of a group (pkg.mod:function)",
+    )
+    track: Annotated[Literal["tensorboard", "trackio", "wandb"] | None, AtResume.FREE] = Field(
+        default=None, description="send the metrics there, too; needs the extra of the same name"
+    )
+    show_every: Annotated[int, AtResume.FREE] = Field(
+        default=0, ge=0, description="show the best and the worst episode of every so many steps; 0: none"
+    )
+    keep_checkpoints: Annotated[int, AtResume.FREE] = Field(
+        default=2,
+        ge=1,
+        description="newest checkpoints that are kept, besides the first and the best by held-out score",
+    )
 
     rollout: RolloutSettings = RolloutSettings()
     judge: JudgeSettings = JudgeSettings()
@@ -101,13 +120,6 @@ class TrainConfig(Settings):
     eval: EvalSettings = EvalSettings()
     tinker: TinkerSettings = TinkerSettings()
     server: ServerSettings = ServerSettings()
-
-    @model_validator(mode="after")
-    def _names_its_judge(self) -> Self:
-        named = self.answer_judge.model_dump(exclude_defaults=True)
-        if named and self.answer_judge.model is None:
-            raise ValueError(f"answer_judge.{next(iter(named))} goes with answer_judge.model (--answer-judge)")
-        return self
 
     @model_validator(mode="after")
     def _fits_the_device(self) -> Self:
@@ -150,20 +162,53 @@ class TrainConfig(Settings):
             raise ConfigError(f"the rubric {path} (judge.rubric) is empty; write into it what the judge is to look for")
         return text
 
-    def resume_difference(self, earlier: dict[str, Any]) -> list[str]:
-        """What differs from an earlier config in a way that a resumed run cannot take, one line each.
 
-        A setting that the earlier config did not have yet had its default: a new setting's default changes nothing.
-        """
-        now = dotted(self.model_dump(mode="json"))
-        before = dotted(TrainConfig(env=self.env).model_dump(mode="json")) | dotted(earlier)
-        found: list[str] = []
-        for key in sorted(before.keys() - RESUMABLE_CHANGES):
-            if key not in now:
-                found.append(f"{key}: {before[key]!r}, no setting any more")
-            elif now[key] != before[key] and not (key in PATHS and _is_moved(before[key], now[key])):
-                found.append(f"{key}: {before[key]!r} -> {now[key]!r}")
-        return found
+class EvalConfig(EnvSettings):
+    """Everything that decides what an evaluation does."""
+
+    agent: Spec = Field(
+        description="a policy that the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor); "
+        "policy:RUN, policy:RUN@STEP, policy:RUN@best, policy:ADAPTER or policy:base; file:ANSWERS.jsonl; "
+        "openai:MODEL@URL or litellm:NAME in a plain tool loop; PKG.MOD:FUNCTION; 'cmd:PROGRAM {question}'"
+    )
+    model: Spec | None = Field(
+        default=None, description="the model that a function or program may use: openai:MODEL@URL or litellm:NAME"
+    )
+    split: str = Field(default="test", description="split of the scenarios, where the env has splits")
+    limit: int | None = Field(
+        default=None, ge=1, description="number of scenarios, drawn by the seed; null: all, or 100 of an env without"
+    )
+    k: int = Field(default=1, ge=1, description="episodes of each scenario")
+    concurrency: Annotated[int, AtResume.FREE] = Field(default=16, ge=1, description="episodes at once")
+    env_workers: EnvWorkers = "auto"
+    timeout: float = Field(default=600.0, gt=0, description="seconds an episode may take")
+    max_turns: int = Field(default=1000, ge=1, description="turns after which an episode is cut")
+    seed: int = Field(default=1234, description="seed of the choice of scenarios and of sampling")
+    temperature: float | None = Field(
+        default=None,
+        ge=0,
+        description="temperature of sampling; 0 is greedy; null: 1 for policy:, else the model's own",
+    )
+    recipe: str | None = Field(
+        default=None, description="recipe with model and limits for policy:ADAPTER and policy:base; a run has its own"
+    )
+    dtype: Dtype | None = Field(
+        default=None, description="what a policy: computes in; null: as its run was trained, else auto: what is faster"
+    )
+    answer_judge: AnswerJudgeSettings = AnswerJudgeSettings()
+
+
+def resume_differences(kind: type[Settings], before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two saved configs in a way that a continuation cannot take, one line each."""
+    fields, before, now = settings_of(kind), dotted(before), dotted(now)
+    found: list[str] = []
+    for name in sorted(before.keys() | now.keys()):
+        marks = fields[name].metadata if name in fields else ()
+        one, other = before.get(name), now.get(name)
+        if one == other or AtResume.FREE in marks or (AtResume.MOVED in marks and _is_moved(one, other)):
+            continue
+        found.append(f"{name}: {one!r} -> {other!r}")
+    return found
 
 
 def _is_moved(before: str | None, now: str | None) -> bool:
@@ -172,6 +217,18 @@ def _is_moved(before: str | None, now: str | None) -> bool:
         return False
     old, new = Path(before).expanduser(), Path(now).expanduser()
     return old.name == new.name and new.exists() and (not old.exists() or old.samefile(new))
+
+
+def settings_of(kind: type[Settings], group: str = "") -> dict[str, FieldInfo]:
+    """All settings by their dotted names, or those of a group."""
+    found: dict[str, FieldInfo] = {}
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Settings):
+            found |= settings_of(inner, f"{name}.")
+        else:
+            found[group + name] = field
+    return found
 
 
 GROUPS = tuple(name for name, field in TrainConfig.model_fields.items() if isinstance(field.default, Settings))
@@ -187,18 +244,26 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def load_config(recipe: str | None, overrides: dict[str, Any]) -> TrainConfig:
+def load_config(recipe: str | None, overrides: Mapping[str, Any]) -> TrainConfig:
     """A config from a recipe (a bundled name, a TOML file or a run's ``config.json``) with ``overrides`` on top.
 
-    A key of ``overrides`` is a dotted name (``judge.model``, ``env_kwargs.max_turns``) or a whole group, which is
-    merged key by key.
+    Raises:
+        ConfigError: Unknown recipe, or see ``checked``.
+    """
+    return checked(TrainConfig, _recipe_values(recipe) if recipe else {}, overrides)
+
+
+def checked(kind: type[S], *layers: Mapping[str, Any]) -> S:
+    """Settings from several layers, of which a later one overrides an earlier one.
+
+    A key is a dotted name (``judge.model``, ``env_kwargs.max_turns``) or a whole group, which is merged key by key.
 
     Raises:
-        ConfigError: Unknown recipe, unknown key (the nearest one is named) or a value out of range.
+        ConfigError: Unknown key (the nearest one is named) or a value out of range.
     """
     values: dict[str, Any] = {}
     tables = (*GROUPS, "env_kwargs")
-    for key, value in [*(_recipe_values(recipe).items() if recipe else ()), *overrides.items()]:
+    for key, value in (item for layer in layers for item in layer.items()):
         group, _, name = key.partition(".")
         if name and group in tables:
             key, value = group, {name: value}
@@ -207,9 +272,9 @@ def load_config(recipe: str | None, overrides: dict[str, Any]) -> TrainConfig:
             value = below | value if isinstance(below, dict) else below
         values[key] = value
     try:
-        return TrainConfig(**values)
+        return kind(**values)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explain(item) for item in _one_each(error.errors()))) from None
+        raise ConfigError("\n".join(_explain(kind, item) for item in error.errors())) from None
 
 
 def recipe_names() -> list[str]:
@@ -236,39 +301,22 @@ def _recipe_values(recipe: str) -> dict[str, Any]:
         raise ConfigError(f"the recipe {path} cannot be read: {error}") from error
 
 
-def _one_each(errors: Iterable[Any]) -> Iterable[Any]:
-    """A setting that takes several kinds of values has an error for each kind: one that says all."""
-    names, found = set(_names()), dict[tuple[Any, ...], Any]()
-    for item in errors:
-        loc = item["loc"]
-        if ".".join(map(str, loc[:-1])) in names and isinstance(loc[-1], str):
-            loc = loc[:-1]  # behind the setting stands the kind
-        if loc in found:
-            found[loc]["msg"] += f", or {item['msg'].removeprefix('Input should be ')}"
-        else:
-            found[loc] = item | {"loc": loc}
-    return found.values()
-
-
-def _explain(item: Any) -> str:
+def _explain(kind: type[Settings], item: Any) -> str:
     key, reason = ".".join(str(part) for part in item["loc"]), item["msg"].removeprefix("Value error, ")
     if item["type"] == "value_error" and (not key or key in GROUPS):  # about several settings at once
         return reason
     if item["type"] == "extra_forbidden":
-        return f"unknown setting {key!r}; {_nearest(key)}"
+        return f"unknown setting {key!r}; {_nearest(kind, key)}"
     if item["type"] == "missing":
         return f"{key} is missing"
     if key in GROUPS:
-        return f"{key} = {item['input']!r}: {key} is a group of settings: {', '.join(_names(key))}"
-    return f"{key} = {item['input']!r}: {reason}"
+        inner = [name for name in settings_of(kind) if name.startswith(f"{key}.")]
+        return f"{key} = {item['input']!r}: {key} is a group of settings: {', '.join(inner)}"
+    examples = field.examples if (field := settings_of(kind).get(key)) else None
+    return f"{key} = {item['input']!r}: {reason}{f', for example {examples[0]}' if examples else ''}"
 
 
-def _names(group: str = "") -> list[str]:
-    """Dotted names of all settings, or of those in a group."""
-    return [name for name in dotted(TrainConfig(env="").model_dump()) if name.startswith(f"{group}." if group else "")]
-
-
-def _nearest(key: str) -> str:
+def _nearest(kind: type[Settings], key: str) -> str:
     """What a wrong key is taken for. Its words may stand in another order, and the group may be left out."""
 
     def words(name: str) -> str:
@@ -279,8 +327,8 @@ def _nearest(key: str) -> str:
         pairs = [(key, name.replace(".", "_")), (key, own), (words(key), words(name)), (words(key), words(own))]
         return max(difflib.SequenceMatcher(None, a.replace(".", "_"), b).ratio() for a, b in pairs)
 
-    likeness_of = {name: likeness(name) for name in _names()}
+    likeness_of = {name: likeness(name) for name in settings_of(kind)}
     best = max(likeness_of.values())
     if best < 0.6:
-        return f"the settings are {', '.join(_names())}"
+        return f"the settings are {', '.join(likeness_of)}"
     return f"did you mean {' or '.join(repr(name) for name, value in likeness_of.items() if value == best)}?"

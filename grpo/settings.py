@@ -1,14 +1,20 @@
-"""The groups of settings: frozen pydantic models. `grpo.config` joins them and reads them from recipes and flags."""
+"""The groups of settings: frozen pydantic models. `grpo.config` joins them and reads them from recipes and options.
+
+A field says all that there is to say of a setting: its type and bounds, its default, what it means (shown by ``--help``
+and in ``docs/settings.md``), and whether it may differ at ``--resume``.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator, model_validator
 
 from judges.llm.options import TIMEOUT_SECONDS, CallOptions
-from judges.llm.secrets import without_secrets, without_users
+from judges.llm.secrets import blank_secrets, without_credentials, without_secrets, without_users
 
 LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.learner.loss``, by the names of their papers."""
@@ -18,14 +24,41 @@ KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 """The fast paths of the learner, named after their modules in ``grpo.learner.cpu``."""
 
 EngineName = Literal["auto", "local", "torchrun", "tinker"]
-ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 """What trains: one process, all that torchrun started, or a Tinker server; auto: as the program was started."""
 
+
+class AtResume(StrEnum):
+    """What ``--resume`` takes of a setting that differs. One without such a mark must be what it was."""
+
+    FREE = "may change"
+    """The episodes and the policy do not depend on it, or it says how far the work is to go."""
+    MOVED = "may have moved"
+    """It names something that may lie at another place by now."""
+
+
+def _place_of_envs(value: Any, is_one: Callable[[Any], Any]) -> Any:
+    try:
+        return is_one(value)
+    except ValidationError:
+        raise ValueError("no place for envs; choose auto, threads, or a number of processes (0: none)") from None
+
+
 EnvWorkersSetting = Literal["auto", "threads"] | Annotated[int, Field(ge=0, strict=True)]
+EnvWorkers = Annotated[
+    EnvWorkersSetting,
+    WrapValidator(_place_of_envs),
+    AtResume.FREE,
+    Field(
+        description="where envs are called: a number of worker processes, threads (one for each env), or 0: in the "
+        "thread that plays; auto: by the measured cost of a step; results are the same"
+    ),
+]
 
+Url = Annotated[str, PlainSerializer(without_credentials, when_used="json")]
+"""Files and trackers get no user, password and query of a URL; a continuation is told them again."""
 
-Url = Annotated[str, PlainSerializer(without_users, when_used="json")]
-"""Files and trackers get no user and no password of a URL; a continuation is told them again."""
+Spec = Annotated[str, PlainSerializer(lambda spec: blank_secrets(without_users(spec)), when_used="json")]
+"""An agent or a model as a command names it: files get no key, and no password of a URL."""
 
 LitellmParams = Annotated[dict[str, Any], PlainSerializer(without_secrets, when_used="json")]
 """Files and trackers get none that carries a secret by its name."""
@@ -40,13 +73,12 @@ class Settings(BaseModel):
 class RolloutSettings(Settings):
     """How the policy samples episodes, and how its context is built."""
 
-    groups_per_step: int = Field(default=8, ge=1)
-    group_size: int = Field(default=8, ge=2)
+    groups_per_step: int = Field(default=8, ge=1, description="groups (tasks) in a step")
+    group_size: int = Field(default=8, ge=2, description="episodes in a group")
     update_rollouts: int | None = Field(
         default=None,
         ge=2,
-        description="of a group's rollouts, those that are learned from: the ones whose rewards differ most (PODS); "
-        "default: all",
+        description="episodes of a group that are learned from: those whose rewards differ most (PODS); null: all",
     )
     refill_rounds: int = Field(default=0, ge=0, description="extra rollout rounds that replace groups without spread")
     max_staleness: int = Field(
@@ -62,11 +94,11 @@ class RolloutSettings(Settings):
     temperature: float = Field(
         default=1.0,
         ge=0.01,
-        description="of the rollouts, and of the distributions that the loss takes; vLLM samples with 0.01 at least",
+        description="temperature of sampling, and of the distributions in the loss",
     )
-    max_turn_tokens: int = Field(default=256, ge=8)
+    max_turn_tokens: int = Field(default=256, ge=8, description="most tokens that a turn may have")
     max_tokens: int = Field(
-        default=4096, ge=64, description="of what the policy sees at once, the sampled turn included"
+        default=4096, ge=64, description="most tokens that the policy sees at once, the sampled turn included"
     )
     history: Literal["fork", "append"] = Field(
         default="fork",
@@ -74,14 +106,12 @@ class RolloutSettings(Settings):
         "shows, or append and leave the turns as they were sampled",
     )
     chat_template_kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="variables for the model's chat template, for example enable_thinking"
+        default_factory=dict,
+        description="variables for the model's chat template",
+        examples=['{"enable_thinking": false}'],
     )
-    concurrency: int = Field(default=64, ge=1)
-    env_workers: EnvWorkersSetting = Field(
-        default="auto",
-        description="where envs are called: a number of worker processes, threads (one for each env), or 0: in the "
-        "thread that plays; auto: by the measured cost of a step. Results are the same",
-    )
+    concurrency: int = Field(default=64, ge=1, description="episodes that are played at the same time")
+    env_workers: EnvWorkers = "auto"
 
     @model_validator(mode="after")
     def _has_the_rollouts(self) -> Self:
@@ -96,10 +126,22 @@ class RolloutSettings(Settings):
 class JudgeCallSettings(Settings):
     """How a judge is called; the names are those of `judges.JudgeClient`, which its errors tell."""
 
-    api_base: Url | None = None
-    timeout_seconds: float = Field(default=TIMEOUT_SECONDS, gt=0, description="for one attempt of a call")
-    extra_litellm_params: LitellmParams = Field(
-        default={}, description="for litellm: temperature, max_tokens, reasoning_effort, input_cost_per_token, ..."
+    api_base: Annotated[Url | None, AtResume.FREE] = Field(
+        default=None, description="OpenAI-compatible URL of the judge; its key comes from the environment"
+    )
+    timeout_seconds: Annotated[float, AtResume.FREE] = Field(
+        default=TIMEOUT_SECONDS, gt=0, description="seconds that one attempt of a call may take"
+    )
+    extra_litellm_params: Annotated[LitellmParams, AtResume.FREE] = Field(
+        default={},
+        description="parameters of litellm: temperature, max_tokens, reasoning_effort, input_cost_per_token, ...",
+        examples=['{"temperature": 0}'],
+    )
+    concurrency: Annotated[int, AtResume.FREE] = Field(
+        default=16, ge=1, description="calls to the judge at the same time"
+    )
+    max_cost: Annotated[float | None, AtResume.FREE] = Field(
+        default=None, gt=0, description="dollars that this process may spend on the judge; then it stops"
     )
 
     @property
@@ -115,17 +157,17 @@ class JudgeCallSettings(Settings):
 class JudgeSettings(JudgeCallSettings):
     """RULER's judge."""
 
-    model: str = "openai/o4-mini"
-    max_prompt_tokens: int | None = Field(
-        default=100_000, ge=1, description="longer prompts are cut; keep it some thousands below the judge's context"
+    model: str = Field(default="openai/o4-mini", description="RULER's judge, by its name for litellm")
+    max_prompt_tokens: Annotated[int | None, AtResume.FREE] = Field(
+        default=100_000,
+        ge=1,
+        description="most tokens of a prompt, longer ones are cut; keep it some thousands below the judge's context",
     )
-    rubric: str | None = None
+    rubric: Annotated[str | None, AtResume.MOVED] = Field(
+        default=None, description="text file of grading standards, instead of the generic ones"
+    )
     permutations: int = Field(
         default=1, ge=1, description="orders in which the judge sees a group; scores are the means"
-    )
-    concurrency: int = Field(default=16, ge=1, description="calls to the judge at the same time")
-    max_cost: float | None = Field(
-        default=None, gt=0, description="dollars; once this process has spent them, it stops"
     )
     max_failures: float = Field(
         default=0.5, ge=0, le=1, description="share of groups in a step that may fail, for whichever judge"
@@ -135,36 +177,46 @@ class JudgeSettings(JudgeCallSettings):
 class AnswerJudgeSettings(JudgeCallSettings):
     """The judge of single answers, asked about those that the rule leaves undecided; none where no model is named."""
 
-    model: str | None = None
-    concurrency: int = Field(default=16, ge=1, description="calls to the judge at the same time")
-    max_cost: float | None = Field(
-        default=None, gt=0, description="dollars; once this process has spent them, it stops"
+    model: str | None = Field(
+        default=None, description="judge that marks answers which the rule leaves undecided, by its name for litellm"
     )
-    audit_share: float = Field(
-        default=0.05, ge=0, le=1, description="of the answers that the rule took for right, shown to the judge, too"
+    audit_share: Annotated[float, AtResume.FREE] = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="share of the answers that the rule took for right which the judge sees, too",
     )
-    max_disagreement: float = Field(
+    max_disagreement: Annotated[float, AtResume.FREE] = Field(
         default=0.1,
         ge=0,
         le=1,
         description="share of audited answers that the judge refuses; above it the run warns",
     )
 
+    @model_validator(mode="after")
+    def _names_its_judge(self) -> Self:
+        named = self.model_dump(exclude_defaults=True)
+        if named and self.model is None:
+            raise ValueError(f"answer_judge.{next(iter(named))} goes with answer_judge.model (--answer-judge)")
+        return self
+
 
 class OptimizerSettings(Settings):
     """The optimizer of GRPO and its learning rate."""
 
-    learning_rate: float = Field(default=2e-5, gt=0)
+    learning_rate: float = Field(default=2e-5, gt=0, description="learning rate of GRPO")
     warmup_steps: int = Field(
         default=0, ge=0, description="steps before the first at the full learning rate; it rises evenly"
     )
     final_lr_share: float = Field(
-        default=1.0, ge=0, le=1, description="of the rate, left at the last step; it falls evenly"
+        default=1.0, ge=0, le=1, description="share of the rate that is left at the last step; it falls evenly"
     )
     updates_per_step: int = Field(
         default=1, ge=1, description="optimizer updates a step, each on its share of the groups"
     )
-    max_grad_norm: float | None = Field(default=1.0, gt=0, description="longer gradients are cut; null: none is")
+    max_grad_norm: float | None = Field(
+        default=1.0, gt=0, description="length to which longer gradients are cut; null: none is"
+    )
 
     @property
     def gradient_bound(self) -> float:
@@ -179,17 +231,21 @@ class LossSettings(Settings):
         default="dapo", description="how tokens are weighed and clipped; formulas: grpo/learner/loss.py"
     )
     kl_coef: float = Field(default=0.0, ge=0, description="weight of the KL divergence from the model without adapter")
-    scale_by_std: bool = False
+    scale_by_std: bool = Field(
+        default=False, description="divide advantages by the standard deviation of the group's rewards"
+    )
     negative_weight: float = Field(default=1.0, ge=0, description="factor on advantages below zero")
     invalid_call_weight: float | None = Field(
         default=None,
         ge=0,
         description="if set: invalid calls are learned from rollouts below the mean only, with this factor",
     )
-    clip_low: float = Field(default=0.2, gt=0)
-    clip_high: float = Field(default=0.28, gt=0)
-    max_importance_weight: float = Field(default=2.0, gt=0)
-    max_gap: float = Field(
+    clip_low: float = Field(default=0.2, gt=0, description="the ratio is clipped below 1 minus this")
+    clip_high: float = Field(default=0.28, gt=0, description="and above 1 plus this")
+    max_importance_weight: float = Field(
+        default=2.0, gt=0, description="bound of a token's weight from the sampler to the trainer"
+    )
+    max_gap: Annotated[float, AtResume.FREE] = Field(
         default=0.25,
         gt=0,
         description="mean |sampler - trainer| logprob above which the run stops; of what the step's own policy "
@@ -209,23 +265,25 @@ class LossSettings(Settings):
 class LoraSettings(Settings):
     """The adapter that is trained."""
 
-    rank: Literal[1, 8, 16, 32, 64, 128, 256] = 16
-    alpha: int = Field(default=32, ge=1)
+    rank: Literal[1, 8, 16, 32, 64, 128, 256] = Field(default=16, description="rank of the adapter")
+    alpha: int = Field(default=32, ge=1, description="the adapter's weights count alpha / rank times")
 
 
 class LearnerSettings(Settings):
     """How the learner computes."""
 
-    token_budget: int = Field(default=3072, ge=64, description="tokens of one forward pass, shared ones once")
+    token_budget: Annotated[int, AtResume.FREE] = Field(
+        default=3072, ge=64, description="tokens of one forward pass, shared ones once"
+    )
     kernels: tuple[Kernel, ...] | None = Field(
         default=None, description="fast paths in use; default: all; results are the same"
     )
-    gradient_checkpointing: bool | Literal["auto"] = Field(
+    gradient_checkpointing: Annotated[Literal["auto", True, False], AtResume.FREE] = Field(
         default="auto",
         description="compute activations again for the gradient instead of keeping them; auto: on a GPU where its "
         "memory asks for it; results are the same",
     )
-    shard: bool = Field(
+    shard: Annotated[bool, AtResume.FREE] = Field(
         default=False,
         description="spread the model's layers over torchrun's processes (fully_shard); results are the same",
     )
@@ -234,29 +292,35 @@ class LearnerSettings(Settings):
 class TinkerSettings(Settings):
     """The server of ``engine = tinker``, which trains and samples."""
 
-    url: Url | None = Field(default=None, description="of a server that speaks the Tinker API")
+    url: Annotated[Url | None, AtResume.FREE] = Field(
+        default=None, description="URL of a server that speaks the Tinker API"
+    )
 
 
 class WarmStartSettings(Settings):
     """The imitation of demonstrations before GRPO."""
 
-    policy: str = "oracle"
+    policy: str = Field(default="oracle", description="policy of the env that is imitated")
     steps: int = Field(default=0, ge=0, description="optimizer steps on demonstrations before GRPO")
-    batch: int = Field(default=8, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
+    batch: int = Field(default=8, ge=1, description="demonstrations in a step")
+    learning_rate: float = Field(default=1e-3, gt=0, description="highest learning rate of the imitation")
 
 
 class EvalSettings(Settings):
     """The evaluation on held-out tasks."""
 
-    split: str = "test"
-    scenarios: int = Field(default=64, ge=0)
-    samples: int = Field(default=1, ge=1, description="sampled episodes of each scenario")
-    seed: int = 1234
-    greedy: int = Field(
-        default=1, ge=0, description="so many times `scenarios` are played greedily, too (at most all); 0: none"
+    split: str = Field(
+        default="test", description="split of the evaluations before and after, where the env has splits"
     )
-    every: int = Field(default=0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only")
+    scenarios: int = Field(default=64, ge=0, description="held-out tasks; 0: no evaluation")
+    samples: int = Field(default=1, ge=1, description="sampled episodes of each scenario")
+    seed: int = Field(default=1234, description="seed of the choice of the tasks, and of their episodes")
+    greedy: int = Field(
+        default=1, ge=0, description="how many times as many scenarios are played greedily, too (at most all); 0: none"
+    )
+    every: Annotated[int, AtResume.FREE] = Field(
+        default=0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only"
+    )
     selection_split: str = Field(
         default="validation", description="split of the evaluations of `every`, by which the best checkpoint is chosen"
     )
@@ -265,33 +329,38 @@ class EvalSettings(Settings):
 class ServerSettings(Settings):
     """The vLLM servers that sample; they are started where none is named."""
 
-    urls: tuple[Url, ...] = Field(default=(), description="of servers of your own, which see the run directory")
-    replicas: int = Field(
+    urls: Annotated[tuple[Url, ...], AtResume.FREE] = Field(
+        default=(), description="vLLM servers of your own that sample; --server may be given several times"
+    )
+    replicas: Annotated[int, AtResume.FREE] = Field(
         default=1, ge=1, description="servers to start, each on its share of the cores or its own GPU"
     )
-
-    tensor_parallel: int = Field(default=1, ge=1, description="GPUs that share the model of a server")
-    kv_cache_gib: float | None = Field(
+    tensor_parallel: Annotated[int, AtResume.FREE] = Field(
+        default=1, ge=1, description="GPUs that share the model of a server"
+    )
+    kv_cache_gib: Annotated[float | None, AtResume.FREE] = Field(
         default=None,
         gt=0,
-        description="memory of the KV cache; default: 2 on a CPU, on a GPU room for all sequences at full length, if "
+        description="memory of the KV cache; null: 2 on a CPU, on a GPU room for all sequences at full length, if "
         "the GPU has it",
     )
-    gpu_memory_utilization: float | None = Field(
+    gpu_memory_utilization: Annotated[float | None, AtResume.FREE] = Field(
         default=None, gt=0, le=1, description="share of the GPU's memory for vLLM, instead of kv_cache_gib"
     )
-    sleep_mode: Literal["auto"] | bool = Field(
+    sleep_mode: Annotated[Literal["auto", True, False], AtResume.FREE] = Field(
         default="auto",
         description="learner and vLLM take turns on one GPU, while the other's model waits in the host's memory; auto: "
         "where both do not fit",
     )
-    draft_tokens: int = Field(
+    draft_tokens: Annotated[int, AtResume.FREE] = Field(
         default=15,
         ge=0,
         le=64,
         description="tokens that vLLM guesses ahead in a step at most (speculative decoding, CPU only); 0: none",
     )
-    extra_args: tuple[str, ...] = Field(default=(), description="further arguments of vllm serve")
+    extra_args: Annotated[tuple[str, ...], AtResume.FREE] = Field(
+        default=(), description="further arguments of vllm serve"
+    )
 
     @model_validator(mode="after")
     def _given_or_started(self) -> Self:

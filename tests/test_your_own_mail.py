@@ -130,7 +130,8 @@ def test_the_page_trains_a_policy_and_evaluates_it(mailbox, tmp_path):
             file.write(json.dumps(values) + "\n")
     run(beginning("build-enron-db", "--scenarios"))
     small = (
-        "--steps 1 --warm-start-steps 1 --groups-per-step 1 --group-size 2 --eval-scenarios 1 --set eval.greedy=0 "
+        "--steps 1 --set warm_start.steps=1 --set rollout.groups_per_step=1 --set rollout.group_size=2 "
+        "--set eval.scenarios=1 --set eval.greedy=0 "
         "--set rollout.max_turn_tokens=24 --set rollout.concurrency=2 "
         "--set server.kv_cache_gib=0.25 --set learner.token_budget=1024"  # beside another vLLM of the tests
     )

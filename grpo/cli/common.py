@@ -1,7 +1,7 @@
-"""What every command shares: one boundary for errors and signals, and options read the same way everywhere.
+"""What every command shares: one boundary for errors and signals.
 
-A command turns its options into settings and calls the rooms below. An error becomes one clear line and an exit
-status; Ctrl-C becomes a note on what is left. Heavy imports wait until a command runs, so ``--help`` is instant.
+A command turns its options into settings (``options``) and calls the rooms below. An error becomes one clear line and
+an exit status; Ctrl-C becomes a note on what is left. Heavy imports wait until a command runs: ``--help`` is instant.
 
 Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped by the user.
 """
@@ -9,14 +9,12 @@ Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped b
 from __future__ import annotations
 
 import errno
-import json
-import math
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -25,13 +23,7 @@ from grpo.files import DamagedFileError
 from grpo.machine.allocator import start_with_kept_memory
 from grpo.machine.packages import how_to_install
 
-if TYPE_CHECKING:
-    from grpo.settings import EnvWorkersSetting
-
 Command = Callable[..., None]
-
-DTYPE = click.Choice(["auto", "float32", "bfloat16"])
-"""What the setting ``dtype`` takes; auto is what this machine computes faster."""
 
 
 def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") -> Callable[[Command], Command]:
@@ -130,54 +122,3 @@ def _like_ctrl_c(_signal: int, frame: Any) -> None:
     if not callable(on_ctrl_c):  # ignored, as in a shell's background jobs
         raise KeyboardInterrupt
     on_ctrl_c(signal.SIGINT, frame)
-
-
-def json_object(
-    _ctx: click.Context, _parameter: click.Parameter, value: str | None, example: str = '{"max_turns": 6}'
-) -> dict[str, Any]:
-    """Callback of an option that takes a JSON object, for the env or as in ``example``; empty where it is not given."""
-    if value is None:
-        return {}
-    try:
-        parsed = json.loads(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} is not JSON ({error}); for example '{example}'") from error
-    if not isinstance(parsed, dict):
-        raise click.BadParameter(f"{value!r} is not a JSON object; for example '{example}'")
-    return parsed
-
-
-def finite(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
-    """Callback of an option that takes a number: NaN passes every bound, and an infinite one is no limit."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no finite number")
-    return value
-
-
-def env_workers(_ctx: click.Context, _parameter: click.Parameter, value: str) -> EnvWorkersSetting:
-    """Callback of ``--env-workers``, which takes what the setting ``rollout.env_workers`` takes."""
-    if value == "auto" or value == "threads":
-        return value
-    if not value.isdecimal():
-        raise click.BadParameter(f"{value!r} is no place for envs; choose auto, threads, or a number (0: none)")
-    return int(value)
-
-
-def parse_settings(settings: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their dotted names: of ``--set KEY=VALUE``, on top of those of the other options that were given.
-
-    A parameter ``judge__model`` is the option of ``judge.model``. A value of ``--set`` that is no JSON is text.
-
-    Raises:
-        click.BadParameter: A ``--set`` has no ``=``.
-    """
-    values = {name.replace("__", "."): value for name, value in options.items() if value is not None}
-    for setting in settings:
-        key, found, value = setting.partition("=")
-        if not found:
-            raise click.BadParameter(f"--set takes KEY=VALUE, not {setting!r}")
-        try:
-            values[key.replace("-", "_")] = json.loads(value)
-        except ValueError:
-            values[key.replace("-", "_")] = value
-    return values

@@ -11,34 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, finite, json_object, parse_settings
+from grpo.cli.common import explained
+from grpo.cli.options import finite, recipe_option, setting_options
+from grpo.config import TrainConfig, load_config
 from grpo.display.aside import stdout_aside
 from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:
-    from grpo.config import TrainConfig
     from grpo.doctor.checks import Needs, Result
 
 SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
 
 @click.command(epilog="Example: grpo-doctor --env EmailSearch-v0 --recipe email-cpu --quick")
-@click.option("--env", default="", help="Registered env id, or module:id. Without it no env is checked.")
-@click.option(
-    "--recipe",
-    help="Settings to check for: email-cpu, email-gpu, email-gpu-80gb, art-e, a TOML file, or a run's config.json.",
+@setting_options(
+    TrainConfig,
+    *("env", "env_kwargs", "env_import", "model", "device", "reward", "judge.model", "judge.api_base"),
+    *("answer_judge.model", "answer_judge.api_base"),
 )
-@click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
-@click.option("--cpu", "device", flag_value="cpu", help="Check for a run on the CPU.")
-@click.option("--cuda", "device", flag_value="cuda", help="Check for a run on the GPU.")
-@click.option("--reward", help="env, ruler or env+ruler. The keys of judges are checked.")
-@click.option("--answer-judge", "answer_judge__model", metavar="MODEL", help="litellm name of the answer judge.")
-@click.option("--answer-judge-api-base", "answer_judge__api_base", metavar="URL", help="URL of one of your own.")
-@click.option("--judge-model", "judge__model", help="litellm name of the judge.")
-@click.option("--judge-api-base", "judge__api_base", help="URL of a judge of your own.")
-@click.option("--env-import", help="Module or .py file that registers the env; imported first.")
-@click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting of grpo-train.")
+@recipe_option
 @click.option("--run-dir", type=click.Path(path_type=Path), default=Path("runs"), help="Where runs are to be kept.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port for vLLM; 0: any free one.")
 @click.option("--disk-gib", default=5.0, callback=finite, show_default=True, help="Free disk space that there must be.")
@@ -46,24 +37,25 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects: name, status, found, fix.")
 @explained()
 def doctor(
+    given: dict[str, Any],
     recipe: str | None,
-    settings: tuple[str, ...],
     run_dir: Path,
     port: int,
     disk_gib: float,
     quick: bool,
     as_json: bool,
-    **options: Any,
 ) -> None:
-    """Check what a run needs. Every failure is shown with what to do, and makes the exit status 1."""
-    from grpo.config import load_config
+    """Check what a run needs; without --env no env is checked.
+
+    Every failure is shown with what to do, and makes the exit status 1.
+    """
     from grpo.doctor.checks import Needs
     from grpo.machine.user_code import import_user_module
 
     share_cores()
-    config = load_config(recipe, parse_settings(settings, options))
+    config = load_config(recipe, {"env": ""} | given)
     results: list[Result] = []
-    training_meant = any(value is not None for value in (recipe, options["model"], options["device"]))
+    training_meant = recipe is not None or bool({"model", "device"} & given.keys())
     with stdout_aside() if as_json else nullcontext():
         if config.env_import is not None:
             import_user_module(config.env_import)

@@ -9,14 +9,28 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic import Field
 
-from grpo.cli.common import explained, json_object
+from grpo.cli.common import explained
+from grpo.cli.options import setting_options
+from grpo.config import EnvSettings, checked, settings_of
 from grpo.errors import GrpoError
 
 if TYPE_CHECKING:
     from grpo.envs.message_env import MessageEnv, Observation
 
 HELP = "NAME(argument=value, ...) calls a tool; any other line goes to the env as it is. Ctrl-D ends."
+
+
+class PlayConfig(EnvSettings):
+    """What is played."""
+
+    env: str = Field(default="EmailSearch-v0", description="registered Gymnasium env id, or module:id")
+    split: str = Field(default="test", description="split of the scenarios, where the env has splits")
+    scenario: str | None = Field(
+        default=None, description="the scenario to play, where the env names them; without it the seed draws one"
+    )
+    seed: int = Field(default=0, description="of the episode, and of the choice of a scenario")
 
 
 class NotACallError(GrpoError, ValueError):
@@ -26,16 +40,9 @@ class NotACallError(GrpoError, ValueError):
 @click.command(
     short_help="Play one episode by hand.", epilog="Example: grpo-play --env EmailSearch-v0 --scenario test-01-007"
 )
-@click.option("--env", default="EmailSearch-v0", show_default=True, help="Registered env id, or module:id.")
-@click.option("--env-import", help="Module or .py file that registers the env; imported first.")
-@click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env (gymnasium.make).")
-@click.option("--split", default="test", show_default=True, help="Split of the scenarios, where the env has splits.")
-@click.option("--scenario", help="The scenario to play, where the env names them.  [default: drawn by --seed]")
-@click.option("--seed", default=0, show_default=True, help="Seed of the episode, and of the choice of a scenario.")
+@setting_options(PlayConfig, *settings_of(PlayConfig))
 @explained(lambda _options: "The episode was not saved.")
-def play(
-    env: str, env_import: str | None, env_kwargs: dict[str, Any], split: str, scenario: str | None, seed: int
-) -> None:
+def play(given: dict[str, Any]) -> None:
     """Play one episode by hand: see what a policy sees, and how its reward comes about.
 
     Each line is an action: a call as in Python, such as search_inbox(keywords=["laptops"]), or any text that a policy
@@ -46,14 +53,16 @@ def play(
     from grpo.machine.user_code import import_user_module
     from grpo.types import Task
 
-    if env_import is not None:
-        import_user_module(env_import)
-    played = MessageEnv(env, with_split(env, env_kwargs, split))
+    config = checked(PlayConfig, given)
+    if config.env_import is not None:
+        import_user_module(config.env_import)
+    played = MessageEnv(config.env, with_split(config.env, config.env_kwargs, config.split))
     try:
-        names = played.scenario_ids()
-        if scenario is not None and scenario not in (names or ()):
-            raise GrpoError(f"{env} has no scenario {scenario!r}{f', for example {names[0]}' if names else ' to name'}")
-        task = Task(seed, scenario or (names[seed % len(names)] if names else None))
+        names, wanted, seed = played.scenario_ids(), config.scenario, config.seed
+        if wanted is not None and wanted not in (names or ()):
+            hint = f", for example {names[0]}" if names else " to name"
+            raise GrpoError(f"{config.env} has no scenario {wanted!r}{hint}")
+        task = Task(seed, wanted or (names[seed % len(names)] if names else None))
         _play(played, played.reset(task), task.key)
     finally:
         played.close()

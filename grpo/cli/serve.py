@@ -9,16 +9,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
-from grpo.cli.common import DTYPE, explained
+from grpo.cli.common import explained
+from grpo.cli.options import device_options
+from grpo.config import Dtype, TrainConfig, load_config
 from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:
     from grpo.chat import ServedChat
-    from grpo.config import TrainConfig
     from grpo.devices.shape import ModelShape
     from grpo.runs.trained_policy import TrainedPolicy
     from grpo.serving.vllm import VllmServer
@@ -45,16 +46,10 @@ EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0: any free one."
 )
-@click.option("--cpu", "device", flag_value="cpu", help="Serve on the CPU.")
-@click.option(
-    "--cuda",
-    "device",
-    flag_value="cuda",
-    help="Serve on the GPU.  [default: as the run was trained]",
-)
+@device_options
 @click.option(
     "--dtype",
-    type=DTYPE,
+    type=click.Choice(get_args(Dtype)),
     help="What it computes in; auto: what is faster here.  [default: as the run was trained, else auto]",
 )
 @click.option("--threads", type=click.IntRange(1), help="CPU threads.  [default: all]")
@@ -129,7 +124,6 @@ def _settings(
     policy: TrainedPolicy, device: str | None, dtype: str | None, threads: int | None, draft_tokens: int
 ) -> TrainConfig:
     """Those of the run, or the defaults, for one server of ours and nothing that trains."""
-    from grpo.config import load_config
     from grpo.machine.hardware import visible_gpus
     from grpo.serving.vllm import built_for
 

@@ -5,29 +5,33 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from grpo.cli.common import explained, finite, has_learner, json_object, parse_settings
+from grpo.cli.common import explained, has_learner
+from grpo.cli.options import finite, recipe_option, setting_options
+from grpo.config import TrainConfig, load_config
 from grpo.machine.hardware import share_cores
-from grpo.settings import ENGINES, ServerSettings
+from grpo.settings import ServerSettings
 
-if TYPE_CHECKING:
-    from grpo.config import TrainConfig
-
-
-USED_SETTINGS = frozenset(
-    {"rollout.chat_template_kwargs", "rollout.history", "lora.alpha", "lora.rank"}
+SETTINGS_OF_BOTH = frozenset(
+    {"rollout.chat_template_kwargs", "rollout.history", "rollout.max_tokens", "lora.alpha", "lora.rank", "dtype"}
     | {"learner.gradient_checkpointing", "learner.kernels", "learner.shard", "learner.token_budget"}
-    | {"dtype", "optimizer.max_grad_norm", "rollout.max_tokens", "train_split"}
+    | {"optimizer.max_grad_norm", "train_split"}
 )
-"""Settings of ``grpo-train`` that imitation depends on, and that have no option of their own here or that the errors
-about a GPU's memory name."""
+"""Settings of ``grpo-train`` that have no option here and that imitation depends on, too."""
+
+SETTINGS = SETTINGS_OF_BOTH | {"threads", "warm_start.batch", "warm_start.learning_rate"}
+"""What ``--set`` takes."""
+
+OPTIONS = ("env", "env_kwargs", "env_import", "model", "init_adapter", "device", "seed", "engine", "tinker.url")
+"""Settings with an option of their own."""
 
 
 @click.command(epilog="Example: grpo-sft --env EmailSearch-v0 --policy oracle --recipe email-cpu --out adapters/warm")
-@click.option("--env", help="Registered env id, or module:id; --policy needs it.")
+@setting_options(TrainConfig, *OPTIONS)
+@recipe_option
 @click.option(
     "--policy", help="Imitate a policy that the env brings (EmailSearch-v0: oracle, tutor, keyword, bm25, random)."
 )
@@ -49,36 +53,15 @@ about a GPU's memory name."""
     help='Imitate chats of a JSONL file: {"messages": [...], "tools": [...]} a line.',
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="New folder for the adapter.")
-@click.option("--recipe", help="Recipe, as for grpo-train, with model, limits and LoRA; --from-run brings its own.")
-@click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
-@click.option(
-    "--init-adapter",
-    type=click.Path(exists=True, file_okay=False),
-    help="Start from this adapter, or from a run's newest.",
-)
-@click.option("--cpu", "device", flag_value="cpu", help="Train on the CPU.")
-@click.option("--cuda", "device", flag_value="cuda", help="Train on the GPU.")
 @click.option("--epochs", default=1.0, callback=finite, show_default=True, help="Passes over the demonstrations.")
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps, instead of --epochs.")
-@click.option("--batch-size", "warm_start__batch", type=int, help="Demonstrations in a step.")
-@click.option("--learning-rate", "warm_start__learning_rate", type=float, help="Peak learning rate.")
 @click.option("--validation", default=0.1, show_default=True, help="Share of the tasks held out for validation.")
-@click.option("--max-tokens", "rollout__max_tokens", type=int, help="Leave out demonstrations of more tokens.")
-@click.option("--env-import", help="Module or .py file that registers the env; imported first.")
-@click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env.")
-@click.option("--seed", type=int, help="Seed of all that is random.")
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    help="What trains: local, torchrun (all that it started) or tinker (experimental).  [default: as it was started]",
-)
-@click.option("--tinker-url", "tinker__url", metavar="URL", help="With --engine tinker: its server, that samples, too.")
-@click.option("--threads", type=int, help="CPU threads.  [default: all]")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another setting, for example lora.rank=8.")
 @click.option("--quiet", is_flag=True, help="Show nothing but errors and the table at the end.")
 @explained(lambda _options: "Nothing was written.")
 @has_learner
 def sft(
+    given: dict[str, Any],
+    recipe: str | None,
     policy: str | None,
     demonstrations: int,
     from_run: Path | None,
@@ -90,12 +73,11 @@ def sft(
     steps: int | None,
     validation: float,
     quiet: bool,
-    **options: Any,
 ) -> None:
-    """Train a LoRA adapter to imitate demonstrations."""
+    """Train a LoRA adapter to imitate demonstrations; --from-run brings its own recipe."""
     if sum(source is not None for source in (policy, from_run, data)) != 1:
         raise click.UsageError("name one source of demonstrations: --policy, --from-run or --data")
-    if policy is not None and not options["env"]:
+    if policy is not None and not given.get("env"):
         raise click.UsageError("--policy needs --env")
     if from_run is None and (min_reward is not None or best_per_scenario is not None):
         raise click.UsageError("--min-reward and --best-per-scenario go with --from-run")
@@ -108,8 +90,8 @@ def sft(
     from grpo.training.sft import SupervisedFineTuning
 
     share_cores()
-    recipe = str(from_run / "config.json") if from_run is not None else options["recipe"]
-    config = _config(from_run, options)
+    config = _config(from_run, recipe, given)
+    recipe = str(from_run / "config.json") if from_run is not None else recipe
     engine_name(config)
     if config.env_import is not None:
         import_user_module(config.env_import)
@@ -131,45 +113,35 @@ def sft(
     if losses:
         rows += [["validation loss before", f"{losses[0]:.4f}"], ["and after", f"{losses[-1]:.4f}"]]
     display.table("Warm start", ["", "value"], rows)
-    click.echo(
-        f"Adapter: {out}; go on with: grpo-train {_train_arguments(config, recipe, options)} --init-adapter {out}"
-    )
+    click.echo(f"Adapter: {out}; go on with: grpo-train {_arguments(config, recipe, given)} --init-adapter {out}")
 
 
-def _config(run: Path | None, options: dict[str, Any]) -> TrainConfig:
-    from grpo.config import load_config
+def _config(run: Path | None, recipe: str | None, given: dict[str, Any]) -> TrainConfig:
     from grpo.runs.trained_policy import init_adapter, saved_config
 
-    recipe = options.pop("recipe")
-    settings = options["settings"]
-    if unused := sorted(parse_settings(settings, {}).keys() - USED_SETTINGS):
-        raise click.UsageError(
-            f"grpo-sft has no use for {', '.join(unused)}; --set takes {', '.join(sorted(USED_SETTINGS))}"
-        )
-    given = {key: value for key, value in options.items() if key != "settings"}
+    if unused := sorted(given.keys() - SETTINGS - set(OPTIONS)):
+        taken = ", ".join(sorted(SETTINGS))
+        raise click.UsageError(f"grpo-sft has no use for {', '.join(unused)}; --set takes {taken}")
     nothing_is_sampled = ServerSettings().model_dump()  # what a recipe says of its server may be of another device
-    overrides: dict[str, Any] = {"env": "", "server": nothing_is_sampled} | parse_settings(settings, given)
+    overrides: dict[str, Any] = {"env": "", "server": nothing_is_sampled}
     if run is not None:
         saved = saved_config(run)
-        overrides["env"] = overrides["env"] or saved.env
-        overrides["env_kwargs"] = {**saved.env_kwargs, **overrides["env_kwargs"]}
-        config = saved_config(run, {"init_adapter": None, **overrides})
+        config = saved_config(run, overrides | {"env": saved.env, "init_adapter": None} | given)
     else:
-        config = load_config(recipe, overrides)
+        config = load_config(recipe, overrides | given)
     init_adapter(config)
     return config
 
 
-def _train_arguments(config: TrainConfig, recipe: str | None, options: dict[str, Any]) -> str:
+def _arguments(config: TrainConfig, recipe: str | None, given: dict[str, Any]) -> str:
     """What a run needs to go on from the adapter in the env and with the LoRA that it was made for, as it was given."""
-    shown = ["--env", config.env or "ENV"]
-    env_kwargs = json.dumps(options["env_kwargs"]) if options["env_kwargs"] else None
-    given = {"--recipe": recipe, "--model": options["model"], "--env-import": options["env_import"]}
-    for name, value in (given | {"--env-kwargs": env_kwargs}).items():
-        if value is not None:
-            shown += [name, value]
-    for setting in options["settings"]:
-        shown += ["--set", setting]
+    shown = ["--env", config.env or "ENV", *(("--recipe", recipe) if recipe else ())]
+    for name, value in given.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        if name in ("model", "env_import", "env_kwargs"):
+            shown += [f"--{name.replace('_', '-')}", text]
+        elif name in SETTINGS_OF_BOTH:
+            shown += ["--set", f"{name}={text}"]
     return shlex.join(shown)
 
 

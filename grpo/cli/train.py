@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grpo.cli.common import explained, has_learner, json_object, parse_settings
+from grpo.cli.common import explained, has_learner
+from grpo.cli.options import recipe_option, setting_options
+from grpo.config import TrainConfig, load_config
 from grpo.machine.hardware import cpu_count, share_cores
-from grpo.runs.trackers import TRACKERS, Tracking, check_tracker
-from grpo.settings import ENGINES
+from grpo.runs.trackers import Tracking, check_tracker
 
 if TYPE_CHECKING:
-    from grpo.config import TrainConfig
     from grpo.display.terminal import Display
     from grpo.machine.models import ResolvedModel
     from grpo.runs.directory import RunDirectory
@@ -32,101 +32,16 @@ DEFAULT_RUN_DIR = "runs/{env}"
     short_help="Train a LoRA policy with GRPO.",
     epilog="Example: grpo-train --env EmailSearch-v0 --recipe email-cpu --run-dir runs/first --resume",
 )
-@click.option("--env", required=True, help="Registered Gymnasium env id, or module:id.")
-@click.option(
-    "--recipe",
-    help="email-cpu, email-gpu, email-gpu-80gb, art-e, a TOML file, or a run's config.json; flags override it.",
+@setting_options(
+    TrainConfig,
+    *("env", "env_kwargs", "env_import", "model", "device", "steps", "minutes", "seed", "reward", "judge.model"),
+    *("judge.api_base", "judge.rubric", "answer_judge.model", "answer_judge.api_base", "init_adapter", "server.urls"),
+    *("engine", "tinker.url", "track"),
+    needs=["env"],
 )
+@recipe_option
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/ENV]")
 @click.option("--resume", is_flag=True, help="Continue the run in --run-dir, or begin one where there is none.")
-@click.option("--model", help="smollm2-135m (embedded), a folder, or a model hub id.")
-@click.option("--cpu", "device", flag_value="cpu", help="Train and serve on the CPU.")
-@click.option("--cuda", "device", flag_value="cuda", help="Train and serve on the GPU.")
-@click.option("--steps", type=int, help="Number of GRPO steps.")
-@click.option("--minutes", type=float, help="Time for the whole run: as many GRPO steps as fit, at least one.")
-@click.option("--groups-per-step", "rollout__groups_per_step", type=int, help="Groups (tasks) in a step.")
-@click.option("--group-size", "rollout__group_size", type=int, help="Episodes in a group.")
-@click.option(
-    "--max-staleness",
-    "rollout__max_staleness",
-    type=int,
-    help="Play the next steps' episodes while this one is learned, with a policy so many steps old.  [default: 0]",
-)
-@click.option("--learning-rate", "optimizer__learning_rate", type=float, help="Learning rate of GRPO.")
-@click.option(
-    "--warm-start-steps",
-    "warm_start__steps",
-    type=int,
-    help="Supervised steps on the env's own demonstrations before GRPO.",
-)
-@click.option(
-    "--init-adapter",
-    type=click.Path(exists=True, file_okay=False),
-    help="Adapter to start from (of grpo-sft, or a run's newest); no warm start then, unless --warm-start-steps.",
-)
-@click.option(
-    "--reward", help="env, ruler, env+ruler, or your own function of a group: pkg.mod:function.  [default: env]"
-)
-@click.option(
-    "--answer-judge",
-    "answer_judge__model",
-    metavar="MODEL",
-    help="litellm name of a judge that marks answers which the rule leaves undecided.",
-)
-@click.option(
-    "--answer-judge-api-base",
-    "answer_judge__api_base",
-    metavar="URL",
-    help="OpenAI-compatible URL of the answer judge; its key comes from the environment.",
-)
-@click.option("--judge-model", "judge__model", help="litellm name of RULER's judge, for example openai/o4-mini.")
-@click.option(
-    "--judge-api-base",
-    "judge__api_base",
-    help="OpenAI-compatible URL of the judge; its key comes from the environment.",
-)
-@click.option(
-    "--rubric",
-    "judge__rubric",
-    type=click.Path(exists=True, dir_okay=False),
-    help="A text file with RULER's rubric.",
-)
-@click.option("--env-import", help="Module or .py file that registers the env; imported first.")
-@click.option("--env-kwargs", callback=json_object, help="JSON object of arguments for the env (gymnasium.make).")
-@click.option("--eval-scenarios", "eval__scenarios", type=int, help="Held-out tasks before and after; 0 for none.")
-@click.option("--eval-split", "eval__split", help="Split of the evaluation, where the env has splits.")
-@click.option(
-    "--eval-every",
-    "eval__every",
-    type=int,
-    help="Evaluate every so many steps too, on the validation split; the best checkpoint is kept.",
-)
-@click.option("--seed", type=int, help="Seed of the whole run.")
-@click.option(
-    "--track", type=click.Choice(TRACKERS), help="Send the metrics there too; needs the extra of the same name."
-)
-@click.option(
-    "--server",
-    "server__urls",
-    multiple=True,
-    metavar="URL",
-    callback=lambda _context, _parameter, urls: urls or None,
-    help="A vLLM server of your own that samples; several times for several.",
-)
-@click.option("--replicas", "server__replicas", type=int, help="vLLM servers to start.  [default: 1]")
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    help="What trains: local, torchrun (all that it started) or tinker (experimental).  [default: as it was started]",
-)
-@click.option("--tinker-url", "tinker__url", metavar="URL", help="With --engine tinker: its server, that samples, too.")
-@click.option(
-    "--threads", type=int, help="CPU threads.  [default: all, or one where it is faster because others use the cores]"
-)
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting: loss.type=gspo (JSON value)."
-)
-@click.option("--show-every", type=int, help="Show the best and the worst episode every so many steps.")
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -142,25 +57,21 @@ DEFAULT_RUN_DIR = "runs/{env}"
 )
 @has_learner
 def train(
-    env: str,
+    given: dict[str, Any],
     recipe: str | None,
     run_dir: Path | None,
     resume: bool,
-    settings: tuple[str, ...],
     dry_run: bool,
     quiet: bool,
-    **options: Any,
 ) -> None:
     """Train a LoRA policy with GRPO on a registered Gymnasium env, served by vLLM or by a Tinker server."""
-    from grpo.config import load_config
-
-    if options["init_adapter"] is not None and options["warm_start__steps"] is None:
-        options["warm_start__steps"] = 0
-    if options["steps"] is not None and options["minutes"] is not None:
+    if "steps" in given and "minutes" in given:
         raise click.UsageError("--minutes chooses the steps: give --minutes or --steps, not both")
-    overrides = parse_settings(settings, options | {"env": env})
-    config = load_config(recipe, overrides if options["steps"] is None else {"minutes": None} | overrides)
-    directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", env)))
+    implied: dict[str, Any] = {"minutes": None} if "steps" in given else {}
+    if "init_adapter" in given:
+        implied["warm_start.steps"] = 0
+    config = load_config(recipe, implied | given)
+    directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", config.env)))
     if dry_run:
         from grpo.cli.dry_run import what_would_run
 
@@ -251,7 +162,7 @@ def _find_model(
         computing = computing_dtype(config.dtype, config.device, model.path)
         display.note(f"computing in {computing}")
         if config.device == "cpu" and (config.threads or 0) < (most := cpu_count()):
-            display.note(f"threads: {config.threads} of {most}, as set or begun (--threads {most} uses all)")
+            display.note(f"threads: {config.threads} of {most}, as set or begun (--set threads={most} uses all)")
         if config.device == "cuda":
             for line in plan_gpus(config, shape).lines():
                 display.note(line)

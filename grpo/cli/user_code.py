@@ -36,7 +36,7 @@ def check_user_code(config: TrainConfig) -> None:
     if config.warm_start.steps > 0 and config.warm_start.policy not in offered:
         raise ConfigError(
             f"warm_start.policy = {config.warm_start.policy!r}, but {config.env} brings along: "
-            f"{', '.join(offered) or 'none'}; choose one (--set warm_start.policy=NAME) or --warm-start-steps 0"
+            f"{', '.join(offered) or 'none'}; choose one (--set warm_start.policy=NAME) or --set warm_start.steps=0"
         )
     if config.reward not in REWARDS:
         load_function(config.reward)

@@ -22,6 +22,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from grpo.config import EvalConfig, resume_differences
 from grpo.episodes.ending import Ending
 from grpo.episodes.episode import EpisodeKey
 from grpo.episodes.record import FILE_NAME, Row, key_of, read_rows
@@ -34,12 +35,6 @@ WRITE_SECONDS = 0.05
 
 SYNC_SECONDS = 1.0
 """How often results are brought to the disk itself."""
-
-FREE_SETTINGS = (
-    *("concurrency", "env_workers", "versions"),
-    *("judge_api_base", "judge_max_cost", "judge_audit_share", "judge_extra_litellm_params"),
-)
-"""What a continuation may change."""
 
 
 class Results(Closeable):
@@ -155,8 +150,8 @@ def read_config(root: Path) -> dict[str, Any]:
 
 
 def different_settings(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The names of settings that differ and that a continuation may not change."""
-    return [name for name in {**before, **now} if name not in FREE_SETTINGS and before.get(name) != now.get(name)]
+    """Settings that differ and that a continuation may not change, one line each; the packages' versions may."""
+    return resume_differences(EvalConfig, {**before, "versions": None}, {**now, "versions": None})
 
 
 def _locked(root: Path) -> TextIO:
@@ -191,8 +186,8 @@ def _earlier_rows(root: Path, config: dict[str, Any], *, resume: bool) -> dict[E
 
 
 def _check_same(root: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    if names := different_settings(before, now):
-        shown = "\n".join(f"  {name}: {before.get(name)!r} before, {now.get(name)!r} now" for name in names)
+    if lines := different_settings(before, now):
+        shown = "\n".join(f"  {line}" for line in lines)
         raise EvaluationError(
             f"{root} was begun with other settings, so it cannot be continued:\n{shown}\n"
             "Use the earlier settings, or choose another --out"

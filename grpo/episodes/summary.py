@@ -104,13 +104,13 @@ def _judged_metrics(row: Row) -> dict[str, float]:
 
 def _answer_judge(config: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any] | None:
     """How many answers that the env did not take for right were judged; None where there is no judge."""
-    if not config.get("judge_model"):
+    if not (model := config["answer_judge"]["model"]):
         return None
     verdicts = [row["verdict"] for row in rows if row.get("verdict")]
     asked = sum(verdict["decided_by"] == "judge" for verdict in verdicts)
     audits = [row["audit"] for row in rows if row.get("audit")]
     return {
-        "model": config["judge_model"],
+        "model": model,
         "verdicts": len(verdicts),
         "by_model": asked,
         "accepted": sum(verdict["accept"] for verdict in verdicts),

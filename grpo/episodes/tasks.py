@@ -53,7 +53,7 @@ def _order(seed: int, epoch: int, count: int) -> tuple[int, ...]:
 
 
 def evaluation_tasks(
-    scenario_ids: list[str] | None, count: int, seed: int, *, option: str = "--eval-scenarios"
+    scenario_ids: list[str] | None, count: int, seed: int, *, option: str = "eval.scenarios"
 ) -> list[Task]:
     """``count`` distinct tasks chosen by ``seed``, the same for every policy; ``option`` is where ``count`` was set."""
     if scenario_ids is not None and count > len(scenario_ids):

@@ -21,6 +21,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo.chat.transcript import opening_of
+from grpo.config import dotted
 from grpo.display.metrics import CORRECT, REWARD, ShownMetric, counted
 from grpo.episodes.ending import Ending
 from grpo.episodes.episode import EpisodeKey
@@ -30,7 +31,7 @@ from grpo.episodes.traces import read_trace
 from grpo.errors import EvaluationError
 from grpo.statistics import MIN_CLUSTERS, Interval, bootstrap_interval, mcnemar_p
 
-SAME = ("env", "env_kwargs", "split", "fingerprint", "judge_model")
+SAME = ("env", "env_kwargs", "split", "fingerprint", "answer_judge.model")
 """Settings that must be equal for two evaluations to ask the same questions of the same data."""
 
 BOOTSTRAP_SEED = 0
@@ -230,7 +231,7 @@ def compare(a: Evaluation, b: Evaluation, *, anyway: bool = False) -> Comparison
 def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     for name in SAME:
-        one, other = a.get(name), b.get(name)
+        one, other = dotted(a).get(name), dotted(b).get(name)
         if isinstance(one, dict) and isinstance(other, dict):
             lines += [
                 f"{name}.{key}: {_shown(one.get(key))} in A, {_shown(other.get(key))} in B"

@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grpo.agents.named import AgentOptions, make_agent
+from grpo.config import EvalConfig
 from grpo.display.aside import stdout_aside
 from grpo.display.terminal import Display
 from grpo.display.waiting import said_if_slow
@@ -24,7 +24,6 @@ from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
 from grpo.envs.workers import EnvWorkers
 from grpo.episodes.env_thread import interruptible
-from grpo.episodes.episode import MAX_TURNS
 from grpo.episodes.marking import Marker, check_markable
 from grpo.episodes.player import Agent, PlannedEpisode, Runner, planned_episodes
 from grpo.episodes.references import reach_warning
@@ -35,9 +34,7 @@ from grpo.errors import ConfigError, EnvError, EvaluationError, GrpoError
 from grpo.eval.output import print_plan, print_summary
 from grpo.eval.progress import EvaluationProgress
 from grpo.machine.user_code import import_user_module
-from grpo.settings import AnswerJudgeSettings, EnvWorkersSetting
 from judges import JudgeClient, JudgeError
-from judges.llm.secrets import blank_secrets, without_credentials, without_secrets, without_users
 
 if TYPE_CHECKING:
     from grpo.episodes.answer_judge import AnswerJudge
@@ -55,125 +52,114 @@ INFRASTRUCTURE_STATUS = 3
 _PACKAGES = ("email-rl", "gymnasium", "openai", "litellm", "mcp", "vllm", "transformers")
 
 
-@dataclass(frozen=True, slots=True)
-class EvalRequest:
-    """What ``grpo-eval`` was asked for; the fields are its options."""
+def run_evaluation(
+    config: EvalConfig, out: Path | None, *, resume: bool, dry_run: bool, fail_under: float | None, as_json: bool
+) -> None:
+    """Play, save and print; ends the process with the status that ``grpo-eval --help`` names.
 
-    env: str
-    agent: str
-    split: str = "test"
-    limit: int | None = None
-    k: int = 1
-    concurrency: int = 16
-    env_workers: EnvWorkersSetting = "auto"
-    timeout: float = 600.0
-    max_turns: int = MAX_TURNS
-    seed: int = 1234
-    temperature: float | None = None
-    recipe: str | None = None
-    dtype: str | None = None
-    env_import: str | None = None
-    model: str | None = None
-    env_kwargs: dict[str, Any] | None = None
-    judge_model: str | None = None
-    judge_api_base: str | None = None
-    judge_max_cost: float | None = None
-    judge_timeout_seconds: float = AnswerJudgeSettings().timeout_seconds
-    judge_extra_litellm_params: dict[str, Any] | None = None
-    judge_audit_share: float = AnswerJudgeSettings().audit_share
-    out: Path | None = None
-    resume: bool = False
-    dry_run: bool = False
-    fail_under: float | None = None
-    as_json: bool = False
-
-
-def run_evaluation(request: EvalRequest) -> None:
-    """Play, save and print; ends the process with the status that ``grpo-eval --help`` names."""
-    aside = stdout_aside if request.as_json else nullcontext  # what envs and agents print is no JSON
+    Args:
+        config: What is asked for.
+        out: Folder of the results; a new one by default, or with ``resume`` the newest of these settings.
+        resume: Play only what is missing there.
+        dry_run: Print what would be played, and play nothing.
+        fail_under: Percent of right answers below which the exit status is 1.
+        as_json: Print JSON.
+    """
+    aside = stdout_aside if as_json else nullcontext  # what envs and agents print is no JSON
     with aside():
-        config, episodes, agent = _prepared(request)
-    if request.dry_run:
-        print_plan(config, episodes, as_json=request.as_json)
+        saved, episodes, agent = _prepared(config)
+    if dry_run:
+        print_plan(saved, episodes, as_json=as_json)
         return
-    folder = _folder(request, config)
-    with aside(), Results.open(folder, config, resume=request.resume) as results:
-        summary = _play(request, agent, results, episodes, config)
+    folder = _folder(out, saved, resume=resume)
+    with aside(), Results.open(folder, saved, resume=resume) as results:
+        summary = _play(config, agent, results, episodes, saved, as_json=as_json)
         results.save_summary(summary)
-    print_summary(summary, folder, as_json=request.as_json)
-    _end(summary, request)
+    print_summary(summary, folder, as_json=as_json)
+    _end(summary, fail_under, config.env)
 
 
-def _prepared(request: EvalRequest) -> tuple[dict[str, Any], list[PlannedEpisode], Agent]:
+def _prepared(config: EvalConfig) -> tuple[dict[str, Any], list[PlannedEpisode], Agent]:
     """Settings, episodes and agent, checked; nothing is played or written yet."""
-    _judge_settings(request)  # what cannot be used is said before anything is played
-    with said_if_slow(f"loading {request.env}"):
-        if request.env_import is not None:
-            import_user_module(request.env_import)
-        kwargs = with_split(request.env, _env_kwargs(request), request.split)
-        probe = MessageEnv(request.env, kwargs)
+    _check_judge(config)  # what cannot be used is said before anything is played
+    with said_if_slow(f"loading {config.env}"):
+        if config.env_import is not None:
+            import_user_module(config.env_import)
+        kwargs = with_split(config.env, _env_kwargs(config), config.split)
+        probe = MessageEnv(config.env, kwargs)
     try:
         scenario_ids = probe.scenario_ids()
-        count = request.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
-        episodes = planned_episodes(evaluation_tasks(scenario_ids, count, request.seed, option="--limit"), request.k)
+        count = config.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
+        episodes = planned_episodes(evaluation_tasks(scenario_ids, count, config.seed, option="--limit"), config.k)
         options = AgentOptions(
-            request.env,
+            config.env,
             kwargs,
             scripted=probe.scripted_names(),
             scenarios=tuple(dict.fromkeys(episode.key.scenario_id for episode in episodes)),
-            recipe=request.recipe,
-            dtype=request.dtype,
-            temperature=request.temperature,
-            model=request.model,
+            recipe=config.recipe,
+            dtype=config.dtype,
+            temperature=config.temperature,
+            model=config.model,
             say=lambda line: click.echo(line, err=True),
         )
         if remark := probe.told("cut_remark"):
             click.echo(remark, err=True)
         fingerprint = _fingerprint(probe)
-        if request.judge_model is not None:
-            check_markable(probe, "--judge-model")
+        if config.answer_judge.model is not None:
+            check_markable(probe, "--answer-judge")
         elif probe.has_answer_key():
             for line in reach_warning(probe, [episode.task for episode in episodes[:count]]):
                 options.say(line)
     finally:
         probe.close()
-    with said_if_slow(f"loading the agent {_public(request.agent)}"):
-        agent = make_agent(request.agent, options)
-    if agent.needs_env and request.env_workers not in ("auto", "threads", 0):
+    with said_if_slow(f"loading the agent {config.model_dump(mode='json')['agent']}"):
+        agent = make_agent(config.agent, options)
+    if agent.needs_env and config.env_workers not in ("auto", "threads", 0):
         raise ConfigError(
-            f"--env-workers {request.env_workers}: {request.agent!r} is made from the env itself, which then cannot "
+            f"--env-workers {config.env_workers}: {config.agent!r} is made from the env itself, which then cannot "
             "live in a worker process; choose auto, threads or 0"
         )
-    return _config(request, agent, kwargs, count, fingerprint), episodes, agent
+    found = {
+        "env_kwargs": kwargs,
+        "split": kwargs.get("split"),
+        "limit": count,
+        "policy": _policy_fingerprint(config, agent),
+        "fingerprint": fingerprint,
+        "versions": _versions(),
+    }
+    saved = config.model_dump(mode="json") | found
+    return saved, episodes, agent
 
 
-def _env_kwargs(request: EvalRequest) -> dict[str, Any]:
-    given = dict(request.env_kwargs or {})
-    if not request.agent.startswith("policy:"):
+def _env_kwargs(config: EvalConfig) -> dict[str, Any]:
+    given = dict(config.env_kwargs)
+    if not config.agent.startswith("policy:"):
         return given
     from grpo.agents.policy import policy_config
     from grpo.machine.hardware import share_cores
 
     share_cores()
-    return policy_config(request.agent.removeprefix("policy:"), request.recipe, request.env, given)[1]
+    return policy_config(config.agent.removeprefix("policy:"), config.recipe, config.env, given)[1]
 
 
 def _play(
-    request: EvalRequest,
+    config: EvalConfig,
     agent: Agent,
     results: Results,
     episodes: list[PlannedEpisode],
-    config: dict[str, Any],
+    saved: dict[str, Any],
+    *,
+    as_json: bool,
 ) -> dict[str, Any]:
     """Play what has no result yet; returns the summary of all results."""
     began = time.monotonic()
-    quiet = request.as_json and not (sys.stderr and sys.stderr.isatty())
+    quiet = as_json and not (sys.stderr and sys.stderr.isatty())
     with (
         Display(stderr=True, quiet=quiet) as display,
         display.progress("episodes", len(episodes), EvaluationProgress) as progress,
-        _answer_judge(request, results.root) or nullcontext() as answer_judge,
-        EnvWorkers(request.env_workers, request.env_import, display.note, stay=agent.needs_env) as workers,
-        EnvPool(request.env, config["env_kwargs"], workers, agent.env_thread, PATIENCE_SECONDS) as pool,
+        _answer_judge(config, results.root) or nullcontext() as answer_judge,
+        EnvWorkers(config.env_workers, config.env_import, display.note, stay=agent.needs_env) as workers,
+        EnvPool(config.env, saved["env_kwargs"], workers, agent.env_thread, PATIENCE_SECONDS) as pool,
     ):
         for row in results.rows.values():
             progress.add(row, earlier=True)
@@ -181,15 +167,15 @@ def _play(
             agent,
             pool,
             results,
-            seed=request.seed,
-            concurrency=min(request.concurrency, len(episodes)),
-            timeout_seconds=request.timeout,
-            max_turns=request.max_turns,
+            seed=config.seed,
+            concurrency=min(config.concurrency, len(episodes)),
+            timeout_seconds=config.timeout,
+            max_turns=config.max_turns,
             answer_judge=answer_judge,
             on_result=progress.add,
         )
         _run(runner, episodes)
-    summary = summarise_results(config, list(results.rows.values()), len(episodes), time.monotonic() - began)
+    summary = summarise_results(saved, list(results.rows.values()), len(episodes), time.monotonic() - began)
     if answer_judge is not None:
         summary["answer_judge"]["usage"] = str(answer_judge.marker.usage)
     return summary
@@ -219,78 +205,30 @@ def _first(errors: ExceptionGroup[Any]) -> BaseException:
     return _first(first) if isinstance(first, ExceptionGroup) else first
 
 
-def _judge_settings(request: EvalRequest) -> AnswerJudgeSettings | None:
-    if request.judge_model is None:
-        if request.judge_api_base or request.judge_max_cost or request.judge_extra_litellm_params:
-            names = "--judge-api-base, --judge-max-cost and --judge-extra-litellm-params"
-            raise ConfigError(f"{names} go with --judge-model")
-        return None
-    settings = AnswerJudgeSettings(
-        model=request.judge_model,
-        api_base=request.judge_api_base,
-        concurrency=request.concurrency,
-        max_cost=request.judge_max_cost,
-        timeout_seconds=request.judge_timeout_seconds,
-        extra_litellm_params=request.judge_extra_litellm_params or {},
-        audit_share=request.judge_audit_share,
-    )
-    try:
-        JudgeClient(request.judge_model, **settings.call)
-    except JudgeError as error:
-        raise ConfigError(f"the answer judge: {error}") from error
-    return settings
+def _check_judge(config: EvalConfig) -> None:
+    judge = config.answer_judge
+    if judge.model is not None:
+        try:
+            JudgeClient(judge.model, **judge.call)
+        except JudgeError as error:
+            raise ConfigError(f"the answer judge: {error}") from error
 
 
-def _answer_judge(request: EvalRequest, folder: Path) -> AnswerJudge | None:
-    if (settings := _judge_settings(request)) is None:
+def _answer_judge(config: EvalConfig, folder: Path) -> AnswerJudge | None:
+    if config.answer_judge.model is None:
         return None
     from grpo.episodes.answer_judge import AnswerJudge
 
-    return AnswerJudge(Marker(settings, folder))
+    return AnswerJudge(Marker(config.answer_judge, folder))
 
 
-def _config(
-    request: EvalRequest, agent: Agent, kwargs: dict[str, Any], count: int, fingerprint: dict[str, str]
-) -> dict[str, Any]:
-    return {
-        "env": request.env,
-        "env_kwargs": kwargs,
-        "agent": _public(request.agent),
-        "model": request.model and _public(request.model),
-        "policy": _policy_fingerprint(request, agent),
-        "split": kwargs.get("split"),
-        "limit": count,
-        "k": request.k,
-        "seed": request.seed,
-        "timeout": request.timeout,
-        "max_turns": request.max_turns,
-        "temperature": request.temperature,
-        "recipe": request.recipe,
-        "dtype": request.dtype,
-        "judge_model": request.judge_model,
-        "judge_api_base": request.judge_api_base and without_credentials(request.judge_api_base),
-        "judge_max_cost": request.judge_max_cost,
-        "judge_extra_litellm_params": without_secrets(request.judge_extra_litellm_params or {}),
-        "judge_audit_share": request.judge_audit_share if request.judge_model is not None else None,
-        "concurrency": request.concurrency,
-        "env_workers": request.env_workers,
-        "fingerprint": fingerprint,
-        "versions": _versions(),
-    }
-
-
-def _policy_fingerprint(request: EvalRequest, agent: Agent) -> str | None:
+def _policy_fingerprint(config: EvalConfig, agent: Agent) -> str | None:
     """One evaluation is of one policy, also where its run has gone on since it began."""
-    if not request.agent.startswith("policy:"):
+    if not config.agent.startswith("policy:"):
         return None
     from grpo.agents.policy import PolicyAgent
 
     return agent.fingerprint if isinstance(agent, PolicyAgent) else None
-
-
-def _public(spec: str) -> str:
-    """What an evaluation may show of an agent or a model: no key, and no password of a URL."""
-    return blank_secrets(without_users(spec))
 
 
 def _fingerprint(probe: MessageEnv) -> dict[str, str]:
@@ -312,25 +250,25 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _folder(request: EvalRequest, config: dict[str, Any]) -> Path:
-    if request.out is not None:
-        return request.out
-    if request.resume:
+def _folder(out: Path | None, saved: dict[str, Any], *, resume: bool) -> Path:
+    if out is not None:
+        return out
+    if resume:
         for path in sorted(DEFAULT_FOLDER.glob("*/config.json"), key=lambda path: -path.stat().st_mtime):
             with suppress(EvaluationError):  # a folder that cannot be read holds nothing to continue
-                if not different_settings(read_config(path.parent), config):
+                if not different_settings(read_config(path.parent), saved):
                     return path.parent
         raise EvaluationError(
             f"no evaluation in {DEFAULT_FOLDER}/ has these settings; leave --resume out to begin one, or "
             "name its folder with --out"
         )
-    slug = re.sub(r"[^\w.-]+", "-", config["agent"]).strip("-")[:60] or "agent"
+    slug = re.sub(r"[^\w.-]+", "-", saved["agent"]).strip("-")[:60] or "agent"
     stem = f"{slug}-{datetime.now():%Y%m%d-%H%M%S}"
     tries = (DEFAULT_FOLDER / (stem if number == 1 else f"{stem}-{number}") for number in range(1, 1000))
     return next(path for path in tries if not path.exists())
 
 
-def _end(summary: dict[str, Any], request: EvalRequest) -> None:
+def _end(summary: dict[str, Any], fail_under: float | None, env: str) -> None:
     """Say what makes the exit status another one than 0, and exit with it."""
     if summary["infrastructure"]:
         click.echo(
@@ -339,10 +277,10 @@ def _end(summary: dict[str, Any], request: EvalRequest) -> None:
             err=True,
         )
         sys.exit(INFRASTRUCTURE_STATUS)
-    if request.fail_under is not None:
+    if fail_under is not None:
         correct = summary["metrics"].get("correct")
         if correct is None:
-            raise ConfigError(f"--fail-under needs an env with a metric 'success'; {request.env} has none")
-        if correct["mean"] < request.fail_under / 100:
-            click.echo(f"{100 * correct['mean']:.1f} % correct is below --fail-under {request.fail_under:g}", err=True)
+            raise ConfigError(f"--fail-under needs an env with a metric 'success'; {env} has none")
+        if correct["mean"] < fail_under / 100:
+            click.echo(f"{100 * correct['mean']:.1f} % correct is below --fail-under {fail_under:g}", err=True)
             sys.exit(1)

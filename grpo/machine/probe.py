@@ -93,7 +93,7 @@ class Probe:
             return ""
         stolen = f", {self.steal:.0%} of their time taken by other virtual machines" if self.steal >= 0.02 else ""
         noun = "the core gives" if most == 1 else f"{most} cores give"
-        fewer = f"; one thread is faster than {most} now, so it uses one to its end (--threads {most} uses all)"
+        fewer = f"; one thread is faster than {most} now, so it uses one to its end (--set threads={most} uses all)"
         fewer = fewer if not threads and self.threads < most else ""
         return (
             f"other programs use these cores: {noun} {share:.0%} of what they could (load average "

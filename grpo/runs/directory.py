@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from grpo.config import TrainConfig
+from grpo.config import TrainConfig, resume_differences
 from grpo.errors import CheckpointError, ConfigError
 from grpo.files import Closeable, write_json, write_text
 from grpo.machine.hardware import cpu_count
@@ -113,7 +113,7 @@ class RunDirectory(Closeable):
                 f"{self.root} already holds a run; continue it with --resume, or choose another --run-dir"
             )
         self.earlier_steps, self.earlier_minutes = earlier["steps"], earlier.get("minutes")
-        difference = config.resume_difference(earlier)
+        difference = resume_differences(TrainConfig, earlier, config.model_dump(mode="json"))
         if self.rubric.exists() and config.rubric() not in (None, self.rubric.read_text(encoding="utf-8")):
             difference.append(f"judge.rubric: {config.judge.rubric} was changed; {self.rubric} has the earlier text")
         if difference:

@@ -93,7 +93,7 @@ def find_checkpoint(folder: Path, which: str) -> Path:
     if which == "best":
         best = best_of(folder)
         if best is None or best.checkpoint not in found:
-            raise CheckpointError(f"no checkpoint in {folder} has a held-out score (train with --eval-every N)")
+            raise CheckpointError(f"no checkpoint in {folder} has a held-out score (train with --set eval.every=N)")
         return found[best.checkpoint]
     try:
         return found[checkpoint_name(int(which))]

@@ -78,7 +78,7 @@ def make_servers(
     if config.device == "cpu" and 1 < replicas > (cores := config.threads or cpu_count()):
         raise ConfigError(
             f"server.replicas = {replicas}, but there are {cores} CPU cores for them, and each needs one of its own; "
-            "ask for fewer (--replicas), or give the URLs of servers on other machines (--server)"
+            "ask for fewer, or give the URLs of servers on other machines (--server)"
         )
     logs = [log_path, *(log_path.with_stem(f"{log_path.stem}-{number}") for number in range(2, replicas + 1))]
     options = server_options(config, model_path, learners)

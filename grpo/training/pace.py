@@ -211,7 +211,7 @@ class Clock:
             return ""
         return (
             f"with one step alone the run takes about {_about(shortest)}, more than {minutes:g} minutes; fewer "
-            "--warm-start-steps or --eval-scenarios shorten it"
+            "warm_start.steps or eval.scenarios shorten it"
         )
 
     def describe(self, step: int | None, steps: int) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo.config import TrainConfig, dotted
+from grpo.config import TrainConfig, dotted, resume_differences
 from grpo.errors import ConfigError
 from grpo.files import read_jsonl, write_json
 from grpo.runs.directory import RunDirectory
@@ -118,9 +118,9 @@ def check_same(result: Result, config: TrainConfig, path: Path) -> None:
     measured = {"dtype": "auto", "threads": None}  # where they were not set, the run has them from this machine
     kept = {key: result.config[key] for key, unset in measured.items() if getattr(config, key) == unset}
     config = config.model_copy(update=kept)
-    difference = config.resume_difference(result.config)
-    lengths = ["minutes"] if config.minutes is not None else ["minutes", "steps"]
     now, before = dotted(config.model_dump(mode="json")), dotted(result.config)
+    difference = resume_differences(TrainConfig, before, now)
+    lengths = ["minutes"] if config.minutes is not None else ["minutes", "steps"]
     difference += [f"{key}: {before[key]!r} -> {now[key]!r}" for key in lengths if before[key] != now[key]]
     if difference:
         raise ConfigError(

@@ -16,3 +16,8 @@ def _command(target: str) -> click.Command:
 
 
 COMMANDS = {name: _command(target) for name, target in SCRIPTS.items()}
+
+
+def sets(*settings: str) -> list[str]:
+    """``--set`` before each."""
+    return [word for setting in settings for word in ("--set", setting)]

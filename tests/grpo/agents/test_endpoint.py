@@ -130,7 +130,7 @@ def test_litellm_for_an_agent_and_for_its_judge_at_the_same_time_prints_nothing_
         return sums(messages, tools) if messages[-1]["role"] != "tool" else {"content": "as many as two hands"}
 
     with ModelServer(play) as server, JudgeServer(lambda messages: verdict) as judge:
-        judged = ("--answer-judge", "openai/j", "--judge-api-base", judge.url)
+        judged = ("--answer-judge", "openai/j", "--answer-judge-api-base", judge.url)
         command = [sys.executable, "-m", "grpo", "eval", "--env", SUMS_ENV, "--agent", *agent, *judged]
         environment = os.environ | {"OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "k"}
         shown = subprocess.run(
@@ -212,7 +212,7 @@ def test_passwords_and_keys_reach_the_model_and_nothing_that_is_shown_or_saved(t
     with ModelServer(lambda messages, tools: {"content": "0"}) as server:
         url = server.url.replace("://", "://me:pass-w0rd@")
         judge = "http://me:pass-w0rd@127.0.0.1:1/v1?key=pass-w0rd"
-        common = ("--judge-model", "openai/judge", "--judge-api-base", judge)
+        common = ("--answer-judge", "openai/judge", "--answer-judge-api-base", judge)
         model = ("--agent", "tests.support.agents:by_chat", "--model", f"openai:m@{url}")
         program = ("--agent", f"cmd:{sys.executable} -c pass --key=0123456789abcdef {{question}}")
         ways = [("--agent", f"openai:m@{url}"), model, program]

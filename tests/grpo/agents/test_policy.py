@@ -57,7 +57,7 @@ def test_a_continuation_with_other_weights_is_another_evaluation(tmp_path):
         (folder / "adapter_model.safetensors").write_bytes(weights)
     newest, third = fingerprint(str(run_dir)), fingerprint(f"{run_dir}@3")
     assert newest == "step-0011 " + hashlib.sha256(b"b").hexdigest()[:16]
-    assert different_settings({"policy": third}, {"policy": newest}) == ["policy"]
+    assert different_settings({"policy": third}, {"policy": newest}) == [f"policy: {third!r} -> {newest!r}"]
     assert fingerprint("base") is None
     assert different_settings({}, {"policy": None}) == []
 

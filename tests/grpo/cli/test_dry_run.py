@@ -9,6 +9,7 @@ from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.devices.shape import QWEN_MODELS
 from grpo.doctor.memory import memory_needs
+from tests.support.commands import sets
 from tests.support.envs import WORD_ENV
 
 EMAIL_ENV = "email_env:EmailSearch-v0"
@@ -98,7 +99,7 @@ def test_what_a_run_would_refuse_at_its_start_is_refused(tmp_path):
     [
         (["--env", "WordEnv-v1"], "no env with the id 'WordEnv-v1'"),
         (["--env-kwargs", '{"wheels": 3}'], "refused the arguments {'split': 'train', 'wheels': 3}"),
-        (["--warm-start-steps", "2", "--set", "warm_start.policy=tutor"], "warm_start.policy = 'tutor', but "),
+        ([*sets("warm_start.steps=2", "warm_start.policy=tutor")], "warm_start.policy = 'tutor', but "),
         (["--reward", "tests.support.policies:nope"], "'nope' does not exist in the module"),
         (["--env", EMAIL_ENV, "--set", "train_split=trian"], "refused the arguments {'split': 'trian'}"),
     ],
@@ -138,7 +139,16 @@ def test_a_run_on_the_cpu_is_shown_too(tmp_path):
 
 
 def test_an_env_without_splits_is_evaluated_on_none(tmp_path):
-    arguments = ("--env", "FrozenLake-v1", "--set", "dtype=float32", "--model", "some/model", "--eval-scenarios", "6")
+    arguments = (
+        "--env",
+        "FrozenLake-v1",
+        "--set",
+        "dtype=float32",
+        "--model",
+        "some/model",
+        "--set",
+        "eval.scenarios=6",
+    )
     status, lines = shown(tmp_path, *arguments, "--set", "device=cpu")
     assert status == 0, lines
     assert "evaluation before and after: 6 scenarios, up to 6 greedily" in lines

@@ -120,9 +120,7 @@ def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_pat
     first = run("--agent", "oracle", "--out", out, count=4, broken="sum/2")
     assert first.exit_code == 3
     assert "1 of 4 episodes ended in infrastructure failures" in first.output
-    assert (
-        "1 x infrastructure: tests.support.envs:Sums-v0 failed at step: RuntimeError: the abacus is" in first.output
-    )
+    assert "1 x infrastructure: tests.support.envs:Sums-v0 failed at step: RuntimeError: the abacus is" in first.output
     assert "(eval_parts.py:59) [sum/2#0]\n" in first.output
     (failed,) = [row for row in rows(tmp_path / "run") if row["ending"] == "infrastructure"]
     assert (failed["scenario_id"], failed["correct"], failed["reward"]) == ("sum/2", None, None)
@@ -153,7 +151,7 @@ def test_resume_refuses_other_settings_and_begins_nothing_by_itself(tmp_path, mo
     assert "already holds an evaluation; continue it with --resume" in taken.output
     other = run("--agent", "oracle", "--limit", "3", "--out", out, "--resume")
     assert other.exit_code == 1
-    assert "limit: 2 before, 3 now" in other.output
+    assert "limit: 2 -> 3" in other.output
     monkeypatch.chdir(tmp_path)
     nothing = run("--agent", "oracle", "--resume")
     assert nothing.exit_code == 1

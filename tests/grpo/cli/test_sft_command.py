@@ -58,8 +58,17 @@ def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(mod
     from transformers import AutoModelForCausalLM
 
     out = tmp_path / "adapters" / "warm"
-    arguments = ["--data", str(chats), "--out", str(out), "--model", str(model), "--learning-rate", "0.1"]
-    arguments += ["--cpu", "--steps", "6", "--batch-size", "4", "--validation", "0.25"]
+    arguments = [
+        "--data",
+        str(chats),
+        "--out",
+        str(out),
+        "--model",
+        str(model),
+        "--set",
+        "warm_start.learning_rate=0.1",
+    ]
+    arguments += ["--cpu", "--steps", "6", "--set", "warm_start.batch=4", "--validation", "0.25"]
     result = CliRunner().invoke(sft, arguments)
     assert result.exit_code == 0, result.output
     assert f"grpo-train --env ENV --model {model} --init-adapter {out}" in result.output

@@ -11,7 +11,7 @@ from dataclasses import replace
 import gymnasium
 import pytest
 
-from grpo.config import load_config
+from grpo.config import TrainConfig, load_config, resume_differences
 from grpo.envs.pool import EnvPool
 from grpo.envs.step_cost import Place
 from grpo.envs.workers import EnvWorkers
@@ -295,7 +295,8 @@ async def test_an_episode_that_is_given_up_in_a_step_leaves_its_env_to_nobody():
 
 def test_a_continued_run_may_call_its_envs_elsewhere():
     before = load_config(None, {"env": WORD_ENV}).model_dump(mode="json")
-    assert load_config(None, {"env": WORD_ENV, "rollout.env_workers": 4}).resume_difference(before) == []
+    now = load_config(None, {"env": WORD_ENV, "rollout.env_workers": 4}).model_dump(mode="json")
+    assert resume_differences(TrainConfig, before, now) == []
     for wrong in (-1, "process", 1.5):
         with pytest.raises(ConfigError, match=r"rollout\.env_workers"):
             load_config(None, {"env": WORD_ENV, "rollout.env_workers": wrong})

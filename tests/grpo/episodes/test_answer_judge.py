@@ -1,4 +1,4 @@
-"""`grpo-eval --judge-model`: answers that the env does not take for right are judged, and nothing else is."""
+"""`grpo-eval --answer-judge`: answers that the env does not take for right are judged, and nothing else is."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def answers(tmp_path):
 
 
 def evaluate_judged(tmp_path, server, *arguments, out="run"):
-    judge = ["--judge-model", "openai/o4-mini", "--judge-api-base", server.url]
+    judge = ["--answer-judge", "openai/o4-mini", "--answer-judge-api-base", server.url]
     source = f"file:{answers(tmp_path)}"
     return run("--agent", source, *judge, *arguments, "--concurrency", "1", "--out", str(tmp_path / out), count=9)
 
@@ -80,9 +80,9 @@ def test_only_what_the_env_refuses_and_no_rule_decides_is_asked(tmp_path):
 
 def test_the_verdict_counts_in_the_reward_too_and_a_share_of_the_accepted_is_audited(tmp_path):
     with JudgeServer(accept("two pairs")) as server:
-        shown = evaluate_judged(tmp_path, server, "--judge-audit-share", "1")
+        shown = evaluate_judged(tmp_path, server, "--set", "answer_judge.audit_share=1")
         asked = len(server.requests)
-        again = evaluate_judged(tmp_path, server, "--judge-audit-share", "1", "--resume")
+        again = evaluate_judged(tmp_path, server, "--set", "answer_judge.audit_share=1", "--resume")
     assert (shown.exit_code, again.exit_code) == (0, 0)
     assert asked == len(server.requests) == 3, "0 is right by the rule, and was shown to the judge too"
     saved = {row["scenario_id"]: row for row in rows(tmp_path / "run")}
@@ -110,7 +110,7 @@ def test_a_judge_that_never_answers_well_ends_the_evaluation_and_resume_goes_on(
     with JudgeServer([401, 401, 401, 401]) as server:
         many = tmp_path / "many.jsonl"
         many.write_text("\n".join(json.dumps({"scenario_id": f"sum/{n}", "answer": "some"}) for n in range(9)))
-        judge = ["--judge-model", "openai/o4-mini", "--judge-api-base", server.url, "--concurrency", "1"]
+        judge = ["--answer-judge", "openai/o4-mini", "--answer-judge-api-base", server.url, "--concurrency", "1"]
         arguments = ["--agent", f"file:{many}", *judge, "--out", str(tmp_path / "run")]
         shown = run(*arguments, count=9)
         assert shown.exit_code == 1
@@ -119,14 +119,14 @@ def test_a_judge_that_never_answers_well_ends_the_evaluation_and_resume_goes_on(
     lines = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
     assert len(lines) < 9
     with JudgeServer(accept("some")) as server:
-        arguments[arguments.index("--judge-api-base") + 1] = server.url
+        arguments[arguments.index("--answer-judge-api-base") + 1] = server.url
         again = run(*arguments, "--resume", count=9)
         assert again.exit_code == 0, again.output
-        arguments[arguments.index("--judge-model") + 1] = "openai/gpt-5"
+        arguments[arguments.index("--answer-judge") + 1] = "openai/gpt-5"
         refused = run(*arguments, "--resume", count=9)
     assert {row["correct"] for row in rows(tmp_path / "run") if row["scenario_id"] in ("sum/2", "sum/4")} == {True}
     assert refused.exit_code == 1
-    assert "judge_model: 'openai/o4-mini' before, 'openai/gpt-5' now" in refused.output
+    assert "answer_judge.model: 'openai/o4-mini' -> 'openai/gpt-5'" in refused.output
 
 
 def test_what_a_rule_decides_does_not_make_up_for_a_judge_that_never_answers(tmp_path):
@@ -135,7 +135,7 @@ def test_what_a_rule_decides_does_not_make_up_for_a_judge_that_never_answers(tmp
     said = {2: "5", 6: "some", 0: "some", 8: "1", 10: "some", 4: "some"}
     many.write_text("\n".join(json.dumps({"scenario_id": f"sum/{n}", "answer": text}) for n, text in said.items()))
     with JudgeServer([401] * 9) as server:
-        judge = ["--judge-model", "openai/o4-mini", "--judge-api-base", server.url, "--concurrency", "1"]
+        judge = ["--answer-judge", "openai/o4-mini", "--answer-judge-api-base", server.url, "--concurrency", "1"]
         shown = run("--agent", f"file:{many}", *judge, "--out", str(tmp_path / "run"), count=12)
     assert shown.exit_code == 1
     assert "the first 3 answers could not be judged" in shown.output
@@ -166,11 +166,11 @@ def test_one_verdict_that_fails_is_an_infrastructure_failure_that_resume_mends(t
 
 def test_spent_money_ends_the_evaluation_and_what_was_played_is_kept(tmp_path):
     with JudgeServer(accept("two pairs")) as server:
-        shown = evaluate_judged(tmp_path, server, "--judge-max-cost", "0.000001")
+        shown = evaluate_judged(tmp_path, server, "--set", "answer_judge.max_cost=0.000001")
         assert shown.exit_code == 1
         assert "are spent" in shown.output
         assert len(server.requests) == 1
-        again = evaluate_judged(tmp_path, server, "--judge-max-cost", "1", "--resume")
+        again = evaluate_judged(tmp_path, server, "--set", "answer_judge.max_cost=1", "--resume")
     assert again.exit_code == 0, again.output
     assert len(rows(tmp_path / "run")) == 9
 
@@ -183,8 +183,9 @@ def test_a_judge_of_ones_own_has_a_price_and_is_called_as_told(tmp_path):
         "my_api_key": "not-for-files",
     }
     with JudgeServer(accept("two pairs")) as server:
-        call = ["--judge-max-cost", "1", "--judge-extra-litellm-params", json.dumps(params)]
-        shown = evaluate_judged(tmp_path, server, *call, "--judge-timeout-seconds", "50")
+        call = {"max_cost": 1, "extra_litellm_params": params, "timeout_seconds": 50}
+        options = [f"--set=answer_judge.{name}={json.dumps(value)}" for name, value in call.items()]
+        shown = evaluate_judged(tmp_path, server, *options)
     assert shown.exit_code == 0, shown.output
     assert {request.body["reasoning_effort"] for request in server.requests} == {"low"}
     assert "not-for-files" not in "".join(path.read_text() for path in (tmp_path / "run").glob("*.json*"))
@@ -196,7 +197,7 @@ def test_evaluations_with_and_without_a_judge_are_not_compared(tmp_path):
     run("--agent", f"file:{answers(tmp_path)}", "--out", str(tmp_path / "plain"), count=9)
     shown = CliRunner().invoke(compare, [str(tmp_path / "plain"), str(tmp_path / "run")])
     assert shown.exit_code == 1
-    assert "judge_model" in shown.output
+    assert "answer_judge.model" in shown.output
 
 
 def test_the_mail_env_tells_the_harness_what_is_right_and_nothing_where_nothing_is():
@@ -214,9 +215,8 @@ def test_the_mail_env_tells_the_harness_what_is_right_and_nothing_where_nothing_
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--env", "FrozenLake-v1", "--judge-model", "openai/o4-mini"], r"FrozenLake-v1 has no answer_key\(\)"),
-        (["--env", SUMS_ENV, "--judge-max-cost", "1"], "go with --judge-model"),
-        (["--env", SUMS_ENV, "--judge-extra-litellm-params", '{"n": 1}'], "go with --judge-model"),
+        (["--env", "FrozenLake-v1", "--answer-judge", "openai/o4-mini"], r"FrozenLake-v1 has no answer_key\(\)"),
+        (["--env", SUMS_ENV, "--set", "answer_judge.max_cost=1"], r"answer_judge\.max_cost goes with .*--answer-judge"),
     ],
 )
 def test_a_judge_that_would_have_nothing_to_do_is_refused(tmp_path, arguments, problem):
@@ -230,9 +230,12 @@ def test_a_judge_that_would_have_nothing_to_do_is_refused(tmp_path, arguments, p
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--judge-model", "m", "--judge-api-base", "127.0.0.1:9/v1"], "api_base '127.0.0.1:9/v1' is no URL"),
-        (["--judge-model", "m", "--judge-extra-litellm-params", '{"n": 2}'], "extra_litellm_params may not set n"),
-        (["--judge-model", ""], "judge_model is empty; name one"),
+        (["--answer-judge", "m", "--answer-judge-api-base", "127.0.0.1:9/v1"], "api_base '127.0.0.1:9/v1' is no URL"),
+        (
+            ["--answer-judge", "m", "--set", 'answer_judge.extra_litellm_params={"n": 2}'],
+            "extra_litellm_params may not set n",
+        ),
+        (["--answer-judge", ""], "judge_model is empty; name one"),
     ],
 )
 def test_a_judge_that_cannot_be_called_so_is_refused_before_anything_is_played(tmp_path, arguments, problem):
@@ -240,17 +243,6 @@ def test_a_judge_that_cannot_be_called_so_is_refused_before_anything_is_played(t
     assert shown.exit_code == 1
     assert f"Error: the answer judge: {problem}" in shown.output
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "example"),
-    [("--judge-extra-litellm-params", '{"temperature": 0}'), ("--env-kwargs", '{"max_turns": 6}')],
-)
-@pytest.mark.parametrize("value", ["temperature=0", "[0]"])
-def test_an_option_that_is_no_json_object_shows_an_example_of_its_own(option, example, value):
-    shown = CliRunner().invoke(evaluate, ["--env", SUMS_ENV, "--agent", "random", option, value])
-    assert shown.exit_code == 2
-    assert shown.output.rstrip().endswith(f"for example '{example}'"), shown.output
 
 
 def test_a_key_of_another_form_is_named(monkeypatch):
@@ -264,7 +256,7 @@ def test_a_key_of_another_form_is_named(monkeypatch):
 def test_a_damaged_cache_of_the_judge_is_explained(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "judge-cache.db").write_text("no database, but long enough to be looked at as one")
-    judge = ("--judge-model", "openai/m", "--judge-api-base", "http://127.0.0.1:1/v1")
+    judge = ("--answer-judge", "openai/m", "--answer-judge-api-base", "http://127.0.0.1:1/v1")
     shown = run("--agent", "oracle", *judge, "--out", str(tmp_path / "run"), count=1)
     assert shown.exit_code == 1
     assert "judge-cache.db cannot be used (file is not a database); delete the file" in shown.output

@@ -65,7 +65,7 @@ def test_all_threads_are_used_unless_one_is_faster(gflops, threads):
     [
         ({1: 60.0, 2: 112.0}, 0.0, None, ("",)),
         ({1: 58.0, 2: 66.0}, 0.0, None, ("2 cores give 55% of what they could (load average ", "that much longer")),
-        ({1: 30.0, 2: 24.0}, 0.0, None, ("2 cores give 20%", "so it uses one to its end (--threads 2 uses all)")),
+        ({1: 30.0, 2: 24.0}, 0.0, None, ("2 cores give 20%", "so it uses one to its end (--set threads=2 uses all)")),
         ({1: 30.0, 2: 24.0}, 0.0, 2, ("2 cores give 20%", "longer")),
         ({1: 15.0}, 0.314, None, ("the core gives 25%", ", 31% of their time taken by other virtual machines)")),
     ],

@@ -3,7 +3,7 @@ import resource
 
 import pytest
 
-from grpo.config import TrainConfig, load_config
+from grpo.config import TrainConfig, load_config, resume_differences
 from grpo.errors import CheckpointError, ConfigError
 from grpo.files import write_json
 from grpo.runs.directory import RunDirectory
@@ -100,7 +100,8 @@ def test_what_was_moved_is_the_same_under_its_name_alone(tmp_path):
         return load_config(None, {"env": "E", setting: str(path)})
 
     def difference(before, now, setting="model"):
-        return named(now, setting).resume_difference(named(before, setting).model_dump(mode="json"))
+        one, other = (named(path, setting).model_dump(mode="json") for path in (before, now))
+        return resume_differences(TrainConfig, one, other)
 
     old, new = tmp_path / "old/model", tmp_path / "new/model"
     assert difference(old, new) == [f"model: {str(old)!r} -> {str(new)!r}"], "two models, of which each is there"

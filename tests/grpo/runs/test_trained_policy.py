@@ -81,7 +81,7 @@ def test_a_checkpoint_is_found_by_number_and_as_newest_and_best(tmp_path):
     folder = write_run(tmp_path / "run") / "checkpoints"
     assert find_checkpoint(folder, "newest").name == "step-0002"
     assert find_checkpoint(folder, "1").name == "step-0001"
-    with pytest.raises(CheckpointError, match=r"held-out score .*--eval-every"):
+    with pytest.raises(CheckpointError, match=r"held-out score .*--set eval.every"):
         find_checkpoint(folder, "best")
     note_score(folder, 0, 0.5)
     assert find_checkpoint(folder, "best").name == "step-0000"

@@ -25,6 +25,7 @@ from grpo.tinker.engine import TinkerEngine  # noqa: E402
 from grpo.tinker.rows import Reduction  # noqa: E402
 from grpo.tinker.sampler import TinkerSampler, TinkerServer  # noqa: E402
 from tests.grpo.learner.engine_runs import LOSSES  # noqa: E402
+from tests.support.commands import sets  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402
 from tests.support.tinker_server import TinkerServerProcess, why_not  # noqa: E402
 from tests.support.tiny_model import save_state, tiny_chat_model_folder  # noqa: E402
@@ -182,8 +183,8 @@ def test_what_the_server_would_ignore_is_refused(engine, server):
 def test_a_run_trains_on_the_server_and_goes_on(server, tmp_path):
     def run(steps):
         given = ["--env", LETTER_ENV, "--model", str(server.model), "--run-dir", str(tmp_path / "run"), "--resume"]
-        given += ["--engine", "tinker", "--tinker-url", server.url, "--steps", str(steps), "--eval-scenarios", "1"]
-        given += ["--groups-per-step", "2", "--group-size", "3", "--warm-start-steps", "1", "--set", "lora.rank=8"]
+        given += ["--engine", "tinker", "--tinker-url", server.url, "--steps", str(steps), "--set", "eval.scenarios=1"]
+        given += sets("rollout.groups_per_step=2", "rollout.group_size=3", "warm_start.steps=1", "lora.rank=8")
         for setting in ("rollout.max_turn_tokens=8", "rollout.max_tokens=400", "optimizer.max_grad_norm=null"):
             given += ["--set", setting]
         return CliRunner().invoke(train, [*given, "--set", "warm_start.batch=2"], catch_exceptions=False)

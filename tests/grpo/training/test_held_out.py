@@ -89,7 +89,7 @@ def test_episodes_that_were_cut_have_a_row_of_their_own(tmp_path):
 
 
 def test_more_scenarios_than_there_are_is_an_error_that_says_how_many(tmp_path):
-    with pytest.raises(ValueError, match=r"asks for 5 scenarios but there are 4; ask for fewer \(--eval-scenarios\)"):
+    with pytest.raises(ValueError, match=r"asks for 5 scenarios but there are 4; ask for fewer \(eval\.scenarios\)"):
         evaluated(tmp_path, WORD_ENV, ["maple"], **{"eval.scenarios": 5})
 
 

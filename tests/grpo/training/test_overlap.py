@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from grpo.cli.train import train
 from grpo.files import read_jsonl
+from tests.support.commands import sets
 from tests.support.envs import LETTER_ENV
 from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
@@ -27,8 +28,9 @@ SETTINGS = {
 
 def run(model, run_dir, url, *more):
     flags = [flag for key, value in SETTINGS.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
-    size = ["--groups-per-step", "2", "--group-size", "3", "--warm-start-steps", "2", "--threads", "1"]
-    command = ["--env", LETTER_ENV, "--model", str(model), "--server", url, "--max-staleness", "1", *size, *flags]
+    size = sets("rollout.groups_per_step=2", "rollout.group_size=3", "warm_start.steps=2", "threads=1")
+    overlapped = sets("rollout.max_staleness=1")
+    command = ["--env", LETTER_ENV, "--model", str(model), "--server", url, *overlapped, *size, *flags]
     result = CliRunner().invoke(train, [*command, *more, "--run-dir", str(run_dir)])
     assert result.exit_code == 0, result.output
 

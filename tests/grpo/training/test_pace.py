@@ -193,9 +193,7 @@ def test_minutes_that_are_too_few_for_one_step_are_said_to_be(tmp_path):
     run = RunDirectory(tmp_path)
     config = TrainConfig(env=WORD_ENV, minutes=9, eval={"scenarios": 96}, warm_start={"steps": 45})
     said = Clock(config, run, ESTIMATE).too_long()
-    assert said.startswith(
-        "with one step alone the run takes about 9 min, more than 9 minutes; fewer --warm-start-steps"
-    )
+    assert said.startswith("with one step alone the run takes about 9 min, more than 9 minutes; fewer warm_start.steps")
     assert Clock(config.model_copy(update={"minutes": 9.25}), run, ESTIMATE).too_long() == ""
     assert Clock(config, run).too_long() == ""
 

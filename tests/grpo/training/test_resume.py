@@ -234,7 +234,7 @@ def test_a_run_of_no_steps_is_evaluated_once_and_finished(tmp_path):
     with TinyPolicyServer(model) as server:
         run_to_its_end(config(model, server.url, steps=0), run, log)
         cores = cpu_count()
-        note = f"threads: 1 of {cores}, as set or begun (--threads {cores} uses all)\n"
+        note = f"threads: 1 of {cores}, as set or begun (--set threads={cores} uses all)\n"
         assert (note in log.read_text()) is (cores > 1)
         assert evaluations() == ["before-greedy", "before-sampled"]
         asked = server.requests

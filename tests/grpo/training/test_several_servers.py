@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from grpo.cli.train import train
 from tests.grpo.training.test_resume import episodes
+from tests.support.commands import sets
 from tests.support.envs import LETTER_ENV
 from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
@@ -29,7 +30,7 @@ SETTINGS = {
 def command(model, run_dir, *urls):
     flags = [flag for key, value in SETTINGS.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
     servers = [flag for url in urls for flag in ("--server", url)]
-    size = ["--steps", "2", "--groups-per-step", "4", "--group-size", "3", "--warm-start-steps", "2", "--threads", "1"]
+    size = sets("steps=2", "rollout.groups_per_step=4", "rollout.group_size=3", "warm_start.steps=2", "threads=1")
     return ["--env", LETTER_ENV, "--model", str(model), *size, *flags, *servers, "--run-dir", str(run_dir)]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from grpo.files import read_jsonl
 from tests import ROOT
+from tests.support.commands import sets
 from tests.support.judge_server import JudgeServer, score_by
 
 pytestmark = [
@@ -25,11 +26,11 @@ START_SECONDS = 420.0
 def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
     return [
         *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
-        *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--warm-start-steps", "1"),
-        *("--groups-per-step", "2", "--group-size", "2", "--eval-scenarios", "2", "--set", "warm_start.batch=2"),
-        *("--set", "eval.greedy=0", "--set", "rollout.max_turn_tokens=24", "--env-kwargs", '{"max_turns": 3}'),
-        *("--set", "rollout.concurrency=4", "--set", "server.kv_cache_gib=0.25"),  # a small vLLM starts sooner
-        *("--eval-every", "1", "--show-every", "1"),
+        *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--set", "warm_start.steps=1"),
+        *sets("rollout.groups_per_step=2", "rollout.group_size=2", "eval.scenarios=2", "warm_start.batch=2"),
+        *(*sets("eval.greedy=0", "rollout.max_turn_tokens=24"), "--env-kwargs", '{"max_turns": 3}'),
+        *sets("rollout.concurrency=4", "server.kv_cache_gib=0.25"),  # a small vLLM starts sooner
+        *sets("eval.every=1", "show_every=1"),
         *("--set", 'optimizer={"learning_rate": 1e-4, "warmup_steps": 3, "final_lr_share": 1}'),
         *("--reward", "env+ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
     ]

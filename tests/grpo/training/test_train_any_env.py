@@ -18,6 +18,7 @@ from grpo.training.batches import Batches
 from grpo.training.rewards import EnvReward
 from grpo.types import SampledTurn
 from tests import ROOT
+from tests.support.commands import sets
 from tests.support.policies import ByteChat, always
 from tests.support.tiny_model import tiny_chat_model_folder
 
@@ -69,14 +70,13 @@ def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_
         rollout = {"max_turn_tokens": 8, "max_tokens": 2000}
         settings = {"server.urls": [server.url], "rollout": rollout, "eval.greedy": 0}
         flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
-        size = ["--steps", "1", "--groups-per-step", "1", "--group-size", "2", "--eval-scenarios", "1"]
+        size = ["--steps", "1", *sets("rollout.groups_per_step=1", "rollout.group_size=2", "eval.scenarios=1")]
         command = [
             "--env",
             "FrozenLake-v1",
             "--model",
             str(model),
-            "--threads",
-            "1",
+            *sets("threads=1"),
             *size,
             *flags,
             "--run-dir",
@@ -98,7 +98,7 @@ def run(vllm_server, run_dir, *arguments):
     rollout = {"max_turn_tokens": 24, "max_tokens": 1000}
     settings = {"server.urls": [vllm_server.url], "rollout": rollout, "eval.greedy": 0}
     flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
-    size = ["--steps", "1", "--groups-per-step", "1", "--group-size", "4"]
+    size = ["--steps", "1", *sets("rollout.groups_per_step=1", "rollout.group_size=4")]
     result = CliRunner().invoke(train, [*arguments, *size, *flags, "--run-dir", str(run_dir)])
     assert result.exit_code == 0, result.output
     (metrics,) = read_jsonl(run_dir / "metrics.jsonl")
@@ -127,7 +127,7 @@ def test_frozen_lake_trains(vllm_server, tmp_path):
             "--reward",
             "tests.support.policies:by_place",
         ),
-        *("--eval-scenarios", "1"),
+        *("--set", "eval.scenarios=1"),
     )
     assert metrics["episodes/failed"] == 0.0
     assert [trajectory["reward"] for trajectory in trajectories] == [0.0, 1.0, 2.0, 3.0]
@@ -148,7 +148,7 @@ def test_a_third_partys_text_env_trains_with_a_reward_of_ones_own(vllm_server, t
         tmp_path / "run",
         *("--env-import", str(EXAMPLE), "--env", "GuessNumber-v0", "--reward", "examples.brevity:brevity"),
         *("--env-kwargs", '{"max_episode_steps": 3}'),
-        *("--eval-scenarios", "0"),
+        *("--set", "eval.scenarios=0"),
     )
     check_update(metrics, trajectories)
     assert metrics["reward/mean"] == pytest.approx(metrics["reward/env"] - 0.001 * metrics["tokens/completion_mean"])

@@ -14,6 +14,7 @@ from grpo.runs.checkpoint import newest_checkpoint
 from judges.llm.record import read_judgements
 from tests import ROOT
 from tests.grpo.episodes.test_marking import shown
+from tests.support.commands import sets
 from tests.support.judge_server import JudgeServer, score_by
 
 pytestmark = [
@@ -25,9 +26,9 @@ pytestmark = [
 def train(run_dir: Path, policy_url: str, *judge: str) -> subprocess.CompletedProcess[str]:
     command = [
         *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
-        *("--run-dir", str(run_dir), "--resume", "--steps", "2", "--warm-start-steps", "0", "--eval-scenarios", "0"),
-        *("--groups-per-step", "2", "--group-size", "2"),
-        *("--set", "rollout.max_tokens=900", "--set", "rollout.max_turn_tokens=48"),
+        *("--run-dir", str(run_dir), "--resume", "--steps", "2", *sets("warm_start.steps=0", "eval.scenarios=0")),
+        *sets("rollout.groups_per_step=2", "rollout.group_size=2"),
+        *sets("rollout.max_tokens=900", "rollout.max_turn_tokens=48"),
         *("--set", f'server.urls=["{policy_url}"]', "--env-kwargs", '{"max_turns": 2}'),
         *judge,
     ]

@@ -22,6 +22,7 @@ from grpo.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests import ROOT
 from tests.grpo.episodes.test_marking import shown
+from tests.support.commands import sets
 from tests.support.judge_server import JudgeServer
 from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
@@ -48,8 +49,8 @@ def train(run_dir: Path, model: Path, policy_url: str, judge_url: str, *more: st
     }
     command = [
         *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
-        *("--run-dir", str(run_dir), "--model", str(model), "--resume", "--warm-start-steps", "0", "--threads", "1"),
-        *("--groups-per-step", "2", "--group-size", "4", "--eval-scenarios", "2"),
+        *("--run-dir", str(run_dir), "--model", str(model), "--resume", *sets("warm_start.steps=0", "threads=1")),
+        *sets("rollout.groups_per_step=2", "rollout.group_size=4", "eval.scenarios=2"),
         *(part for name, value in settings.items() for part in ("--set", f"{name}={json.dumps(value)}")),
         *("--answer-judge", "openai/o4-mini", "--answer-judge-api-base", judge_url, *more),
     ]

@@ -18,6 +18,7 @@ from grpo.files import read_jsonl  # noqa: E402
 from tests import ROOT  # noqa: E402
 from tests.grpo.learner.engine_runs import free_port  # noqa: E402
 from tests.support import processes  # noqa: E402
+from tests.support.commands import sets  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402
 from tests.support.policy_server import TinyPolicyServer  # noqa: E402
 from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
@@ -41,8 +42,8 @@ def arguments(model, url, run_dir, steps, *more):
     }
     return [
         *("train", "--env", LETTER_ENV, "--model", str(model), "--run-dir", str(run_dir), "--resume"),
-        *("--steps", str(steps), "--groups-per-step", "2", "--group-size", "3", "--warm-start-steps", "1"),
-        *("--eval-scenarios", "1", "--threads", "1"),
+        *("--steps", str(steps), *sets("rollout.groups_per_step=2", "rollout.group_size=3", "warm_start.steps=1")),
+        *sets("eval.scenarios=1", "threads=1"),
         *(part for name, value in settings.items() for part in ("--set", f"{name}={json.dumps(value)}")),
         *more,
     ]
@@ -143,7 +144,7 @@ def test_grpo_sft_makes_the_same_adapter_with_two_processes_as_with_one(tmp_path
     found = []
     for size, more in ((1, []), (2, []), (2, ["--set", "learner.shard=true"])):
         out = tmp_path / f"adapter-{len(found)}"
-        settings = ["--set", "dtype=float32", *more, "--steps", "3", "--batch-size", "4", "--threads", "2", "--quiet"]
+        settings = [*sets("dtype=float32", "warm_start.batch=4", "threads=2"), *more, "--steps", "3", "--quiet"]
         source = ["--env", LETTER_ENV, "--policy", "oracle", "--demonstrations", "12", "--validation", "0.3"]
         in_processes(size, "sft", [*source, *settings, "--model", str(model), "--out", str(out)])
         found.append((load_file(out / "adapter_model.safetensors"), read_jsonl(out / "metrics.jsonl")))
