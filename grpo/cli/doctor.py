@@ -45,9 +45,9 @@ def doctor(
     quick: bool,
     as_json: bool,
 ) -> None:
-    """Check what a run needs; without --env no env is checked.
+    """Check what a run needs. Every failure is shown with what to do, and makes the exit status 1.
 
-    Every failure is shown with what to do, and makes the exit status 1.
+    Without --env no env is checked.
     """
     from grpo.doctor.checks import Needs
     from grpo.machine.user_code import import_user_module

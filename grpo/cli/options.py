@@ -111,9 +111,8 @@ def setting_value(field: FieldInfo | None, given: str | tuple[str, ...]) -> Any:
 def what_it_takes(field: FieldInfo) -> str:
     """What a help text writes for the value of a setting: ``INTEGER``, ``auto|true|false``."""
     types = [each for each in _types(field.annotation) if each is not NoneType]
-    return "|".join(
-        METAVARS.get(each, "TEXT") if isinstance(each, type) else json.dumps(each).strip('"') for each in types
-    )
+    words = (METAVARS.get(each, "TEXT") if isinstance(each, type) else json.dumps(each) for each in types)
+    return "|".join(word.strip('"') for word in words)
 
 
 def _option(name: str, field: FieldInfo, *, required: bool) -> Callable[[Command], Command]:

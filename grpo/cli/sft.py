@@ -74,7 +74,10 @@ def sft(
     validation: float,
     quiet: bool,
 ) -> None:
-    """Train a LoRA adapter to imitate demonstrations; --from-run brings its own recipe."""
+    """Train a LoRA adapter to imitate demonstrations.
+
+    --from-run brings its own recipe.
+    """
     if sum(source is not None for source in (policy, from_run, data)) != 1:
         raise click.UsageError("name one source of demonstrations: --policy, --from-run or --data")
     if policy is not None and not given.get("env"):
