@@ -5,12 +5,11 @@ import platform
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from tests import ROOT
+from tests.support.http_stub import HttpStub, Response
 
 QWEN = "models--Qwen--Qwen2.5-0.5B-Instruct"
 SMI = '#!/bin/sh\necho "GPU 0: a card (UUID: GPU-1)"\n'
@@ -75,12 +74,9 @@ def test_without_model_or_gpu_or_with_cpu_asked_for_it_trains_on_the_cpu(quickst
 
 
 def test_a_hub_in_reach_is_asked_for_the_model_unless_the_user_forbids_it(quickstart):
-    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as hub:  # it answers: 501, not implemented
-        threading.Thread(target=hub.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{hub.server_port}"
-        assert "--recipe email-gpu " in quickstart(HF_ENDPOINT=url)
-        assert "--recipe email-cpu " in quickstart(HF_ENDPOINT=url, HF_HUB_OFFLINE="1")
-        hub.shutdown()
+    with HttpStub(lambda _: Response(status=501)) as hub:
+        assert "--recipe email-gpu " in quickstart(HF_ENDPOINT=hub.url)
+        assert "--recipe email-cpu " in quickstart(HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
 
 
 def test_an_install_sets_up_what_is_asked_for_and_starts_nothing(quickstart, tmp_path):

@@ -15,6 +15,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from tests.support.wait import wait_until
+
 WORD_ENV = "tests.support.envs:WordEnv-v0"
 PICTURE_ENV = "tests.support.envs:Pixels-v0"
 
@@ -174,11 +176,7 @@ PATIENCE_SECONDS = 60.0
 def meet(folder: Path, count: int) -> None:
     """Wait until so many threads or processes have been here."""
     (folder / f"{os.getpid()}-{threading.get_ident()}").touch()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(list(folder.iterdir())) < count:
-        if time.monotonic() > deadline:
-            raise TimeoutError("nobody came")
-        time.sleep(0.01)
+    wait_until(lambda: len(list(folder.iterdir())) >= count, seconds=PATIENCE_SECONDS, told=lambda: "nobody came")
 
 
 class Meeting(WordEnv):

@@ -2,74 +2,44 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.http_stub import HttpStub, Request, Response
 
 _COMMIT = "0" * 40
 
 
-class HubServer:
-    """Serves data sets, given as name -> file name -> bytes. A context manager; `url` is for HF_ENDPOINT."""
+class HubServer(HttpStub):
+    """Serves data sets, given as name -> file name -> bytes; `url` is for HF_ENDPOINT."""
 
     def __init__(self, data_sets: Mapping[str, Mapping[str, bytes]]) -> None:
-        self.asked: list[str] = []
-        hub = self
+        super().__init__()
+        self.data_sets = data_sets
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                hub.asked.append(path)
-                for name, files in data_sets.items():
-                    if path.startswith(f"/api/datasets/{name}"):
-                        return self.answer(200, _listing(name, files, path))
-                    if path.startswith(f"/datasets/{name}/resolve/"):
-                        content = files.get(path.split("/resolve/")[1].partition("/")[2])
-                        if content is not None:
-                            return self.answer_part(content)
-                return self.answer(404, b"{}", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": _COMMIT})
-
-            do_HEAD = do_GET
-
-            def answer_part(self, content: bytes) -> None:
-                first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
-                part = content[int(first) : int(last or len(content)) + 1]
-                where = f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}"
-                self.answer(206, part, {"Content-Range": where, "ETag": '"1"', "X-Repo-Commit": _COMMIT})
-
-            def answer(self, status: int, content: bytes, headers: Mapping[str, str] = {}) -> None:
-                self.send_response(status)
-                for header, value in {"Content-Length": str(len(content)), **headers}.items():
-                    self.send_header(header, value)
-                self.end_headers()
-                if self.command == "GET":
-                    self.wfile.write(content)
-
-            def log_message(self, format: str, *arguments: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> HubServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def answer(self, request: Request) -> Response:
+        path = request.path.partition("?")[0]
+        for name, files in self.data_sets.items():
+            if path.startswith(f"/api/datasets/{name}"):
+                return Response(_listing(name, files, path))
+            if path.startswith(f"/datasets/{name}/resolve/"):
+                content = files.get(path.split("/resolve/")[1].partition("/")[2])
+                if content is not None:
+                    return _part(content, request.headers.get("range", "bytes=0-"))
+        return Response(b"{}", 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": _COMMIT})
 
 
-def _listing(name: str, files: Mapping[str, bytes], path: str) -> bytes:
+def _part(content: bytes, asked: str) -> Response:
+    first, _, last = asked.removeprefix("bytes=").partition("-")
+    part = content[int(first) : int(last or len(content)) + 1]
+    where = f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}"
+    return Response(part, 206, {"Content-Range": where, "ETag": '"1"', "X-Repo-Commit": _COMMIT})
+
+
+def _listing(name: str, files: Mapping[str, bytes], path: str) -> Any:
     if "/tree/" not in path:
         info = {"id": name, "sha": _COMMIT, "private": False, "tags": [], "downloads": 0}
-        return json.dumps({**info, "siblings": [{"rfilename": file} for file in files]}).encode()
+        return {**info, "siblings": [{"rfilename": file} for file in files]}
     folder = path.split("/tree/")[1].partition("/")[2]
     entries = [
         {"type": "file", "path": file, "size": len(content), "oid": "1" * 40}
@@ -78,4 +48,4 @@ def _listing(name: str, files: Mapping[str, bytes], path: str) -> bytes:
     ]
     folders = {file.partition("/")[0] for file in files if "/" in file} if not folder else set()
     entries += [{"type": "directory", "path": file, "size": 0, "oid": "2" * 40} for file in sorted(folders)]
-    return json.dumps(entries).encode()
+    return entries

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.http_stub import HttpStub, Request, Response
 
 Messages = list[dict[str, Any]]
 
@@ -35,95 +35,38 @@ class Reply:
     """Sent as the body instead of a completion."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """One request that arrived."""
-
-    path: str
-    headers: Mapping[str, str]
-    body: dict[str, Any]
-
-
 Scripted = Reply | str | int
 """A whole reply, a content, or the status of an error."""
 
 
-class JudgeServer:
+class JudgeServer(HttpStub):
     """Serves while the `with` block lasts. A script that has run out answers 404."""
 
     def __init__(self, script: Iterable[Scripted] | Callable[[Messages], Scripted]) -> None:
-        self.requests: list[Request] = []
-        self._answer = script if callable(script) else None
+        super().__init__()
+        self._judge = script if callable(script) else None
         self._script = [] if callable(script) else list(script)
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._http = _Http(("127.0.0.1", 0), _Handler)
-        self._http.judge = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"{super().url}/v1"
 
-    def __enter__(self) -> JudgeServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-    def reply_to(self, request: Request) -> Reply:
-        with self._lock:
-            self.requests.append(request)
-            scripted = self._script.pop(0) if self._script else 404
-        if self._answer is not None:
-            scripted = self._answer(request.body["messages"])
-        if isinstance(scripted, int):
-            return Reply(status=scripted)
-        return Reply(content=scripted) if isinstance(scripted, str) else scripted
-
-    def wait(self, seconds: float) -> None:
-        self._stopping.wait(seconds)
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-    judge: JudgeServer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up before its answer is part of the tests."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Http
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.server.judge.reply_to(Request(self.path, headers, body))
-        self.server.judge.wait(reply.delay_seconds)
+    def answer(self, request: Request) -> Response:
+        if self._judge is not None:
+            reply = self._judge(request.body["messages"])
+        else:
+            with self._lock:
+                reply = self._script.pop(0) if self._script else 404
+        if isinstance(reply, int):
+            reply = Reply(status=reply)
+        elif isinstance(reply, str):
+            reply = Reply(reply)
+        self.wait(reply.delay_seconds)
         if reply.cut:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        data = reply.raw if reply.raw is not None else json.dumps(_payload(reply, body["model"])).encode()
-        self.send_response(reply.status)
-        for name, value in {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
-            **reply.headers,
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+            raise ConnectionAbortedError
+        body = _payload(reply, request.body["model"]) if reply.raw is None else reply.raw
+        return Response(body, reply.status, reply.headers)
 
 
 def _payload(reply: Reply, model: str) -> dict[str, Any]:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import socket
-import threading
-import time
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from tests.support.http_stub import HttpStub, Request, Response
 
 Message = dict[str, Any]
 Play = Callable[[list[Message], list[dict[str, Any]]], dict[str, Any] | int]
@@ -23,77 +21,37 @@ Play = Callable[[list[Message], list[dict[str, Any]]], dict[str, Any] | int]
 PROMPT_TOKENS, COMPLETION_TOKENS = 100, 10
 
 
-class ModelServer:
+class ModelServer(HttpStub):
     """Serves while the `with` block lasts."""
 
     def __init__(self, play: Play, delay_seconds: float = 0.0) -> None:
+        super().__init__()
         self.play = play
         self.delay_seconds = delay_seconds
         self.call_ids = (f"call_{number}" for number in itertools.count())
-        self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
-        self._http = _Http(("127.0.0.1", 0), _Handler)
-        self._http.model = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"{super().url}/v1"
 
-    def __enter__(self) -> ModelServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-    model: ModelServer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is part of the tests."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Http
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        model = self.server.model
-        model.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-        time.sleep(model.delay_seconds)
-        is_chat = self.path.endswith("/chat/completions")
-        try:
-            turn = model.play(_messages(body, is_chat), body.get("tools") or [])
-        except ConnectionAbortedError:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
+    def answer(self, request: Request) -> Response:
+        self.wait(self.delay_seconds)
+        body, is_chat = request.body, request.path.endswith("/chat/completions")
+        turn = self.play(_messages(body, is_chat), body.get("tools") or [])
         if isinstance(turn, int):
-            self._json({"error": {"message": f"scripted status {turn}", "code": turn}}, turn)
-        elif "raw" in turn:
-            self._json(turn["raw"], turn.get("status", 200))
-        elif "events" in turn:
-            self._stream(turn["events"], done=True)
-        elif "error" in turn:
-            self._json({"error": turn["error"]}, turn.get("status", 400), turn.get("headers"))
-        elif is_chat:
-            self._chat(turn, body)
-        else:
-            self._responses(turn, body)
+            return Response({"error": {"message": f"scripted status {turn}", "code": turn}}, turn)
+        if "raw" in turn:
+            return Response(turn["raw"], turn.get("status", 200))
+        if "events" in turn:
+            return _stream(turn["events"], done=True)
+        if "error" in turn:
+            return Response({"error": turn["error"]}, turn.get("status", 400), turn.get("headers", {}))
+        return self._chat(turn, body) if is_chat else self._responses(turn, body)
 
-    def _chat(self, turn: dict[str, Any], body: dict[str, Any]) -> None:
+    def _chat(self, turn: dict[str, Any], body: dict[str, Any]) -> Response:
         calls = [
             {
-                "id": next(self.server.model.call_ids),
+                "id": next(self.call_ids),
                 "type": "function",
                 "function": {"name": name, "arguments": json.dumps(arguments)},
             }
@@ -105,8 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
         finish = "tool_calls" if calls else "stop"
         if not body.get("stream"):
             choice = {"index": 0, "finish_reason": finish, "message": message}
-            self._json({**common, "object": "chat.completion", "choices": [choice], "usage": usage})
-            return
+            return Response({**common, "object": "chat.completion", "choices": [choice], "usage": usage})
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         text = turn.get("content") or ""
         deltas += [{"content": text[i : i + 5]} for i in range(0, len(text), 5)]
@@ -121,14 +78,14 @@ class _Handler(BaseHTTPRequestHandler):
         events: list[dict[str, Any]] = [{**common, "object": "chat.completion.chunk", "choices": [c]} for c in chunks]
         if (body.get("stream_options") or {}).get("include_usage"):
             events.append({**common, "object": "chat.completion.chunk", "choices": [], "usage": usage})
-        self._stream(events, done=True)
+        return _stream(events, done=True)
 
-    def _responses(self, turn: dict[str, Any], body: dict[str, Any]) -> None:
+    def _responses(self, turn: dict[str, Any], body: dict[str, Any]) -> Response:
         output: list[dict[str, Any]] = [
             {
                 "type": "function_call",
                 "id": f"fc_{index}",
-                "call_id": next(self.server.model.call_ids),
+                "call_id": next(self.call_ids),
                 "name": name,
                 "arguments": json.dumps(arguments),
                 "status": "completed",
@@ -159,8 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
             },
         }
         if not body.get("stream"):
-            self._json(response)
-            return
+            return Response(response)
         started = {**response, "status": "in_progress", "output": [], "usage": None}
         events = [{"type": "response.created", "response": started}]
         for index, item in enumerate(output):
@@ -174,30 +130,14 @@ class _Handler(BaseHTTPRequestHandler):
                 delta = {"type": "response.output_text.delta", "delta": turn["content"], **where}
                 events.insert(-1, delta)
         events.append({"type": "response.completed", "response": response})
-        self._stream([{**event, "sequence_number": number} for number, event in enumerate(events)], done=False)
+        return _stream([{**event, "sequence_number": number} for number, event in enumerate(events)], done=False)
 
-    def _json(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
-        data = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        for name, content in (headers or {}).items():
-            self.send_header(name, content)
-        self.end_headers()
-        self.wfile.write(data)
 
-    def _stream(self, events: list[dict[str, Any]], *, done: bool) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        for event in events:
-            kind = f"event: {event['type']}\n" if "type" in event else ""
-            self.wfile.write(f"{kind}data: {json.dumps(event)}\n\n".encode())
-            self.wfile.flush()
-        if done:
-            self.wfile.write(b"data: [DONE]\n\n")
-        self.close_connection = True
+def _stream(events: Iterable[dict[str, Any]], *, done: bool) -> Response:
+    kinds = (f"event: {event['type']}\n" if "type" in event else "" for event in events)
+    parts = [f"{kind}data: {json.dumps(event)}\n\n".encode() for kind, event in zip(kinds, events, strict=True)]
+    stream = [*parts, b"data: [DONE]\n\n"] if done else parts
+    return Response(headers={"Content-Type": "text/event-stream"}, stream=stream)
 
 
 def _messages(body: dict[str, Any], is_chat: bool) -> list[Message]:

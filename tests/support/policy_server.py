@@ -1,102 +1,139 @@
-"""A small real policy server for tests: vLLM's endpoints over a tiny model, one request at a time, so to the bit the same.
+"""Policy servers for tests: vLLM's endpoints, without a model or over a tiny one.
 
-What a request is answered depends on the adapter's weights, the prompt ids and the request's seed alone.
+They keep vLLM's rules on adapters (no name twice, a whole folder, known names only) and answer one request at a time.
+They can be stopped with requests under way, and started again on their port without adapters, as a killed vLLM is.
 """
 
 from __future__ import annotations
 
-import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
+from tests.support.http_stub import HttpStub, Request, Response
+
+Body = dict[str, Any]
+
+
+class PolicyStub(HttpStub):
+    """Has the base model, ``models``, and every adapter that it is told to load.
+
+    Attributes:
+        sample: What a request for a completion is answered, as token ids.
+        asked: The bodies of these requests.
+        loaded: Names and folders of the adapters.
+        refuses_adapters: Says 500 to one that is to be loaded.
+        has_adapter_routes: vLLM has them only where it is told to.
+    """
+
+    def __init__(self, sample: Callable[[Body], list[int]] = lambda _: [7], models: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.sample = sample
+        self.models = models
+        self.asked: list[Body] = []
+        self.loaded: dict[str, str] = {}
+        self.refuses_adapters = False
+        self.has_adapter_routes = True
+        self._lock = threading.RLock()
+
+    def stop(self) -> None:
+        super().stop()
+        self.loaded.clear()
+
+    def answer(self, request: Request) -> Response:
+        if request.method == "GET":
+            names = ["base", *self.models] if request.path == "/v1/models" else []
+            return Response({"data": [{"id": name} for name in names]})
+        with self._lock:
+            if not self.running:  # it was stopped while this request waited
+                raise ConnectionAbortedError
+            if request.path.endswith("_lora_adapter") and not self.has_adapter_routes:
+                return Response({"detail": "Not Found"}, 404)
+            if request.path == "/v1/load_lora_adapter":
+                return self.load(request.body["lora_name"], request.body["lora_path"])
+            if request.path == "/v1/unload_lora_adapter":
+                return self.unload(request.body["lora_name"])
+            if request.body["model"] not in {"base", *self.models, *self.loaded}:
+                return Response({"error": f"The model `{request.body['model']}` does not exist."}, 404)
+            return self.complete(request.body)
+
+    def load(self, name: str, path: str) -> Response:
+        if self.refuses_adapters:
+            return Response("no room for another adapter", 500)
+        if name in self.loaded:
+            return Response(f"The lora adapter '{name}' has already been loaded.", 400)
+        if not (Path(path) / "adapter_config.json").exists():
+            return Response(f"No adapter found for LoRA '{name}'", 404)
+        self.loaded[name] = path
+        return Response("ok")
+
+    def unload(self, name: str) -> Response:
+        if self.loaded.pop(name, None) is None:
+            return Response(f"The lora adapter '{name}' cannot be found.", 404)
+        return Response("ok")
+
+    def complete(self, body: Body) -> Response:
+        self.asked.append(body)
+        ids = self.sample(body)
+        return completion(body, ids, [-0.5] * len(ids), "stop")
+
+
+def completion(body: Body, ids: list[int], logprobs: list[float], reason: str) -> Response:
+    choice = {"token_ids": ids, "prompt_token_ids": body["prompt"], "finish_reason": reason}
+    return Response({"choices": [{**choice, "logprobs": {"token_logprobs": logprobs}}]})
+
+
+def save_nothing(folder: Path) -> None:
+    """Makes a folder that is an adapter for all who do not look into its files."""
+    folder.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (folder / name).write_text("{}")
+
 
 _LOADING = threading.Lock()
 """transformers loads one model at a time: meanwhile it changes settings of the whole process."""
 
 
-class TinyPolicyServer:
-    """Serves ``model_folder`` and every adapter that it is told to load, in float32."""
+class TinyPolicyServer(PolicyStub):
+    """Serves ``model_folder`` in float32, to the bit the same.
+
+    What a request is answered depends on the adapter's weights, the prompt ids and the request's seed alone.
+    """
 
     def __init__(self, model_folder: Path):
+        super().__init__()
+        self.model_folder = model_folder
+        self._models: dict[str, Any] = {}
+
+    def load(self, name: str, path: str) -> Response:
+        import torch
         from peft import PeftModel
         from transformers import AutoModelForCausalLM
 
-        self._load = lambda path: PeftModel.from_pretrained(
-            AutoModelForCausalLM.from_pretrained(str(model_folder), dtype=torch.float32), path
-        ).eval()
-        self._models: dict[str, Any] = {}
-        self._lock = threading.Lock()
-        self.requests = 0
-        handler = type("Handler", (_Handler,), {"policy": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        with _LOADING:
+            base = AutoModelForCausalLM.from_pretrained(str(self.model_folder), dtype=torch.float32)
+            self._models[name] = PeftModel.from_pretrained(base, path).eval()
+        return super().load(name, path)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def unload(self, name: str) -> Response:
+        del self._models[name]
+        return super().unload(name)
 
-    def __enter__(self) -> TinyPolicyServer:
-        self._thread.start()
-        return self
+    def complete(self, body: Body) -> Response:
+        import torch
 
-    def __exit__(self, *_: Any) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        with self._lock:
-            if path == "/v1/load_lora_adapter":
-                with _LOADING:
-                    self._models[body["lora_name"]] = self._load(body["lora_path"])
-            elif path == "/v1/unload_lora_adapter":
-                del self._models[body["lora_name"]]
-            elif path == "/v1/completions":
-                self.requests += 1
-                return {"choices": [self._sample(self._models[body["model"]], body)]}
-        return {}
-
-    @torch.no_grad()
-    def _sample(self, model: Any, body: dict[str, Any]) -> dict[str, Any]:
-        generator = torch.Generator().manual_seed(body["seed"])
+        self.asked.append(body)
+        model, generator = self._models[body["model"]], torch.Generator().manual_seed(body["seed"])
         ids: list[int] = []
         logprobs: list[float] = []
         while len(ids) < body["max_tokens"]:
-            logits = model(input_ids=torch.tensor([body["prompt"] + ids])).logits[0, -1].float()
+            with torch.no_grad():
+                logits = model(input_ids=torch.tensor([body["prompt"] + ids])).logits[0, -1].float()
             spread = torch.log_softmax(logits / (body["temperature"] or 1.0), -1)
             drawn = torch.multinomial(spread.exp(), 1, generator=generator) if body["temperature"] else spread.argmax()
             ids.append(int(drawn))
             logprobs.append(float(spread[ids[-1]]))
             if ids[-1] in body["stop_token_ids"]:
                 break
-        reason = "stop" if ids[-1] in body["stop_token_ids"] else "length"
-        known = {"prompt_token_ids": body["prompt"], "token_ids": ids}
-        return {**known, "logprobs": {"token_logprobs": logprobs}, "finish_reason": reason}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    policy: TinyPolicyServer
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self._reply({"data": [{"id": "base"}]})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._reply(self.policy.answer(self.path, body))
-
-    def _reply(self, value: dict[str, Any]) -> None:
-        data = json.dumps(value).encode()
-        try:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # who asked was killed
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+        return completion(body, ids, logprobs, "stop" if ids[-1] in body["stop_token_ids"] else "length")

@@ -6,7 +6,6 @@ A mark in the environment would not do: a process that sets its title, as vLLM's
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 
@@ -17,34 +16,23 @@ def processes_in(*sessions: int) -> dict[int, str]:
 
 def family_of(pid: int) -> set[int]:
     """A process and all that it started, as long as their parents run."""
-    running = _parents_and_sessions()
+    everyone = _parents_and_sessions()
     family, found = {pid}, 0
     while found < len(family):
         found = len(family)
-        family |= {child for child, (parent, _) in running.items() if parent in family}
-    return family & running.keys()
+        family |= {child for child, (parent, _) in everyone.items() if parent in family}
+    return family & everyone.keys()
 
 
 def sessions_below(pid: int) -> tuple[int, ...]:
     """The sessions of a process and of all that it started, as long as their parents run."""
-    running = _parents_and_sessions()
-    return tuple({running[member][1] for member in family_of(pid) if member in running})
+    everyone = _parents_and_sessions()
+    return tuple({everyone[member][1] for member in family_of(pid) if member in everyone})
 
 
-def wait_until_ended(pids: set[int], seconds: float) -> set[int]:
-    """Wait until none of these processes runs; returns those that do."""
-    deadline = time.monotonic() + seconds
-    while (left := pids & _parents_and_sessions().keys()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
-
-
-def wait_until_gone(*sessions: int, seconds: float) -> dict[int, str]:
-    """Wait until nothing runs in these sessions; returns what is left."""
-    deadline = time.monotonic() + seconds
-    while (left := processes_in(*sessions)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
+def running(pids: set[int]) -> set[int]:
+    """Which of these processes run; one that has ended does not, reaped or not."""
+    return pids & _parents_and_sessions().keys()
 
 
 def _parents_and_sessions() -> dict[int, tuple[int, int]]:

@@ -6,11 +6,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
+
+from tests.support.wait import wait_until
 
 SERVER_PYTHON = "TINKER_SERVER_PYTHON"
 """Variable with the Python (3.12) of an environment that has SkyRL."""
@@ -58,12 +59,11 @@ class TinkerServerProcess:
             self.process = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=log, cwd=self.folder, start_new_session=True
             )
-        end = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > end:
-                self.__exit__()
-                raise AssertionError(self.log.read_text()[-3000:])
-            time.sleep(0.2)
+        try:
+            wait_until(self._answers, seconds=START_SECONDS, every=0.2, process=self.process, told=self.log.read_text)
+        except AssertionError:
+            self.__exit__()
+            raise
         return self
 
     def _answers(self) -> bool:

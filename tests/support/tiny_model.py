@@ -27,7 +27,7 @@ def tiny_model_folder(folder: Path, *, vocab: int = 264, seed: int = 0, layers: 
 
 
 def tiny_chat_model_folder(folder: Path) -> Path:
-    """``tiny_model_folder`` with a tokenizer: one id a byte, and ChatML's marks."""
+    """``tiny_model_folder`` with a tokenizer: one id a byte, and ChatML's marks; it has no chat template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -36,23 +36,8 @@ def tiny_chat_model_folder(folder: Path) -> Path:
     tokenizer = Tokenizer(models.BPE(vocabulary, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>", "<|endoftext|>"])
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>").save_pretrained(str(folder))
-    return folder
-
-
-def tiny_chat_model(folder: Path) -> Path:
-    """A tiny random model with a tokenizer of bytes and ChatML's marks; it has no chat template."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    tiny_model_folder(folder)
-    vocabulary = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    bytes_only = Tokenizer(models.BPE(vocabulary, merges=[]))
-    bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bytes_only.decoder = decoders.ByteLevel()
-    bytes_only.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-    PreTrainedTokenizerFast(tokenizer_object=bytes_only, eos_token="<|im_end|>").save_pretrained(folder)
     return folder
 
 

@@ -6,7 +6,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -15,6 +14,7 @@ from tests import ROOT
 from tests.email_env.mails import BEN, build, mail
 from tests.email_env.make_scenarios.parts import BUDGET, GOOD, lines, llm, make
 from tests.support.judge_server import JudgeServer, Reply
+from tests.support.wait import wait_until
 
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
 
@@ -58,9 +58,10 @@ def test_a_run_that_is_killed_goes_on_with_what_is_missing(tmp_path):
 
     with JudgeServer(llm(author)) as server:
         process = start(path, out, server, "--concurrency", "2")
-        while len(asked) < 8 or not out.exists() or len(out.read_bytes().splitlines()) < 5:  # two wait for their reply
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
+        wait_until(out.exists, process=process, told=process.communicate)
+        wait_until(
+            lambda: len(asked) >= 8 and out.read_bytes().count(b"\n") >= 5, process=process, told=process.communicate
+        )  # two wait for their reply
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
         finished = len(lines(out))
@@ -84,9 +85,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     slow = lambda data: GOOD if data["subject"] == "Falcon" else Reply(delay_seconds=600)  # noqa: E731
     with JudgeServer(llm(slow)) as server:
         process = start(path, out, server)
-        while not out.exists() or not out.read_bytes().endswith(b"\n"):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
+        wait_until(lambda: out.exists() and out.read_bytes().endswith(b"\n"), process=process, told=process.communicate)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=300)
     assert process.returncode == 130

@@ -50,7 +50,7 @@ def test_the_stock_client_streams_through_it_and_everything_is_recorded(tmp_path
         assert second["reply"]["content"] == row["answer"]
         assert (first["shared"], second["shared"], len(second["messages"])) == (0, 1, 2)
         assert 0 < first["first_token_seconds"] <= first["seconds"]
-    for _, headers, body in server.requests:
+    for headers, body in ((request.headers, request.body) for request in server.requests):
         assert body["model"] == "vendor/m1", "the agent had asked for another"
         assert headers["authorization"] == "Bearer the real key"
 
@@ -59,7 +59,7 @@ def test_the_responses_api_works_whole_and_streamed(tmp_path):
     found, traces, server, shown = evaluated(tmp_path, "by_responses", sums, count=2)
     assert [(row["answer"], row["ending"]) for row in found] == [("0", "answered"), ("2", "answered")], shown.output
     assert [row["prompt_tokens"] for row in found] == [2 * PROMPT_TOKENS] * 2
-    assert {path for path, _, _ in server.requests} == {"/v1/responses"}
+    assert {request.path for request in server.requests} == {"/v1/responses"}
     assert traces[0]["model_calls"][0]["reply"][0]["name"] == "double"
 
 
@@ -154,7 +154,7 @@ def test_a_model_by_name_plays_a_plain_tool_loop(tmp_path):
     assert [(row["answer"], row["sources"], row["implicit"]) for row in found] == [
         (answer, ["x"], False) for answer in ("0", "2", "4", "6")
     ]
-    sent = [body for _, _, body in server.requests]
+    sent = [request.body for request in server.requests]
     assert {body["temperature"] for body in sent} == {0}
     for _, turn, reply in (body["messages"][1:] for body in sent if len(body["messages"]) == 4):
         assert reply["tool_call_id"] == turn["tool_calls"][0]["id"]
@@ -170,7 +170,7 @@ def test_calls_at_once_are_told_what_became_of_each(tmp_path):
     with ModelServer(play) as server:
         arguments = ("--agent", f"openai:m@{server.url}", "--limit", "1", "--max-turns", "4", "--out", str(tmp_path))
         run(*arguments, env="FrozenLake-v1", is_slippery=False)
-    messages = server.requests[-1][2]["messages"]
+    messages = server.requests[-1].body["messages"]
     told = [message["content"].splitlines()[0] for message in messages if message["role"] == "tool"]
     assert told[:2] == ["reward 0", "reward 0, total 0"]
     assert told[2] == "The next message answers all calls of this turn."

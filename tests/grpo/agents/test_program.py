@@ -1,15 +1,15 @@
 """Door 3: programs as agents, and the env's tools over MCP."""
 
-import os
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from grpo.episodes.traces import read_trace
 from tests.support.evaluations import rows, run
 from tests.support.model_server import ModelServer
+from tests.support.sessions import running
+from tests.support.wait import wait_until
 
 pytest.importorskip("mcp", reason="tools over MCP need the extra 'eval'")
 
@@ -96,12 +96,8 @@ def test_at_its_time_limit_a_program_is_killed_with_its_children(tmp_path):
     )
     found, _ = evaluated(tmp_path, source, "", "--timeout", "5", count=1)
     assert found[0]["ending"] == "timeout"
-    for pid in (tmp_path / "pids").read_text().split():
-        for _ in range(3000):
-            if not _is_running(int(pid)):
-                break
-            time.sleep(0.02)
-        assert not _is_running(int(pid))
+    pids = set(map(int, (tmp_path / "pids").read_text().split()))
+    wait_until(lambda: not running(pids))
 
 
 def test_a_program_that_closes_its_outputs_may_still_end_in_its_own_time(tmp_path):
@@ -139,14 +135,6 @@ def test_no_proxy_stands_between_a_program_and_its_endpoint(tmp_path, monkeypatc
     found, _ = evaluated(tmp_path, source, count=1)
     listed = "intranet.example,127.0.0.1,localhost,::1"
     assert found[0]["answer"] == f"{listed} {listed} True True False"
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 MCP_AGENT = """

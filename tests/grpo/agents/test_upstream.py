@@ -137,7 +137,7 @@ def test_a_model_that_writes_half_a_character_goes_on(tmp_path):
     with ModelServer(lambda messages, tools: turns.pop(0) if turns else {"content": "0"}) as server:
         shown = run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), count=1)
     assert rows(tmp_path)[0]["answer"] == "0", shown.output
-    assert server.requests[1][2]["messages"][2]["content"] == "half ?"
+    assert server.requests[1].body["messages"][2]["content"] == "half ?"
 
 
 def test_an_answer_in_parts_is_read(tmp_path):
@@ -224,7 +224,7 @@ def test_a_model_that_is_called_with_tools_is_not_told_another_form_of_calls(tmp
         arguments = ("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1")
         shown = run(*arguments, env="EmailSearch-v0")
     assert shown.exit_code == 0, shown.output
-    seen = json.dumps(server.requests[-1][2]["messages"])
+    seen = json.dumps(server.requests[-1].body["messages"])
     assert "the turn is empty. Call a tool, or give the answer." in seen
     assert len(server.requests) == 4
     assert "<tool_call>" not in seen
@@ -237,7 +237,7 @@ def test_a_call_in_the_form_before_tool_calls_is_a_call(tmp_path):
         assert run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1").exit_code == 0
     (row,) = rows(tmp_path)
     assert (row["ending"], row["answer"], row["implicit"], row["steps"]) == ("answered", "42", False, 2)
-    turn, reply = server.requests[1][2]["messages"][-2:]
+    turn, reply = server.requests[1].body["messages"][-2:]
     assert (reply["content"], reply["tool_call_id"]) == ("42", turn["tool_calls"][0]["id"])
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from grpo.episodes.traces import read_trace
 from tests.support.agents import unwritable
+from tests.support.envs import SumsEnv
 from tests.support.evaluations import rows, run
 
 
@@ -121,7 +122,7 @@ def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_pat
     assert first.exit_code == 3
     assert "1 of 4 episodes ended in infrastructure failures" in first.output
     assert "1 x infrastructure: tests.support.envs:Sums-v0 failed at step: RuntimeError: the abacus is" in first.output
-    assert "(eval_parts.py:59) [sum/2#0]\n" in first.output
+    assert f"(envs.py:{SumsEnv.step.__code__.co_firstlineno + 2}) [sum/2#0]\n" in first.output
     (failed,) = [row for row in rows(tmp_path / "run") if row["ending"] == "infrastructure"]
     assert (failed["scenario_id"], failed["correct"], failed["reward"]) == ("sum/2", None, None)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -138,7 +139,7 @@ def test_a_failure_of_several_episodes_is_told_with_the_first_and_a_result_has_t
     )
     found = rows(tmp_path)
     assert [row["scenario_id"] for row in found] == [f"seed-{row['env_seed']}" for row in found]
-    place = f"eval_agents.py:{unwritable.__code__.co_firstlineno + 7}"
+    place = f"agents.py:{unwritable.__code__.co_firstlineno + 7}"
     said = f"3 x agent_crash: Unwritable ({place}) [first {found[0]['scenario_id']}#0]"
     assert said in shown.output
 

@@ -22,7 +22,8 @@ from grpo.serving.server import server_options
 from tests.grpo.chat.templates import FAMILIES
 from tests.grpo.chat.test_turns import played
 from tests.support.envs import TalkEnv
-from tests.support.sessions import sessions_below, wait_until_gone
+from tests.support.sessions import processes_in, sessions_below
+from tests.support.wait import wait_until
 
 SMOLLM2 = FAMILIES[0]
 
@@ -72,7 +73,7 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
         output = server.communicate(timeout=300)[0]
     assert "Stopped. The server is gone." in output
     assert server.returncode == 130
-    assert wait_until_gone(*sessions, seconds=60.0) == {}
+    wait_until(lambda: not processes_in(*sessions), told=lambda: processes_in(*sessions))
 
 
 def check_tool_loop(client, chat):

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,8 @@ from grpo.runs.trained_policy import init_adapter
 from grpo.training.imitation import imitate
 from tests.grpo.training.test_demonstrations import rollout
 from tests.support.envs import WORD_ENV
-from tests.support.tiny_model import tiny_chat_model
+from tests.support.tiny_model import tiny_chat_model_folder
+from tests.support.wait import wait_until
 
 CHATS = [
     {
@@ -48,7 +48,7 @@ def chats(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     pytest.importorskip("peft", reason="torch, transformers and peft are not installed (extra 'train')")
-    return tiny_chat_model(tmp_path_factory.mktemp("model"))
+    return tiny_chat_model_folder(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.torch
@@ -187,9 +187,13 @@ def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
         stderr=subprocess.STDOUT,
         text=True,
     )
-    while not any(read_jsonl(path) for path in (tmp_path / "out").glob(".warm-*/whole/metrics.jsonl")):
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.2)
+    steps = ".warm-*/whole/metrics.jsonl"
+    wait_until(
+        lambda: any(map(read_jsonl, (tmp_path / "out").glob(steps))),
+        seconds=600,
+        process=process,
+        told=process.communicate,
+    )
     process.send_signal(signal.SIGINT)
     assert "Stopped. Nothing was written." in process.communicate(timeout=300)[0]
     assert process.returncode == 130

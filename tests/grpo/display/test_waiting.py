@@ -1,17 +1,14 @@
 """What is said while something takes its time."""
 
 import threading
-import time
 
 from grpo.display.waiting import said_if_slow
+from tests.support.wait import wait_until
 
 
 def test_what_takes_long_is_said_and_what_does_not_is_not(capsys):
-    said, deadline = "", time.monotonic() + 60
     with said_if_slow("loading the mail", patience_seconds=0.05):
-        while not said and time.monotonic() < deadline:
-            time.sleep(0.01)
-            said += capsys.readouterr().err
+        said = wait_until(lambda: capsys.readouterr().err)
     assert said == "Loading the mail; the first time this may take a minute\n"
     others = threading.enumerate()
     with said_if_slow("loading the mail", patience_seconds=3600.0):

@@ -23,7 +23,8 @@ from grpo.types import SampledTurn, StopReason, Task
 from tests.support.envs import HARD_ENV, MEETING_ENV, WORD_ENV, WordEnv
 from tests.support.machine import TELLS_WAITS, needs_waits_told
 from tests.support.policies import ByteChat
-from tests.support.sessions import family_of, wait_until_ended
+from tests.support.sessions import family_of, running
+from tests.support.wait import wait_until
 
 CHAT = ByteChat()
 TASK = Task(0, "train-maple")
@@ -196,7 +197,7 @@ async def test_a_pilot_that_fails_hands_over_to_the_next():
 def test_an_env_that_raises_fails_its_episode_with_its_own_words(setting):
     played = play(HARD_ENV, {}, setting, Guesses("raise"), 2)
     assert {t.stop_reason for t in played} == {StopReason.FAILED}
-    assert played[0].error.startswith(f"{HARD_ENV} failed at step: LookupError: no such page (worker_envs.py:")
+    assert played[0].error.startswith(f"{HARD_ENV} failed at step: LookupError: no such page (envs.py:")
     assert played[0].messages[-1] == {"role": "assistant", "content": "raise"}
 
 
@@ -275,7 +276,7 @@ def test_no_worker_and_nothing_that_its_env_started_outlives_the_owner(end):
             started = family_of(owner.pid) - {owner.pid}
             assert len(started) == 4, "two workers and a sleeping program of each"
             owner.send_signal(end)
-            assert not wait_until_ended(started, seconds=60.0)
+            wait_until(lambda: not running(started))
             owner.wait(60)
         finally:
             owner.kill()

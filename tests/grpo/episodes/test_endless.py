@@ -13,6 +13,7 @@ from grpo.envs import own_thread, pool
 from tests import ROOT
 from tests.support.envs import ENDLESS_ENV
 from tests.support.evaluations import rows, run
+from tests.support.wait import wait_until
 
 AGENTS = ["walker", "tests.support.agents:walking", "tests.support.agents:walking_async"]
 
@@ -45,8 +46,7 @@ def test_there_is_a_cap_of_turns_without_asking_for_one(tmp_path):
 
 def interrupted(process, out):
     """What an evaluation that has begun says of a SIGINT, to its end."""
-    while not (out / "results.jsonl").exists() and process.poll() is None:
-        time.sleep(0.05)
+    wait_until(lambda: (out / "results.jsonl").exists() or process.poll() is not None)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     try:
@@ -103,13 +103,13 @@ def test_an_env_that_ends_the_process_has_failed_and_not_the_agent(tmp_path, age
     )
     (row,) = rows(tmp_path)
     assert (row["ending"], shown.exit_code) == ("infrastructure", 3)
-    assert f"{ENDLESS_ENV} failed at step: SystemExit: no more road (eval_parts.py:" in row["error"]
+    assert f"{ENDLESS_ENV} failed at step: SystemExit: no more road (envs.py:" in row["error"]
 
 
 @pytest.mark.parametrize(
     ("env", "how", "said"),
     [
-        (ENDLESS_ENV, "close", f"Error: {ENDLESS_ENV} failed at close: RuntimeError: no such window (eval_parts.py:"),
+        (ENDLESS_ENV, "close", f"Error: {ENDLESS_ENV} failed at close: RuntimeError: no such window (envs.py:"),
         ("LunarLander-v3", None, "Error: LunarLander-v3 cannot be loaded: Box2D is not installed, "),
         ("Ant-v5", None, "Error: Ant-v5 cannot be loaded: "),
     ],
@@ -134,7 +134,7 @@ def test_an_env_that_raises_when_it_is_closed_at_the_end_takes_no_result_with_it
 def test_an_env_that_raises_what_ctrl_c_raises_holds_no_agent_up(tmp_path):
     arguments = ("--limit", "1", "--timeout", "60", "--out", str(tmp_path))
     run("--agent", "tests.support.agents:walking", *arguments, env=ENDLESS_ENV, how="interrupts")
-    assert rows(tmp_path)[0]["error"].startswith(f"{ENDLESS_ENV} failed at step: KeyboardInterrupt (eval_parts.py:")
+    assert rows(tmp_path)[0]["error"].startswith(f"{ENDLESS_ENV} failed at step: KeyboardInterrupt (envs.py:")
 
 
 def test_what_an_agent_leaves_in_a_thread_does_not_keep_the_command_from_its_end(tmp_path):

@@ -24,6 +24,7 @@ from grpo.errors import EvaluationError
 from tests import ROOT
 from tests.support.envs import SUMS_ENV
 from tests.support.evaluations import run
+from tests.support.wait import wait_until
 
 KILLS = 10
 EPISODES = 240
@@ -49,8 +50,9 @@ def test_killed_ten_times_at_random_moments_there_is_one_result_for_each_episode
     for _ in range(KILLS):
         process = begin(out)
         enough = written(out) + draw.randint(0, 12)
-        while process.poll() is None and written(out) < enough:
-            time.sleep(0.001)
+        wait_until(
+            lambda process=process, enough=enough: process.poll() is not None or written(out) >= enough, every=0.001
+        )
         time.sleep(draw.random() * 0.02)
         process.send_signal(signal.SIGKILL)
         process.communicate()

@@ -14,13 +14,13 @@ pytest.importorskip("datasets", reason="trl needs datasets")
 
 from grpo.learner.segments import common_prefix
 from tests import ROOT
-from tests.support.tiny_model import tiny_chat_model
+from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
 
 
 def test_each_turn_trains_both_forms_and_their_gradients_agree(tmp_path):
-    folder = tiny_chat_model(tmp_path)
+    folder = tiny_chat_model_folder(tmp_path)
     command = ["scripts/bench_train", "--model", folder, "--scale", "0.05", "--rounds", "1", "--shapes", "recipe"]
     shown = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, cwd=ROOT)
     assert shown.returncode == 0, shown.stderr

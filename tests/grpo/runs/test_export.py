@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 from grpo.cli.export import export  # noqa: E402
 from tests.support.envs import TalkEnv  # noqa: E402
-from tests.support.tiny_model import tiny_chat_model, tiny_engine, tiny_model_folder  # noqa: E402
+from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine, tiny_model_folder  # noqa: E402
 
 
 def run(*arguments: object) -> str:
@@ -87,7 +87,7 @@ def test_a_merged_model_is_prompted_with_tools_by_its_own_tokenizer(tmp_path):
 
     from grpo.chat import chat_for, load_tokenizer
 
-    base = tiny_chat_model(tmp_path / "base")
+    base = tiny_chat_model_folder(tmp_path / "base")
     run(tiny_adapter(base, tmp_path / "adapter"), "--out", tmp_path / "merged", "--merge", "--model", base)
     messages, tools = list(TalkEnv.opening), list(TalkEnv.tools)
     shown = AutoTokenizer.from_pretrained(tmp_path / "merged").apply_chat_template(

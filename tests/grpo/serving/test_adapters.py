@@ -1,9 +1,7 @@
 """Adapter versions: written whole, a new name each, kept while used."""
 
-import json
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -13,72 +11,22 @@ from grpo.errors import AdapterError, ServerDiedError
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.fleet import Fleet
 from grpo.serving.server import ExternalServer, VllmServer
-
-
-class AdapterServer:
-    """vLLM's two adapter routes over a real socket, with its rules: no name twice, a whole folder, known names only."""
-
-    def __init__(self) -> None:
-        self.loaded: dict[str, str] = {}
-        self.names_ever: list[str] = []
-        self.routes = True
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, text = outer.answer(self.path, body)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
-
-    def answer(self, path: str, body: dict[str, str]) -> tuple[int, str]:
-        name = body["lora_name"]
-        if not self.routes:
-            return 404, '{"detail":"Not Found"}'
-        if path == "/v1/load_lora_adapter":
-            if name in self.loaded:
-                return 400, f"The lora adapter '{name}' has already been loaded."
-            if not (Path(body["lora_path"]) / "adapter_config.json").exists():
-                return 404, f"No adapter found for LoRA '{name}'"
-            self.loaded[name] = body["lora_path"]
-            self.names_ever.append(name)
-            return 200, "ok"
-        if name not in self.loaded:
-            return 404, f"The lora adapter '{name}' cannot be found."
-        del self.loaded[name]
-        return 200, "ok"
+from tests.support.policy_server import PolicyStub, save_nothing
 
 
 @pytest.fixture
-def fake() -> Iterator[AdapterServer]:
-    server = AdapterServer()
-    yield server
-    server.http.shutdown()
-    server.http.server_close()
+def fake() -> Iterator[PolicyStub]:
+    with PolicyStub() as server:
+        yield server
 
 
 @pytest.fixture
-def store(fake: AdapterServer, tmp_path: Path) -> AdapterStore:
+def store(fake: PolicyStub, tmp_path: Path) -> AdapterStore:
     return AdapterStore(Fleet([ExternalServer(fake.url)]), tmp_path / "adapters")
 
 
-def save(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "adapter_config.json").write_text("{}")
-    (folder / "adapter_model.safetensors").write_bytes(b"weights")
-
-
-def test_each_version_gets_a_new_name_and_replaces_the_one_before(store: AdapterStore, fake: AdapterServer):
-    handles = [store.publish(save, version) for version in (0, 1, 1, 2)]
+def test_each_version_gets_a_new_name_and_replaces_the_one_before(store: AdapterStore, fake: PolicyStub):
+    handles = [store.publish(save_nothing, version) for version in (0, 1, 1, 2)]
     assert len({handle.name for handle in handles}) == 4
     assert [handle.version for handle in handles] == [0, 1, 1, 2]
     assert fake.loaded == {handles[-1].name: str(handles[-1].path)}
@@ -87,11 +35,11 @@ def test_each_version_gets_a_new_name_and_replaces_the_one_before(store: Adapter
     assert [path.name for path in handles[-1].path.parent.iterdir()] == [handles[-1].name]
 
 
-def test_a_version_in_use_is_kept_until_its_last_user_ends(store: AdapterStore, fake: AdapterServer):
-    first = store.publish(save, 0)
+def test_a_version_in_use_is_kept_until_its_last_user_ends(store: AdapterStore, fake: PolicyStub):
+    first = store.publish(save_nothing, 0)
     assert store.acquire() == first
     store.acquire(first)
-    second = store.publish(save, 1)
+    second = store.publish(save_nothing, 1)
     assert set(fake.loaded) == {first.name, second.name}
     store.release(first)
     assert set(fake.loaded) == {first.name, second.name}
@@ -106,22 +54,22 @@ def test_a_version_in_use_is_kept_until_its_last_user_ends(store: AdapterStore, 
     assert set(fake.loaded) == {second.name}  # the newest stays, used or not
 
 
-def test_a_server_that_goes_on_after_the_run_keeps_no_adapter_of_it(fake: AdapterServer, tmp_path: Path):
-    gone = AdapterServer()
+def test_a_server_that_goes_on_after_the_run_keeps_no_adapter_of_it(fake: PolicyStub, tmp_path: Path):
+    gone = PolicyStub()
+    gone.start()
     fleet = Fleet([ExternalServer(fake.url), ExternalServer(gone.url)])
     store = AdapterStore(fleet, tmp_path / "adapters")
-    store.acquire(store.publish(save, 0))
-    store.publish(save, 1)
+    store.acquire(store.publish(save_nothing, 0))
+    store.publish(save_nothing, 1)
     assert len(fake.loaded) == 2, "an episode that is cut by Ctrl-C has its version still"
-    gone.http.shutdown()
-    gone.http.server_close()
+    gone.stop()
     fleet.stop()
     fleet.stop()
     assert fake.loaded == {}
 
 
-def test_an_adapter_that_was_not_saved_whole_is_never_published(store: AdapterStore, fake: AdapterServer):
-    first = store.publish(save, 0)
+def test_an_adapter_that_was_not_saved_whole_is_never_published(store: AdapterStore, fake: PolicyStub):
+    first = store.publish(save_nothing, 0)
 
     def half(folder: Path) -> None:
         folder.mkdir()
@@ -139,22 +87,22 @@ def test_an_adapter_that_was_not_saved_whole_is_never_published(store: AdapterSt
     assert [path.name for path in first.path.parent.iterdir()] == [first.name]
 
 
-def test_a_refusing_server_leaves_the_former_version_in_place(store: AdapterStore, fake: AdapterServer):
-    first = store.publish(save, 0)
-    fake.routes = False
+def test_a_refusing_server_leaves_the_former_version_in_place(store: AdapterStore, fake: PolicyStub):
+    first = store.publish(save_nothing, 0)
+    fake.has_adapter_routes = False
     with pytest.raises(AdapterError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
-        store.publish(save, 1)
-    fake.routes = True
+        store.publish(save_nothing, 1)
+    fake.has_adapter_routes = True
     assert store.newest == first
     assert store.acquire() == first
     assert set(fake.loaded) == {first.name}
 
 
-def test_after_a_restart_every_live_version_is_loaded_again(fake: AdapterServer, tmp_path: Path):
+def test_after_a_restart_every_live_version_is_loaded_again(fake: PolicyStub, tmp_path: Path):
     fleet = Fleet([ExternalServer(fake.url)])
     store = AdapterStore(fleet, tmp_path / "adapters")
-    first = store.acquire(store.publish(save, 0))
-    second = store.publish(save, 1)
+    first = store.acquire(store.publish(save_nothing, 0))
+    second = store.publish(save_nothing, 1)
     del fake.loaded[first.name]  # a restart loses all, a lost connection none
     for action in fleet.on_return:
         action(fleet.servers[0])
@@ -164,19 +112,19 @@ def test_after_a_restart_every_live_version_is_loaded_again(fake: AdapterServer,
 
 
 def test_a_version_that_the_server_lost_can_still_be_dropped(
-    store: AdapterStore, fake: AdapterServer, caplog: pytest.LogCaptureFixture
+    store: AdapterStore, fake: PolicyStub, caplog: pytest.LogCaptureFixture
 ):
-    first = store.publish(save, 0)
+    first = store.publish(save_nothing, 0)
     fake.loaded.clear()
-    second = store.publish(save, 1)
+    second = store.publish(save_nothing, 1)
     assert store.loaded == [second]
     assert f"answered 404 for adapter {first.name}" in caplog.text
 
 
 def test_what_an_earlier_process_left_is_removed_and_nothing_else(
-    store: AdapterStore, fake: AdapterServer, tmp_path: Path
+    store: AdapterStore, fake: PolicyStub, tmp_path: Path
 ):
-    root = store.publish(save, 0).path.parent
+    root = store.publish(save_nothing, 0).path.parent
     (root / ".policy-0a1b2c-0007.3").mkdir()
     (root / "notes").mkdir()
     AdapterStore(Fleet([ExternalServer(fake.url)]), root)
@@ -189,15 +137,15 @@ def test_a_server_that_is_gone_is_named(tmp_path: Path):
     store = AdapterStore(fleet, tmp_path)
     with pytest.raises(AdapterError, match="no adapter was published yet"):
         store.acquire()
-    store.publish(save, 0)  # it would get it when it comes back
+    store.publish(save_nothing, 0)  # it would get it when it comes back
     fleet.stop()
     assert "http://127.0.0.1:9/v1/load_lora_adapter did not answer" in told[0]
     with pytest.raises(ServerDiedError, match=r"127\.0\.0\.1:9"):
         fleet.least_loaded()
 
 
-def test_threads_may_use_and_publish_at_once(store: AdapterStore, fake: AdapterServer):
-    store.publish(save, 0)
+def test_threads_may_use_and_publish_at_once(store: AdapterStore, fake: PolicyStub):
+    store.publish(save_nothing, 0)
     failures: list[BaseException] = []
 
     def use() -> None:
@@ -214,7 +162,7 @@ def test_threads_may_use_and_publish_at_once(store: AdapterStore, fake: AdapterS
     for user in users:
         user.start()
     for version in range(1, 10):
-        store.publish(save, version)
+        store.publish(save_nothing, version)
     for user in users:
         user.join()
     assert failures == []

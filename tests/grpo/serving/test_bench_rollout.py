@@ -4,14 +4,11 @@ The program runs against a stub of vLLM: two real servers would take minutes.
 """
 
 import asyncio
-import json
 import runpy
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +17,8 @@ import pytest
 
 from grpo.serving.server import ExternalServer
 from tests import ROOT
+from tests.support.http_stub import Request, Response
+from tests.support.policy_server import PolicyStub
 
 pytest.importorskip("torch")
 
@@ -70,30 +69,14 @@ def test_cpu_seconds_are_those_of_all_processes_below(bench: Any):
         parent.stdin.close()
 
 
-class Stub(BaseHTTPRequestHandler):
-    """As much of vLLM as the program asks for; nothing is cached."""
+class Stub(PolicyStub):
+    """As much of vLLM as the program asks for; nothing is cached, and an adapter may be given at the start."""
 
-    read = 0
-
-    def log_message(self, format: str, *args: Any) -> None: ...
-
-    def _answer(self, body: str) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def do_GET(self) -> None:
-        self._answer(f'vllm:prompt_tokens_total{{engine="0"}} {float(Stub.read)}\n')
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if "prompt" not in asked:  # an adapter to load
-            return self._answer("{}")
-        Stub.read += len(asked["prompt"])
-        ids = [1] * asked["max_tokens"]
-        choice = {"token_ids": ids, "logprobs": {"token_logprobs": [0.0] * len(ids)}}
-        return self._answer(json.dumps({"choices": [choice]}))
+    def answer(self, request: Request) -> Response:
+        if request.method == "GET":
+            read = sum(len(body["prompt"]) for body in self.asked)
+            return Response(f'vllm:prompt_tokens_total{{engine="0"}} {float(read)}\n')
+        return super().answer(request)
 
 
 def test_the_program_prints_every_form_and_every_ratio(
@@ -104,14 +87,13 @@ def test_the_program_prints_every_form_and_every_ratio(
     capsys: pytest.CaptureFixture[str],
 ):
     save_random_adapter(tmp_path, 0)
-    stub = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
-    threading.Thread(target=stub.serve_forever, daemon=True).start()
+    stub = Stub(lambda body: [1] * body["max_tokens"], models=("adapter",))
     environments: list[dict[str, str]] = []
     arguments: list[list[str]] = []
 
     class Server(ExternalServer):
         def __init__(self, model: Path, log: Path, options: Any):
-            super().__init__(f"http://127.0.0.1:{stub.server_port}")
+            super().__init__(stub.url)
             self.model = "base"
             arguments.append(options.arguments(model, "base", 1))
             environments.append(options.environment())
@@ -127,9 +109,8 @@ def test_the_program_prints_every_form_and_every_ratio(
     monkeypatch.setitem(bench.main.__globals__, "VllmServer", Server)
     monkeypatch.setitem(bench.main.__globals__, "cpu_seconds_below", lambda root: float(next(seconds)))
     monkeypatch.setattr(sys, "argv", ["bench_rollout", *settings])
-    bench.main()
-    stub.shutdown()
-    stub.server_close()
+    with stub:
+        bench.main()
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("2 episodes, ")
     assert [line for line in shown if " answered after " in line] == [

@@ -1,10 +1,7 @@
 """Requests to a server that ends while many are under way: it is restarted once, and every request is answered."""
 
 import asyncio
-import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -13,82 +10,44 @@ from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import VllmSampler
+from tests.support.policy_server import PolicyStub, save_nothing
 
 
-class MortalServer:
-    """Answers ``/v1/completions`` over a real socket; ends for good ``lives`` times, after so many answers each."""
+class MortalServer(PolicyStub):
+    """Ends for good ``lives`` times, after so many answers each."""
 
     trust_env = False
     patience_seconds = 0.0
     model = "base"
 
     def __init__(self, lives=1, answers=10**9):
-        self.lives_left, self.answers = lives, answers
-        self.recoveries, self.restarts, self.bodies = 0, 0, []
-        self._lock = threading.Lock()
-        self._port = 0
-        self._start()
+        super().__init__(models=("m",))
+        self.lives_left, self.answers_left = lives, answers
+        self.recoveries, self.restarts = 0, 0
+        self.start()
 
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self._port}"
-
-    def _start(self):
-        outer, self._left = self, self.answers
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, answer = outer.answer(self.path, body)
-                if status == 0:
-                    self.close_connection = True
-                    return
-                text = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, *args):
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
-        self._port = self._http.server_address[1]
-        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
-
-    def answer(self, path, body):
-        with self._lock:
-            if path != "/v1/completions":
-                return 200, {}
-            if body["model"] == "unknown":
-                return 404, {"error": "no such model"}
-            if self._left == 0:
-                return 0, {}  # nothing is answered any more
-            self._left -= 1
-            self.bodies.append(body)
-            ids = {"token_ids": [7], "prompt_token_ids": body["prompt"]}
-            return 200, {"choices": [{**ids, "logprobs": {"token_logprobs": [-0.5]}, "finish_reason": "stop"}]}
+    def complete(self, body):
+        if not self.is_well():  # nothing is answered any more
+            raise ConnectionAbortedError
+        self.answers_left -= 1
+        return super().complete(body)
 
     def is_well(self):
-        return self._left > 0
+        return self.answers_left > 0
 
     def recover(self):
         self.recoveries += 1
-        if self._left:
+        if self.is_well():
             return False
         if self.lives_left == 0:
             raise ServerDiedError("it ended again after a restart")
         self.lives_left -= 1
         self.stop()
         time.sleep(0.1)  # the others wait for this
-        self.answers = 10**9 if self.lives_left == 0 else self.answers
-        self._start()
+        self.answers_left = 10**9
+        self.start()
         self.restarts += 1
         return True
-
-    def stop(self):
-        self._http.shutdown()
-        self._http.server_close()
 
 
 async def sample_all(server, count):
@@ -104,7 +63,7 @@ def test_a_server_that_ends_is_restarted_once_and_every_request_is_answered():
     server.stop()
     assert [turn.ids for turn in turns] == [[7]] * 20
     assert server.restarts == server.recoveries == 1
-    assert sorted(body["seed"] for body in server.bodies) == list(range(20)), "none was answered twice"
+    assert sorted(body["seed"] for body in server.asked) == list(range(20)), "none was answered twice"
 
 
 def test_a_server_that_ends_for_good_fails_what_is_under_way():
@@ -121,16 +80,10 @@ def test_a_refused_request_is_an_error_while_the_server_is_well():
         async with Connection(Fleet([server])) as connection:
             await CompletionsPolicy(connection, "unknown", []).sample([1], SamplingParams(), max_tokens=1, seed=0)
 
-    with pytest.raises(ServerError, match=r"answered 404 for model 'unknown': .*no such model"):
+    with pytest.raises(ServerError, match=r"answered 404 for model 'unknown': .*does not exist"):
         asyncio.run(ask())
     server.stop()
     assert server.restarts == 0
-
-
-def save(folder):
-    folder.mkdir()
-    for name in ("adapter_config.json", "adapter_model.safetensors"):
-        (folder / name).write_text("{}")
 
 
 def test_a_sampler_gives_each_version_under_its_own_name_as_long_as_it_is_used(tmp_path):
@@ -138,9 +91,9 @@ def test_a_sampler_gives_each_version_under_its_own_name_as_long_as_it_is_used(t
     sampler = VllmSampler(Fleet([server]), tmp_path, [9], 4)
 
     async def sample():
-        sampler.publish(save, 3)
+        sampler.publish(save_nothing, 3)
         async with sampler.policy(3) as old:
-            sampler.publish(save, 4)
+            sampler.publish(save_nothing, 4)
             async with sampler.policy(4) as new:
                 for policy in (old, new):
                     await policy.sample([policy.version], SamplingParams(), max_tokens=1, seed=0)
@@ -150,6 +103,6 @@ def test_a_sampler_gives_each_version_under_its_own_name_as_long_as_it_is_used(t
     with pytest.raises(ServerError, match=r"version 3 is not served; loaded are \[4\]"):
         asyncio.run(sample())
     server.stop()
-    first, second = server.bodies
+    first, second = server.asked
     assert (first["prompt"], second["prompt"]) == ([3], [4])
     assert first["model"] != second["model"]

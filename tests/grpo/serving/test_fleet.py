@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,38 +22,29 @@ from grpo.types import StopReason, Task
 from tests.grpo.serving.test_server import kill_api_server
 from tests.support.envs import WORD_ENV
 from tests.support.policies import ByteChat
-from tests.support.stub_server import ThreadedStub
+from tests.support.policy_server import PolicyStub, save_nothing
+from tests.support.wait import wait_until
 
 CHAT = ByteChat()
 WORDS = ("falcon", "maple", "harbor", "quartz")
 TASKS = [Task(number, f"train-{word}") for number, word in enumerate(WORDS)]
 
 
-async def guess(request):
+def guess(request):
     """Three wrong guesses, which differ by seed: all of an episode's turns are asked for."""
-    await asyncio.sleep(0.01)
+    time.sleep(0.01)
     return [*CHAT.encode(f"oak {request['seed'] % 97}"), ByteChat.END]
 
 
 @contextmanager
-def stubs(count, answer=guess):
-    servers = [ThreadedStub(answer) for _ in range(count)]
-    try:
-        yield servers
-    finally:
-        for server in servers:
-            server.close()
+def stubs(count, sample=guess):
+    with ExitStack() as servers:
+        yield [servers.enter_context(PolicyStub(sample)) for _ in range(count)]
 
 
 def fleet_of(servers, told=None, patience_seconds=0.0):
     urls = [ExternalServer(server.url, patience_seconds=patience_seconds) for server in servers]
     return Fleet(urls, check_seconds=0.05, on_change=[] if told is None else [told.append])
-
-
-def save(folder):
-    folder.mkdir()
-    for name in ("adapter_config.json", "adapter_model.safetensors"):
-        (folder / name).write_text("{}")
 
 
 async def play(sampler, version=0, size=3, tasks=TASKS, max_tokens=400):
@@ -66,20 +57,13 @@ def tokens(trajectories):
     return [(t.task, t.sample_index, t.token_ids, t.logprobs) for t in trajectories]
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_groups_are_spread_evenly_and_every_episode_of_one_is_played_on_one_server(tmp_path):
     with stubs(2) as servers:
         sampler = VllmSampler(fleet_of(servers), tmp_path, [ByteChat.END], 64)
-        sampler.publish(save, 0)
+        sampler.publish(save_nothing, 0)
         trajectories = asyncio.run(play(sampler))
     assert {t.stop_reason for t in trajectories} == {StopReason.TRUNCATED}
-    seen = [Counter(letter_of(request) for request in server.requests) for server in servers]
+    seen = [Counter(letter_of(request) for request in server.asked) for server in servers]
     assert [dict(counts) for counts in seen] in (  # three episodes of three turns each, two groups a server
         [{"f": 9, "h": 9}, {"m": 9, "q": 9}],
         [{"m": 9, "q": 9}, {"f": 9, "h": 9}],
@@ -93,23 +77,23 @@ def letter_of(request):
 def test_a_server_that_is_killed_mid_episode_loses_no_token_and_no_episode(tmp_path):
     with stubs(1) as servers:
         sampler = VllmSampler(fleet_of(servers), tmp_path / "one", [ByteChat.END], 64)
-        sampler.publish(save, 0)
+        sampler.publish(save_nothing, 0)
         undisturbed = asyncio.run(play(sampler))
 
-    async def kills(request):
-        if len(first.requests) == 8:  # in the second turn
-            await first.kill()
-        return await guess(request)
+    def kills(request):
+        if len(first.asked) == 8:  # in the second turn
+            first.stop()
+        return guess(request)
 
     told = []
     with stubs(2) as (first, second):
-        first.answer = kills
+        first.sample = kills
         fleet = fleet_of([first, second], told)
         sampler = VllmSampler(fleet, tmp_path / "two", [ByteChat.END], 64)
-        sampler.publish(save, 0)
+        sampler.publish(save_nothing, 0)
         trajectories = asyncio.run(play(sampler))
-        assert len(first.requests) == 8
-        assert len(second.requests) >= 36 - 8
+        assert len(first.asked) == 8
+        assert len(second.asked) >= 36 - 8
         fleet.stop()
     assert tokens(trajectories) == tokens(undisturbed)
     assert {t.error for t in trajectories} == {""}
@@ -123,35 +107,35 @@ def test_a_server_comes_back_when_it_has_the_adapters_that_were_published_meanwh
     with stubs(2) as servers:
         fleet = fleet_of(servers, told)
         sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
-        sampler.publish(save, 0)
-        servers[1].die()
-        sampler.publish(save, 1)
+        sampler.publish(save_nothing, 0)
+        servers[1].stop()
+        sampler.publish(save_nothing, 1)
         assert "/v1/load_lora_adapter did not answer" in told[0]
         asyncio.run(play(sampler, 1))
-        assert not servers[1].requests
+        assert not servers[1].asked
         servers[1].refuses_adapters = True
-        servers[1].revive()
+        servers[1].start()
         wait_until(lambda: "no room for another adapter" in fleet.members[1].out)
         servers[1].refuses_adapters = False
         wait_until(lambda: not fleet.members[1].out)
         assert set(servers[1].loaded) == set(servers[0].loaded)
         assert told[1:] == [f"the server at {servers[1].url} answers again and is in"]
         asyncio.run(play(sampler, 1))
-        assert len(servers[1].requests) == 18
+        assert len(servers[1].asked) == 18
         fleet.stop()
 
 
 def test_a_version_is_given_out_only_where_every_server_took_it(tmp_path):
     with stubs(3) as servers:
         store = AdapterStore(fleet_of(servers), tmp_path)
-        first = store.publish(save, 0)
+        first = store.publish(save_nothing, 0)
         servers[2].refuses_adapters = True
         with pytest.raises(AdapterError, match=r"answered 500 .*no room for another adapter"):
-            store.publish(save, 1)
+            store.publish(save_nothing, 1)
         assert store.newest == first
         assert [set(server.loaded) for server in servers] == [{first.name}] * 3
         servers[2].refuses_adapters = False
-        second = store.publish(save, 2)
+        second = store.publish(save_nothing, 2)
         assert [set(server.loaded) for server in servers] == [{second.name}] * 3
 
 
@@ -159,9 +143,9 @@ def test_when_none_is_left_the_error_names_each_and_what_happened(tmp_path):
     with stubs(2) as servers:
         fleet = fleet_of(servers)
         sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
-        sampler.publish(save, 0)
+        sampler.publish(save_nothing, 0)
         for server in servers:
-            server.die()
+            server.stop()
         trajectories = asyncio.run(play(sampler, size=1))
         fleet.stop()
     for trajectory in trajectories:
@@ -177,10 +161,10 @@ def test_a_server_that_somebody_restarted_gets_its_adapters_again(tmp_path):
     with stubs(1) as (server,):
         fleet = fleet_of([server])
         sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
-        sampler.publish(save, 0)
+        sampler.publish(save_nothing, 0)
         loaded = dict(server.loaded)
-        server.die()
-        server.revive()
+        server.stop()
+        server.start()
         assert {t.error for t in asyncio.run(play(sampler, size=1))} == {""}
         assert server.loaded == loaded
         fleet.stop()
@@ -204,13 +188,13 @@ def test_a_request_that_ends_every_server_it_meets_ends_with_an_error(tmp_path):
     with stubs(2) as servers:
         for server in servers:
 
-            async def dies(request, server=server):
-                await server.kill()
-                await server.start()
-                await asyncio.sleep(0.2)
+            def dies(request, server=server):
+                server.stop()
+                server.start()
+                time.sleep(0.2)
                 return []
 
-            server.answer = dies
+            server.sample = dies
         fleet = fleet_of(servers)
 
         async def ask():
@@ -239,7 +223,7 @@ def test_servers_of_different_models_are_refused():
 def test_stopping_waits_for_no_server_that_is_out():
     with stubs(1) as (server,):
         fleet = Fleet([ExternalServer(server.url, patience_seconds=0.0)], check_seconds=3600.0, on_change=[])
-        server.die()
+        server.stop()
         fleet.take_out(fleet.members[0], 0, "it ended")
         wait_until(lambda: fleet.members[0].given_up)
         fleet.stop()

@@ -8,10 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -22,7 +20,9 @@ from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, S
 from grpo.machine.allocator import KEPT_MEMORY
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_servers
 from grpo.settings import ServerSettings
-from tests.support.sessions import processes_in, wait_until_gone
+from tests.support.http_stub import HttpStub, Response
+from tests.support.sessions import processes_in
+from tests.support.wait import wait_until
 
 OWNER = """
 import os, sys, time
@@ -56,7 +56,7 @@ def test_a_server_answers_reports_progress_and_leaves_nothing(
     assert len(processes_in(session)) >= 3  # guard, API server, engine
     assert (opened := socket_of_engine(server.log_path)).is_socket()
     server.stop()
-    assert wait_until_gone(session, seconds=60.0) == {}
+    wait_until(lambda: not processes_in(session), told=lambda: processes_in(session))
     assert not opened.parent.exists()
     server.stop()
     assert not server.is_alive()
@@ -73,9 +73,8 @@ def test_the_engine_computes_on_the_servers_cores_and_its_other_processes_run_an
     with_one = "1 None" if len(cores) > 1 else on_all  # no core is named: which of them are idle only the system knows
     for threads, said in ((len(cores), on_all), (1, with_one)):
         with VllmServer(model, tmp_path / f"{threads}.log", ServerOptions(threads=threads)) as server:
-            deadline = time.monotonic() + 120
-            while "engine's cores" not in (log := server.log_path.read_text()) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_until(lambda server=server: "engine's cores" in server.log_path.read_text())
+        log = server.log_path.read_text()
         assert f"engine's cores {said}\n" in log
         assert re.search(r"^engine \d+ of None$", log, re.MULTILINE)
 
@@ -137,8 +136,9 @@ def test_a_server_is_restarted_once_on_its_port(model: Path, fake_vllm: str, tmp
 
 def kill_api_server(server: VllmServer) -> None:
     assert server._guard is not None
-    while not (group := server._process_group(server._guard)):  # not told yet, and 0 would be this process's own
-        time.sleep(0.01)
+    group = wait_until(
+        lambda: server._process_group(server._guard)
+    )  # not told yet it is 0, which is this process's own
     os.kill(group, signal.SIGKILL)
     server._guard.wait(120)
 
@@ -156,10 +156,8 @@ def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: s
         if "guard" in victims:
             os.kill(guard, signal.SIGKILL)
         expected = 1 if "owner" not in victims or extra else 0  # the owner itself, or the child that it forked
-        deadline = time.monotonic() + 120
-        while len(left := processes_in(owner.pid, guard)) > expected and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert len(left) == expected, left
+        wait_until(lambda: len(processes_in(owner.pid, guard)) <= expected, every=0.1)
+        assert len(processes_in(owner.pid, guard)) == expected
         assert socket_of_engine(tmp_path / "owner.log").parent.exists() == ("guard" in victims), "the guard removes it"
     finally:
         for process in processes_in(owner.pid, guard):
@@ -175,7 +173,7 @@ def test_sigkill_of_the_owner_leaves_no_process_of_a_real_vllm(model_dir: Path, 
     assert not any("Worker" in command for command in running.values()), running  # the engine has the model
     owner.kill()
     owner.wait()
-    assert wait_until_gone(guard, seconds=120.0) == {}
+    wait_until(lambda: not processes_in(guard), told=lambda: processes_in(guard))
 
 
 def socket_of_engine(log: Path) -> Path:
@@ -261,21 +259,9 @@ def test_the_key_of_a_users_other_servers_locks_a_run_out_of_none_of_its_own(mon
 
 @pytest.fixture
 def other_server() -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps({"data": [{"id": "old", "parent": "theirs"}, {"id": "theirs", "parent": None}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
-        threading.Thread(target=httpd.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{httpd.server_address[1]}"
-        httpd.shutdown()
+    models = [{"id": "old", "parent": "theirs"}, {"id": "theirs", "parent": None}]
+    with HttpStub(lambda _: Response({"data": models})) as stub:
+        yield stub.url
 
 
 def test_a_given_url_is_used_and_its_model_found_out(other_server: str):

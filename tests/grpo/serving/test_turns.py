@@ -13,8 +13,9 @@ from grpo.serving.sampler import VllmSampler
 from grpo.serving.server import ServerOptions, VllmServer
 from grpo.serving.turns import Together, Turns, turns_of
 from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request
-from tests.grpo.serving.test_fleet import save, wait_until
 from tests.grpo.serving.test_server import kill_api_server
+from tests.support.policy_server import save_nothing
+from tests.support.wait import wait_until
 
 
 class Learner:
@@ -63,7 +64,7 @@ def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_i
     with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
         fleet = Fleet([server], on_change=[told.append])
         sampler = VllmSampler(fleet, tmp_path / "adapters", [], 8)
-        sampler.publish(save, 0)
+        sampler.publish(save_nothing, 0)
         turns = turns_of(Learner(server.log_path), fleet)
         if asleep:
             turns.train()

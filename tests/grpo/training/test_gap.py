@@ -21,13 +21,13 @@ class SharpServer(TinyPolicyServer):
     sharp = False
     published = 0
 
-    def answer(self, path, body):
-        self.published += path == "/v1/load_lora_adapter"
-        return super().answer(path, body)
+    def load(self, name, path):
+        self.published += 1
+        return super().load(name, path)
 
-    def _sample(self, model, body):
+    def complete(self, body):
         is_sharp = self.sharp and body["max_tokens"] == 8
-        return super()._sample(model, {**body, "temperature": body["temperature"] * (0.1 if is_sharp else 1.0)})
+        return super().complete({**body, "temperature": body["temperature"] * (0.1 if is_sharp else 1.0)})
 
 
 def test_a_server_that_samples_another_policy_stops_the_run_before_anything_of_the_step_is_published(tmp_path):

@@ -25,6 +25,7 @@ from tests.support import processes  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402
 from tests.support.policy_server import TinyPolicyServer  # noqa: E402
 from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
+from tests.support.wait import wait_until  # noqa: E402
 
 pytestmark = pytest.mark.torch
 STEPS = 4
@@ -85,10 +86,7 @@ def run_to_its_end(config, run_dir, output):
 def kill_when(condition, config, run_dir, output, delay_seconds=0.0, target=train):
     """Start the run, and SIGKILL it ``delay_seconds`` after ``condition`` holds; says whether it was killed."""
     process = processes.start(target, config, str(run_dir), str(output))
-    deadline = time.monotonic() + START_SECONDS
-    while process.is_alive() and not condition():
-        assert time.monotonic() < deadline, output.read_text()[-3000:]
-        time.sleep(0.005)
+    wait_until(lambda: not process.is_alive() or condition(), seconds=START_SECONDS, every=0.005, told=output.read_text)
     time.sleep(delay_seconds)
     if process.is_alive():
         os.kill(process.pid, signal.SIGKILL)
@@ -128,7 +126,7 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
     straight, broken, log = tmp_path / "straight", tmp_path / "broken", tmp_path / "output.log"
     with TinyPolicyServer(model) as server:
         run_to_its_end(config(model, server.url), straight, log)
-        requests = server.requests
+        requests = len(server.asked)
 
         rng = random.Random(os.environ.get("GRPO_TEST_SEED", "resume"))
         settings = config(model, server.url)
@@ -155,9 +153,9 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
         kept = finished_groups(broken)
         assert len(kept["step-0001.jsonl"]) >= 3, "what the lost step learned from is there, to do it again"
         for _ in range(2):
-            end = server.requests + rng.randint(1, requests // 4)
+            end = len(server.asked) + rng.randint(1, requests // 4)
             delay = rng.choice([0.0, rng.uniform(0, 0.5)])
-            kills += kill_when(lambda end=end: server.requests >= end, settings, broken, log, delay)
+            kills += kill_when(lambda end=end: len(server.asked) >= end, settings, broken, log, delay)
             check_kept(kept, finished_groups(broken), broken)
             kept = finished_groups(broken)
         run_to_its_end(settings, broken, log)
@@ -198,11 +196,11 @@ def test_minutes_that_are_over_leave_one_step_which_a_continuation_keeps(tmp_pat
         assert "in 0.01 minutes fits 1 step" in shown
         assert any(line.startswith("step 1/1: ") and "1 of about 1 steps" in line for line in shown)
         assert json.loads((run / "config.json").read_text())["steps"] == 1
-        asked = server.requests
+        asked = len(server.asked)
         run_to_its_end(settings.model_copy(update={"minutes": 0.01}), run, log)
         assert any("is finished: nothing to train" in line for line in lines())
         run_to_its_end(settings.model_copy(update={"minutes": 0.02}), run, log)
-        assert server.requests == asked + 1, "the first look at the server"
+        assert len(server.asked) == asked + 1, "the first look at the server"
     assert [record["step"] for record in read_jsonl(run / "metrics.jsonl")] == [1]
 
 
@@ -237,10 +235,10 @@ def test_a_run_of_no_steps_is_evaluated_once_and_finished(tmp_path):
         note = f"threads: 1 of {cores}, as set or begun (--set threads={cores} uses all)\n"
         assert (note in log.read_text()) is (cores > 1)
         assert evaluations() == ["before-greedy", "before-sampled"]
-        asked = server.requests
+        asked = len(server.asked)
         run_to_its_end(config(model, server.url, steps=0), run, log)
         assert "is finished: nothing to train" in log.read_text()
-        assert server.requests == asked == 9  # a first look; two tasks of two turns, sampled and greedily
+        assert len(server.asked) == asked == 9  # a first look; two tasks of two turns, sampled and greedily
         logged = {"step": 1, "time/step": 30.0, "time/rollout": 20.0}  # of a step whose checkpoint was not whole
         (run / "metrics.jsonl").write_text(json.dumps(logged) + "\n")
         run_to_its_end(config(model, server.url, steps=1), run, log)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from grpo.files import read_jsonl
 from tests import ROOT
 from tests.support.commands import sets
 from tests.support.judge_server import JudgeServer, score_by
+from tests.support.sessions import family_of, running
+from tests.support.wait import wait_until
 
 pytestmark = [
     pytest.mark.vllm,
@@ -36,37 +37,6 @@ def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
     ]
 
 
-def descendants(pid: int) -> set[int]:
-    """Every living process below ``pid``."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-    found = {pid}
-    while new := {child for child, parent in parents.items() if parent in found} - found:
-        found |= new
-    return found - {pid}
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for(condition, seconds: float, process: subprocess.Popen | None = None) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process is None or process.poll() is None, "the trainer ended early"
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.2)
-
-
 def by_length(messages):
     return min(1.0, sum(len(message["content"]) for message in messages) / 10_000), "longer is better here"
 
@@ -78,14 +48,14 @@ def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(model_dir,
         log = (tmp_path / "first.log").open("w")
         trainer = subprocess.Popen(command(run_dir, judge.url, 50), stdout=log, stderr=log, env=environment)
         try:
-            wait_for(lambda: len(read_jsonl_or_empty(run_dir / "metrics.jsonl")) >= 1, START_SECONDS, trainer)
-            below = descendants(trainer.pid)
+            wait_until(lambda: written(run_dir / "metrics.jsonl"), seconds=START_SECONDS, every=0.2, process=trainer)
+            below = family_of(trainer.pid) - {trainer.pid}
         finally:
             trainer.send_signal(signal.SIGKILL)
             trainer.wait()
             log.close()
         assert len(below) >= 2, "a guard and vLLM were running"
-        wait_for(lambda: not any(is_alive(pid) for pid in below), 120.0)
+        wait_until(lambda: not running(below), every=0.2)
 
         done = len(read_jsonl(run_dir / "metrics.jsonl"))
         finished = subprocess.run(
@@ -137,5 +107,5 @@ def evaluations(run_dir: Path) -> list[dict]:
     return [json.loads(path.read_text()) for path in sorted((run_dir / "eval").glob("*-sampled.json"))]
 
 
-def read_jsonl_or_empty(path: Path) -> list[dict]:
+def written(path: Path) -> list[dict]:
     return read_jsonl(path) if path.exists() else []

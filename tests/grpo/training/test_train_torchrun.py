@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,9 @@ from tests.support import processes  # noqa: E402
 from tests.support.commands import sets  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402
 from tests.support.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.sessions import running  # noqa: E402
 from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
+from tests.support.wait import wait_until  # noqa: E402
 
 pytestmark = pytest.mark.torch
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "grpo"]
@@ -95,10 +96,6 @@ def learner_processes(launcher):
     return found
 
 
-def is_gone(pid):
-    return not Path(f"/proc/{pid}").exists() or "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
-
-
 def test_a_run_goes_on_with_another_number_of_processes_and_ends_with_one_of_them(tmp_path):
     model, run_dir, log = tiny_chat_model_folder(tmp_path / "model"), tmp_path / "run", tmp_path / "log"
     with TinyPolicyServer(model) as server:
@@ -113,14 +110,13 @@ def test_a_run_goes_on_with_another_number_of_processes_and_ends_with_one_of_the
             launcher = subprocess.Popen(
                 [*TORCHRUN, *arguments(model, server.url, run_dir, 50)], stdout=output, stderr=output, env=ENVIRONMENT
             )
-            while len(read_jsonl(run_dir / "metrics.jsonl")) < 3:
-                assert launcher.poll() is None, log.read_text()
-                time.sleep(0.1)
+            metrics = run_dir / "metrics.jsonl"
+            wait_until(lambda: len(read_jsonl(metrics)) >= 3, seconds=600, process=launcher, told=log.read_text)
             ranks = learner_processes(launcher)
             os.kill(ranks[1], signal.SIGKILL)
             assert launcher.wait(300) == 1  # torchrun itself gives the other process 30 s
     assert sorted(ranks) == [0, 1]
-    assert all(is_gone(pid) for pid in ranks.values())
+    assert running(set(ranks.values())) == set()
     shown = log.read_text()
     assert "resumed from step-0002" in shown
     assert "learner: 2 processes of torchrun train the model; they have it whole" in shown

@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ import judges
 from judges import MalformedVerdict, Session
 from tests.judges.recorded_groups import GROUP, by_table, judge
 from tests.support.judge_server import JudgeServer, Reply
+from tests.support.wait import wait_until
 
 
 def slowly(answer, seconds=0.4):
@@ -43,8 +43,7 @@ async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(cancell
     session = Session()
     with JudgeServer(slowly(by_table)) as server:
         tasks = [asyncio.create_task(judge(server, session=session)) for _ in range(3)]
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, lambda: server.requests)
         tasks[cancelled].cancel()
         ends = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(ends.pop(cancelled), asyncio.CancelledError)
@@ -57,9 +56,7 @@ def test_threads_with_a_loop_each_share_an_answer():
 
     def when_three_wait(messages):
         (asked,) = session.in_flight._pending.values()
-        deadline = time.monotonic() + 60
-        while len(asked._done_callbacks) < 3 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: len(asked._done_callbacks) >= 3)
         return by_table(messages)
 
     with JudgeServer(when_three_wait) as server:

@@ -7,6 +7,7 @@ import judges
 from judges import Session
 from tests.judges.recorded_groups import USER, by_table, judge, said
 from tests.support.judge_server import JudgeServer, score_by
+from tests.support.wait import wait_until
 
 
 class Crowd:
@@ -57,8 +58,7 @@ async def test_a_waiter_that_is_cancelled_gives_its_place_to_the_next():
     session, given_up = Session(max_concurrency=1), threading.Event()
     with JudgeServer(lambda messages: by_table(messages) if given_up.wait(60) else 500) as server:
         tasks = [asyncio.create_task(judge(server, session=session, seed=seed)) for seed in range(3)]
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, lambda: server.requests)
         tasks[0].cancel()  # holds the slot
         tasks[1].cancel()  # waits for it
         given_up.set()

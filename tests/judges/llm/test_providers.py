@@ -1,12 +1,11 @@
 """Judges that do not speak OpenAI's protocol: the same verdict arrives, over the wire format of each provider."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from judges import JudgeClient, ruler
+from tests.support.http_stub import HttpStub, Response
 from tests.support.judge_server import shown_trajectories, verdict
 
 GROUP = [[{"role": "user", "content": "When?"}, {"role": "assistant", "content": text}] for text in ("At 9.", "Who?")]
@@ -39,33 +38,19 @@ def ollama(body):
     return said | counts | {"message": {"role": "assistant", "content": content}}
 
 
+ANSWERS = {"/v1/messages": anthropic, "/api/generate": ollama, "/api/chat": ollama}
+
+
 @pytest.fixture
 def server():
-    """`(url, requests)` of one server for all of them, told apart by path."""
-    answers = {"/v1/messages": anthropic, "/api/generate": ollama, "/api/chat": ollama}
-    requests = []
+    """One server for all of them, told apart by path."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append((self.path, dict(self.headers), body))
-            answer = answers.get(self.path)
-            data = json.dumps(answer(body) if answer else {}).encode()
-            self.send_response(200 if answer else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(request):
+        known = ANSWERS.get(request.path)
+        return Response(known(request.body)) if known else Response({}, 404)
 
-        def log_message(self, format, *args):
-            """Quiet."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_address[1]}", requests
-        http.shutdown()
-        thread.join()
+    with HttpStub(answer) as stub:
+        yield stub
 
 
 @pytest.mark.filterwarnings("ignore:.*`ReadOnly` qualifier")  # of litellm's own types for ollama
@@ -79,13 +64,10 @@ def server():
 )
 async def test_a_verdict_arrives_whatever_the_provider_speaks(server, monkeypatch, model, path):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-tests")
-    url, requests = server
-    scores = await ruler(GROUP, judges=[JudgeClient(model, api_base=url, max_retries=0)])
+    scores = await ruler(GROUP, judges=[JudgeClient(model, api_base=server.url, max_retries=0)])
     assert [(score.trajectory_id, score.score) for score in scores] == [("1", 0.9), ("2", 0.2)]
-    asked = [request for request in requests if request[0] == path]
-    assert len(asked) == 1, [request[0] for request in requests]
-    _, headers, body = asked[0]
-    schema = json.dumps([body.get("tools"), body.get("format")])
+    (asked,) = (request for request in server.requests if request.path == path)
+    schema = json.dumps([asked.body.get("tools"), asked.body.get("format")])
     assert "trajectory_id" in schema, "the form of a verdict is asked for"
-    key = {name.lower(): value for name, value in headers.items()}.get("x-api-key")
+    key = asked.headers.get("x-api-key")
     assert key == ("sk-ant-of-the-tests" if model.startswith("anthropic/") else None)

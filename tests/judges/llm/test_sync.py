@@ -12,12 +12,12 @@ ASK = """
 import asyncio, os, signal, sys, threading, time
 import judges
 from tests.support.judge_server import JudgeServer, Reply
+from tests.support.wait import wait_until
 
 group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
 
 def press():
-    while not server.requests:
-        time.sleep(0.05)
+    wait_until(lambda: server.requests)
     time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGINT)
 
