@@ -224,7 +224,7 @@ def test_other_seeds_keep_the_sizes(seed):
     assert SPLITS[:3] == ("train", "validation", "test")
 
 
-WRITTEN = "message_id sent_at date_ok from_addr from_name to cc bcc subject body source".split()
+WRITTEN = ["message_id", "sent_at", "date_ok", "from_addr", "from_name", "to", "cc", "bcc", "subject", "body", "source"]
 
 
 def test_the_readmes_statistics_are_those_of_this_corpus(corpus):
