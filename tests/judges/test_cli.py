@@ -9,26 +9,7 @@ from click.testing import CliRunner
 import judges
 from grpo.settings import JudgeSettings
 from judges.cli import main
-from tests.judges.test_import import run
 from tests.support.judge_server import JudgeServer, score_by
-
-
-def test_help_opens_no_socket_and_loads_nothing_heavy():
-    program = """
-from judges.cli import main
-commands = ["", *main.commands]
-heavy = {"litellm", "openai", "httpx", "torch", "pydantic", "rich", "sqlite3"} & set(sys.modules)
-assert not heavy, heavy
-import contextlib, io
-for command in commands:
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        main([*command.split(), "--help"])
-    assert "Usage" in out.getvalue()
-heavy = {"litellm", "openai", "httpx", "torch", "pydantic", "rich", "sqlite3"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    run(program)
 
 
 def test_every_command_has_help_and_an_example():

@@ -134,17 +134,6 @@ def test_a_run_for_a_gpu_that_is_not_there_starts_nothing(tmp_path, monkeypatch)
     assert not (tmp_path / "run" / "server.log").exists()
 
 
-def test_help_imports_neither_torch_nor_vllm_nor_transformers():
-    code = (
-        "import sys\n"
-        "from grpo.cli.train import train\n"
-        "try:\n    train(['--help'])\nexcept SystemExit:\n    pass\n"
-        "print(sorted({'torch', 'vllm', 'transformers', 'litellm'} & set(sys.modules)))"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.endswith("[]\n")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import pytest
 
@@ -70,9 +68,3 @@ def test_intervals_stand_in_brackets_or_as_margins() -> None:
     nothing = {"mean": None, "low": None, "high": None}
     assert (reward.with_interval(nothing), reward.with_margin(nothing), reward.ends(nothing)) == ("–", "–", None)
     assert (reward.with_margin(None), reward.ends(None)) == ("–", None)
-
-
-def test_the_log_module_needs_no_torch() -> None:
-    code = "import sys, grpo.display.metrics, grpo.statistics, grpo.display.terminal, grpo.report; print('torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "False\n"
