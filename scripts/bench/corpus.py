@@ -17,7 +17,7 @@ import csv
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +87,10 @@ class Corpus:
                 yield f"user-{owner:03}/{folder}/{number}.", message
                 number += 1
 
-    @cached_property
+    @property
     def words(self) -> Any:
         """The vocabulary as an array of words, the most frequent first."""
-        generator = np.random.default_rng(self.seed + 1)
-        found = dict.fromkeys(STOP_WORDS)
-        while len(found) < VOCABULARY:
-            length = 2 + (len(found) > 3_000) + (len(found) > 60_000)
-            picks = generator.integers(len(_SYLLABLES), size=(20_000, length)).tolist()
-            found.update(dict.fromkeys("".join(_SYLLABLES[at] for at in pick) for pick in picks[:5000]))
-        return np.array(list(found)[:VOCABULARY], dtype=object)
+        return _vocabulary(self.seed + 1)
 
     @cached_property
     def people(self) -> list[tuple[str, str]]:
@@ -188,6 +182,17 @@ class Corpus:
         while count >= 60 and len(found) <= 31:
             found.append(found[-1] + 1)
         return [self.people[at % len(self.people)] for at in found]
+
+
+@cache
+def _vocabulary(seed: int) -> Any:
+    generator = np.random.default_rng(seed)
+    found = dict.fromkeys(STOP_WORDS)
+    while len(found) < VOCABULARY:
+        length = 2 + (len(found) > 3_000) + (len(found) > 60_000)
+        picks = generator.integers(len(_SYLLABLES), size=(20_000, length)).tolist()
+        found.update(dict.fromkeys("".join(_SYLLABLES[at] for at in pick) for pick in picks[:5000]))
+    return np.array(list(found)[:VOCABULARY], dtype=object)
 
 
 def _folded(people: list[tuple[str, str]]) -> str:
