@@ -128,7 +128,7 @@ def test_a_hub_without_the_data_set_is_a_clear_error_that_names_it(folder):
     with HubServer({}) as server:
         done = run(server.url, "--out", out)
     assert done.returncode == 1
-    assert any(hub.MAILS in path for path in server.asked)
+    assert any(hub.MAILS in request.path for request in server.requests)
     assert f"Error: Cannot read the data set 'corbt/enron-emails' from {server.url}" in done.stderr
     assert "enron_mail_20150507.tar.gz" in done.stderr
     assert "Traceback" not in done.stderr
