@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -317,18 +316,12 @@ def _explain(kind: type[Settings], item: Any) -> str:
 
 
 def _nearest(kind: type[Settings], key: str) -> str:
-    """What a wrong key is taken for. Its words may stand in another order, and the group may be left out."""
-
-    def words(name: str) -> str:
-        return "_".join(sorted(re.split("[._-]", name)))
-
-    def likeness(name: str) -> float:
-        own = name.rpartition(".")[2]
-        pairs = [(key, name.replace(".", "_")), (key, own), (words(key), words(name)), (words(key), words(own))]
-        return max(difflib.SequenceMatcher(None, a.replace(".", "_"), b).ratio() for a, b in pairs)
-
-    likeness_of = {name: likeness(name) for name in settings_of(kind)}
-    best = max(likeness_of.values())
-    if best < 0.6:
-        return f"the settings are {', '.join(likeness_of)}"
-    return f"did you mean {' or '.join(repr(name) for name, value in likeness_of.items() if value == best)}?"
+    """What a wrong key is taken for; the group may be left out."""
+    named: dict[str, list[str]] = {}
+    for name in settings_of(kind):
+        for form in {name, name.replace(".", "_"), name.rpartition(".")[2]}:
+            named.setdefault(form, []).append(name)
+    near = difflib.get_close_matches(key, named, n=1)
+    if not near:
+        return f"the settings are {', '.join(settings_of(kind))}"
+    return f"did you mean {' or '.join(map(repr, named[near[0]]))}?"

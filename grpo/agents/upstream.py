@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from grpo.display.waiting import said_if_slow
+from grpo.display.streams import said_if_slow
 from grpo.errors import EvaluationError
 from grpo.machine.loopback import is_loopback
 from judges.errors import JudgeCallError

@@ -14,7 +14,7 @@ import click
 from grpo.cli.common import explained
 from grpo.cli.options import finite, recipe_option, setting_options
 from grpo.config import TrainConfig, load_config
-from grpo.display.aside import stdout_aside
+from grpo.display.streams import stdout_aside
 from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ def train(
     config = load_config(recipe, implied | given)
     directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", config.env)))
     if dry_run:
-        from grpo.cli.dry_run import what_would_run
+        from grpo.cli.before_start import what_would_run
 
         for line in what_would_run(config, directory, resume=resume):
             click.echo(line)
@@ -85,7 +85,7 @@ def run_training(
     config: TrainConfig, directory: Path, *, resume: bool, quiet: bool, trainer: type[Trainer] | None = None
 ) -> None:
     """Train, evaluate and report; prints the table of evaluations and the report's path. By default GRPO trains."""
-    from grpo.cli.user_code import check_user_code
+    from grpo.cli.before_start import check_user_code
     from grpo.config import dotted
     from grpo.display.terminal import Display
     from grpo.episodes.judges import check_judges
@@ -140,7 +140,7 @@ def _find_model(
     config: TrainConfig, run: RunDirectory, display: Display
 ) -> tuple[TrainConfig, ResolvedModel, float | None]:
     """The settings with dtype and threads, which the run keeps; the model; this machine's GFLOP/s where measured."""
-    from grpo.cli.dry_run import adapter_line
+    from grpo.cli.before_start import adapter_line
     from grpo.devices.plan import plan_gpus
     from grpo.devices.shape import ModelShape
     from grpo.machine.dtype import computing_dtype

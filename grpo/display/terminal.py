@@ -8,6 +8,7 @@ anything; the numbers also lie in the run directory.
 from __future__ import annotations
 
 import atexit
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -19,8 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from grpo.display.bar import Bar
-from grpo.display.metrics import EVALUATION_METRICS
+from grpo.display.metrics import EVALUATION_METRICS, RunningMean, short_number
 from grpo.display.steps import StepTable
 from grpo.files import Closeable
 
@@ -30,9 +30,66 @@ PLAIN_SECONDS = 10.0
 DRAWN_BAR_COLUMNS = 100
 """On a narrower terminal a bar is its numbers alone: the running averages matter more than the drawing."""
 
-B = TypeVar("B", bound=Bar)
-
 _CONTROL = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
+
+
+class Bar(Closeable):
+    """A progress bar: how many items are done, how long they took, and running averages of their values.
+
+    ``Display.progress`` makes it and draws it. A subclass may have a ``status`` of its own.
+
+    Attributes:
+        always_ends: In a log, its last line is written however quick it was.
+    """
+
+    always_ends = False
+
+    def __init__(
+        self, description: str, total: int, clock: Callable[[], float], on_change: Callable[[Bar], None]
+    ) -> None:
+        self.description = description
+        self.total = total
+        self.done = 0
+        self.means: dict[str, RunningMean] = {}
+        self._on_change = on_change
+        self._clock = clock
+        self._began = clock()
+        self._ended: float | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """True after ``close``."""
+        return self._ended is not None
+
+    @property
+    def seconds(self) -> float:
+        """From its begin to now, or to its end."""
+        return (self._clock() if self._ended is None else self._ended) - self._began
+
+    def update(self, n: int = 1, **averages: float) -> None:
+        """Counts ``n`` more items; each keyword is the mean of these items and enters a running average."""
+        self.done += n
+        for name, value in averages.items():
+            self.means.setdefault(name, RunningMean()).add(value, n)
+        self._on_change(self)
+
+    def close(self) -> None:
+        """Ends the bar; its clock stops and a second call does nothing."""
+        if self._ended is None:
+            self._ended = self._clock()
+            self._on_change(self)
+
+    def status(self) -> str:
+        """``5/8 [00:31<00:18, 6.20s/it, reward=0.412, completion_tokens=143]``, averages over all items so far."""
+        per_item = self.seconds / self.done if self.done else math.nan
+        left = per_item * max(self.total - self.done, 0)
+        rate = f"{per_item:.2f}s/it" if self.done else "?s/it"
+        averages = [f"{name}={short_number(mean.mean)}" for name, mean in list(self.means.items())]
+        times = f"{_clock_time(self.seconds)}<{_clock_time(left)}"
+        return f"{self.done}/{self.total} [{times}, {', '.join([rate, *averages])}]"
+
+
+B = TypeVar("B", bound=Bar)
 
 
 class Display(Closeable):
@@ -240,3 +297,11 @@ def _evaluation_name(summary: Mapping[str, Any]) -> str:
 def clean(text: str) -> str:
     """The text without control characters: what a model or a mail wrote must not steer the terminal."""
     return text.translate(_CONTROL)
+
+
+def _clock_time(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "?"
+    whole = int(seconds)
+    hours, rest = divmod(whole, 3600)
+    return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from grpo.display.bar import Bar
 from grpo.display.metrics import RunningMean, short_duration
+from grpo.display.terminal import Bar
 from grpo.episodes.ending import Ending
 from grpo.episodes.record import Row
 

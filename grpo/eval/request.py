@@ -16,9 +16,8 @@ import click
 
 from grpo.agents.named import AgentOptions, make_agent
 from grpo.config import EvalConfig
-from grpo.display.aside import stdout_aside
+from grpo.display.streams import said_if_slow, stdout_aside
 from grpo.display.terminal import Display
-from grpo.display.waiting import said_if_slow
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split

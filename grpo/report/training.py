@@ -23,6 +23,9 @@ from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.settings import AnswerJudgeSettings
 from grpo.statistics import slice_order
 
+SHOWN_PAIRS = 8
+"""Questions that are shown as they were answered before and after."""
+
 EVALUATIONS = ((SAMPLED, "T = 1", "Sampled at temperature 1"), (GREEDY, "greedy", "Greedy decoding"))
 """How a run evaluates, a short title and a long one."""
 
@@ -300,10 +303,9 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 
 def _pairs(run: Run) -> list[Pair]:
-    count = run.config.get("report_samples", 8)
     for how, _, _ in EVALUATIONS:
         before, after = (run.trajectories.get(label_of(when, how), []) for when in (BEFORE, AFTER))
-        pairs = choose_pairs(before, after, count)
+        pairs = choose_pairs(before, after, SHOWN_PAIRS)
         if pairs:
             return pairs
     return []

@@ -27,8 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from grpo.chat import Chat
 from grpo.config import TrainConfig
-from grpo.display.bar import Bar
-from grpo.display.terminal import Display
+from grpo.display.terminal import Bar, Display
 from grpo.envs.pool import EnvPool
 from grpo.episodes.marking import Marker
 from grpo.episodes.rollout import Rollout

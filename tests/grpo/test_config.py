@@ -45,7 +45,6 @@ def test_a_group_of_a_recipe_is_merged_key_by_key_with_dotted_names_and_with_gro
         ("judges.model", r"'judge\.model'"),
         ("max_judge_failures", r"'judge\.max_failures'"),
         ("judge_api_base", r"'judge\.api_base'"),
-        ("lr_final", r"'optimizer\.final_lr_share'"),
         ("server_urls", r"'server\.urls'"),
     ],
 )

@@ -91,7 +91,7 @@ def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
 def make_run(root: Path, *, steps: int = 12, episodes: int = 64) -> Path:
     rng = random.Random(5)
     root.mkdir(parents=True)
-    config = {"env": "EmailSearch-v0", "model": "smollm2-135m", "steps": 12, "report_samples": 8, "env_kwargs": {"max_turns": 6},
+    config = {"env": "EmailSearch-v0", "model": "smollm2-135m", "steps": 12, "env_kwargs": {"max_turns": 6},
               "optimizer": {"learning_rate": 3e-4}, "rollout": {"group_size": 8, "groups_per_step": 8}, "seed": 0,
               "judge": {"rubric": None}}  # fmt: skip
     (root / "config.json").write_text(json.dumps(config))

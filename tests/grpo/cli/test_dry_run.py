@@ -2,14 +2,12 @@
 
 import json
 
-import pytest
 from click.testing import CliRunner
 
 from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.devices.shape import QWEN_MODELS
 from grpo.doctor.memory import memory_needs
-from tests.support.commands import sets
 from tests.support.envs import WORD_ENV
 
 EMAIL_ENV = "email_env:EmailSearch-v0"
@@ -94,21 +92,11 @@ def test_what_a_run_would_refuse_at_its_start_is_refused(tmp_path):
     assert lines == [f"Error: {tmp_path} is neither a run directory (config.json) nor an adapter (adapter_config.json)"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--env", "WordEnv-v1"], "no env with the id 'WordEnv-v1'"),
-        (["--env-kwargs", '{"wheels": 3}'], "refused the arguments {'split': 'train', 'wheels': 3}"),
-        ([*sets("warm_start.steps=2", "warm_start.policy=tutor")], "warm_start.policy = 'tutor', but "),
-        (["--reward", "tests.support.policies:nope"], "'nope' does not exist in the module"),
-        (["--env", EMAIL_ENV, "--set", "train_split=trian"], "refused the arguments {'split': 'trian'}"),
-    ],
-)
-def test_an_env_or_a_reward_that_a_run_could_not_use_is_refused(arguments, message, tmp_path):
-    status, lines = shown(tmp_path, *arguments)
+def test_an_env_that_a_run_could_not_use_is_refused(tmp_path):
+    status, lines = shown(tmp_path, "--env", EMAIL_ENV, "--set", "train_split=trian")
     assert status == 1
     assert lines[0].startswith("Error: ")
-    assert message in lines[0]
+    assert "refused the arguments {'split': 'trian'}" in lines[0]
 
 
 def test_a_continuation_is_held_against_the_run_that_is_there(tmp_path):

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from grpo.cli.dry_run import what_would_run
+from grpo.cli.before_start import what_would_run
 from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.envs.message_env import MessageEnv

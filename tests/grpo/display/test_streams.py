@@ -2,7 +2,7 @@
 
 import threading
 
-from grpo.display.waiting import said_if_slow
+from grpo.display.streams import said_if_slow
 from tests.support.wait import wait_until
 
 
