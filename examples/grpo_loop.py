@@ -10,9 +10,11 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+from grpo.agents.policy import PolicyAgent
 from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.chat.sampled_tokens import SampledTokens
 from grpo.envs.pool import EnvPool
-from grpo.episodes.rollout import Rollout
+from grpo.episodes.player import Player
 from grpo.episodes.tasks import TaskStream
 from grpo.learner.advantages import group_advantages
 from grpo.learner.engine import Engine, LossSpec
@@ -23,7 +25,7 @@ from grpo.serving.fleet import Fleet
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.serving.sampler import VllmSampler
 from grpo.serving.server import ServerOptions, VllmServer
-from grpo.types import Group, Task, Trajectory
+from grpo.types import Episode, Group, Task
 
 ENV = "examples.guess_number:GuessNumber-v0"
 STEPS = 10
@@ -74,34 +76,34 @@ async def sample(sampler: VllmSampler, version: int, tasks: list[Task], pool: En
 async def sample_group(policy: Policy, step: int, task: Task, pool: EnvPool, chat: Chat) -> Group:
     """G episodes of one task. An episode goes turn by turn: prompt ids -> sampled ids -> text -> env -> more ids.
 
-    A trajectory keeps every id that the policy saw or sampled, which of them it sampled (``action_mask``), and the
-    log-probability that each of these had.
+    An episode keeps its model calls: every id that the policy saw or sampled, and the log-probability of each that it
+    sampled.
     """
-    rollout = Rollout(pool, chat, policy, SAMPLING, MAX_TOKENS)
-    group = await rollout.group(task, GROUP_SIZE, "grpo_loop", step)
-    for trajectory in group.trajectories:
-        trajectory.reward += share_of_guesses(trajectory)
+    agent = PolicyAgent(policy, chat, SAMPLING, MAX_TOKENS, SampledTokens(chat))
+    group = await Player(agent, pool).group(task, GROUP_SIZE, "grpo_loop", step)
+    for episode in group.episodes:
+        episode.reward += share_of_guesses(episode)
     return group
 
 
-def share_of_guesses(trajectory: Trajectory) -> float:
+def share_of_guesses(episode: Episode) -> float:
     """A reward of one's own beside the env's, which is for a right guess: a turn with a number is better than without.
 
-    Any function of a trajectory serves; `grpo-train --reward` has an LLM judge too, which compares the whole group.
+    Any function of an episode serves; `grpo-train --reward` has an LLM judge too, which compares the whole group.
     """
-    return trajectory.turn_errors.count("") / max(1, trajectory.num_turns)  # an episode that failed may have none
+    return episode.turn_errors.count("") / max(1, episode.num_turns)  # an episode that failed may have none
 
 
 def update(engine: Engine, groups: list[Group]) -> float:
     """One step down the gradient of the loss of all groups; returns the norm of the gradient."""
     rows: list[Segment] = []
     for group in groups:
-        group = group.played_out()  # without what a fault of the server or a full context ended
+        group = group.compared()  # without what a fault of the server or a full context ended
         # The advantage of an output is its reward in units of its group (section 4.1.2): no value model is needed.
         group.advantages = group_advantages(group.rewards, scale_by_std=True)
-        for trajectory, advantage in zip(group.trajectories, group.advantages, strict=True):
+        for episode, advantage in zip(group.episodes, group.advantages, strict=True):
             # A row for the learner: ids, which of them were sampled, their logprobs, and one advantage for all of them.
-            rows += segments_of(trajectory, advantage)
+            rows += segments_of(episode, advantage)
     # Equation 3, the mean over rows of  - 1/|o| sum_t min(r_t A, clip(r_t, 1 - epsilon, 1 + epsilon) A).  The ratio r_t
     # of pi_theta and pi_old is 1 here, as each step has one update; its gradient is that of log pi_theta. A weight sets
     # right that vLLM rounds otherwise than the learner (`grpo.learner.loss`). The KL term would be `kl_coef`.

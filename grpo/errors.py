@@ -7,7 +7,8 @@
     ├── ServerError        (RuntimeError)   vLLM did not do what it was asked
     │   ├── ServerStartError                it ended or stayed silent before it was healthy
     │   ├── ServerDiedError                 it ended after it had been healthy
-    │   └── AdapterError                    an adapter could not be written, loaded or found
+    │   ├── AdapterError                    an adapter could not be written, loaded or found
+    │   └── ContextFullError                a policy's context has no room for another turn
     ├── EnvError           (RuntimeError)   an environment broke its contract (never: the model acted badly)
     ├── RewardError        (RuntimeError)   the user's own reward function did not reward a group
     ├── JudgeFailure       (RuntimeError)   a judge gave no usable verdict; its group has no scores
@@ -26,7 +27,9 @@ import re
 import sysconfig
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 """Of an object, in its repr: it tells nobody anything, and equal failures would differ by it."""
@@ -67,6 +70,10 @@ class AdapterError(ServerError):
     """An adapter could not be written, loaded into the server, or found."""
 
 
+class ContextFullError(ServerError):
+    """A policy's context has no room for another turn of its episode."""
+
+
 class EnvError(GrpoError, RuntimeError):
     """An environment broke its contract. What the model writes never raises this."""
 
@@ -97,6 +104,22 @@ class DataError(GrpoError, ValueError):
 
 class ReportError(GrpoError, RuntimeError):
     """A run directory does not hold what a report needs."""
+
+
+@contextmanager
+def first_of_ours() -> Iterator[None]:
+    """Where nothing but our own errors ended a group of tasks, the first of them is raised."""
+    try:
+        yield
+    except ExceptionGroup as errors:
+        if errors.split(GrpoError)[1] is not None:
+            raise
+        raise _first(errors) from errors
+
+
+def _first(errors: ExceptionGroup[Any]) -> BaseException:
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first
 
 
 def describe(error: BaseException) -> str:

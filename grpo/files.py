@@ -57,7 +57,11 @@ class JsonlLog(Closeable):
 
     def extend(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Writes several at once, as ``append`` would one by one."""
-        self._file.write(_lines(records))
+        self.write(json_bytes(dict(record)) + b"\n" for record in records)
+
+    def write(self, lines: Iterable[bytes]) -> None:
+        """Writes lines that are JSON objects already, each with its line break."""
+        self._file.write(b"".join(lines))
         self._file.flush()
 
     def sync(self) -> None:
@@ -158,18 +162,14 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
-def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write all records at once, one a line, atomically."""
-    _write(path, _lines(records))
+def write_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Write all lines at once, each with its line break, atomically."""
+    _write(path, b"".join(lines))
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old one or the new one, never half."""
     _write(path, text.encode())
-
-
-def _lines(records: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(json_bytes(dict(record)) + b"\n" for record in records)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -29,7 +29,10 @@ CONFIDENCE = 0.95
 MIN_CLUSTERS = 5
 """With fewer clusters an interval would say more of its formula than of the data: there is none."""
 
-NO_SHARES = frozenset({"turns", "steps", "tool_calls", "model_calls", "prompt_tokens", "completion_tokens", "seconds"})
+NO_SHARES = frozenset(
+    {"env/turns", "env/tool_calls", "turns/mean", "tokens/calls_mean", "tokens/prompt_mean", "tokens/completion_mean"}
+    | {"time/episode"}
+)
 """Columns that are no shares of 0 to 1, even where every value is 1."""
 
 _DRAWN_AT_ONCE = 2_000_000  # a bootstrap's memory: 16 MB of numbers
@@ -256,28 +259,25 @@ def mcnemar_p(gained: int, lost: int) -> float:
     return min(1.0, 2 * tail / 2**discordant)
 
 
-SLICE_PREFIX = "difficulty_"
-"""Env metrics of this prefix are 0/1 flags that cut an evaluation into slices."""
+SLICE_PREFIX = "env/difficulty_"
+"""Columns of this prefix are 0/1 flags that cut an evaluation into slices."""
 
 
 _SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
 
 
-def column_means(
-    metrics: Sequence[Mapping[str, float]], clusters: Sequence[str], rewards: Sequence[float]
-) -> dict[str, dict[str, float | None]]:
-    """Mean and interval of the reward and of every env metric, over episodes.
+def column_means(rows: Sequence[Mapping[str, float]], clusters: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    """Mean and interval of every column, over episodes.
 
     Args:
-        metrics: The env's metrics of each episode. One that some lack is averaged over the others.
+        rows: The numbers of each episode. One that some lack is averaged over the others.
         clusters: Scenario of each episode.
-        rewards: Reward of each episode.
     """
-    means = {"reward": observed_interval("reward", rewards, clusters).to_dict()}
-    for name in dict.fromkeys(name for row in metrics for name in row):
-        if name == "reward" or name.startswith(SLICE_PREFIX):
+    means: dict[str, dict[str, float | None]] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        if name.startswith(SLICE_PREFIX):
             continue
-        having = [(row[name], cluster) for row, cluster in zip(metrics, clusters, strict=True) if name in row]
+        having = [(row[name], cluster) for row, cluster in zip(rows, clusters, strict=True) if name in row]
         values, names = [value for value, _ in having], [cluster for _, cluster in having]
         means[name] = observed_interval(name, values, names).to_dict()
     return means
@@ -289,16 +289,14 @@ def slice_order(name: str) -> tuple[int, str]:
 
 
 def slice_means(
-    metrics: Sequence[Mapping[str, float]], clusters: Sequence[str], rewards: Sequence[float]
+    rows: Sequence[Mapping[str, float]], clusters: Sequence[str]
 ) -> dict[str, dict[str, dict[str, float | None]]]:
-    """``column_means`` of the episodes in each slice: those where a metric ``difficulty_*`` is set."""
+    """``column_means`` of the episodes in each slice: those where an env's metric ``difficulty_*`` is set."""
     slices: dict[str, dict[str, dict[str, float | None]]] = {}
-    for name in sorted({name for row in metrics for name in row if name.startswith(SLICE_PREFIX)}):
-        inside = [place for place, row in enumerate(metrics) if row.get(name)]
+    for name in sorted({name for row in rows for name in row if name.startswith(SLICE_PREFIX)}):
+        inside = [place for place, row in enumerate(rows) if row.get(name)]
         if inside:
             slices[name.removeprefix(SLICE_PREFIX)] = column_means(
-                [metrics[place] for place in inside],
-                [clusters[place] for place in inside],
-                [rewards[place] for place in inside],
+                [rows[place] for place in inside], [clusters[place] for place in inside]
             )
     return slices

@@ -1,31 +1,20 @@
-"""The values that flow through a training step: sampled turns, trajectories and groups.
+"""The values that flow through a run and an evaluation: tasks, model calls, episodes and groups.
 
-Plain dataclasses without behaviour beyond their invariants; they know neither torch nor the server.
+Plain dataclasses without behaviour beyond what can be read off them; they know neither torch nor the server.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from enum import StrEnum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from grpo.ending import Ending
 
 Message = dict[str, Any]
 """One OpenAI-style chat message: ``{"role": ..., "content": ...}``."""
 
-
-class StopReason(StrEnum):
-    """Why an episode ended."""
-
-    TERMINATED = "terminated"
-    """The env ended the episode itself (for example a final answer)."""
-    TRUNCATED = "truncated"
-    """The env's own turn limit."""
-    CONTEXT_FULL = "context_full"
-    """No room for another turn within ``max_tokens``: we cut it, so its return is not known and not learned from."""
-    FAILED = "failed"
-    """A harness fault (server, env exception); the trajectory carries the error and is never trained on."""
+_SERVER_FAULTS = (0, 401, 403, 404, 408, 429)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,164 +70,250 @@ class AnswerKey:
     outcomes: dict[bool, Outcome] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A final answer.
+
+    Attributes:
+        text: The answer.
+        sources: What it rests on, for example ids of mails.
+    """
+
+    text: str
+    sources: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Explain what is of another type where it was written, in the agent."""
+        if not isinstance(self.text, str):
+            raise TypeError(f"Answer takes a text, not {self.text!r}")
+        listed = isinstance(self.sources, tuple | list)
+        if not listed or not all(isinstance(source, str) for source in self.sources):
+            raise TypeError(f"sources of an Answer are a tuple of texts, not {self.sources!r}")
+
+
 @dataclass(slots=True)
-class Trajectory:
-    """One episode, token for token.
+class ModelCall:
+    """One request to a model and its reply: as token ids where they are known, as messages where an agent sent them.
 
-    ``token_ids``, ``action_mask`` and ``logprobs`` are append-only lists of equal length: the prompt, every sampled id
-    and every observation id in the order the policy saw them. ``action_mask`` is True for sampled ids alone;
-    ``logprobs`` holds the sampler's log-probability there and 0.0 elsewhere. ``turn_errors`` has the env's error code
-    of every assistant turn, "" where there was none. ``cut_turns`` counts the turns that ended for their length.
-    ``sample_index`` counts the episodes of one task, from 0.
+    Attributes:
+        model: Name that was asked for.
+        version: Of the policy in training that replied.
+        turn: Which of the episode's turns the reply became, where that is known.
+        follows: The call, by its place among the episode's, whose prompt and reply stand before ``prompt_ids``; None
+            where the prompt begins with these.
+        prompt_ids: What the model saw beyond the call it follows: append-only, in the order it was seen.
+        sampled_ids: The reply.
+        logprobs: Of each sampled id, by the sampler (natural log, temperature applied).
+        sampled: The tokens of the reply as text with their logprobs, for people; see `SampledTokens`.
+        finish_reason: The server's: ``stop`` or ``length``.
+        shared: How many messages at the front are those of the call before; only the rest is kept.
+        messages: The new messages.
+        reply: The model's message.
+        prompt_tokens: As the server counted.
+        completion_tokens: As the server counted.
+        status: HTTP status, 0 where no answer came.
+        error: What went wrong, "" where nothing did.
+        is_context_full: Whether that is a prompt longer than the model takes.
+        seconds: From request to the end of the reply.
+        first_token_seconds: To the first piece of a streamed reply.
+        cost: In US dollars, where known.
+    """
 
-    ``answer_key`` is there where an env gives one and the episode has an answer; it is in no record. ``verdict`` is
-    what was decided on that answer besides the env's own rule, ``audit`` what a judge says of one that a rule took for
-    right (`grpo.episodes.marking`), ``unmarked`` why a judge that was asked gave no verdict.
+    model: str = ""
+    version: int | None = None
+    turn: int | None = None
+    follows: int | None = None
+    prompt_ids: list[int] = field(default_factory=list)
+    sampled_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    sampled: list[str | float] = field(default_factory=list)
+    finish_reason: str = ""
+    shared: int = 0
+    messages: list[Any] = field(default_factory=list)
+    reply: Any = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    status: int = 0
+    error: str = ""
+    is_context_full: bool = False
+    seconds: float = 0.0
+    first_token_seconds: float | None = None
+    cost: float | None = None
 
-    Where a chat template rewrites what was said, the lists go on with a new segment: a whole prompt, in which earlier
-    turns are context. ``segment_starts`` says where segments begin; the policy sees the last one, ``context_ids``.
+    @property
+    def is_pending(self) -> bool:
+        """Whether neither a reply nor an error came yet."""
+        return self.status == 0 and not self.error
+
+    @property
+    def is_server_fault(self) -> bool:
+        """Whether it failed for a reason that lies with the server, not with what was asked."""
+        return bool(self.error) and (self.status in _SERVER_FAULTS or self.status >= 500)
+
+
+class TokenRow(NamedTuple):
+    """Calls that follow each other, as one append-only list of ids; three lists of equal length.
+
+    ``turns`` says of each sampled id which turn of the episode it belongs to (-1: not known), and is None of ids that
+    the model was given. ``logprobs`` are the sampler's, 0.0 where nothing was sampled.
+    """
+
+    ids: list[int]
+    turns: list[int | None]
+    logprobs: list[float]
+
+
+@dataclass(slots=True)
+class Episode:
+    """A task, and what became of it: of any agent, in training and in evaluation. `grpo.episodes.record` keeps it.
+
+    Attributes:
+        env: Id of the env.
+        task: What it began from.
+        sample_index: Counts the episodes of one task, from 0.
+        seed: For whatever the agent leaves to chance.
+        messages: The transcript, opening messages first.
+        tools: OpenAI function schemas.
+        calls: What was asked of models.
+        turn_errors: The env's error code of every turn that it was handed, "" where there was none.
+        reward: Sum of the env's rewards; what a judge or a reward function says, once one was asked.
+        metrics: The env's after the last step, and what judges add.
+        ending: Why it ended.
+        error: What went wrong, for people.
+        answer: The final answer, where it is known.
+        implicit: Whether it came as prose, without the answer tool.
+        answer_key: There where an env gives one and a judge wants it; in no record.
+        verdict: What was decided on the answer besides the env's own rule.
+        audit: What a judge says of an answer that a rule took for right (`grpo.episodes.marking`).
+        unmarked: Why a judge that was asked gave no verdict.
+        explanation: What RULER says of the reward.
+        seconds: From the reset to the end.
+        place: Where its record stands, if it was read without its transcript: file and byte.
     """
 
     env: str
     task: Task
-    sample_index: int
-    policy_version: int
-    token_ids: list[int] = field(default_factory=list)
-    action_mask: list[bool] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    segment_starts: list[int] = field(default_factory=lambda: [0])
+    sample_index: int = 0
+    seed: int = 0
     messages: list[Message] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[ModelCall] = field(default_factory=list)
     turn_errors: list[str] = field(default_factory=list)
-    cut_turns: int = 0
     reward: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
-    stop_reason: StopReason = StopReason.FAILED
+    ending: Ending = Ending.INFRASTRUCTURE
     error: str = ""
-    explanation: str | None = None
+    answer: Answer | None = None
+    implicit: bool = False
     answer_key: AnswerKey | None = None
     verdict: dict[str, Any] | None = None
     audit: dict[str, Any] | None = None
     unmarked: str = ""
+    explanation: str | None = None
     seconds: float = 0.0
-
-    def append(self, ids: list[int], logprobs: list[float] | None = None) -> None:
-        """Append ids the policy was given, or, with their ``logprobs``, ids it sampled."""
-        sampled = logprobs is not None
-        values = logprobs if logprobs is not None else [0.0] * len(ids)
-        assert len(values) == len(ids), "ids and logprobs must have equal length"
-        self.token_ids.extend(ids)
-        self.logprobs.extend(values)
-        self.action_mask.extend([sampled] * len(ids))
-
-    def fork(self, prompt_ids: list[int]) -> None:
-        """Begin a new segment with a whole prompt; what was sampled before stays to be learned where it stands."""
-        self.segment_starts.append(len(self.token_ids))
-        self.append(prompt_ids)
+    place: tuple[str, int] | None = None
 
     @property
-    def context_ids(self) -> list[int]:
-        """What the policy sees: the ids of the last segment."""
-        return self.token_ids[self.segment_starts[-1] :]
+    def key(self) -> tuple[str, int]:
+        """Scenario and sample: what pairs it with an episode of another policy."""
+        return self.task.key, self.sample_index
 
     @property
-    def segment_spans(self) -> list[tuple[int, int]]:
-        """Begin and end of every segment within the lists."""
-        return list(zip(self.segment_starts, [*self.segment_starts[1:], len(self.token_ids)], strict=True))
+    def correct(self) -> bool | None:
+        """Whether it was answered right; None where the env has no metric ``success``, or it counts nowhere."""
+        success = self.metrics.get("success")
+        if success is None or not self.ending.counted:
+            return None
+        return self.ending is Ending.ANSWERED and success >= 0.5
 
     @property
-    def is_played_out(self) -> bool:
-        """Whether the env ended the episode itself; only then its reward is that of a whole episode."""
-        return self.stop_reason in (StopReason.TERMINATED, StopReason.TRUNCATED)
+    def policy_version(self) -> int | None:
+        """Of the policy that played it, which is one to its end; None where no policy in training did."""
+        return next((call.version for call in self.calls if call.version is not None), None)
+
+    @property
+    def num_turns(self) -> int:
+        """How many turns the env was handed."""
+        return len(self.turn_errors)
+
+    @property
+    def num_sampled_tokens(self) -> int:
+        """How many tokens models have sampled."""
+        return sum(call.completion_tokens for call in self.calls)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """How many tokens models were shown, those that were shown again counted again."""
+        return sum(call.prompt_tokens for call in self.calls)
+
+    @property
+    def num_tokens(self) -> int:
+        """How many token ids it has, each counted once in the row that it stands in; 0 where they are not known."""
+        return sum(len(call.prompt_ids) + len(call.sampled_ids) for call in self.calls)
 
     @property
     def num_forks(self) -> int:
         """How often the chat template rewrote what was said."""
-        return len(self.segment_starts) - 1
+        return max(0, sum(bool(call.sampled_ids) and call.follows is None for call in self.calls) - 1)
 
     @property
-    def num_sampled_tokens(self) -> int:
-        """How many of the tokens the policy sampled."""
-        return sum(self.action_mask)
+    def cut_turns(self) -> int:
+        """How many turns ended for their length."""
+        return sum(call.finish_reason == "length" for call in self.calls)
 
     @property
-    def num_turns(self) -> int:
-        """How many assistant turns the episode has."""
-        return sum(1 for message in self.messages if message["role"] == "assistant")
+    def cost(self) -> float | None:
+        """Of its model calls, in US dollars; None where it is not known of any."""
+        known = [call.cost for call in self.calls if call.cost is not None]
+        return sum(known) if known else None
 
-    def to_record(self, *, logprobs: bool = False) -> dict[str, Any]:
-        """The JSON form of an episode, the same in every file that holds one; `from_record` reads it.
+    def rows(self) -> Iterator[TokenRow]:
+        """What can be learned from: its calls, those that follow each other as one row of ids.
 
-        It has each field under its name, but ``sample`` for the ``sample_index``, ``scenario_id`` (the task's key) and
-        ``seed`` for the task, and an ``action_mask`` of 0 and 1. ``num_sampled_tokens``, ``num_tokens`` and
-        ``num_forks`` are for readers that leave the tokens out.
-
-        Args:
-            logprobs: Keep the sampler's logprobs, too. They are most of the bytes, and only training needs them.
+        A sampled id is an action in one row alone. Where two calls follow the same one, the second begins a row in
+        which everything before is context.
         """
-        record = {name: getattr(self, name) for name in _SAVED}
-        record |= {
-            "scenario_id": self.task.key,
-            "seed": self.task.seed,
-            "sample": self.sample_index,
-            "action_mask": [int(sampled) for sampled in self.action_mask],
-            "num_sampled_tokens": self.num_sampled_tokens,
-            "num_tokens": len(self.token_ids),
-            "num_forks": self.num_forks,
-        }
-        return record | {"logprobs": self.logprobs} if logprobs else record
+        rows: dict[int, TokenRow] = {}  # by the call that ends each
+        for number, call in enumerate(self.calls):
+            if not call.sampled_ids:
+                continue
+            row = TokenRow([], [], [])
+            if call.follows is not None:
+                row = rows.pop(call.follows, None) or self._context(call.follows)
+            turn = -1 if call.turn is None else call.turn
+            row.ids.extend(call.prompt_ids + call.sampled_ids)
+            row.turns.extend([None] * len(call.prompt_ids) + [turn] * len(call.sampled_ids))
+            row.logprobs.extend([0.0] * len(call.prompt_ids) + call.logprobs)
+            rows[number] = row
+        yield from rows.values()
 
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Trajectory:
-        """The episode that `to_record` wrote, token for token; logprobs that were not kept are 0.0.
-
-        Raises:
-            ValueError: It is no such record.
-        """
-        try:
-            values = {name: record[name] for name in _SAVED if name in record or name not in _LATER}
-            values |= {
-                "task": Task.of_key(record["scenario_id"], int(record["seed"])),
-                "sample_index": record["sample"],
-                "action_mask": [bool(sampled) for sampled in record["action_mask"]],
-                "logprobs": record.get("logprobs", [0.0] * len(record["token_ids"])),
-                "stop_reason": StopReason(record["stop_reason"]),
-                # JSON has no word for a number that is not finite
-                "metrics": {name: math.nan if v is None else v for name, v in record["metrics"].items()},
-            }
-            lengths = {len(values[name]) for name in ("token_ids", "action_mask", "logprobs")}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"this is no saved episode ({type(error).__name__}: {error})") from error
-        if len(lengths) > 1:
-            raise ValueError(f"this is no saved episode: its tokens, mask and logprobs have the lengths {lengths}")
-        return cls(**values)
-
-
-_NOT_AS_IT_IS = ("task", "sample_index", "action_mask", "logprobs", "answer_key")
-_SAVED = [field.name for field in fields(Trajectory) if field.name not in _NOT_AS_IT_IS]
-"""The fields that a record has as they are."""
-_LATER = ("verdict", "audit", "unmarked", "cut_turns")
-"""Those that records of older runs lack."""
+    def _context(self, number: int | None) -> TokenRow:
+        ids: list[int] = []
+        while number is not None:
+            call = self.calls[number]
+            ids = call.prompt_ids + call.sampled_ids + ids
+            number = call.follows
+        return TokenRow(ids, [None] * len(ids), [0.0] * len(ids))
 
 
 @dataclass(slots=True)
 class Group:
-    """Trajectories that began from the same task; rewards are compared within it."""
+    """Episodes that began from the same task; rewards are compared within it."""
 
     task: Task
-    trajectories: list[Trajectory]
+    episodes: list[Episode]
     advantages: list[float] = field(default_factory=list)
 
     @property
     def rewards(self) -> list[float]:
         """The members' rewards, in order."""
-        return [trajectory.reward for trajectory in self.trajectories]
+        return [episode.reward for episode in self.episodes]
 
-    def played_out(self) -> Group:
+    def compared(self) -> Group:
         """The group without what failed or was cut: those members whose rewards can be compared."""
-        return Group(self.task, [trajectory for trajectory in self.trajectories if trajectory.is_played_out])
+        return Group(self.task, [episode for episode in self.episodes if episode.ending.compared])
 
     @property
     def failed(self) -> int:
-        """How many members ended in a harness fault."""
-        return sum(1 for t in self.trajectories if t.stop_reason is StopReason.FAILED)
+        """How many members ended in a fault that was not the agent's."""
+        return sum(not episode.ending.counted for episode in self.episodes)

@@ -14,7 +14,6 @@ import gymnasium
 import pytest
 
 import email_env  # noqa: F401
-from grpo.episodes.traces import read_trace
 from tests import ROOT
 from tests.support.evaluations import rows
 from tests.support.model_server import ModelServer
@@ -84,7 +83,7 @@ def test_a_framework_plays_the_five_episodes(example, play, tmp_path):
     for row in found:
         assert row["metrics"]["invalid_calls"] == 0
         assert not row["implicit"]
-        trace = read_trace(tmp_path / "run", row)
+        trace = row
         searched = [json.loads(m["content"])["name"] for m in trace["messages"] if m["role"] == "assistant"]
         assert searched[:2] == ["search_inbox", "search_inbox"]
         assert searched[-1] == "return_final_answer"

@@ -28,8 +28,7 @@ from uvicorn import Config, Server
 
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import PATHS, Reply, Upstream, UpstreamUnreachable
-from grpo.episodes.answer import Model
-from grpo.episodes.episode import Episode
+from grpo.episodes.play import Model, Play
 from grpo.errors import EvaluationError
 
 START_SECONDS = 20.0
@@ -45,7 +44,7 @@ class Endpoint:
 
     def __init__(self, upstream: Upstream | None, *, with_mcp: bool = False):
         self.upstream = upstream
-        self._episodes: dict[str, Episode] = {}
+        self._plays: dict[str, Play] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._with_mcp = with_mcp
         self._server: Server | None = None
@@ -83,24 +82,24 @@ class Endpoint:
             self._server = None
         self._socket.close()
 
-    def admit(self, token: str, episode: Episode) -> Model:
+    def admit(self, token: str, play: Play) -> Model:
         """Serve an episode under ``token``."""
-        self._episodes[token] = episode
+        self._plays[token] = play
         name = self.upstream.model if self.upstream else ""  # less its provider, by which some clients choose a route
         return Model(name.rpartition("/")[2], f"{self.url(token)}/v1")
 
     def dismiss(self, token: str) -> None:
         """Serve it no longer."""
-        self._episodes.pop(token, None)
+        self._plays.pop(token, None)
 
     def url(self, token: str) -> str:
         """Where an episode is served."""
         host, port = self._socket.getsockname()
         return f"http://{host}:{port}/ep/{token}"
 
-    def episode(self, token: str) -> Episode | None:
+    def play(self, token: str) -> Play | None:
         """The episode of a token, while it lasts."""
-        return self._episodes.get(token)
+        return self._plays.get(token)
 
     def _app(self) -> Starlette:
         routes: list[BaseRoute] = [Route(f"/ep/{{token}}/v1/{path}", self._ask, methods=["POST"]) for path in PATHS]
@@ -125,14 +124,14 @@ class Endpoint:
         return Starlette(routes=routes, lifespan=lifespan)
 
     async def _models(self, request: Request) -> Response:
-        if self.episode(request.path_params["token"]) is None or self.upstream is None:
+        if self.play(request.path_params["token"]) is None or self.upstream is None:
             return _error(404, "there is no such episode, or it has ended")
         model = {"id": self.upstream.model, "object": "model", "created": 0, "owned_by": "grpo-eval"}
         return JSONResponse({"object": "list", "data": [model]})
 
     async def _ask(self, request: Request) -> Response:
-        episode = self.episode(request.path_params["token"])
-        if episode is None or self.upstream is None:
+        play = self.play(request.path_params["token"])
+        if play is None or self.upstream is None:
             return _error(404, "there is no such episode, or it has ended")
         path = request.url.path.partition("/v1/")[2]
         try:
@@ -141,7 +140,7 @@ class Endpoint:
             return _error(400, "the request's body is not JSON")
         if not isinstance(body, dict):
             return _error(400, "the request's body is not a JSON object")
-        recorder = CallRecorder(episode, path, body, self.upstream)
+        recorder = CallRecorder(play, path, body, self.upstream)
         hidden = _ask_for_usage(path, body)
         try:
             reply = await self.upstream.ask(path, body)
@@ -155,7 +154,7 @@ class Endpoint:
             return StreamingResponse(_stream(reply, recorder, hidden), media_type="text/event-stream")
         content = reply.body or {}
         if reply.status != 200:
-            recorder.failed(reply.error, reply.status)
+            recorder.refused(reply)
             return JSONResponse(content, reply.status)
         recorder.whole(content, reply.cost)
         return JSONResponse(content)

@@ -19,11 +19,11 @@ from grpo.agents.agent_loop import AgentLoop
 from grpo.agents.endpoint import Endpoint
 from grpo.agents.typed_tools import typed_tools
 from grpo.agents.upstream import Upstream
-from grpo.episodes.answer import Answer
 from grpo.episodes.env_thread import EnvThread
-from grpo.episodes.episode import Episode
+from grpo.episodes.play import Play
 from grpo.errors import ConfigError, EvaluationError
 from grpo.machine.user_code import load_function
+from grpo.types import Answer
 
 _OF_A_MODEL = ("name", "base_url", "api_key", "chat", "responses")
 
@@ -36,7 +36,7 @@ class FunctionAgent:
         upstream: The model it may use; without one it is given None.
     """
 
-    needs_env = False
+    needs_env, may_crash = False, True
 
     def __init__(self, function: Callable[..., Any], upstream: Upstream | None):
         self.function = function
@@ -57,19 +57,19 @@ class FunctionAgent:
         if self._loop:
             await asyncio.to_thread(self._loop.close)
 
-    async def run(self, episode: Episode) -> None:
+    async def run(self, play: Play) -> None:
         """Let the function play, and take what it returns as its answer if it gave none."""
-        token = self.env_thread.admit(episode)
+        token = self.env_thread.admit(play)
         try:
-            model = self.endpoint.admit(token, episode) if self.endpoint else None
-            arguments = (episode.task, typed_tools(episode.tools, self.env_thread.requests, token), model)
+            model = self.endpoint.admit(token, play) if self.endpoint else None
+            arguments = (play.agent_task, typed_tools(play.episode.tools, self.env_thread.requests, token), model)
             result = await self._play(arguments)
             answer = _answer(result)
         finally:
             self.env_thread.dismiss(token)
             if self.endpoint:
                 self.endpoint.dismiss(token)
-        await episode.seat.run(episode.conclude, answer)
+        await play.seat.run(play.conclude, answer)
 
     async def _play(self, arguments: tuple[Any, ...]) -> Any:
         assert self._loop is not None, "the agent is open"

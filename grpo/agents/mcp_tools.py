@@ -10,23 +10,23 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 
-from grpo.episodes.episode import Episode
+from grpo.episodes.play import Play
 
 
 def mcp_route(endpoint: Any) -> tuple[Route, StreamableHTTPSessionManager]:
     """The route ``/ep/TOKEN/mcp`` and the manager whose ``run()`` must be entered while it is served."""
 
-    def episode_of(context: ServerRequestContext[Any, Any]) -> Episode:
+    def play_of(context: ServerRequestContext[Any, Any]) -> Play:
         token = context.request.path_params["token"] if context.request is not None else ""
-        episode = endpoint.episode(token)
-        if episode is None:
+        play = endpoint.play(token)
+        if play is None:
             raise ValueError("there is no such episode, or it has ended")
-        return episode
+        return play
 
     async def list_tools(
         context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        functions = [tool["function"] for tool in episode_of(context).tools]
+        functions = [tool["function"] for tool in play_of(context).episode.tools]
         return types.ListToolsResult(
             tools=[
                 types.Tool(
@@ -42,9 +42,9 @@ def mcp_route(endpoint: Any) -> tuple[Route, StreamableHTTPSessionManager]:
     async def call_tool(
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        episode = episode_of(context)
-        assert episode.seat.thread is not None, "programs have an EnvThread"
-        text = await episode.seat.thread.run(lambda: episode.call(params.name, dict(params.arguments or {})))
+        play = play_of(context)
+        assert play.seat.thread is not None, "programs have an EnvThread"
+        text = await play.seat.thread.run(lambda: play.call(params.name, dict(params.arguments or {})))
         return types.CallToolResult(content=[types.TextContent(text=text)])
 
     server: Server[Any] = Server("grpo-eval", on_list_tools=list_tools, on_call_tool=call_tool)

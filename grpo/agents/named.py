@@ -65,11 +65,11 @@ def make_agent(spec: str, options: AgentOptions) -> Agent:
     if found and kind == "file":
         return FileAgent(Path(rest).expanduser(), options.scenarios)
     if found and kind == "policy":
-        from grpo.agents.policy import PolicyAgent, policy_config
+        from grpo.agents.policy import ServedPolicy, policy_config
 
         config, _ = policy_config(rest, options.recipe, options.env, options.env_kwargs, options.dtype)
         temperature = 1.0 if options.temperature is None else options.temperature
-        return PolicyAgent(rest, config, temperature, options.say)
+        return ServedPolicy(rest, config, temperature, options.say)
     if found and kind in ("openai", "litellm"):
         from grpo.agents.tool_loop import ToolLoopAgent
         from grpo.agents.upstream import make_upstream

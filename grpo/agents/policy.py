@@ -1,9 +1,12 @@
-"""A policy trained here (or the model it began from), served by vLLM: token in, token out, as in training.
+"""A policy served by vLLM as an agent: token in, token out, in training and in evaluation alike.
 
-policy:runs/first        the newest checkpoint of a run
-policy:runs/first@7      the one after step 7; @best the one with the best held-out score
-policy:ADAPTER_FOLDER    any PEFT adapter of the recipe's model; a checkpoint of a run has the run's settings
-policy:base              the recipe's model without an adapter
+`PolicyAgent` is any policy that samples ids: the one in training, or a served one. `ServedPolicy` starts what
+``policy:`` names:
+
+    policy:runs/first        the newest checkpoint of a run
+    policy:runs/first@7      the one after step 7; @best the one with the best held-out score
+    policy:ADAPTER_FOLDER    any PEFT adapter of the recipe's model; a checkpoint of a run has the run's settings
+    policy:base              the recipe's model without an adapter
 """
 
 from __future__ import annotations
@@ -14,14 +17,17 @@ import os
 import shutil
 import tempfile
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
+from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.chat.prompts import Prompts
 from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig, load_config
-from grpo.episodes.episode import Episode, ModelCall
-from grpo.errors import CheckpointError, EvaluationError
+from grpo.envs.message_env import Observation
+from grpo.episodes.play import Play, Turn
+from grpo.errors import CheckpointError, ContextFullError, EvaluationError
 from grpo.machine.models import resolve_model
 from grpo.machine.user_code import import_user_module
 from grpo.runs.model_card import ADAPTER_CONFIG
@@ -31,7 +37,7 @@ from grpo.seeds import derive_seed
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
-from grpo.serving.policy import CompletionsPolicy, SamplingParams
+from grpo.serving.policy import CompletionsPolicy, Policy, SamplingParams
 from grpo.serving.server import VllmServer, make_servers
 from grpo.serving.startable import said_if_long
 from grpo.serving.vllm import built_for
@@ -39,8 +45,71 @@ from grpo.serving.vllm import built_for
 BASE = "base"
 
 
+@dataclass(frozen=True, slots=True)
 class PolicyAgent:
-    """Samples turns from the servers of its config, or one of its own that lives as long as the agent is open.
+    """Samples turn after turn, until the env ends the episode or the policy's context has no room.
+
+    Every prompt goes on where the last turn ended (`Prompts`), so the learner sees exactly what the sampler saw.
+
+    Attributes:
+        policy: Who is asked.
+        chat: Messages to ids and back.
+        sampling: How to sample.
+        max_tokens: What the policy sees at once, the turn it samples included. An episode goes on while there is room
+            for half a turn of ``sampling.max_turn_tokens``.
+    """
+
+    policy: Policy
+    chat: Chat
+    sampling: SamplingParams
+    max_tokens: int
+    tokens: SampledTokens
+
+    env_thread = None
+    needs_env = may_crash = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Whoever made the policy ends it."""
+
+    async def run(self, play: Play) -> None:
+        """Play an episode to its end.
+
+        Raises:
+            ContextFullError: There is no room for another turn.
+            ServerError: The policy was not sampled.
+        """
+        episode, prompts = play.episode, Prompts(self.chat, play.episode)
+        room = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
+        with self.policy.session(episode.task) as policy:
+
+            async def speak(observation: Observation) -> Turn:
+                prompt = prompts.following(observation.messages)
+                if len(prompt) > room:
+                    raise ContextFullError(self._no_room(len(prompt), room, is_first=not episode.calls))
+                most = min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt))
+                seed = derive_seed(episode.seed, episode.num_turns)
+                turn = await policy.sample(prompt, self.sampling, max_tokens=most, seed=seed)
+                call = prompts.said(prompt, turn.ids, turn.logprobs, policy.version)
+                call.finish_reason = turn.finish_reason
+                call.sampled = self.tokens.turn(list(zip(turn.ids, turn.logprobs, strict=True)))
+                return Turn(self.chat.decode(turn.ids))
+
+            await play.converse(speak)
+
+    def _no_room(self, tokens: int, room: int, *, is_first: bool) -> str:
+        which = "first prompt" if is_first else "next prompt"
+        return (
+            f"the {which} has {tokens} tokens; rollout.max_tokens {self.max_tokens} with rollout.max_turn_tokens "
+            f"{self.sampling.max_turn_tokens} leaves room for one of {room}. Raise rollout.max_tokens or give the env "
+            "less to say"
+        )
+
+
+class ServedPolicy:
+    """A `PolicyAgent` on the servers of its config, or on one of its own that lives as long as the agent is open.
 
     Args:
         target: What follows ``policy:``.
@@ -56,7 +125,8 @@ class PolicyAgent:
             None of the base model.
     """
 
-    env_thread, needs_env = None, False
+    env_thread = None
+    needs_env = may_crash = False
 
     def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
         self.config = config
@@ -71,9 +141,7 @@ class PolicyAgent:
             self.fingerprint = _fingerprint(adapter, self._adapter)
         self._servers: Fleet | None = None
         self._connection: Connection | None = None
-        self._chat: Chat | None = None
-        self._tokens: SampledTokens | None = None
-        self._policy: CompletionsPolicy | None = None
+        self._agent: PolicyAgent | None = None
 
     async def __aenter__(self) -> Self:
         try:
@@ -91,15 +159,15 @@ class PolicyAgent:
         if isinstance(first := servers.servers[0], VllmServer):
             self._say(f"vLLM is starting, computing in {first.options.dtype}")
         rollout = self.config.rollout
-        self._chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
-        self._tokens = SampledTokens(self._chat)
+        chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
         servers.wait_ready(said_if_long(self._say))
         name = servers.model
         if self.fingerprint is not None:
             store = AdapterStore(servers, self._scratch / "adapters")
             name = store.publish(lambda folder: os.rename(self._adapter, folder), 0).name
-        self._connection = Connection(servers, self.config.rollout.concurrency)
-        self._policy = CompletionsPolicy(self._connection, name, self._chat.stop_token_ids)
+        self._connection = Connection(servers, rollout.concurrency)
+        policy = CompletionsPolicy(self._connection, name, chat.stop_token_ids)
+        self._agent = PolicyAgent(policy, chat, self.sampling, rollout.max_tokens, SampledTokens(chat))
 
     async def __aexit__(self, *_: object) -> None:
         if self._connection is not None:
@@ -108,31 +176,10 @@ class PolicyAgent:
             await asyncio.to_thread(self._servers.stop)
         self._remove_scratch()
 
-    async def run(self, episode: Episode) -> None:
-        """Sample turn after turn until the env ends the episode or the policy's context is full."""
-        assert self._policy is not None, "the agent is open"
-        with self._policy.session(episode.key.scenario_id) as policy:
-            await self._run(episode, policy)
-
-    async def _run(self, episode: Episode, policy: CompletionsPolicy) -> None:
-        chat, tokens = self._chat, self._tokens
-        assert chat is not None, "the agent is open"
-        assert tokens is not None, "the agent is open"
-        ids = chat.prompt_ids(episode.messages, episode.tools)
-        longest_prompt = self.config.rollout.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
-        while len(ids) <= longest_prompt:
-            most = min(self.config.rollout.max_tokens - len(ids), self.sampling.max_turn_tokens)
-            seed = derive_seed(episode.seed, episode.steps)
-            sample = await policy.sample(ids, self.sampling, max_tokens=most, seed=seed)
-            call = ModelCall(policy.model, 200, prompt_tokens=len(ids), completion_tokens=len(sample.ids))
-            call.sampled = tokens.turn(list(zip(sample.ids, sample.logprobs, strict=True)))
-            episode.model_calls.append(call)
-            history = [*episode.messages, {"role": "assistant", "content": chat.decode(sample.ids)}]
-            observation = await episode.seat.run(episode.step, chat.decode(sample.ids))
-            if episode.is_over:
-                return
-            ids, _ = next_prompt(chat, ids + sample.ids, history, observation.messages, episode.tools)
-        episode.model_calls.append(ModelCall(policy.model, 400, error="the context window is full"))
+    async def run(self, play: Play) -> None:
+        """As `PolicyAgent.run`."""
+        assert self._agent is not None, "the agent is open"
+        await self._agent.run(play)
 
 
 def policy_config(

@@ -27,11 +27,11 @@ from typing import Self
 
 from grpo.agents.endpoint import Endpoint
 from grpo.agents.upstream import Upstream
-from grpo.episodes.answer import Answer
 from grpo.episodes.env_thread import EnvThread
-from grpo.episodes.episode import Episode
+from grpo.episodes.play import Play
 from grpo.errors import EvaluationError
 from grpo.machine.loopback import without_proxy_to_loopback
+from grpo.types import Answer
 
 MAX_OUTPUT_BYTES = 1 << 20
 """What is kept of each output, from its end."""
@@ -53,7 +53,7 @@ class ProgramAgent:
         EvaluationError: The command is empty, its quotes do not match, or there is no such program.
     """
 
-    needs_env = False
+    needs_env, may_crash = False, True
 
     def __init__(self, command: str, upstream: Upstream | None):
         try:
@@ -77,14 +77,14 @@ class ProgramAgent:
         await asyncio.to_thread(self.endpoint.stop)
         self.env_thread.close()
 
-    async def run(self, episode: Episode) -> None:
+    async def run(self, play: Play) -> None:
         """Run the program to its end and take its last line as the answer if it gave none."""
-        token = self.env_thread.admit(episode)
-        model = self.endpoint.admit(token, episode)
+        token = self.env_thread.admit(play)
+        model = self.endpoint.admit(token, play)
         try:
             with tempfile.TemporaryDirectory(prefix="grpo-eval-") as folder:
-                task, file = episode.task, Path(folder) / "task.json"
-                content = {"instructions": task.instructions, "question": task.question, "tools": episode.tools}
+                task, file = play.agent_task, Path(folder) / "task.json"
+                content = {"instructions": task.instructions, "question": task.question, "tools": play.episode.tools}
                 file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
                 environment = {k: v for k, v in os.environ.items() if not k.startswith(_SECRET_PREFIX)}
                 environment |= {"AGENT_TASK_FILE": str(file), "AGENT_MCP_URL": f"{self.endpoint.url(token)}/mcp"}
@@ -100,13 +100,13 @@ class ProgramAgent:
             self.endpoint.dismiss(token)
         # not splitlines(): a text may hold U+2028, U+0085 or a form feed
         lines = [line.strip() for line in re.split("[\r\n]", output.decode(errors="replace")) if line.strip()]
-        if status != 0 and not episode.is_over:
+        if status != 0 and not play.is_over:
             last = errors.decode(errors="replace").strip().splitlines()[-1:] or lines[-1:] or ["it said nothing"]
             hint = ""
             if self.endpoint.upstream is None and re.search("OPENAI_|AGENT_MODEL|api_key", last[0]):
                 hint = " (no model was given: --model openai:MODEL@URL or litellm:NAME)"
             raise ProgramFailed(f"exit status {status}: {last[0][:300]}{hint}")
-        await episode.seat.run(episode.conclude, Answer(lines[-1]) if lines else None)
+        await play.seat.run(play.conclude, Answer(lines[-1]) if lines else None)
 
 
 class ProgramFailed(RuntimeError):

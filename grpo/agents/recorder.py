@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from grpo.agents.upstream import Upstream, said_of
-from grpo.episodes.episode import Episode, ModelCall
+from grpo.agents.upstream import Reply, Upstream, said_of
+from grpo.episodes.play import Play
+from grpo.types import ModelCall
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 """Last events of a streamed reply of the Responses API; they hold it whole."""
@@ -16,13 +17,13 @@ class CallRecorder:
     """Fills one `ModelCall` while its reply arrives.
 
     Args:
-        episode: Where it belongs.
+        play: Where it belongs.
         path: ``chat/completions`` or ``responses``.
         body: The request.
         upstream: The model that is really asked.
     """
 
-    def __init__(self, episode: Episode, path: str, body: dict[str, Any], upstream: Upstream):
+    def __init__(self, play: Play, path: str, body: dict[str, Any], upstream: Upstream):
         self._began = time.perf_counter()
         self._is_chat = path == "chat/completions"
         self._pieces: dict[int, dict[str, Any]] = {}
@@ -31,16 +32,21 @@ class CallRecorder:
         self._where = upstream.where
         messages = body.get("messages" if self._is_chat else "input")
         listed = messages if isinstance(messages, list) else [messages]
-        before = episode.last_request
+        before = play.last_request
         shared = len(before) if listed[: len(before)] == before else 0
-        episode.last_request = listed
+        play.last_request = listed
         self.call = ModelCall(upstream.model, shared=shared, messages=listed[shared:])
-        episode.model_calls.append(self.call)
+        play.episode.calls.append(self.call)
 
     def failed(self, error: str, status: int = 0) -> None:
         """No reply, or an error."""
         self.call.status, self.call.error = status, error
         self._ended()
+
+    def refused(self, reply: Reply) -> None:
+        """A reply with another status than 200."""
+        self.call.is_context_full = reply.is_context_full
+        self.failed(reply.error, reply.status)
 
     def whole(self, body: dict[str, Any], cost: float | None) -> None:
         """A reply in one piece."""

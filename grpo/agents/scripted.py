@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Self
 
 from grpo.envs.message_env import MessageEnv, Observation
-from grpo.episodes.answer import Answer
-from grpo.episodes.episode import Episode
-from grpo.episodes.player import YIELD_SECONDS
+from grpo.episodes.play import Play, Turn
 from grpo.errors import EvaluationError
+from grpo.types import Answer
 
 
 class _ModelFreeAgent:
     """Plays on the event loop, and waits for nothing but its env."""
 
-    env_thread, needs_env = None, False
+    env_thread, needs_env, may_crash = None, False, True
 
     async def __aenter__(self) -> Self:
         return self
@@ -39,27 +36,25 @@ class ScriptedAgent(_ModelFreeAgent):
     def __init__(self, name: str):
         self.name = name
 
-    async def run(self, episode: Episode) -> None:
-        """Act until the episode ends, with pauses in which its time limit or Ctrl-C can end it."""
-        policy = await episode.seat.run(self._policy, episode)
-        observation = episode.opening
-        pause_at = time.perf_counter() + YIELD_SECONDS
-        while not episode.is_over:
-            observation = await episode.seat.run(self._turn, policy, episode, observation)
-            if time.perf_counter() >= pause_at:
-                await asyncio.sleep(0)
-                pause_at = time.perf_counter() + YIELD_SECONDS
+    async def run(self, play: Play) -> None:
+        """Act until the episode ends."""
+        policy = await play.seat.run(self._policy, play)
 
-    def _policy(self, episode: Episode) -> Any:
-        env = episode.seat.env
+        async def speak(observation: Observation) -> Turn:
+            return await play.seat.run(self._turn, policy, observation)
+
+        await play.converse(speak)
+
+    def _policy(self, play: Play) -> Any:
+        env = play.seat.env
         assert isinstance(env, MessageEnv), "needs_env"
-        return env.scripted_policy(self.name, episode.seed)
+        return env.scripted_policy(self.name, play.episode.seed)
 
-    def _turn(self, policy: Any, episode: Episode, observation: Observation) -> Observation:
+    def _turn(self, policy: Any, observation: Observation) -> Turn:
         action = policy.act(observation.text, observation.info)
         if not isinstance(action, str):
             raise TypeError(f"the policy {self.name!r} gives the action {action!r:.100}; an action is a text")
-        return episode.step(action)
+        return Turn(action)
 
 
 class FileAgent(_ModelFreeAgent):
@@ -91,11 +86,11 @@ class FileAgent(_ModelFreeAgent):
             asked = f"{len(scenarios)} scenarios that are asked, for example {next(iter(scenarios))!r}"
             raise EvaluationError(f"{path} has no line of any of the {asked}{first}")
 
-    async def run(self, episode: Episode) -> None:
+    async def run(self, play: Play) -> None:
         """Give the answer, if there is one."""
-        name, sample = episode.key
+        name, sample = play.episode.key
         answer = self._answers.get((name, sample if (name, sample) in self._answers else None))
-        await episode.seat.run(episode.finish, answer, implicit=False)
+        await play.seat.run(play.finish, answer, implicit=False)
 
 
 def _read(line: bytes, where: str) -> tuple[tuple[str, int | None], Answer | None]:

@@ -9,10 +9,10 @@ from typing import Any, Self
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import Upstream, UpstreamUnreachable
 from grpo.chat.tool_calls import ANSWER_TOOL, parse_turn, without_thought
-from grpo.episodes.answer import Answer
-from grpo.episodes.episode import Episode
+from grpo.envs.message_env import Observation
+from grpo.episodes.play import Play, Turn
 from grpo.errors import EvaluationError, ServerError
-from grpo.types import Message
+from grpo.types import Answer, Message
 
 PAUSES_SECONDS = (0.5, 2.0, 8.0)
 """Waits before the second, third and fourth try of a request that the server could not take."""
@@ -28,7 +28,7 @@ class ToolLoopAgent:
         temperature: Of sampling; None leaves it to the server.
     """
 
-    env_thread, needs_env = None, False
+    env_thread, needs_env, may_crash = None, False, True
 
     def __init__(self, upstream: Upstream, temperature: float | None):
         self.upstream = upstream
@@ -40,37 +40,43 @@ class ToolLoopAgent:
     async def __aexit__(self, *_: object) -> None:
         await self.upstream.close()
 
-    async def run(self, episode: Episode) -> None:
+    async def run(self, play: Play) -> None:
         """Play to the end.
 
         Raises:
             EvaluationError: What counted as the answer is a tool call that the server left in the text.
         """
+        episode = play.episode
         body: dict[str, Any] = {"model": self.upstream.model, **self._options}
         if episode.tools:
             body["tools"] = episode.tools
-        while not episode.is_over:
-            message = await self._ask(episode, body | {"messages": list(episode.messages)})
-            turn: Message = {"role": "assistant", "content": message.get("content")}
-            if calls := _calls(message, len(episode.messages)):
-                turn["tool_calls"] = calls
-                before = len(episode.messages) + 1
-                await episode.seat.run(episode.step, json.dumps(turn, ensure_ascii=False), turn)
-                answer_every_call(calls, episode.messages, before)
-            elif text := _text(message.get("content")) or _text(message.get("refusal")):
-                await episode.seat.run(episode.finish, Answer(text))
-                if episode.is_over and reads_like_a_call(text, [tool["function"]["name"] for tool in episode.tools]):
-                    raise EvaluationError(
-                        "a tool call came as text and counted as the answer: the server does not read the calls of "
-                        "this model (vLLM does with --enable-auto-tool-choice and --tool-call-parser)"
-                    )
-            else:
-                await episode.seat.run(episode.step, "", turn | {"content": ""})
+        called: list[dict[str, Any]] = []
+        text = ""
 
-    async def _ask(self, episode: Episode, body: dict[str, Any]) -> Message:
+        async def speak(observation: Observation) -> Turn | Answer:
+            nonlocal called, text
+            if called:
+                answer_every_call(called, episode.messages, len(episode.messages) - len(observation.messages))
+            message = await self._ask(play, body | {"messages": list(episode.messages)})
+            turn: Message = {"role": "assistant", "content": message.get("content")}
+            called = _calls(message, len(episode.messages))
+            text = "" if called else _text(message.get("content")) or _text(message.get("refusal"))
+            if called:
+                turn["tool_calls"] = called
+                return Turn(json.dumps(turn, ensure_ascii=False), turn)
+            return Answer(text) if text else Turn("", turn | {"content": ""})
+
+        await play.converse(speak)
+        if text and reads_like_a_call(text, [tool["function"]["name"] for tool in episode.tools]):
+            raise EvaluationError(
+                "a tool call came as text and counted as the answer: the server does not read the calls of "
+                "this model (vLLM does with --enable-auto-tool-choice and --tool-call-parser)"
+            )
+
+    async def _ask(self, play: Play, body: dict[str, Any]) -> Message:
         problem = ""
         for pause in (*PAUSES_SECONDS, None):
-            recorder = CallRecorder(episode, "chat/completions", body, self.upstream)
+            recorder = CallRecorder(play, "chat/completions", body, self.upstream)
             try:
                 reply = await self.upstream.ask("chat/completions", body)
             except UpstreamUnreachable as error:
@@ -82,12 +88,12 @@ class ToolLoopAgent:
                     recorder.whole(body, reply.cost)
                     return body["choices"][0]["message"]
                 problem = reply.error
-                recorder.failed(problem, reply.status)
+                recorder.refused(reply)
                 if reply.status < 500 and reply.status not in _PASSING:
                     break
             if pause is not None:
                 await asyncio.sleep(pause)
-        raise ServerError(problem)  # the runner tells a full context from other refusals
+        raise ServerError(problem)  # the player tells a full context from other refusals
 
 
 def reads_like_a_call(text: str, tool_names: list[str]) -> bool:

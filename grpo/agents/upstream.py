@@ -29,6 +29,14 @@ from judges.llm.secrets import blank_secrets, without_users
 PATHS = ("chat/completions", "responses")
 """What can be asked of a model."""
 
+_CONTEXT_FULL = (
+    "context_length_exceeded",  # code of OpenAI and those who speak like it
+    "input_tokens",  # param of vLLM
+    "input_text",
+    "exceed_context_size_error",  # type of llama.cpp
+    "ContextWindowExceededError",  # litellm's class
+)
+
 _AT_URL = re.compile(r"@(?=https?://)")  # a URL may have an @ too, after user and password
 
 
@@ -49,6 +57,14 @@ class Reply:
     events: AsyncIterator[dict[str, Any]] | None = None
     cost: float | None = None
     error: str = ""
+
+    @property
+    def is_context_full(self) -> bool:
+        """Whether it refuses a prompt that is longer than the model takes; by a field, since words differ."""
+        error = (self.body or {}).get("error")
+        if self.status == 200 or not isinstance(error, dict):
+            return False
+        return any(error.get(name) in _CONTEXT_FULL for name in ("code", "type", "param"))
 
 
 class UpstreamUnreachable(Exception):

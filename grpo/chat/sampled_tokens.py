@@ -1,17 +1,14 @@
 """The sampled tokens of an episode as text with their logprobs, turn by turn: what the page of a run colours.
 
-Runs and evaluations keep them compactly, about 12 bytes a token: a turn is ``[text, logprob, text, ...]``. With ids
+Records keep them compactly, about 12 bytes a token: a call has ``[text, logprob, text, ...]``. With ids
 alone a page would need the model's tokenizer. Tokens that are parts of one character are one entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
-from typing import Any
 
 from grpo.chat import Chat
-from grpo.types import Trajectory
 
 Turn = list[str | float]
 
@@ -27,18 +24,6 @@ class SampledTokens:
         """Decode as ``chat`` does; a token that ends a turn is empty text."""
         self._chat = chat
         self._texts: dict[int, str] = {}
-
-    def of(self, trajectory: Trajectory) -> list[Turn]:
-        """The turns of a trajectory.
-
-        Sampled ids that follow each other are a turn: between two turns stands at least what ends the first.
-        """
-        ids = zip(trajectory.token_ids, trajectory.logprobs, trajectory.action_mask, strict=True)
-        return [self.turn([(i, lp) for i, lp, _ in run]) for sampled, run in groupby(ids, lambda t: t[2]) if sampled]
-
-    def records(self, trajectories: Sequence[Trajectory]) -> list[dict[str, Any]]:
-        """What a run saves of episodes: their records, with what was sampled for the page to show."""
-        return [trajectory.to_record() | {"sampled": self.of(trajectory)} for trajectory in trajectories]
 
     def turn(self, tokens: Sequence[tuple[int, float]]) -> Turn:
         """One turn, from its ids with their logprobs."""

@@ -5,32 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from grpo.types import Message, Trajectory
+from grpo.types import Episode, Message
 
 MAX_MESSAGE_CHARS = 600
 """A longer message is cut in the middle of a display, with what is missing counted."""
 
 
-def best_and_worst(trajectories: Sequence[Trajectory]) -> list[tuple[str, Trajectory]]:
+def best_and_worst(episodes: Sequence[Episode]) -> list[tuple[str, Episode]]:
     """The episodes with the highest and the lowest reward, titled; those that failed or were cut are none of both."""
-    whole = [t for t in trajectories if t.is_played_out]
+    whole = [episode for episode in episodes if episode.ending.compared]
     if not whole:
         return []
-    ranked = sorted(whole, key=lambda t: t.reward)
+    ranked = sorted(whole, key=lambda episode: episode.reward)
     ends = [("best", ranked[-1]), ("worst", ranked[0])]
     return ends if ranked[-1] is not ranked[0] else ends[:1]
 
 
-def transcript(trajectory: Trajectory) -> Iterator[str]:
+def transcript(episode: Episode) -> Iterator[str]:
     """One line on how the episode went, then each message with its role, long ones cut."""
     yield (
-        f"reward {trajectory.reward:.3f}, {trajectory.task.key}, {trajectory.num_turns} turns, "
-        f"{trajectory.num_sampled_tokens} sampled tokens, ended: {trajectory.stop_reason}"
+        f"reward {episode.reward:.3f}, {episode.task.key}, {episode.num_turns} turns, "
+        f"{episode.num_sampled_tokens} sampled tokens, ended: {episode.ending}"
     )
-    for message in trajectory.messages:
+    for message in episode.messages:
         yield f"[{message['role']}] {_shortened(text_of(message))}"
-    if trajectory.explanation:
-        yield f"[judge] {_shortened(trajectory.explanation)}"
+    if episode.explanation:
+        yield f"[judge] {_shortened(episode.explanation)}"
 
 
 def opening_of(messages: Sequence[Message]) -> tuple[str, str]:

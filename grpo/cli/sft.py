@@ -87,6 +87,7 @@ def sft(
     if not 0 <= validation < 1 or epochs <= 0:
         raise click.UsageError("--validation is a share from 0 to below 1, and --epochs is above 0")
     from grpo.display.terminal import Display
+    from grpo.episodes.store import FILE_NAME
     from grpo.learner.engines import engine_name
     from grpo.machine.user_code import import_user_module
     from grpo.runs.export import new_folder
@@ -94,7 +95,8 @@ def sft(
 
     share_cores()
     config = _config(from_run, recipe, given)
-    recipe = str(from_run / "config.json") if from_run is not None else recipe
+    if from_run is not None and not (from_run / FILE_NAME).exists():
+        recipe = str(from_run / "config.json")
     engine_name(config)
     if config.env_import is not None:
         import_user_module(config.env_import)
@@ -120,6 +122,7 @@ def sft(
 
 
 def _config(run: Path | None, recipe: str | None, given: dict[str, Any]) -> TrainConfig:
+    from grpo.episodes.store import FILE_NAME, read_config
     from grpo.runs.trained_policy import init_adapter, saved_config
 
     if unused := sorted(given.keys() - SETTINGS - set(OPTIONS)):
@@ -127,7 +130,10 @@ def _config(run: Path | None, recipe: str | None, given: dict[str, Any]) -> Trai
         raise click.UsageError(f"grpo-sft has no use for {', '.join(unused)}; --set takes {taken}")
     nothing_is_sampled = ServerSettings().model_dump()  # what a recipe says of its server may be of another device
     overrides: dict[str, Any] = {"env": "", "server": nothing_is_sampled}
-    if run is not None:
+    if run is not None and (run / FILE_NAME).exists():  # an evaluation: its agent had no recipe, or another
+        evaluation = read_config(run)
+        config = load_config(recipe, overrides | {name: evaluation[name] for name in ("env", "env_kwargs")} | given)
+    elif run is not None:
         saved = saved_config(run)
         config = saved_config(run, overrides | {"env": saved.env, "init_adapter": None} | given)
     else:

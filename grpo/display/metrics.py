@@ -85,21 +85,21 @@ class ShownMetric:
         return f"{self.format(summary['mean'])} ± {self.format((high - low) / 2).removesuffix(' %')}"
 
 
-REWARD = ShownMetric("reward", "Reward", 3)
-CORRECT = ShownMetric("correct", "Correct", 1, True)
+REWARD = ShownMetric("reward/mean", "Reward", 3)
+CORRECT = ShownMetric("answer/correct", "Correct", 1, True)
 
 EVALUATION_METRICS = (
     REWARD,
-    ShownMetric("success", "Success", 1, True),
-    ShownMetric("found", "Found by search", 1, True),
-    ShownMetric("read", "Read the mail", 1, True),
-    ShownMetric("valid_call_rate", "Valid tool calls", 1, True),
-    ShownMetric("turns", "Turns", 2, gain=0),
-    ShownMetric("completion_tokens", "Sampled tokens", 1, gain=0),
-    ShownMetric("answer_by_judge", "Answers marked by judge", 1, True, exceptional=True, gain=0),
-    ShownMetric("answer_undecided", "Answers undecided", 1, True, exceptional=True, gain=-1),
-    ShownMetric("cut_turns", "Turns cut for length", 1, True, exceptional=True, gain=-1),
-    ShownMetric("context_full", "Cut, context full", 1, True, exceptional=True, gain=-1),
+    ShownMetric("env/success", "Success", 1, True),
+    ShownMetric("env/found", "Found by search", 1, True),
+    ShownMetric("env/read", "Read the mail", 1, True),
+    ShownMetric("env/valid_call_rate", "Valid tool calls", 1, True),
+    ShownMetric("turns/mean", "Turns", 2, gain=0),
+    ShownMetric("tokens/completion_mean", "Sampled tokens", 1, gain=0),
+    ShownMetric("answer/by_judge", "Answers marked by judge", 1, True, exceptional=True, gain=0),
+    ShownMetric("answer/undecided", "Answers undecided", 1, True, exceptional=True, gain=-1),
+    ShownMetric("turns/cut_share", "Turns cut for length", 1, True, exceptional=True, gain=-1),
+    ShownMetric("episodes/context_full_share", "Cut, context full", 1, True, exceptional=True, gain=-1),
 )
 """What the tables of a run's evaluations show, in this order, where the evaluation has it."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from grpo.envs.message_env import CALL_OF_AN_ENV
 from grpo.envs.own_thread import OwnThread
-from grpo.episodes.episode import Episode
+from grpo.episodes.play import Play
 
 
 @contextmanager
@@ -52,23 +52,23 @@ class EnvThread(OwnThread):
 
     def __init__(self) -> None:
         super().__init__()
-        self._episodes: dict[str, Episode] = {}
+        self._plays: dict[str, Play] = {}
         self._handing_over = threading.Lock()
 
-    def admit(self, episode: Episode) -> str:
+    def admit(self, play: Play) -> str:
         """Let tool calls reach an episode; returns its token."""
         token = secrets.token_urlsafe(24)
-        self._episodes[token] = episode
+        self._plays[token] = play
         return token
 
     def dismiss(self, token: str) -> None:
         """Let no further call reach the episode."""
         with self._handing_over:
-            self._episodes.pop(token, None)
+            self._plays.pop(token, None)
 
     def close(self) -> None:
         """Let no call reach any episode."""
-        self._episodes.clear()
+        self._plays.clear()
 
     def _do(self, request: Any) -> None:
         if len(request) == 2:
@@ -76,21 +76,19 @@ class EnvThread(OwnThread):
             return
         token, name, arguments, reply = request
         with self._handing_over:  # a thread that ends gets no call after the episode's dismissal
-            episode = self._episodes.get(token)
-            thread = episode.seat.thread if episode is not None else None
+            play = self._plays.get(token)
+            thread = play.seat.thread if play is not None else None
             if thread is not None and thread is not self:
-                thread.post(lambda: _answer(episode, name, arguments, reply))
+                thread.post(lambda: _answer(play, name, arguments, reply))
                 return
-        _answer(episode, name, arguments, reply)
+        _answer(play, name, arguments, reply)
 
 
-def _answer(
-    episode: Episode | None, name: str, arguments: dict[str, Any], reply: SimpleQueue[tuple[bool, str]]
-) -> None:
-    if episode is None:
+def _answer(play: Play | None, name: str, arguments: dict[str, Any], reply: SimpleQueue[tuple[bool, str]]) -> None:
+    if play is None:
         reply.put((False, "the episode is closed"))
         return
     try:
-        reply.put((True, episode.call(name, arguments)))
+        reply.put((True, play.call(name, arguments)))
     except BaseException as error:  # the agent's thread must not wait for ever
         reply.put((False, f"{type(error).__name__}: {error}"))

@@ -4,8 +4,12 @@
 2. The rule of `judges.answers` decides on another wording of a value.
 3. What the rule leaves undecided goes to the answer judge, an LLM. Without one it stays undecided.
 
-A judge that fails leaves its episode unmarked: in training its group has no rewards, in an evaluation it is a failure
-of the infrastructure. Verdicts are cached in the run's folder, so none is paid for twice.
+A judge that fails makes its episode a failure of the infrastructure, never a wrong answer; in training its whole group
+has no rewards then. Verdicts are cached in the run's folder, so none is paid for twice.
+
+An env whose answers can be judged has a method ``answer_key()``: the question and the right answers of its present
+episode, for the harness alone. No agent sees it, and no record holds it. ``judgements.jsonl``, from which verdicts can
+be replayed, does.
 
 Policies learn to use what a rule lets through. So a share of the answers that a rule took for right is shown to the
 judge, too. Its verdict changes no reward: it is counted, and where it differs too often the run warns. A stable hash
@@ -15,17 +19,18 @@ of the episode chooses them, so a continued run chooses the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo.ending import Ending
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.judges import judge_session
-from grpo.errors import ConfigError
+from grpo.errors import ConfigError, JudgeFailure
 from grpo.files import Closeable, Record
 from grpo.seeds import derive_seed
 from grpo.settings import AnswerJudgeSettings
-from grpo.types import AnswerKey, Outcome, Trajectory
+from grpo.types import AnswerKey, Episode, Outcome
 from judges.answers.answer import AnswerVerdict, DecidedBy, answer
 from judges.answers.matching import Verdict, decide
 from judges.errors import JudgeError, SpendLimitReached
@@ -37,6 +42,9 @@ RIGHT_ANSWER_REWARD = 1.0
 
 AUDITED_STEPS = 10
 """How many of the newest steps' audits a warning is about: one step audits few answers."""
+
+FIRST_FAILURES = 3
+"""Where the first verdicts all fail, so many of them, the judge is set up wrong."""
 
 METRICS: tuple[str, ...] = ("answer_by_rule", "answer_by_judge", "answer_undecided", "answer_audit_disagreement")
 """What marking adds to an episode's metrics: 1.0 where the answer was decided so. The first three add up to 1; the
@@ -94,6 +102,8 @@ class Marker(Closeable):
     def __init__(self, settings: AnswerJudgeSettings | None = None, folder: Path | None = None):
         self.settings = settings or AnswerJudgeSettings()
         self.is_spent = False
+        self._verdicts = self._failures = 0
+        self._last_error = ""
         self._session: Session | None = None
         if self.settings.model is not None and folder is not None:
             self._session = judge_session(self.settings, folder)
@@ -135,26 +145,39 @@ class Marker(Closeable):
         verdict = AnswerVerdict(decision.reasoning, right, DecidedBy.MATCH)
         return Marking(right, verdict=verdict, audit=await self._audit(key, episode) if right else None)
 
-    async def marked(self, trajectory: Trajectory) -> Trajectory:
-        """The episode with its answer marked: reward, metrics, verdict and audit; where the judge fails, ``unmarked``.
+    async def marked(self, episode: Episode) -> Episode:
+        """The episode with its answer marked: reward, metrics, verdict and audit.
 
-        An episode without a key or an answer stays as it is.
+        Where the judge fails, it is ``unmarked`` and counts nowhere. An episode without a key or an answer stays as it
+        is.
         """
-        t, key = trajectory, trajectory.answer_key
+        e, key = episode, episode.answer_key
         if key is None:
-            return t
+            return e
         try:
-            marking = await self.mark(key, t.metrics, t.task.key, t.task.seed, t.sample_index, t.policy_version)
+            marking = await self.mark(key, e.metrics, e.task.key, e.task.seed, e.sample_index, e.policy_version or 0)
         except JudgeError as error:
-            return replace(t, unmarked=f"the answer judge: {error}")
-        outcome = marking.outcome(key, t.reward, t.metrics)
-        return replace(
-            t,
-            reward=outcome.reward,
-            metrics=outcome.metrics | marking.metrics(),
-            verdict=as_record(marking.verdict),
-            audit=as_record(marking.audit, key),
-        )
+            self._failures += 1
+            self._last_error = str(error)
+            e.unmarked = e.error = f"the answer judge: {error}"
+            e.ending = Ending.INFRASTRUCTURE
+            return e
+        self._verdicts += marking.by_judge or marking.audit is not None  # what a rule decides says nothing of it
+        outcome = marking.outcome(key, e.reward, e.metrics)
+        e.reward, e.metrics = outcome.reward, outcome.metrics | marking.metrics()
+        e.verdict, e.audit = as_record(marking.verdict), as_record(marking.audit, key)
+        return e
+
+    def check_usable(self) -> None:
+        """Refuse to go on where the judge will mark nothing more.
+
+        Raises:
+            JudgeFailure: Its money is spent, or it has failed from the start.
+        """
+        if self.is_spent:
+            raise JudgeFailure(f"the answer judge: {self._last_error}")
+        if self._failures >= FIRST_FAILURES and not self._verdicts:
+            raise JudgeFailure(f"the first {self._failures} answers could not be judged: {self._last_error}")
 
     def close(self) -> None:
         """Close the cache."""

@@ -1,9 +1,10 @@
-"""Plays the episodes of an evaluation: so many at once, each within its time, each with a result that is kept.
+"""Plays episodes: so many at once, each within its time, whoever the agent is and whatever they are for.
 
-The runner knows nothing of what an agent is, beyond `Agent`; `ending` says why an episode ended.
+The player knows nothing of what an agent is, beyond `Agent`, nor of what becomes of an episode afterwards: a training
+step makes groups of them, an evaluation keeps them one by one. `ending_of` says why an episode ended.
 
-A worker lets go of its episode before it waits, and `Results.add` encodes the trace at once. 64 finished episodes that
-were kept until their workers' next turn cost about 20 us an episode, far more than the encoding does, because they
+An evaluation lets go of an episode before it plays the next, and its record is encoded at once. 64 finished episodes
+that were kept until their workers' next turn cost about 20 us an episode, far more than the encoding does, because they
 pushed the env's data out of the processor's caches. Beside a bare loop over the env, an evaluation takes about 20 %
 more time. Two threads of envs are not faster than one, because SQLite is called too often and too briefly.
 """
@@ -12,29 +13,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Protocol, Self
 
-from grpo.envs.pool import EnvPool, Seat
+from grpo.ending import Ending
+from grpo.envs.pool import EnvPool
 from grpo.envs.step_cost import Place
-from grpo.episodes.ending import OutOfTime, ending_of
 from grpo.episodes.env_thread import EnvThread
-from grpo.episodes.episode import MAX_TURNS, Episode, EpisodeKey
-from grpo.episodes.record import Row, result_of
-from grpo.episodes.store import SYNC_SECONDS, WRITE_SECONDS, Results
-from grpo.episodes.traces import trace_of
-from grpo.errors import ConfigError, EnvError
+from grpo.episodes.marking import Marker
+from grpo.episodes.play import MAX_TURNS, Play
+from grpo.errors import ConfigError, ContextFullError, EnvError, GrpoError, ServerDiedError, describe, first_of_ours
 from grpo.seeds import derive_seed
-from grpo.types import AnswerKey
-from grpo.types import Task as EnvTask
+from grpo.types import Episode, Group, Task
 
-if TYPE_CHECKING:
-    from grpo.episodes.answer_judge import AnswerJudge
+TIMEOUT_SECONDS = 600.0
+"""Limit of one episode."""
 
-YIELD_SECONDS = 0.01
-"""How long agents that wait for nothing may keep the event loop."""
+OnEpisode = Callable[[Episode], None]
 
 
 class Agent(Protocol):
@@ -50,8 +47,13 @@ class Agent(Protocol):
         """Whether it plays with the env itself, which then stays in this process."""
         ...
 
-    async def run(self, episode: Episode) -> None:
-        """Play an episode that has begun. Any exception is the agent's crash, unless it is a ``GrpoError``."""
+    @property
+    def may_crash(self) -> bool:
+        """Whether it is code of others: an exception is its crash then, unless it is a ``GrpoError``."""
+        ...
+
+    async def run(self, play: Play) -> None:
+        """Play an episode that has begun."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -61,137 +63,200 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedEpisode:
-    """One episode to play."""
+    """One episode to play: its task, which of the task's episodes it is, and a seed for what its agent draws."""
 
-    key: EpisodeKey
-    task: EnvTask
+    task: Task
+    sample_index: int
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """That of its `Episode`."""
+        return self.task.key, self.sample_index
 
 
-def planned_episodes(tasks: Iterable[EnvTask], samples: int) -> list[PlannedEpisode]:
-    """``samples`` episodes of each task, all first samples first, so that an early stop has seen every scenario."""
-    tasks = list(tasks)
-    return [PlannedEpisode(EpisodeKey(task.key, sample), task) for sample in range(samples) for task in tasks]
+def planned_episodes(tasks: Iterable[Task], samples: int, *seed_parts: int | str) -> list[PlannedEpisode]:
+    """``samples`` episodes of each task, task by task, each with a seed of its own.
+
+    A scenario that comes again, in the same step or in a later epoch, has a task of another seed, and other episodes.
+    """
+    return [
+        PlannedEpisode(task, index, derive_seed(*seed_parts, task.key, task.seed, index))
+        for task in tasks
+        for index in range(samples)
+    ]
 
 
 @dataclass(slots=True)
-class Runner:
-    """Plays planned episodes with one agent and keeps their results.
+class Player:
+    """Plays planned episodes with one agent, which whoever uses this has opened.
 
     Attributes:
-        agent: Plays the episodes; opened by whoever runs this.
+        agent: Plays the episodes.
         pool: Envs; its ``home`` is the agent's ``env_thread``.
-        results: Where results go.
-        seed: Each episode's seed derives from it.
-        concurrency: Episodes at once.
-        timeout_seconds: Limit of one episode.
+        timeout_seconds: Limit of one episode; None: none.
         max_turns: Most turns of one.
-        answer_judge: Marks the answers.
-        on_result: Called after each.
+        marker: Marks the answers; while a judge is waited for, others play.
+        gate: Bounds how many play at once; players may share it.
+        lost: Why episodes failed where no server was left to ask.
     """
 
     agent: Agent
     pool: EnvPool
-    results: Results
     _: KW_ONLY
-    seed: int
-    concurrency: int
-    timeout_seconds: float
+    timeout_seconds: float | None = TIMEOUT_SECONDS
     max_turns: int = MAX_TURNS
-    answer_judge: AnswerJudge | None = None
-    on_result: Callable[[Row], None] = lambda row: None
-    _yield_at: float = field(default=0.0, init=False)
-    _openings: dict[str, int] = field(default_factory=dict, init=False)
+    marker: Marker | None = None
+    gate: asyncio.Semaphore | None = None
+    lost: ServerDiedError | None = field(default=None, init=False)
+    _openings: dict[Task, int] = field(default_factory=dict, init=False)
 
-    async def run(self, episodes: Iterable[PlannedEpisode]) -> None:
-        """Play all episodes that have no result yet."""
-        missing = [planned for planned in episodes if planned.key not in self.results.rows]
-        seeds = [derive_seed(self.seed, planned.task.key, planned.key.sample) for planned in missing]
-        pending = zip(missing, seeds, strict=True)
-        async with asyncio.TaskGroup() as group:
-            keepers = [group.create_task(self._write()), group.create_task(self._sync())]
-            await asyncio.wait([group.create_task(self._worker(pending)) for _ in range(self.concurrency)])
-            for keeper in keepers:
-                keeper.cancel()
+    async def group(self, task: Task, size: int, *seed_parts: int | str, on_done: OnEpisode | None = None) -> Group:
+        """A group: ``size`` episodes of one task.
 
-    async def _worker(self, pending: Iterator[tuple[PlannedEpisode, int]]) -> None:
-        for planned, seed in pending:
-            await self._keep(*await self._play(planned, seed))
-            if time.perf_counter() >= self._yield_at:
-                await asyncio.sleep(0)
-                self._yield_at = time.perf_counter() + YIELD_SECONDS
+        Raises:
+            EnvError: Its members did not begin from the same prompt.
+        """
+        return Group(task, await self.all(planned_episodes([task], size, *seed_parts), on_done=on_done))
 
-    async def _keep(self, row: Row, trace: dict[str, Any], key: AnswerKey | None) -> None:
-        if self.answer_judge is not None:
-            await self.answer_judge.judge(row, key)
-        self.results.add(row, trace)
-        self.on_result(row)
+    async def all(self, episodes: Iterable[PlannedEpisode], *, on_done: OnEpisode | None = None) -> list[Episode]:
+        """All episodes at once, as far as the ``gate`` allows; in the order they were planned."""
 
-    async def _write(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_SECONDS)
-            self.results.write()
+        async def told(planned: PlannedEpisode) -> Episode:
+            episode = await self.one(planned)
+            if on_done is not None:
+                on_done(episode)
+            return episode
 
-    async def _sync(self) -> None:
-        while True:
-            await asyncio.sleep(SYNC_SECONDS)
-            await asyncio.to_thread(self.results.sync)
+        with first_of_ours():
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(told(planned)) for planned in episodes]
+        return [task.result() for task in tasks]
 
-    async def _play(self, planned: PlannedEpisode, seed: int) -> tuple[Row, dict[str, Any], AnswerKey | None]:
-        """Play an episode; its result, its trace, and what an answer judge has to know of it."""
+    async def each(self, episodes: Iterable[PlannedEpisode], concurrency: int, on_done: OnEpisode) -> None:
+        """So many at once, one after the other; none is kept."""
+        pending = iter(episodes)
+
+        async def work() -> None:
+            for planned in pending:
+                on_done(await self.one(planned))
+
+        with first_of_ours():
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(work())
+
+    async def one(self, planned: PlannedEpisode) -> Episode:
+        """Play an episode and have its answer marked.
+
+        Raises:
+            ConfigError: What was asked for cannot work in any episode.
+            EnvError: The task began with another prompt before.
+        """
+        async with self.gate or nullcontext():
+            episode = await self._played(planned)
+        return episode if self.marker is None else await self.marker.marked(episode)
+
+    async def _played(self, planned: PlannedEpisode) -> Episode:
+        episode = Episode(self.pool.env_id, planned.task, planned.sample_index, planned.seed)
+        began = time.perf_counter()
         seat = await self.pool.seat()
         try:
-            began = time.perf_counter()
-            episode = await seat.run(self._begin, planned, seed, seat)
-            failure = None if episode.fault else await self._run_agent(episode)
-            key = await self._end(episode)
+            play = Play(episode, seat, self.max_turns)
+            await seat.run(self._begin, play)
+            failure = None if play.fault else await self._run_agent(play)
+            await self._end(play)
         finally:
             self.pool.leave(seat)
-        ending, error = ending_of(episode, failure)
-        return result_of(episode, ending, error, time.perf_counter() - began), trace_of(episode), key
+        if isinstance(failure, ServerDiedError):
+            self.lost = failure
+        episode.ending, episode.error = ending_of(play, failure)
+        episode.seconds = round(time.perf_counter() - began, 6)
+        return episode
 
-    async def _run_agent(self, episode: Episode) -> BaseException | None:
+    def _begin(self, play: Play) -> None:
+        try:
+            play.begin()
+        except EnvError:
+            if not play.fault:
+                raise
+            return
+        task = play.episode.task
+        opening = hash(repr(play.episode.messages))
+        if self._openings.setdefault(task, opening) != opening:
+            raise EnvError(
+                f"{self.pool.env_id} begins sample {play.episode.sample_index} of {task.key!r} with another prompt "
+                "than the sample before; the same seed and scenario must give the same one"
+            )
+
+    async def _run_agent(self, play: Play) -> BaseException | None:
         """Have the agent play within its time; returns what it raised."""
         limit = asyncio.timeout(self.timeout_seconds)
         try:
             async with limit:
-                await self.agent.run(episode)
+                await self.agent.run(play)
         except (ConfigError, KeyboardInterrupt):  # what was asked for cannot work in any episode; the user's Ctrl-C
             raise
         except BaseException as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            return OutOfTime(self.timeout_seconds) if limit.expired() else error
+            if limit.expired():
+                return _OutOfTime(self.timeout_seconds or 0.0)
+            if not self.agent.may_crash and not isinstance(error, GrpoError):
+                raise  # a fault of ours
+            return error
         return None
 
-    def _begin(self, planned: PlannedEpisode, seed: int, seat: Seat) -> Episode:
-        episode = Episode(planned.key, planned.task, seed, seat, self.max_turns)
-        try:
-            episode.begin()
-        except EnvError:
-            if not episode.fault:
-                raise
-        else:
-            opening = hash(repr(episode.messages))
-            if self._openings.setdefault(planned.key.scenario_id, opening) != opening:
-                raise EnvError(
-                    f"{self.pool.env_id} begins sample {planned.key.sample} of {planned.key.scenario_id!r} with "
-                    "another prompt than the sample before; the same seed and scenario must give the same one"
-                )
-        return episode
-
-    async def _end(self, episode: Episode) -> AnswerKey | None:
+    async def _end(self, play: Play) -> None:
         """Close the episode behind the calls that are under way."""
-
-        def end() -> AnswerKey | None:
-            episode.close()
-            with suppress(EnvError):  # it is the episode's fault
-                return episode.answer_key() if self.answer_judge is not None else None
-
         try:
-            return await episode.seat.run(end)
+            await play.seat.run(lambda: play.end(wants_key=self.marker is not None))
         except EnvError as error:
-            if episode.seat.place is Place.LOOP:  # no other env can be called either
+            if play.seat.place is Place.LOOP:  # no other env can be called either
                 raise
-            episode.close()
-            episode.fault = str(error)
+            play.end(wants_key=False)
+            play.fault = str(error)
+
+
+class _OutOfTime(TimeoutError):
+    """The agent was still running when its time was up."""
+
+    def __init__(self, timeout_seconds: float):
+        super().__init__(timeout_seconds)
+        self.timeout_seconds = timeout_seconds
+
+
+def ending_of(play: Play, failure: BaseException | None) -> tuple[Ending, str]:
+    """Why an episode ended, and what was said of it.
+
+    What the env ended stands, whatever the agent did afterwards. A failure of the env or of the model's server comes
+    before the agent's exception or its lack of time, because it has probably caused them.
+    """
+    said = "" if failure is None else describe(failure)
+    if isinstance(failure, _OutOfTime):
+        said = f"it was still running after {failure.timeout_seconds:g} s"
+    if play.fault:
+        return Ending.INFRASTRUCTURE, play.fault
+    if play.terminated:
+        return Ending.ANSWERED, said
+    if play.truncated:
+        return Ending.MAX_TURNS, said
+    turns = play.episode.num_turns
+    if play.is_cut:
+        return Ending.MAX_TURNS, f"cut after {turns} turns, which the env had not ended (--max-turns)"
+    last_call = play.episode.calls[-1] if play.episode.calls else None
+    if isinstance(failure, ContextFullError):
+        return Ending.CONTEXT_FULL, said
+    if last_call and last_call.is_context_full:
+        return Ending.CONTEXT_FULL, last_call.error
+    if last_call and last_call.is_server_fault:
+        return Ending.INFRASTRUCTURE, last_call.error
+    if isinstance(failure, _OutOfTime):
+        waiting = "; a model call had not been answered" if last_call and last_call.is_pending else ""
+        return Ending.TIMEOUT, f"no answer within {failure.timeout_seconds:g} s{waiting}"
+    if isinstance(failure, GrpoError):
+        return Ending.INFRASTRUCTURE, said
+    if failure is not None:
+        return Ending.AGENT_CRASH, said
+    return Ending.NO_ANSWER, ""

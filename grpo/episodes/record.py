@@ -1,77 +1,166 @@
-"""The result of an episode: one line of ``results.jsonl``, as a dict."""
+"""The record of an episode: one line of JSON, the same in every file that holds episodes.
+
+    RUN/trajectories/step-0007.jsonl   every episode of a step
+    RUN/eval/after-sampled.jsonl       those of a held-out evaluation
+    RUN/partial/                       groups that no finished step has learned from
+    EVALUATION/results.jsonl           those of ``grpo-eval``
+
+A line has the fields of `Episode` under their names, but ``scenario_id`` and ``env_seed`` for the task, ``sample`` for
+the ``sample_index``, and ``answer`` and ``sources`` for the answer. What can be read off the others is there too, for
+people and programs that read lines: ``correct``, ``turns``, ``error_codes``, ``model_calls``, ``prompt_tokens``,
+``completion_tokens`` and ``cost``. ``reward`` is null where an episode counts nowhere. Fields of a call that have
+nothing to say are left out.
+"""
 
 from __future__ import annotations
 
-import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from grpo.episodes.ending import Ending
-from grpo.episodes.episode import Episode, EpisodeKey
-from grpo.errors import EvaluationError
-from grpo.files import read_jsonl
+from grpo.ending import Ending
+from grpo.files import each_record, json_bytes, record_at, write_lines
+from grpo.types import Answer, Episode, ModelCall, Task
 
-Row = dict[str, Any]
-"""One line of ``results.jsonl``: see ``result_of``."""
+_AS_THEY_ARE = ("env", "seed", "error", "implicit", "verdict", "audit", "unmarked", "explanation", "seconds")
+_TRANSCRIPT = ("messages", "tools")
+_HEAVY = ("messages", "reply", "prompt_ids", "sampled_ids", "logprobs", "sampled")
+"""What a call has said: left out where records are read without their transcripts."""
+_DEFAULTS = {field.name: getattr(ModelCall(), field.name) for field in fields(ModelCall)}
 
-FILE_NAME = "results.jsonl"
 
+def line_of(episode: Episode, *, logprobs: bool = False) -> bytes:
+    """The record as a line.
 
-def result_of(episode: Episode, ending: Ending, error: str, seconds: float) -> Row:
-    """The result of an episode.
-
-    ``seed`` is for what the agent leaves to chance, ``env_seed`` what the env was reset with.
-    ``correct`` and ``reward`` are null after an infrastructure failure; ``correct`` is null too where the env has no
-    metric ``success``. ``reward`` is what the env paid until the episode stopped. An answer judge puts its ``verdict``
-    there, which then decides ``correct`` and ``reward``, and its ``audit`` (see ``answer_judge``); ``metrics`` stay the
-    env's own.
+    Args:
+        episode: What to keep.
+        logprobs: Keep the sampler's logprobs, too. Only training needs them; people have them in ``sampled``.
     """
-    failed = ending is Ending.INFRASTRUCTURE
-    success = episode.metrics.get("success")
-    calls = episode.model_calls
-    costs = [call.cost for call in calls if call.cost is not None]
-    return {
-        "scenario_id": episode.key.scenario_id,
-        "sample": episode.key.sample,
-        "seed": episode.seed,
-        "env_seed": episode.env_seed,
-        "ending": ending.value,
-        "error": error,
-        "correct": None if failed or success is None else ending is Ending.ANSWERED and success >= 0.5,
-        "verdict": None,
-        "audit": None,
-        "reward": None if failed else episode.reward,
-        "answer": episode.answer.text if episode.answer else None,
-        "sources": list(episode.answer.sources) if episode.answer else [],
-        "implicit": episode.implicit,
-        "steps": episode.steps,
-        "error_codes": dict(episode.error_codes),
-        "model_calls": len(calls),
-        "prompt_tokens": sum(call.prompt_tokens for call in calls),
-        "completion_tokens": sum(call.completion_tokens for call in calls),
-        "cost": sum(costs) if costs else None,
-        "seconds": round(seconds, 6),
-        "metrics": episode.metrics,
+    e = episode
+    record: dict[str, Any] = {
+        "scenario_id": e.task.key,
+        "sample": e.sample_index,
+        "env_seed": e.task.seed,
+        "ending": e.ending.value,
+        "correct": e.correct,
+        "reward": e.reward if e.ending.counted else None,
+        "answer": e.answer.text if e.answer else None,
+        "sources": list(e.answer.sources) if e.answer else [],
+        "turns": e.num_turns,
+        "turn_errors": e.turn_errors,
+        "error_codes": dict(Counter(code for code in e.turn_errors if code)),
+        "model_calls": len(e.calls),
+        "prompt_tokens": e.num_prompt_tokens,
+        "completion_tokens": e.num_sampled_tokens,
+        "cost": e.cost,
+        **{name: getattr(e, name) for name in _AS_THEY_ARE},
+        "metrics": e.metrics,
+        "calls": [_call_record(call, logprobs) for call in e.calls],
+        "messages": e.messages,
+        "tools": e.tools,
     }
+    return json_bytes(record, _json_value) + b"\n"
 
 
-def key_of(row: Row) -> EpisodeKey:
-    """Which episode a result is of."""
-    return EpisodeKey(row["scenario_id"], row["sample"])
-
-
-def read_rows(root: Path) -> list[Row]:
-    """The results in the folder of an evaluation; a torn last line is left out.
+def episode_of(record: Mapping[str, Any]) -> Episode:
+    """The episode that `line_of` wrote, token for token; logprobs that were not kept are 0.0.
 
     Raises:
-        EvaluationError: A line before the last cannot be read, or one is no result.
+        ValueError: It is no such record.
     """
-    path = root / FILE_NAME
     try:
-        rows = read_jsonl(path)
-        for row in rows:
-            if missing := [name for name in ("scenario_id", "sample", "ending") if name not in row]:
-                raise ValueError(f"{path} has a line without {missing[0]!r}: {json.dumps(row)[:80]}")
-    except ValueError as error:
-        raise EvaluationError(f"the results are damaged: {error}. Remove the line to play its episode again") from error
-    return rows
+        answer = record["answer"]
+        return Episode(
+            task=Task.of_key(record["scenario_id"], int(record["env_seed"])),
+            sample_index=record["sample"],
+            ending=Ending(record["ending"]),
+            reward=math.nan if record["reward"] is None else float(record["reward"]),
+            answer=None if answer is None else Answer(answer, tuple(record["sources"])),
+            turn_errors=list(record["turn_errors"]),
+            # JSON has no word for a number that is not finite
+            metrics={name: math.nan if v is None else v for name, v in record["metrics"].items()},
+            calls=[_call(call) for call in record["calls"]],
+            **{name: record.get(name, []) for name in _TRANSCRIPT},
+            **{name: record[name] for name in _AS_THEY_ARE},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"this is no saved episode ({type(error).__name__}: {error})") from error
+
+
+def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
+    """Write the records of all, atomically."""
+    write_lines(path, map(line_of, episodes))
+
+
+def read_episodes(path: Path, *, transcripts: bool = True) -> Iterator[Episode]:
+    """The episodes of a file, one after the other; a torn last line is left out.
+
+    Args:
+        path: What `write_episodes` or a log of lines has written; a file that is missing holds none.
+        transcripts: False: without what was said, which is most of it; `with_transcript` reads it later.
+
+    Raises:
+        ValueError: A line before the last is no record; with its number.
+    """
+    if not path.exists():
+        return
+    for number, (place, record) in enumerate(each_record(path), start=1):
+        if not transcripts:
+            for name in _TRANSCRIPT:
+                record.pop(name, None)
+            for call in record.get("calls") or ():
+                for name in _HEAVY:
+                    call.pop(name, None)
+        try:
+            episode = episode_of(record)
+        except ValueError as error:
+            raise ValueError(f"{path} line {number}: {error}") from error
+        episode.place = str(path), place
+        yield episode
+
+
+def drop_transcript(episode: Episode) -> None:
+    """Keep what an episode came to, and nothing of what was said."""
+    episode.messages, episode.tools = [], []
+    for call in episode.calls:
+        for name in _HEAVY:
+            setattr(call, name, _DEFAULTS[name])
+
+
+def with_transcript(episode: Episode) -> Episode:
+    """An episode as it was saved, where it was read from a file; any other as it is.
+
+    Raises:
+        ValueError: Its file is gone or damaged.
+    """
+    if episode.place is None:
+        return episode
+    path, place = episode.place
+    try:
+        return episode_of(record_at(Path(path), place))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} has no record of {episode.key} at byte {place}: {error}") from error
+
+
+def _call_record(call: ModelCall, logprobs: bool) -> dict[str, Any]:
+    found = {name: value for name, default in _DEFAULTS.items() if (value := getattr(call, name)) != default}
+    if not logprobs:
+        found.pop("logprobs", None)
+    return found
+
+
+def _call(record: dict[str, Any]) -> ModelCall:
+    call = ModelCall(**record)
+    if len(call.logprobs) < len(call.sampled_ids):
+        if call.logprobs:
+            raise ValueError(f"a call has {len(call.sampled_ids)} sampled ids and {len(call.logprobs)} logprobs")
+        call.logprobs = [0.0] * len(call.sampled_ids)
+    return call
+
+
+def _json_value(value: Any) -> Any:
+    """For what JSON has no word for: numbers of numpy are numbers, everything else is text."""
+    return float(value) if isinstance(value, float) else str(value)

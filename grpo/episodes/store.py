@@ -1,34 +1,35 @@
 """The folder of an evaluation: one writer at a time, one line for each episode, killed at any moment and continued.
 
     config.json     what was asked for, package versions, fingerprints of database and scenarios
-    results.jsonl   one line for each finished episode, appended when it ends (`rows`)
-    traces/         transcript, tools and model calls of each episode, a line each (`traces`)
+    results.jsonl   one line for each finished episode, appended when it ends (`record`)
     summary.json    the statistics, written at the end (and again after every ``--resume``)
 
-A result's line is written whole and after its trace, so a line stands for an episode that is there in full. Results
-that end within ``WRITE_SECONDS`` of each other are written together, and a thread syncs them every ``SYNC_SECONDS``: a
-killed process loses what ended in its last ``WRITE_SECONDS``, a power cut what ended in the last ``SYNC_SECONDS``.
-``--resume`` plays what was lost; it first drops a last line that was torn.
+A line stands for an episode that is there in full. Episodes that end within ``WRITE_SECONDS`` of each other are written
+together, and a thread syncs them every ``SYNC_SECONDS``: a killed process loses what ended in its last
+``WRITE_SECONDS``, a power cut what ended in the last ``SYNC_SECONDS``. ``--resume`` plays what was lost; it first drops
+a last line that was torn.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import math
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from grpo.config import EvalConfig, resume_differences
-from grpo.episodes.ending import Ending
-from grpo.episodes.episode import EpisodeKey
-from grpo.episodes.record import FILE_NAME, Row, key_of, read_rows
-from grpo.episodes.traces import TraceFile
-from grpo.errors import EvaluationError
-from grpo.files import Closeable, JsonlLog, write_json, write_jsonl
+from grpo.episodes.record import drop_transcript, line_of, read_episodes
+from grpo.episodes.summary import summarise
+from grpo.errors import EvaluationError, first_of_ours
+from grpo.files import Closeable, JsonlLog, write_json, write_lines
+from grpo.types import Episode
+
+FILE_NAME = "results.jsonl"
 
 WRITE_SECONDS = 0.05
 """How long a result may wait to be written together with others."""
@@ -42,17 +43,16 @@ class Results(Closeable):
 
     Attributes:
         root: The folder.
-        rows: What is finished, by key.
+        episodes: What is finished, by scenario and sample, without transcripts.
     """
 
-    def __init__(self, root: Path, lock: TextIO, rows: dict[EpisodeKey, Row]):
+    def __init__(self, root: Path, lock: TextIO, episodes: dict[tuple[str, int], Episode]):
         """Take over a locked folder; ``open`` does all that comes before."""
         self.root = root.absolute()  # an agent may change the working directory
-        self.rows = rows
+        self.episodes = episodes
         self._lock = lock
         self._log = JsonlLog(root / FILE_NAME)
-        self._traces = TraceFile(root)
-        self._added: list[Row] = []
+        self._added: list[bytes] = []
         self._written = -math.inf
         self._refused = False
 
@@ -69,21 +69,21 @@ class Results(Closeable):
         lock = _locked(root)
         try:
             with _explained(root):
-                return cls(root, lock, _earlier_rows(root, config, resume=resume))
+                return cls(root, lock, _earlier(root, config, resume=resume))
         except BaseException:
             lock.close()
             raise
 
-    def add(self, row: Row, trace: dict[str, Any]) -> None:
-        """Keep a finished episode: at once where none was written lately, else with the next ``write``."""
-        row["trace"] = self._traces.add(trace)
-        self._added.append(row)
-        self.rows[key_of(row)] = row
+    def add(self, episode: Episode) -> None:
+        """Keep a finished episode, and of it here what it came to; write where nothing was written lately."""
+        self._added.append(line_of(episode))
+        drop_transcript(episode)
+        self.episodes[episode.key] = episode
         if time.monotonic() - self._written >= WRITE_SECONDS:
             self.write()
 
     def write(self) -> None:
-        """Write what was added: the traces, then the lines.
+        """Write what was added.
 
         Raises:
             EvaluationError: The disk is full, or refuses for another reason.
@@ -92,9 +92,29 @@ class Results(Closeable):
             return
         self._written = time.monotonic()
         with self._writing():
-            self._traces.write()
-            self._log.extend(self._added)
+            self._log.write(self._added)
         self._added = []
+
+    @asynccontextmanager
+    async def kept_up(self) -> AsyncIterator[None]:
+        """Write and sync what is added meanwhile, every so often."""
+
+        async def write() -> None:
+            while True:
+                await asyncio.sleep(WRITE_SECONDS)
+                self.write()
+
+        async def sync() -> None:
+            while True:
+                await asyncio.sleep(SYNC_SECONDS)
+                await asyncio.to_thread(self.sync)
+
+        with first_of_ours():
+            async with asyncio.TaskGroup() as group:
+                keepers = [group.create_task(write()), group.create_task(sync())]
+                yield
+                for keeper in keepers:
+                    keeper.cancel()
 
     def sync(self) -> None:
         """Wait until what was written is on the disk itself, beyond the reach of a power cut; any thread may.
@@ -103,7 +123,6 @@ class Results(Closeable):
             EvaluationError: The disk refuses.
         """
         with self._writing():
-            self._traces.sync()
             self._log.sync()
 
     def save_summary(self, summary: dict[str, Any]) -> None:
@@ -118,7 +137,7 @@ class Results(Closeable):
     def close(self) -> None:
         """Bring everything to the disk and release the folder; a second call does nothing."""
         if not self._lock.closed:
-            with self._lock, self._writing(), closing(self._log), closing(self._traces):
+            with self._lock, self._writing(), closing(self._log):
                 self.write()
                 self.sync()
 
@@ -149,6 +168,13 @@ def read_config(root: Path) -> dict[str, Any]:
     return cast(dict[str, Any], config)
 
 
+def summary_of(config: Mapping[str, Any], episodes: Sequence[Episode], planned: int, seconds: float) -> dict[str, Any]:
+    """The summary of an evaluation; its agent, env, split and seed are repeated in it."""
+    about = {name: config.get(name) for name in ("agent", "model", "env", "split", "seed", "k")}
+    judge = (config.get("answer_judge") or {}).get("model")
+    return summarise(episodes, seconds, **about, label=config.get("agent"), planned=planned, judge_model=judge)
+
+
 def different_settings(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Settings that differ and that a continuation may not change, one line each; the packages' versions may."""
     return resume_differences(EvalConfig, {**before, "versions": None}, {**now, "versions": None})
@@ -168,8 +194,20 @@ def _locked(root: Path) -> TextIO:
     return lock
 
 
-def _earlier_rows(root: Path, config: dict[str, Any], *, resume: bool) -> dict[EpisodeKey, Row]:
-    """Write the config, and read the results that the folder holds, without its infrastructure failures."""
+def read_results(root: Path) -> list[Episode]:
+    """The episodes in the folder of an evaluation, without transcripts; a torn last line is left out.
+
+    Raises:
+        EvaluationError: A line before the last cannot be read, or is no record.
+    """
+    try:
+        return list(read_episodes(root / FILE_NAME, transcripts=False))
+    except ValueError as error:
+        raise EvaluationError(f"the results are damaged: {error}. Remove the line to play its episode again") from error
+
+
+def _earlier(root: Path, config: dict[str, Any], *, resume: bool) -> dict[tuple[str, int], Episode]:
+    """Write the config, and read the results that the folder holds, without those that are to be played again."""
     path = root / "config.json"
     if path.exists():
         if not resume:
@@ -178,11 +216,19 @@ def _earlier_rows(root: Path, config: dict[str, Any], *, resume: bool) -> dict[E
             )
         _check_same(root, read_config(root), config)
     write_json(path, config)
-    written = read_rows(root)
-    kept = {key_of(row): row for row in written if row["ending"] != Ending.INFRASTRUCTURE}
+    written = read_results(root)
+    kept = {episode.key: episode for episode in written if not episode.ending.played_again}
     if len(kept) < len(written):
-        write_jsonl(root / FILE_NAME, list(kept.values()))
+        with (root / FILE_NAME).open("rb") as file:
+            lines = [_line_at(file, episode) for episode in kept.values()]
+        write_lines(root / FILE_NAME, lines)
     return kept
+
+
+def _line_at(file: BinaryIO, episode: Episode) -> bytes:
+    assert episode.place is not None, "it was read from this file"
+    file.seek(episode.place[1])
+    return file.readline().rstrip(b"\n") + b"\n"
 
 
 def _check_same(root: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -1,9 +1,10 @@
-"""What an evaluation says: every rate with its interval, every way to end counted, nothing dropped.
+"""What episodes come to: every mean with its interval, every way to end counted, nothing dropped.
 
-A crash, a timeout, a full context and a missing answer count as not correct, and are shown apart as well: where failed
-episodes are left out of the mean, as is common, an agent that crashes on hard questions looks good. Only failures of
-the env or of a model's server say nothing about the agent: they are in no mean, their number is part of the summary,
-and they make the exit status 3.
+A held-out evaluation of a run and ``grpo-eval`` have the same summary, and its means have the names of a step's in
+``metrics.jsonl``. A crash, a timeout, a full context and a missing answer count as not correct, and are shown apart as
+well: where failed episodes are left out of the mean, as is common, an agent that crashes on hard questions looks good.
+Only failures of the env, of a model's server or of a judge say nothing about the agent: they are in no mean, and their
+number is part of the summary.
 
 Intervals are clustered by scenario. pass@k is the chance that one of k tries is right, pass^k that all are, both
 estimated without bias from n samples (Chen et al., arXiv:2107.03374, equation 1; Yao et al., arXiv:2406.12045,
@@ -12,56 +13,89 @@ section 3).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from math import comb
 from statistics import fmean
 from typing import Any
 
-from grpo.episodes.ending import Ending
-from grpo.episodes.record import Row, key_of
+from grpo.ending import Ending
+from grpo.episodes.marking import METRICS
 from grpo.statistics import column_means, observed_interval, slice_means
+from grpo.types import Episode
 
 WORST = 5
 """How many scenarios are named as the worst."""
 
-Means = dict[str, dict[str, float | None]]
+_OF_JUDGES = {"independent_reward": "reward/env", "ruler_score": "judge/score"} | {
+    name: name.replace("answer_", "answer/") for name in METRICS
+}
+"""What judges and marking add to an episode's metrics, by the name of its mean."""
 
 
-def summarise_results(config: Mapping[str, Any], rows: Sequence[Row], planned: int, seconds: float) -> dict[str, Any]:
-    """The statistics of an evaluation's results.
+def columns_of(episode: Episode) -> dict[str, float]:
+    """The numbers of an episode that counts, by the names of their means in ``metrics.jsonl``."""
+    e = episode
+    columns = {"reward/mean": e.reward}
+    if e.correct is not None:
+        columns["answer/correct"] = float(e.correct)
+    columns |= {_OF_JUDGES.get(name, f"env/{name}"): value for name, value in e.metrics.items()}
+    return columns | {
+        "answer/none": float(e.ending is not Ending.ANSWERED),
+        "answer/implicit": float(e.implicit),
+        "turns/mean": float(e.num_turns),
+        "turns/cut_share": e.cut_turns / max(1, e.num_turns),
+        "episodes/context_full_share": float(e.ending is Ending.CONTEXT_FULL),
+        "tokens/calls_mean": float(len(e.calls)),
+        "tokens/prompt_mean": float(e.num_prompt_tokens),
+        "tokens/completion_mean": float(e.num_sampled_tokens),
+        "time/episode": e.seconds,
+    }
+
+
+def step_means(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What a step logs of its episodes: the mean of every column that some of them have, without intervals."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        for name, value in columns_of(episode).items():
+            values[name].append(value)
+    return {name: fmean(column) for name, column in values.items()}
+
+
+def summarise(episodes: Sequence[Episode], seconds: float, **about: Any) -> dict[str, Any]:
+    """The statistics of episodes.
 
     Args:
-        config: The evaluation's config; its agent, env, split and seed are repeated here.
-        rows: Results, one an episode.
-        planned: Episodes that were asked for.
-        seconds: Wall-clock time of this process's part.
+        episodes: With or without transcripts.
+        seconds: Wall-clock time that this process has played.
+        **about: What else a reader of the summary wants to know, put first: what was played, and by whom.
     """
-    counted = [row for row in rows if row["ending"] != Ending.INFRASTRUCTURE]
-    endings = Counter(str(row["ending"]) for row in rows)
+    counted = [episode for episode in episodes if episode.ending.counted]
+    endings = Counter(episode.ending for episode in episodes)
+    columns, names = [columns_of(episode) for episode in counted], [episode.task.key for episode in counted]
+    tokens = {
+        "prompt": sum(episode.num_prompt_tokens for episode in episodes),
+        "completion": sum(episode.num_sampled_tokens for episode in episodes),
+    }
     return {
-        **{name: config.get(name) for name in ("agent", "model", "env", "split", "seed", "k")},
-        "label": config.get("agent"),
-        "planned": planned,
+        **about,
         "episodes": len(counted),
-        "infrastructure": len(rows) - len(counted),
-        "scenarios": len({row["scenario_id"] for row in counted}),
-        "endings": {ending.value: endings[ending.value] for ending in Ending if endings[ending.value]},
-        "errors": _errors(rows),
-        "error_codes": dict(sum((Counter(row["error_codes"]) for row in counted), Counter())),
+        "failed": len(episodes) - len(counted),
+        "scenarios": len(set(names)),
+        "endings": {ending.value: endings[ending] for ending in Ending if endings[ending]},
+        "errors": _errors(episodes),
+        "error_codes": dict(Counter(code for episode in counted for code in episode.turn_errors if code)),
         "seconds": round(seconds, 3),
-        "episodes_per_second": round(len(rows) / seconds, 2) if seconds > 0 else None,
-        "metrics": _metrics(counted),
-        "slices": slice_means([_judged_metrics(row) for row in counted], _names(counted), _rewards(counted)),
+        "episodes_per_second": round(len(episodes) / seconds, 2) if seconds > 0 else None,
+        "sampled_tokens_per_second": round(tokens["completion"] / seconds, 1) if seconds > 0 else None,
+        "metrics": column_means(columns, names),
+        "slices": slice_means(columns, names),
         **_of_samples(counted),
         "refusal": refusal(counted),
         "latency": _latency(counted),
-        "tokens": {
-            "prompt": sum(row["prompt_tokens"] for row in rows),
-            "completion": sum(row["completion_tokens"] for row in rows),
-        },
-        "cost": _total([row["cost"] for row in rows]),
-        "answer_judge": _answer_judge(config, counted),
+        "tokens": tokens,
+        "cost": _total([episode.cost for episode in episodes]),
+        "answer_judge": _answer_judge(counted),
         "worst": _worst(counted),
     }
 
@@ -76,76 +110,47 @@ def pass_hat_k(n: int, right: int, k: int) -> float:
     return comb(right, k) / comb(n, k)
 
 
-def refusal(rows: Sequence[Row]) -> dict[str, Any] | None:
+def refusal(episodes: Sequence[Episode]) -> dict[str, Any] | None:
     """How the agent treats questions that cannot be answered; None where the env does not say which those are.
 
     ``hallucination_rate``: of the questions without an answer, the share that got one that is not "I don't know".
     ``false_refusal_rate``: of those with an answer, the share that got "I don't know".
     """
-    known = [row for row in rows if {"answerable", "answered", "dont_know"} <= row["metrics"].keys()]
-    without = [row for row in known if not row["metrics"]["answerable"]]
+    known = [episode for episode in episodes if {"answerable", "answered", "dont_know"} <= episode.metrics.keys()]
+    without = [episode for episode in known if not episode.metrics["answerable"]]
     if not without:
         return None
-    answered = [row for row in known if row["metrics"]["answerable"]]
-    made_up = [float(row["metrics"]["answered"] > 0 and row["metrics"]["dont_know"] == 0) for row in without]
-    given_up = [row["metrics"]["dont_know"] for row in answered]
+    answered = [episode for episode in known if episode.metrics["answerable"]]
+    made_up = [float(e.metrics["answered"] > 0 and e.metrics["dont_know"] == 0) for e in without]
+    given_up = [episode.metrics["dont_know"] for episode in answered]
     return {
         "episodes": len(without),
-        "correct": _interval([float(row["correct"] or 0) for row in without], without),
+        "correct": _interval([float(episode.correct or 0) for episode in without], without),
         "hallucination_rate": _interval(made_up, without),
         "false_refusal_rate": _interval(given_up, answered) if answered else None,
     }
 
 
-def _judged_metrics(row: Row) -> dict[str, float]:
-    """The env's metrics, and whether the answer counts as correct, on which an answer judge may have decided."""
-    return row["metrics"] if row["correct"] is None else row["metrics"] | {"correct": float(row["correct"])}
-
-
-def _answer_judge(config: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any] | None:
-    """How many answers that the env did not take for right were judged; None where there is no judge."""
-    if not (model := config["answer_judge"]["model"]):
+def _answer_judge(episodes: Sequence[Episode]) -> dict[str, Any] | None:
+    """How many answers that the env did not take for right were judged; None where none was."""
+    verdicts = [episode.verdict for episode in episodes if episode.verdict]
+    audits = [episode.audit for episode in episodes if episode.audit]
+    if not verdicts and not audits:
         return None
-    verdicts = [row["verdict"] for row in rows if row.get("verdict")]
-    asked = sum(verdict["decided_by"] == "judge" for verdict in verdicts)
-    audits = [row["audit"] for row in rows if row.get("audit")]
     return {
-        "model": model,
         "verdicts": len(verdicts),
-        "by_model": asked,
+        "by_model": sum(verdict["decided_by"] == "judge" for verdict in verdicts),
         "accepted": sum(verdict["accept"] for verdict in verdicts),
         "audited": len(audits),
         "refused": sum(not audit["accept"] for audit in audits),
     }
 
 
-def _metrics(rows: Sequence[Row]) -> Means:
-    if not rows:
-        return {}
-    means = column_means([row["metrics"] for row in rows], _names(rows), _rewards(rows))
-    judged = [row for row in rows if row["correct"] is not None]
-    own: dict[str, Callable[[Row], float]] = {
-        "steps": lambda row: row["steps"],
-        "no_answer": lambda row: row["ending"] not in (Ending.ANSWERED,),
-        "implicit": lambda row: row["implicit"],
-        "model_calls": lambda row: row["model_calls"],
-        "prompt_tokens": lambda row: row["prompt_tokens"],
-        "completion_tokens": lambda row: row["completion_tokens"],
-        "seconds": lambda row: row["seconds"],
-    }
-    correct = {"correct": _interval([float(row["correct"]) for row in judged], judged)} if judged else {}
-    return (
-        correct
-        | means
-        | {name: _interval([float(value(row)) for row in rows], rows, name) for name, value in own.items()}
-    )
-
-
-def _of_samples(rows: Sequence[Row]) -> dict[str, Any]:
-    by_scenario: dict[str, list[bool]] = {}
-    for row in rows:
-        if row["correct"] is not None:
-            by_scenario.setdefault(row["scenario_id"], []).append(row["correct"])
+def _of_samples(episodes: Sequence[Episode]) -> dict[str, Any]:
+    by_scenario: dict[str, list[bool]] = defaultdict(list)
+    for episode in episodes:
+        if episode.correct is not None:
+            by_scenario[episode.task.key].append(episode.correct)
     if not by_scenario:
         return {"pass_at_k": {}, "pass_hat_k": {}}
     most = min(map(len, by_scenario.values()))  # every scenario must have had k tries
@@ -156,25 +161,25 @@ def _of_samples(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _errors(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _errors(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
     """The most frequent error texts of each ending, and the first episode of each."""
-    counts = Counter((str(row["ending"]), row["error"]) for row in rows if row["error"])
-    first = {(str(row["ending"]), row["error"]): str(key_of(row)) for row in reversed(rows)}
+    counts = Counter((episode.ending.value, episode.error) for episode in episodes if episode.error)
+    first = {(e.ending.value, e.error): f"{e.task.key}#{e.sample_index}" for e in reversed(episodes)}
     return [
         {"ending": kind[0], "error": kind[1], "count": count, "first": first[kind]}
         for kind, count in counts.most_common(10)
     ]
 
 
-def _worst(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    by_scenario: dict[str, list[Row]] = {}
-    for row in rows:
-        by_scenario.setdefault(row["scenario_id"], []).append(row)
+def _worst(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
+    by_scenario: dict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        by_scenario[episode.task.key].append(episode)
     entries = [
         {
             "scenario_id": name,
-            "correct": fmean(float(row["correct"] or 0) for row in tries),
-            "reward": fmean(row["reward"] for row in tries),
+            "correct": fmean(float(episode.correct or 0) for episode in tries),
+            "reward": fmean(episode.reward for episode in tries),
         }
         for name, tries in by_scenario.items()
     ]
@@ -183,26 +188,18 @@ def _worst(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: (entry["correct"], entry["reward"], entry["scenario_id"]))[:WORST]
 
 
-def _latency(rows: Sequence[Row]) -> dict[str, float] | None:
-    if not rows:
+def _latency(episodes: Sequence[Episode]) -> dict[str, float] | None:
+    if not episodes:
         return None
     import numpy as np
 
-    seconds = [row["seconds"] for row in rows]
+    seconds = [episode.seconds for episode in episodes]
     p50, p95 = np.quantile(seconds, (0.50, 0.95), method="inverted_cdf").tolist()  # nearest rank
     return {"p50": p50, "p95": p95}
 
 
-def _interval(values: Sequence[float], rows: Sequence[Row], name: str = "correct") -> dict[str, float | None]:
-    return observed_interval(name, values, _names(rows)).to_dict()
-
-
-def _names(rows: Sequence[Row]) -> list[str]:
-    return [row["scenario_id"] for row in rows]
-
-
-def _rewards(rows: Sequence[Row]) -> list[float]:
-    return [row["reward"] for row in rows]
+def _interval(values: Sequence[float], episodes: Sequence[Episode]) -> dict[str, float | None]:
+    return observed_interval("answer/correct", values, [episode.task.key for episode in episodes]).to_dict()
 
 
 def _total(values: Sequence[float | None]) -> float | None:

@@ -1,8 +1,8 @@
 """Evaluation of any agent on any registered env: the same episodes, honest statistics, everything saved.
 
-An agent is a Python function, a program, the name of a model, a policy that the env brings along, or one trained here.
-Each plays the same `episode.Episode`. `runner.Runner` plays the episodes, `results.Results` keeps them, and `summary`
-counts them. No torch is needed. The commands are `grpo-eval`, `grpo-compare` and `grpo-view`.
+An agent is a Python function, a program, the name of a model, a policy that the env brings along, or one trained here
+(`grpo.agents`). A `Player` plays the episodes as it does in training, `Results` keeps them, `summarise` counts them. No
+torch is needed. The commands are `grpo-eval`, `grpo-compare` and `grpo-view`.
 
     from grpo.eval import Answer
 
@@ -13,6 +13,7 @@ counts them. No torch is needed. The commands are `grpo-eval`, `grpo-compare` an
     $ grpo-eval --env EmailSearch-v0 --agent my_module:my_agent
 """
 
-from grpo.episodes.answer import Answer, Model, Task
+from grpo.episodes.play import AgentTask, Model
+from grpo.types import Answer
 
-__all__ = ["Answer", "Model", "Task"]
+__all__ = ["AgentTask", "Answer", "Model"]

@@ -23,13 +23,11 @@ from typing import Any
 from grpo.chat.transcript import opening_of
 from grpo.config import dotted
 from grpo.display.metrics import CORRECT, REWARD, ShownMetric, counted
-from grpo.episodes.ending import Ending
-from grpo.episodes.episode import EpisodeKey
-from grpo.episodes.record import FILE_NAME, Row, key_of, read_rows
-from grpo.episodes.store import read_config
-from grpo.episodes.traces import read_trace
+from grpo.episodes.record import with_transcript
+from grpo.episodes.store import FILE_NAME, read_config, read_results
 from grpo.errors import EvaluationError
 from grpo.statistics import MIN_CLUSTERS, Interval, bootstrap_interval, mcnemar_p
+from grpo.types import Episode
 
 SAME = ("env", "env_kwargs", "split", "fingerprint", "answer_judge.model")
 """Settings that must be equal for two evaluations to ask the same questions of the same data."""
@@ -41,11 +39,11 @@ _ADDRESS = re.compile(r"@https?://\S+")
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A folder that ``grpo-eval`` wrote: its config and its lines."""
+    """A folder that ``grpo-eval`` wrote: its config and its episodes, without transcripts."""
 
     root: Path
     config: dict[str, Any]
-    rows: list[Row]
+    episodes: list[Episode]
 
     @property
     def name(self) -> str:
@@ -53,12 +51,16 @@ class Evaluation:
         agent, model = (_ADDRESS.sub("", str(self.config.get(name) or "")) for name in ("agent", "model"))
         return f"{agent} ({model})" if model else agent
 
-    def trace(self, row: Row) -> dict[str, Any]:
-        """What was said in an episode; empty where its file is gone."""
+    def whole(self, episode: Episode) -> Episode:
+        """An episode with its transcript.
+
+        Raises:
+            EvaluationError: Its line is gone or damaged.
+        """
         try:
-            return read_trace(self.root, row)
-        except EvaluationError:
-            return {}
+            return with_transcript(episode)
+        except ValueError as error:
+            raise EvaluationError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Measure:
 class Flip:
     """An episode that is right on one side alone."""
 
-    key: EpisodeKey
+    key: tuple[str, int]
     gained: bool
     reward_change: float
     question: str
@@ -88,8 +90,8 @@ class Flip:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "scenario_id": self.key.scenario_id,
-            "sample": self.key.sample,
+            "scenario_id": self.key[0],
+            "sample": self.key[1],
             "change": "gained" if self.gained else "lost",
             "reward_change": self.reward_change,
             "question": self.question,
@@ -177,10 +179,10 @@ def load_evaluation(path: Path) -> Evaluation:
     """
     root = path.parent if path.name == FILE_NAME else path
     config = read_config(root)
-    rows = read_rows(root)
-    if "agent" not in config or not rows:
+    episodes = read_results(root)
+    if "agent" not in config or not episodes:
         raise EvaluationError(f"{root} holds no finished episode of an evaluation; name a folder that grpo-eval wrote")
-    return Evaluation(root, config, rows)
+    return Evaluation(root, config, episodes)
 
 
 def compare(a: Evaluation, b: Evaluation, *, anyway: bool = False) -> Comparison:
@@ -201,7 +203,7 @@ def compare(a: Evaluation, b: Evaluation, *, anyway: bool = False) -> Comparison
             f"{a.root} and {b.root} did not ask the same questions of the same data:\n{shown}\n"
             "A difference between them is not the agents' alone; --anyway compares the scenarios of the same name"
         )
-    sides = [_by_scenario(one.rows) for one in (a, b)]
+    sides = [_by_scenario(one.episodes) for one in (a, b)]
     for one, side in zip((a, b), sides, strict=True):
         if not side:
             raise EvaluationError(
@@ -211,7 +213,7 @@ def compare(a: Evaluation, b: Evaluation, *, anyway: bool = False) -> Comparison
     if not shared:
         raise EvaluationError(f"{a.root} and {b.root} have no scenario in common; evaluate with the same --seed")
     pairs = [(sides[0][name], sides[1][name]) for name in shared]
-    judged = [pair for pair in pairs if all(row["correct"] is not None for side in pair for row in side)]
+    judged = [pair for pair in pairs if all(episode.correct is not None for side in pair for episode in side)]
     majorities = [tuple(_mean(side, "correct") > 0.5 for side in pair) for pair in judged]
     return Comparison(
         a.name,
@@ -248,37 +250,37 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 24 else f"{text[:20]}..."
 
 
-def _by_scenario(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["ending"] != Ending.INFRASTRUCTURE:
-            found.setdefault(row["scenario_id"], []).append(row)
+def _by_scenario(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
+    found: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        if episode.ending.counted:
+            found.setdefault(episode.task.key, []).append(episode)
     return found
 
 
-def _mean(rows: Sequence[Row], name: str) -> float:
-    return fmean(float(row[name]) for row in rows)
+def _mean(episodes: Sequence[Episode], name: str) -> float:
+    return fmean(float(getattr(episode, name)) for episode in episodes)
 
 
-def _measure(pairs: Sequence[tuple[list[Row], list[Row]]], name: str) -> Measure:
+def _measure(pairs: Sequence[tuple[list[Episode], list[Episode]]], name: str) -> Measure:
     before, after = ([_mean(pair[side], name) for pair in pairs] for side in (0, 1))
     difference = [y - x for x, y in zip(before, after, strict=True)]
     return Measure(fmean(before), fmean(after), bootstrap_interval(difference, seed=BOOTSTRAP_SEED))
 
 
 def _flips(a: Evaluation, b: Evaluation) -> list[Flip]:
-    earlier = {key_of(row): row for row in a.rows}
-    pairs = [(earlier[key], row) for row in b.rows if (key := key_of(row)) in earlier]
-    flipped = [(x, y) for x, y in pairs if None not in (x["correct"], y["correct"]) and x["correct"] != y["correct"]]
+    earlier = {episode.key: episode for episode in a.episodes}
+    pairs = [(earlier[episode.key], episode) for episode in b.episodes if episode.key in earlier]
     flips = [
         Flip(
-            key_of(y),
-            y["correct"],
-            y["reward"] - x["reward"],
-            opening_of(b.trace(y).get("messages", ()))[1],
-            x["answer"],
-            y["answer"],
+            y.key,
+            y.correct,
+            y.reward - x.reward,
+            opening_of(b.whole(y).messages)[1],
+            x.answer and x.answer.text,
+            y.answer and y.answer.text,
         )
-        for x, y in flipped
+        for x, y in pairs
+        if x.correct is not None and y.correct is not None and x.correct != y.correct
     ]
-    return sorted(flips, key=lambda flip: (not flip.gained, -flip.reward_change, flip.key.scenario_id, flip.key.sample))
+    return sorted(flips, key=lambda flip: (not flip.gained, -flip.reward_change, flip.key))

@@ -17,31 +17,31 @@ from grpo.statistics import slice_order
 
 _SHARES = (
     CORRECT,
-    ShownMetric("no_answer", "No answer", 1, True),
-    ShownMetric("dont_know", '"I don\'t know"', 1, True),
-    ShownMetric("undecided", "Undecided by rule", 1, True),
-    ShownMetric("implicit", "Answer in prose", 1, True),
-    ShownMetric("source_precision", "Source precision", 1, True),
-    ShownMetric("source_recall", "Source recall", 1, True),
+    ShownMetric("answer/none", "No answer", 1, True),
+    ShownMetric("env/dont_know", '"I don\'t know"', 1, True),
+    ShownMetric("env/undecided", "Undecided by rule", 1, True),
+    ShownMetric("answer/implicit", "Answer in prose", 1, True),
+    ShownMetric("env/source_precision", "Source precision", 1, True),
+    ShownMetric("env/source_recall", "Source recall", 1, True),
 )
 _NUMBERS = (
     REWARD,
-    ShownMetric("turns", "Turns", 2),
-    ShownMetric("tool_calls", "Tool calls", 2),
-    ShownMetric("invalid_calls", "Invalid calls", 2),
-    ShownMetric("model_calls", "Model calls", 2),
-    ShownMetric("prompt_tokens", "Prompt tokens", 0),
-    ShownMetric("completion_tokens", "Completion tokens", 0),
+    ShownMetric("turns/mean", "Turns", 2),
+    ShownMetric("env/tool_calls", "Tool calls", 2),
+    ShownMetric("env/invalid_calls", "Invalid calls", 2),
+    ShownMetric("tokens/calls_mean", "Model calls", 2),
+    ShownMetric("tokens/prompt_mean", "Prompt tokens", 0),
+    ShownMetric("tokens/completion_mean", "Completion tokens", 0),
 )
-_ONLY_OF_ANSWERS = {"no_answer", "implicit"}
-_ONLY_WITH_A_MODEL = {"model_calls", "prompt_tokens", "completion_tokens"}
+_ONLY_OF_ANSWERS = {"answer/none", "answer/implicit"}
+_ONLY_WITH_A_MODEL = {"tokens/calls_mean", "tokens/prompt_mean", "tokens/completion_mean"}
 
 Rows = Iterator[tuple[str, str]]
 
 
 def print_plan(config: Mapping[str, Any], episodes: Sequence[PlannedEpisode], *, as_json: bool) -> None:
     """Print what a dry run would play."""
-    names = [str(planned.key) for planned in episodes]
+    names = [f"{planned.task.key}#{planned.sample_index}" for planned in episodes]
     if as_json:
         click.echo(json.dumps({**config, "episodes": names}, indent=2))
         return
@@ -85,7 +85,7 @@ def table_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _shares(summary: Mapping[str, Any]) -> Rows:
-    asks = "correct" in summary["metrics"]
+    asks = CORRECT.name in summary["metrics"]
     for metric in _SHARES:
         if metric.name in summary["metrics"] and (asks or metric.name not in _ONLY_OF_ANSWERS):
             yield metric.label, metric.with_interval(summary["metrics"][metric.name])
@@ -104,17 +104,15 @@ def _refusals(summary: Mapping[str, Any]) -> Rows:
 
 
 def _numbers(metrics: Mapping[str, Any]) -> Rows:
-    has_model = metrics.get("model_calls", {}).get("mean", 0) != 0
+    has_model = metrics.get("tokens/calls_mean", {}).get("mean", 0) != 0
     for metric in _NUMBERS:
         if metric.name in metrics and (has_model or metric.name not in _ONLY_WITH_A_MODEL):
             yield metric.label, metric.with_interval(metrics[metric.name])
-    if "turns" not in metrics and "steps" in metrics:
-        yield "Steps", ShownMetric("steps", "Steps", 2).with_interval(metrics["steps"])
 
 
 def _costs(summary: Mapping[str, Any]) -> Rows:
     if judge := summary["answer_judge"]:
-        by_model = f"{judge['by_model']} by {judge['model']}"
+        by_model = f"{judge['by_model']} by {summary['judge_model']}"
         yield "Answer judge", f"{judge['verdicts']} answers ({by_model}), {judge['accepted']} accepted"
         if judge["audited"]:
             yield "Audit of the rule", f"{judge['audited']} that it accepted, {judge['refused']} refused by the judge"
@@ -132,13 +130,13 @@ def _endings(summary: Mapping[str, Any]) -> Rows:
 
 def _slices(slices: Mapping[str, Any]) -> Rows:
     for name in sorted(slices, key=slice_order):
-        if share := slices[name].get("correct") or slices[name].get("success"):
+        if share := slices[name].get(CORRECT.name):
             yield f"Correct, {name}", CORRECT.with_interval(share)
 
 
 def _failures(summary: Mapping[str, Any]) -> Rows:
-    if summary["infrastructure"]:
-        yield "Infrastructure failures", f"{summary['infrastructure']}, in no mean; --resume plays them again"
+    if summary["failed"]:
+        yield "Infrastructure failures", f"{summary['failed']}, in no mean; --resume plays them again"
 
 
 def _counts(pairs: Any) -> str:

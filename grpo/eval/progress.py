@@ -6,10 +6,7 @@ from typing import Any
 
 from grpo.display.metrics import RunningMean, short_duration
 from grpo.display.terminal import Bar
-from grpo.episodes.ending import Ending
-from grpo.episodes.record import Row
-
-_ERRORS = (Ending.AGENT_CRASH, Ending.TIMEOUT, Ending.CONTEXT_OVERFLOW, Ending.INFRASTRUCTURE)
+from grpo.types import Episode
 
 
 class EvaluationProgress(Bar):
@@ -26,16 +23,16 @@ class EvaluationProgress(Bar):
         self.reward = RunningMean()
         self._played = 0
 
-    def add(self, row: Row, *, earlier: bool = False) -> None:
-        """Count a result; ``earlier`` ones were played by a former process and say nothing about speed."""
+    def add(self, episode: Episode, *, earlier: bool = False) -> None:
+        """Count an episode; ``earlier`` ones were played by a former process and say nothing about speed."""
         self._played += not earlier
-        self.errors += row["ending"] in _ERRORS
-        self.tokens += row["prompt_tokens"] + row["completion_tokens"]
-        self.cost += row["cost"] or 0.0
-        if row["correct"] is not None:
-            self.correct.add(float(row["correct"]))
-        if row["reward"] is not None:
-            self.reward.add(row["reward"])
+        self.errors += not episode.ending.compared
+        self.tokens += episode.num_prompt_tokens + episode.num_sampled_tokens
+        self.cost += episode.cost or 0.0
+        if episode.correct is not None:
+            self.correct.add(float(episode.correct))
+        if episode.ending.counted:
+            self.reward.add(episode.reward)
         self.update()
 
     def status(self) -> str:

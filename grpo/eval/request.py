@@ -1,4 +1,4 @@
-"""One evaluation from the request to the exit status: joins env, agent, folder, runner, summary and output."""
+"""One evaluation from the request to the exit status: joins env, agent, folder, player, summary and output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -24,19 +24,16 @@ from grpo.envs.registry import with_split
 from grpo.envs.workers import EnvWorkers
 from grpo.episodes.env_thread import interruptible
 from grpo.episodes.marking import Marker, check_markable
-from grpo.episodes.player import Agent, PlannedEpisode, Runner, planned_episodes
+from grpo.episodes.player import Agent, PlannedEpisode, Player, planned_episodes
 from grpo.episodes.references import reach_warning
-from grpo.episodes.store import Results, different_settings, read_config
-from grpo.episodes.summary import summarise_results
+from grpo.episodes.store import Results, different_settings, read_config, summary_of
 from grpo.episodes.tasks import evaluation_tasks
-from grpo.errors import ConfigError, EnvError, EvaluationError, GrpoError
+from grpo.errors import ConfigError, EnvError, EvaluationError
 from grpo.eval.output import print_plan, print_summary
 from grpo.eval.progress import EvaluationProgress
 from grpo.machine.user_code import import_user_module
+from grpo.types import Episode
 from judges import JudgeClient, JudgeError
-
-if TYPE_CHECKING:
-    from grpo.episodes.answer_judge import AnswerJudge
 
 DEFAULT_FOLDER = Path("evals")
 DEFAULT_TASKS = 100
@@ -89,12 +86,14 @@ def _prepared(config: EvalConfig) -> tuple[dict[str, Any], list[PlannedEpisode],
     try:
         scenario_ids = probe.scenario_ids()
         count = config.limit or (len(scenario_ids) if scenario_ids is not None else DEFAULT_TASKS)
-        episodes = planned_episodes(evaluation_tasks(scenario_ids, count, config.seed, option="--limit"), config.k)
+        tasks = evaluation_tasks(scenario_ids, count, config.seed, option="--limit")
+        episodes = planned_episodes(tasks, config.k, config.seed)
+        episodes.sort(key=lambda planned: planned.sample_index)  # an early stop has seen every scenario
         options = AgentOptions(
             config.env,
             kwargs,
             scripted=probe.scripted_names(),
-            scenarios=tuple(dict.fromkeys(episode.key.scenario_id for episode in episodes)),
+            scenarios=tuple(task.key for task in tasks),
             recipe=config.recipe,
             dtype=config.dtype,
             temperature=config.temperature,
@@ -107,7 +106,7 @@ def _prepared(config: EvalConfig) -> tuple[dict[str, Any], list[PlannedEpisode],
         if config.answer_judge.model is not None:
             check_markable(probe, "--answer-judge")
         elif probe.has_answer_key():
-            for line in reach_warning(probe, [episode.task for episode in episodes[:count]]):
+            for line in reach_warning(probe, tasks):
                 options.say(line)
     finally:
         probe.close()
@@ -156,52 +155,35 @@ def _play(
     with (
         Display(stderr=True, quiet=quiet) as display,
         display.progress("episodes", len(episodes), EvaluationProgress) as progress,
-        _answer_judge(config, results.root) or nullcontext() as answer_judge,
+        _marker(config, results.root) or nullcontext() as marker,
         EnvWorkers(config.env_workers, config.env_import, display.note, stay=agent.needs_env) as workers,
         EnvPool(config.env, saved["env_kwargs"], workers, agent.env_thread, PATIENCE_SECONDS) as pool,
     ):
-        for row in results.rows.values():
-            progress.add(row, earlier=True)
-        runner = Runner(
-            agent,
-            pool,
-            results,
-            seed=config.seed,
-            concurrency=min(config.concurrency, len(episodes)),
-            timeout_seconds=config.timeout,
-            max_turns=config.max_turns,
-            answer_judge=answer_judge,
-            on_result=progress.add,
-        )
-        _run(runner, episodes)
-    summary = summarise_results(saved, list(results.rows.values()), len(episodes), time.monotonic() - began)
-    if answer_judge is not None:
-        summary["answer_judge"]["usage"] = str(answer_judge.marker.usage)
+        for episode in results.episodes.values():
+            progress.add(episode, earlier=True)
+        player = Player(agent, pool, timeout_seconds=config.timeout, max_turns=config.max_turns, marker=marker)
+
+        def keep(episode: Episode) -> None:
+            if marker is not None:
+                marker.check_usable()
+            results.add(episode)
+            progress.add(episode)
+
+        missing = [planned for planned in episodes if planned.key not in results.episodes]
+
+        async def play() -> None:
+            async with agent, results.kept_up():
+                try:
+                    with interruptible():
+                        await player.each(missing, min(config.concurrency, len(episodes)), keep)
+                except KeyboardInterrupt:  # it has ended the loop already; here it would be told once more
+                    raise asyncio.CancelledError from None
+
+        asyncio.run(play())
+    summary = summary_of(saved, list(results.episodes.values()), len(episodes), time.monotonic() - began)
+    if marker is not None and summary["answer_judge"]:
+        summary["answer_judge"]["usage"] = str(marker.usage)
     return summary
-
-
-def _run(runner: Runner, episodes: list[PlannedEpisode]) -> None:
-    """Open the agent and have it play. Where nothing but our own errors ended it, the first of them is raised."""
-
-    async def main() -> None:
-        async with runner.agent:
-            try:
-                with interruptible():
-                    await runner.run(episodes)
-            except KeyboardInterrupt:  # it has ended the loop already; here it would be told once more
-                raise asyncio.CancelledError from None
-
-    try:
-        asyncio.run(main())
-    except ExceptionGroup as errors:
-        if errors.split(GrpoError)[1] is not None:
-            raise
-        raise _first(errors) from errors
-
-
-def _first(errors: ExceptionGroup[Any]) -> BaseException:
-    first = errors.exceptions[0]
-    return _first(first) if isinstance(first, ExceptionGroup) else first
 
 
 def _check_judge(config: EvalConfig) -> None:
@@ -213,21 +195,17 @@ def _check_judge(config: EvalConfig) -> None:
             raise ConfigError(f"the answer judge: {error}") from error
 
 
-def _answer_judge(config: EvalConfig, folder: Path) -> AnswerJudge | None:
-    if config.answer_judge.model is None:
-        return None
-    from grpo.episodes.answer_judge import AnswerJudge
-
-    return AnswerJudge(Marker(config.answer_judge, folder))
+def _marker(config: EvalConfig, folder: Path) -> Marker | None:
+    return None if config.answer_judge.model is None else Marker(config.answer_judge, folder)
 
 
 def _policy_fingerprint(config: EvalConfig, agent: Agent) -> str | None:
     """One evaluation is of one policy, also where its run has gone on since it began."""
     if not config.agent.startswith("policy:"):
         return None
-    from grpo.agents.policy import PolicyAgent
+    from grpo.agents.policy import ServedPolicy
 
-    return agent.fingerprint if isinstance(agent, PolicyAgent) else None
+    return agent.fingerprint if isinstance(agent, ServedPolicy) else None
 
 
 def _fingerprint(probe: MessageEnv) -> dict[str, str]:
@@ -269,15 +247,15 @@ def _folder(out: Path | None, saved: dict[str, Any], *, resume: bool) -> Path:
 
 def _end(summary: dict[str, Any], fail_under: float | None, env: str) -> None:
     """Say what makes the exit status another one than 0, and exit with it."""
-    if summary["infrastructure"]:
+    if summary["failed"]:
         click.echo(
-            f"{summary['infrastructure']} of {summary['planned']} episodes ended in infrastructure failures; "
+            f"{summary['failed']} of {summary['planned']} episodes ended in infrastructure failures; "
             "the same command with --resume plays them again",
             err=True,
         )
         sys.exit(INFRASTRUCTURE_STATUS)
     if fail_under is not None:
-        correct = summary["metrics"].get("correct")
+        correct = summary["metrics"].get("answer/correct")
         if correct is None:
             raise ConfigError(f"--fail-under needs an env with a metric 'success'; {env} has none")
         if correct["mean"] < fail_under / 100:

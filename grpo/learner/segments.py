@@ -1,6 +1,6 @@
-"""Trajectories to training rows: what the learner computes on, and how rows share a forward pass.
+"""Episodes to training rows: what the learner computes on, and how rows share a forward pass.
 
-A segment is one append-only id list with its action mask; a trajectory has one, and one more for each time its chat
+A segment is one append-only id list with its action mask; an episode has one, and one more for each time its chat
 template rewrote what was said. A sampled token is an action in the segment in which it was sampled alone.
 
 Rows are sorted by their ids, so that rows with a common beginning stand together (``cpu.shared_rows`` computes it
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from grpo.devices.memory import ROWS_BUDGET
 from grpo.errors import ConfigError
-from grpo.types import Trajectory
+from grpo.types import Episode, TokenRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,50 +59,30 @@ class TurnWeights:
     invalid_calls: float | None = None
 
 
-def segments_of(trajectory: Trajectory, advantage: float) -> list[Segment]:
-    """The rows of a trajectory: one of each segment that has an action token."""
-    return _shared(_segments(trajectory, trajectory.action_mask, advantage))
+def segments_of(episode: Episode, advantage: float) -> list[Segment]:
+    """The rows of an episode: one of each list of calls that follow each other."""
+    return weighted_segments(episode, advantage, TurnWeights())
 
 
-def weighted_segments(trajectory: Trajectory, advantage: float, weights: TurnWeights) -> list[Segment]:
-    """The rows a rollout is learned from: of each segment one, or one of its valid and one of its invalid turns."""
-    everything = trajectory.action_mask
+def weighted_segments(episode: Episode, advantage: float, weights: TurnWeights) -> list[Segment]:
+    """The rows an episode is learned from: each row of its ids, or its valid and invalid turns apart."""
     others = advantage if advantage > 0 else advantage * weights.negative
+    rows: list[Segment] = []
     if weights.invalid_calls is None:
-        return _shared(_segments(trajectory, everything, others))
-    invalid = _invalid_turns(everything, trajectory.turn_errors)
-    valid = [acts and not wrong for acts, wrong in zip(everything, invalid, strict=True)]
-    return _shared(
-        [
-            *_segments(trajectory, valid, others),
-            *_segments(trajectory, invalid, min(advantage, 0.0) * weights.invalid_calls),
-        ]
-    )
-
-
-def _shared(rows: list[Segment]) -> list[Segment]:
-    """The rows of one rollout."""
+        rows += [_segment(episode, row, [turn is not None for turn in row.turns], others) for row in episode.rows()]
+    else:
+        invalid = {turn for turn, error in enumerate(episode.turn_errors) if error}
+        of_invalid = min(advantage, 0.0) * weights.invalid_calls
+        for wanted, worth in ((False, others), (True, of_invalid)):
+            for row in episode.rows():
+                mask = [turn is not None and (turn in invalid) is wanted for turn in row.turns]
+                rows += [_segment(episode, row, mask, worth)] if any(mask) else []
     return rows if len(rows) == 1 else [replace(row, rollout_share=1.0 / len(rows)) for row in rows]
 
 
-def _segments(trajectory: Trajectory, mask: list[bool], advantage: float) -> list[Segment]:
-    rows: list[Segment] = []
-    for start, end in trajectory.segment_spans:
-        if any(mask[start:end]):
-            row = slice(start, end - mask[start:end][::-1].index(True))
-            ids, logprobs = trajectory.token_ids[row], trajectory.logprobs[row]
-            rows.append(Segment(ids, mask[row], logprobs, advantage, task=trajectory.task.key))
-    return rows
-
-
-def _invalid_turns(action_mask: list[bool], turn_errors: list[str]) -> list[bool]:
-    """The mask with only those runs (turns) of True left whose turn has an error."""
-    mask: list[bool] = []
-    turn = -1
-    for at, acts in enumerate(action_mask):
-        turn += acts and (at == 0 or not action_mask[at - 1])
-        mask.append(acts and turn < len(turn_errors) and turn_errors[turn] != "")
-    return mask
+def _segment(episode: Episode, row: TokenRow, mask: list[bool], advantage: float) -> Segment:
+    end = len(mask) - mask[::-1].index(True)
+    return Segment(row.ids[:end], mask[:end], row.logprobs[:end], advantage, task=episode.task.key)
 
 
 def micro_batches(

@@ -10,8 +10,9 @@ from typing import Any
 
 from grpo.display.metrics import counted
 from grpo.episodes.marking import audit_warning
+from grpo.episodes.record import episode_of
 from grpo.errors import ReportError
-from grpo.report.transcripts import Record
+from grpo.types import Episode
 
 MAX_SHOWN = 20
 """Refused answers on a page; all of them can be found among its episodes."""
@@ -19,15 +20,15 @@ MAX_SHOWN = 20
 _HAS_AUDIT = re.compile(rb'"audit": ?\{')
 
 
-def audit_section(sources: Iterable[tuple[str, Iterable[Record]]]) -> dict[str, Any] | None:
+def audit_section(sources: Iterable[tuple[str, Iterable[Episode]]]) -> dict[str, Any] | None:
     """The audits of episodes, by the label of where these come from; None where nothing was audited."""
     audited, refused = 0, list[dict[str, Any]]()
-    for source, records in sources:
-        for record in records:
-            if audit := record.get("audit"):
+    for source, episodes in sources:
+        for episode in episodes:
+            if audit := episode.audit:
                 audited += 1
                 if not audit["accept"]:
-                    refused.append({**audit, "source": source, "scenario_id": record["scenario_id"]})
+                    refused.append({**audit, "source": source, "scenario_id": episode.task.key})
     if not audited:
         return None
     answers = counted(audited, "answer")
@@ -41,7 +42,7 @@ def warnings_of(section: Mapping[str, Any] | None, bound: float) -> list[str]:
     return [f"{warning[0].upper()}{warning[1:]}."] if warning else []
 
 
-def audited_episodes(path: Path) -> Iterator[Record]:
+def audited_episodes(path: Path) -> Iterator[Episode]:
     """Those of a step's episodes that were audited; the other lines are not read.
 
     Raises:
@@ -50,6 +51,6 @@ def audited_episodes(path: Path) -> Iterator[Record]:
     try:
         for line in path.read_bytes().split(b"\n"):
             if _HAS_AUDIT.search(line):
-                yield json.loads(line)
+                yield episode_of(json.loads(line))
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} can't be reported on: {error}; mend or remove that file") from error

@@ -7,13 +7,12 @@ once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from grpo.report.transcripts import (
     Pair,
-    Record,
     blocks_of,
     chips_of,
     difficulty_of,
@@ -21,6 +20,7 @@ from grpo.report.transcripts import (
     explanation_of,
     question_of,
 )
+from grpo.types import Episode
 
 MAX_EPISODES = 5000
 """More than this a page does not hold; what is left out is said on it."""
@@ -68,12 +68,12 @@ class Episodes:
         """How many there are."""
         return len(self._episodes)
 
-    def add(self, source: Source, records: Sequence[Record]) -> None:
+    def add(self, source: Source, episodes: Iterable[Episode]) -> None:
         """Take the episodes of a source."""
         self._sources.append(source)
-        for record in records:
-            self._places[id(record)] = len(self._episodes)
-            self._episodes.append(self._episode(record, len(self._sources) - 1))
+        for episode in episodes:
+            self._places[id(episode)] = len(self._episodes)
+            self._episodes.append(self._data(episode, len(self._sources) - 1))
 
     def to_data(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         """All of it, JSON-able; ``pairs`` point at episodes that were added."""
@@ -97,41 +97,35 @@ class Episodes:
             self._chars += len(text)
         return self._texts[text]
 
-    def _episode(self, record: Record, source: int) -> dict[str, Any]:
-        system, question = question_of(record)
-        success = (record.get("metrics") or {}).get("success")
-        reward = record.get("reward")
-        episode: dict[str, Any] = {
+    def _data(self, episode: Episode, source: int) -> dict[str, Any]:
+        system, question = question_of(episode)
+        data: dict[str, Any] = {
             "source": source,
-            "scenario": str(record.get("scenario_id", "")),
-            "sample": record.get("sample", 0),
-            "reward": reward if _is_number(reward) else None,
-            "correct": record.get("correct", None if success is None else bool(success)),
-            "difficulty": difficulty_of(record),
-            "errors": errors_of(record),
-            "chips": [[chip.text, chip.tone] for chip in chips_of(record)],
+            "scenario": episode.task.key,
+            "sample": episode.sample_index,
+            "reward": episode.reward if episode.ending.counted and math.isfinite(episode.reward) else None,
+            "correct": episode.correct,
+            "difficulty": difficulty_of(episode),
+            "errors": errors_of(episode),
+            "chips": [[chip.text, chip.tone] for chip in chips_of(episode)],
             "system": self._text(system),
             "question": self._text(question),
             "blocks": [],
         }
         if self._chars > MAX_TEXT_CHARS:
             self.without_transcript += 1
-            return episode | {"left_out": True}
-        episode["blocks"] = [
-            [block.kind, self._text(block.title), self._text(block.body), block.turn] for block in blocks_of(record)
+            return data | {"left_out": True}
+        data["blocks"] = [
+            [block.kind, self._text(block.title), self._text(block.body), block.turn] for block in blocks_of(episode)
         ]
-        for name, text in (
-            ("explanation", explanation_of(record)),
-            ("error", record.get("error") or record.get("unmarked")),
-        ):
+        for name, text in (("explanation", explanation_of(episode)), ("error", episode.error)):
             if text:
-                episode[name] = self._text(str(text))
-        if record.get("sampled"):
-            episode["sampled"] = [
-                [value if isinstance(value, str) or _is_number(value) else -999.0 for value in turn]
-                for turn in record["sampled"]
+                data[name] = self._text(text)
+        if sampled := [call.sampled for call in episode.calls if call.sampled]:
+            data["sampled"] = [
+                [value if isinstance(value, str) or _is_number(value) else -999.0 for value in turn] for turn in sampled
             ]
-        return episode
+        return data
 
 
 def _is_number(value: Any) -> bool:

@@ -9,18 +9,16 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo.display.metrics import CORRECT, REWARD, TOO_FEW, counted
-from grpo.episodes.ending import Ending
-from grpo.episodes.episode import EpisodeKey
-from grpo.episodes.record import Row, key_of
-from grpo.episodes.summary import summarise_results
+from grpo.episodes.store import summary_of
 from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation
 from grpo.eval.output import table_rows
 from grpo.report.audits import audit_section
 from grpo.report.charts import Range, interval_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source
 from grpo.report.page import Page, settings
-from grpo.report.transcripts import Pair, Record
+from grpo.report.transcripts import Pair
 from grpo.statistics import slice_order
+from grpo.types import Episode
 
 SHOWN_PAIRS = 8
 """Flipped episodes that stand side by side on the page; all of them can be found among its episodes."""
@@ -37,7 +35,7 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
     summaries = [_summary(one) for one in evaluations]
     names = _names(evaluations)
     room = MAX_EPISODES // len(evaluations)
-    records = [[_record(one, row) for row in one.rows[:room]] for one in evaluations]
+    shown = [[one.whole(episode) for episode in one.episodes[:room]] for one in evaluations]
     last = evaluations[-1]
     split = str(last.config.get("split") or "")
     page = Page(
@@ -57,17 +55,17 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
                 "rows": _table(summaries),
                 "chart": _chart(summaries, names),
             },
-            "worst": [] if comparison else _worst(summaries[0], records[0]),
-            "audits": audit_section(zip(names, (one.rows for one in evaluations), strict=True)),
+            "worst": [] if comparison else _worst(summaries[0], shown[0]),
+            "audits": audit_section(zip(names, (one.episodes for one in evaluations), strict=True)),
             "errors": [(name, entry) for name, one in zip(names, summaries, strict=True) for entry in one["errors"]],
         },
         config_rows=settings(last.config),
     )
-    for place, (name, side) in enumerate(zip(names, records, strict=True)):
+    for place, (name, side) in enumerate(zip(names, shown, strict=True)):
         page.episodes.add(Source(name, split, None, names[0] if place else ""), side)
     if comparison is not None:
         page.sections |= {"measures": comparison.measures, "mcnemar": _mcnemar(comparison, names)}
-        page.pairs = _pairs(comparison, records)
+        page.pairs = _pairs(comparison, shown)
         page.pairs_note = f"episodes that flipped, {names[0]} on the left; what was gained most and lost most"
     return page
 
@@ -79,24 +77,11 @@ def _names(evaluations: Sequence[Evaluation]) -> list[str]:
 
 def _summary(one: Evaluation) -> dict[str, Any]:
     planned = int(one.config.get("limit") or 0) * int(one.config.get("k") or 1)
-    return summarise_results(one.config, one.rows, max(planned, len(one.rows)), 0.0)
-
-
-def _record(one: Evaluation, row: Row) -> Record:
-    """An episode in the form that `transcripts` reads: its result, and what its trace says."""
-    trace = one.trace(row)
-    calls = trace.get("model_calls", [])
-    return row | {
-        "messages": trace.get("messages", []),
-        "calls": calls,
-        "sampled": [call["sampled"] for call in calls if call.get("sampled")],
-        "stop_reason": row["ending"],
-        "num_sampled_tokens": row["completion_tokens"],
-    }
+    return summary_of(one.config, one.episodes, max(planned, len(one.episodes)), 0.0)
 
 
 def _one_said(summary: Mapping[str, Any], name: str) -> str:
-    metric = CORRECT if "correct" in summary["metrics"] else REWARD
+    metric = CORRECT if CORRECT.name in summary["metrics"] else REWARD
     value = summary["metrics"].get(metric.name)
     if value is None:
         return f"No episode of {name} has been played to an end yet."
@@ -134,24 +119,22 @@ def _chart(summaries: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Mark
     cuts = {cut for one in summaries for cut in one["slices"]}
     ranges: list[Range] = []
     for cut in ("", *sorted(cuts, key=slice_order)):
-        means = [
-            one["slices"].get(cut, {}).get("correct") if cut else one["metrics"].get("correct") for one in summaries
-        ]
-        *first, last = (CORRECT.ends(mean) for mean in means)
+        means = [one["slices"].get(cut, {}) if cut else one["metrics"] for one in summaries]
+        *first, last = (CORRECT.ends(mean.get(CORRECT.name)) for mean in means)
         ranges.append(Range(cut or "all", bool(cut), first[0] if first else None, last))
     ranges = [one for one in ranges if one.before or one.after]
     return interval_chart(ranges, (names[0] if len(names) == 2 else "", names[-1])) if ranges else ""
 
 
-def _worst(summary: Mapping[str, Any], records: Sequence[Record]) -> list[dict[str, Any]]:
+def _worst(summary: Mapping[str, Any], episodes: Sequence[Episode]) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     for entry in summary["worst"]:
-        samples = [record for record in records if record["scenario_id"] == entry["scenario_id"]]
+        samples = [episode for episode in episodes if episode.task.key == entry["scenario_id"]]
         if samples and entry["correct"] < 1:
-            right = sum(bool(record["correct"]) for record in samples)
-            known = any(record["correct"] is not None for record in samples)
+            right = sum(bool(episode.correct) for episode in samples)
+            known = any(episode.correct is not None for episode in samples)
             tries = f"{right} of {len(samples)}" if known else ""
-            entries.append(entry | {"record": samples[0], "right": tries})
+            entries.append(entry | {"episode": samples[0], "right": tries})
     return entries
 
 
@@ -164,15 +147,14 @@ def _mcnemar(comparison: Comparison, names: Sequence[str]) -> str:
     )
 
 
-def _pairs(comparison: Comparison, records: Sequence[Sequence[Record]]) -> list[Pair]:
-    sides: list[dict[EpisodeKey, Record]] = [{key_of(record): record for record in side} for side in records]
+def _pairs(comparison: Comparison, episodes: Sequence[Sequence[Episode]]) -> list[Pair]:
+    sides = [{episode.key: episode for episode in side} for side in episodes]
     known = [flip for flip in comparison.flips if all(flip.key in side for side in sides)]
     gained, lost = ([flip for flip in known if flip.gained is wanted] for wanted in (True, False))
     room = min(len(gained), max(SHOWN_PAIRS - len(lost), SHOWN_PAIRS // 2))
     shown = gained[:room] + lost[::-1][: SHOWN_PAIRS - room]
     return [
-        Pair("Gained" if flip.gained else "Lost", flip.key.scenario_id, sides[0][flip.key], sides[1][flip.key])
-        for flip in shown
+        Pair("Gained" if flip.gained else "Lost", flip.key[0], sides[0][flip.key], sides[1][flip.key]) for flip in shown
     ]
 
 
@@ -184,16 +166,15 @@ def _warnings(
 ) -> list[str]:
     lines: list[str] = []
     for one, summary, name in zip(evaluations, summaries, names, strict=True):
-        missing = summary["planned"] - len(one.rows)
+        missing = summary["planned"] - len(one.episodes)
         if missing > 0:
             lines.append(
                 f"{name}: {missing} of {summary['planned']} episodes have not been played; --resume plays them."
             )
-        failed = sum(row["ending"] == Ending.INFRASTRUCTURE for row in one.rows)
-        if failed:
+        if failed := summary["failed"]:
             lines.append(f"{name}: {counted(failed, 'episode')} ended in infrastructure failures, in no mean.")
-        if len(one.rows) > (room := MAX_EPISODES // len(evaluations)):
-            lines.append(f"{name}: of {len(one.rows):,} episodes the first {room:,} are on this page.")
+        if len(one.episodes) > (room := MAX_EPISODES // len(evaluations)):
+            lines.append(f"{name}: of {len(one.episodes):,} episodes the first {room:,} are on this page.")
     if comparison is not None:
         lines += [f"The two did not ask the same: {difference}." for difference in comparison.differences]
         for name, unpaired in zip(names, (comparison.unpaired_a, comparison.unpaired_b), strict=True):

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, counted
+from grpo.episodes.record import read_episodes
+from grpo.episodes.summary import columns_of
 from grpo.errors import ReportError
-from grpo.files import read_jsonl
-from grpo.report.transcripts import Record, difficulty_of, is_whole
+from grpo.files import Record, read_jsonl
+from grpo.report.transcripts import difficulty_of
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, files, is_final, label_of
 from grpo.statistics import Interval, observed_interval, paired_difference
+from grpo.types import Episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Run:
     steps: list[Record]
     warm_start: list[Record]
     summaries: dict[str, Record]
-    trajectories: dict[str, list[Record]]
+    evaluated: dict[str, list[Episode]]
     between: dict[str, Path] = field(default_factory=dict)
     rollouts: dict[int, Path] = field(default_factory=dict)
 
@@ -68,7 +71,7 @@ def load_run(run_dir: Path) -> Run:
             steps=read_jsonl(run_dir / "metrics.jsonl"),
             warm_start=read_jsonl(run_dir / "warmstart.jsonl"),
             summaries={label: _read_json(path) for label, path in files(run_dir, ".json").items()},
-            trajectories={label: read_episodes(path) for label, path in evaluations.items() if label in final},
+            evaluated={label: list(read_episodes(path)) for label, path in evaluations.items() if label in final},
             between={label: path for label, path in evaluations.items() if label not in final},
             rollouts={
                 int(path.stem.removeprefix("step-")): path
@@ -96,20 +99,16 @@ def _read_json(path: Path) -> Record:
     return value
 
 
-def read_episodes(path: Path) -> list[Record]:
-    """Saved episodes (`Trajectory.to_record`) without what a page has no use for: token ids are most of the file.
+def episodes_in(path: Path) -> list[Episode]:
+    """The episodes of a step or of an evaluation between steps.
 
     Raises:
         ReportError: The file can't be read.
     """
     try:
-        records = read_jsonl(path)
+        return list(read_episodes(path))
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} can't be reported on: {error}; mend or remove that file") from error
-    for record in records:
-        for name in ("token_ids", "action_mask", "tools"):
-            record.pop(name, None)
-    return records
 
 
 def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> Change | None:
@@ -126,11 +125,11 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> 
     """
     sides = [
         {
-            (str(record["scenario_id"]), record.get("sample", 0)): value
-            for record in run.trajectories.get(label_of(when, how), ())
-            if is_whole(record)
-            and (cut is None or difficulty_of(record) == cut)
-            and (value := _value(record, metric.name)) is not None
+            episode.key: value
+            for episode in run.evaluated.get(label_of(when, how), ())
+            if episode.ending.counted
+            and (cut is None or difficulty_of(episode) == cut)
+            and (value := columns_of(episode).get(metric.name)) is not None
         }
         for when in (BEFORE, AFTER)
     ]
@@ -180,13 +179,3 @@ def _nothing_learned(steps: list[Record]) -> str:
         return ""
     which = "the step" if len(steps) == 1 else f"any of the {len(steps)} steps"
     return f"GRPO changed nothing: no group of {which} had rewards that differ. "
-
-
-def _value(record: Record, name: str) -> float | None:
-    value = {
-        "reward": record.get("reward"),
-        "completion_tokens": record.get("num_sampled_tokens"),
-        "cut_turns": (record.get("cut_turns") or 0) / max(1, len(record.get("turn_errors") or ())),
-        "context_full": float(record.get("stop_reason") == "context_full"),
-    }.get(name, (record.get("metrics") or {}).get(name))
-    return float(value) if isinstance(value, int | float) else None

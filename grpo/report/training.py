@@ -13,15 +13,17 @@ from markupsafe import Markup
 
 from grpo.config import dotted
 from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, Summary, counted, short_duration, short_number
+from grpo.files import Record
 from grpo.report.audits import audit_section, audited_episodes, warnings_of
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
-from grpo.report.run import Change, Run, compare, conclusion, read_episodes
-from grpo.report.transcripts import Pair, Record, choose_pairs
+from grpo.report.run import Change, Run, compare, conclusion, episodes_in
+from grpo.report.transcripts import Pair, choose_pairs
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.settings import AnswerJudgeSettings
 from grpo.statistics import slice_order
+from grpo.types import Episode
 
 SHOWN_PAIRS = 8
 """Questions that are shown as they were answered before and after."""
@@ -146,11 +148,11 @@ def training_page(run: Run, name: str) -> Page:
     return page
 
 
-def _audited(run: Run) -> Iterator[tuple[str, Iterable[Record]]]:
+def _audited(run: Run) -> Iterator[tuple[str, Iterable[Episode]]]:
     """Episodes of the steps, newest first, and of the evaluations."""
     for step in sorted(run.rollouts, reverse=True):
         yield f"step {step}", audited_episodes(run.rollouts[step])
-    yield from run.trajectories.items()
+    yield from run.evaluated.items()
     for label, path in run.between.items():
         yield label, audited_episodes(path)
 
@@ -166,23 +168,23 @@ def _add_episodes(run: Run, episodes: Episodes) -> list[str]:
     def split_of(label: str) -> str:
         return str((run.summaries.get(label) or {}).get("split") or "")
 
-    for label in sorted(run.trajectories, key=lambda label: (order.get(label, len(order)), label)):
+    for label in sorted(run.evaluated, key=lambda label: (order.get(label, len(order)), label)):
         when, _, how = label.rpartition("-")
         partner = labels.get(label_of(BEFORE, how), "") if when == AFTER else ""
-        episodes.add(Source(labels.get(label, label), split_of(label), None, partner), run.trajectories[label])
+        episodes.add(Source(labels.get(label, label), split_of(label), None, partner), run.evaluated[label])
     counts = {step: _lines(path) for step, path in sorted(run.rollouts.items())}
     room = MAX_EPISODES - len(episodes)
     between = within_limit(
         {label: _lines(path) for label, path in run.between.items()}, max(room // 2, room - sum(counts.values()))
     )
     for label in between:
-        episodes.add(Source(label, split_of(label)), read_episodes(run.between[label]))
+        episodes.add(Source(label, split_of(label)), episodes_in(run.between[label]))
     has_splits = any(summary.get("split") for summary in run.summaries.values())
     train_split = str(run.config.get("train_split") or "train") if has_splits else ""
     steps = within_limit(counts, MAX_EPISODES - len(episodes))
     for step in steps:
         source = Source(f"step {step}", train_split, step)
-        episodes.add(source, read_episodes(run.rollouts[step]))
+        episodes.add(source, episodes_in(run.rollouts[step]))
     parts = (
         (between, run.between, "evaluations between steps", "eval/"),
         (steps, run.rollouts, "steps", "trajectories/"),
@@ -243,7 +245,7 @@ def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[Evalua
             value["mean"] if value else None for value in (_value(side, metric, None) for side in sides)
         ):
             continue
-        for cut in (None, *slices) if metric.name == "success" else (None,):
+        for cut in (None, *slices) if metric.name == "env/success" else (None,):
             before, after = (_value(side, metric, cut) for side in sides)
             label = metric.label if cut is None else f"{metric.label}, {cut}"
             yield EvaluationRow(metric, label, cut is not None, before, after, compare(run, how, metric, cut))
@@ -304,7 +306,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 def _pairs(run: Run) -> list[Pair]:
     for how, _, _ in EVALUATIONS:
-        before, after = (run.trajectories.get(label_of(when, how), []) for when in (BEFORE, AFTER))
+        before, after = (run.evaluated.get(label_of(when, how), []) for when in (BEFORE, AFTER))
         pairs = choose_pairs(before, after, SHOWN_PAIRS)
         if pairs:
             return pairs

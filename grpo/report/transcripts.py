@@ -1,4 +1,4 @@
-"""Transcripts for the page: which questions to look at first, and one trajectory as blocks to read.
+"""Transcripts for the page: which questions to look at first, and one episode as blocks to read.
 
 Models and mails have written all that text. It stays plain text, and the page shows it as nothing else.
 """
@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from grpo.chat.transcript import opening_of, text_of
 from grpo.display.metrics import counted, short_number
-
-Record = dict[str, Any]
+from grpo.ending import Ending
+from grpo.types import Episode, Message
 
 MAX_BLOCK_CHARS = 6000
 _TOOL_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
@@ -26,15 +26,15 @@ class Pair:
 
     why: str
     scenario_id: str
-    before: Record | None
-    after: Record | None
+    before: Episode | None
+    after: Episode | None
 
     @property
     def change(self) -> str:
         """The change of reward, with its sign."""
         if self.before is None or self.after is None:
             return ""
-        difference = self.after["reward"] - self.before["reward"]
+        difference = self.after.reward - self.before.reward
         return f"{'+' if difference >= 0 else '-'}{short_number(abs(difference))}"
 
 
@@ -64,7 +64,7 @@ class Chip:
     tone: str = "plain"
 
 
-def choose_pairs(before: Sequence[Record], after: Sequence[Record], count: int) -> list[Pair]:
+def choose_pairs(before: Sequence[Episode], after: Sequence[Episode], count: int) -> list[Pair]:
     """At most ``count`` questions: half improved, a quarter worse, a quarter still unsolved, by change of reward.
 
     Failed episodes are left out; a side that was never measured stays empty and the best and worst of the other show.
@@ -72,21 +72,21 @@ def choose_pairs(before: Sequence[Record], after: Sequence[Record], count: int) 
     earlier, later = _by_episode(before), _by_episode(after)
     if not earlier or not later:
         side = "before" if earlier else "after"
-        ranked = sorted((earlier or later).values(), key=lambda record: -record["reward"])
+        ranked = sorted((earlier or later).values(), key=lambda episode: -episode.reward)
         half = ranked[: (count + 1) // 2]
-        chosen = [("Best", record) for record in half]
-        chosen += [("Worst", record) for record in ranked[len(half) :][::-1][: count // 2]]
+        chosen = [("Best", episode) for episode in half]
+        chosen += [("Worst", episode) for episode in ranked[len(half) :][::-1][: count // 2]]
         return [
-            Pair(why, record["scenario_id"], *((record, None) if side == "before" else (None, record)))
-            for why, record in chosen
+            Pair(why, episode.task.key, *((episode, None) if side == "before" else (None, episode)))
+            for why, episode in chosen
         ]
     pairs = [(earlier[key], later[key]) for key in earlier if key in later]
-    rising = sorted(pairs, key=lambda pair: pair[0]["reward"] - pair[1]["reward"])
-    unsolved = sorted(pairs, key=lambda pair: (-_metric(pair[1], "difficulty_hard"), pair[1]["reward"]))
+    rising = sorted(pairs, key=lambda pair: pair[0].reward - pair[1].reward)
+    unsolved = sorted(pairs, key=lambda pair: (-pair[1].metrics.get("difficulty_hard", 0.0), pair[1].reward))
     quarter = max(count // 4, 1)
     plan = (
-        ("Improved", [pair for pair in rising if pair[1]["reward"] > pair[0]["reward"]], count - 2 * quarter),
-        ("Got worse", [pair for pair in rising[::-1] if pair[1]["reward"] < pair[0]["reward"]], quarter),
+        ("Improved", [pair for pair in rising if pair[1].reward > pair[0].reward], count - 2 * quarter),
+        ("Got worse", [pair for pair in rising[::-1] if pair[1].reward < pair[0].reward], quarter),
         ("Still unsolved", [pair for pair in unsolved if _is_unsolved(*pair)], quarter),
         ("Unchanged", rising, count),
     )
@@ -95,71 +95,66 @@ def choose_pairs(before: Sequence[Record], after: Sequence[Record], count: int) 
     for why, candidates, limit in plan:
         taken = 0
         for one, other in candidates:
-            scenario = str(one["scenario_id"])
+            scenario = one.task.key
             if taken == limit or len(chosen_pairs) == count:
                 break
-            if scenario not in seen and (why != "Unchanged" or one["reward"] == other["reward"]):
+            if scenario not in seen and (why != "Unchanged" or one.reward == other.reward):
                 seen.add(scenario)
                 taken += 1
                 chosen_pairs.append(Pair(why, scenario, one, other))
     return chosen_pairs
 
 
-def question_of(record: Record) -> tuple[str, str]:
+def question_of(episode: Episode) -> tuple[str, str]:
     """The system message and the question, long ones cut."""
-    system, question = opening_of(record.get("messages", ()))
+    system, question = opening_of(episode.messages)
     return _shortened(system), _shortened(question)
 
 
-def blocks_of(record: Record) -> list[Block]:
-    """The turns of a trajectory, from the policy's first on."""
+def blocks_of(episode: Episode) -> list[Block]:
+    """The turns of an episode, from the policy's first on."""
     blocks: list[Block] = []
     turn = -1
-    for message in record.get("messages", ()):
+    for message in episode.messages:
         if message["role"] == "assistant":
             turn += 1
             blocks += [replace(block, turn=turn) for block in _assistant_blocks(message)]
         elif turn >= 0:
             blocks.append(_folded("observation", _content(message)))
-    return blocks + model_blocks_of(record)
+    return blocks + model_blocks_of(episode)
 
 
-def model_blocks_of(record: Record) -> list[Block]:
+def model_blocks_of(episode: Episode) -> list[Block]:
     """What an agent and its model said to each other, a block for each call.
 
     An agent in a plain tool loop says to the env what its model says. The transcript holds that already: no blocks.
     """
-    calls: list[Record] = record.get("calls") or []
-    said = "\n".join(text_of(message) for message in record.get("messages", ()))
-    replies = [_content(call["reply"]) for call in calls if isinstance(call.get("reply"), dict)]
+    calls = [call for call in episode.calls if not call.sampled_ids]
+    said = "\n".join(text_of(message) for message in episode.messages)
+    replies = [_content(call.reply) for call in calls if isinstance(call.reply, dict)]
     if all(reply in said for reply in replies):
         return []
     blocks: list[Block] = []
     for number, call in enumerate(calls, start=1):
-        new = [message for message in (*call["messages"], call.get("reply")) if isinstance(message, dict)]
+        new = [message for message in (*call.messages, call.reply) if isinstance(message, dict)]
         lines = [f"[{message.get('role', '')}] {text_of(message)}" for message in new]
-        lines += [f"[error] {call['error']}"] if call.get("error") else []
-        tokens = f"{call['prompt_tokens']:,} + {call['completion_tokens']:,} tokens"
-        title = f"model call {number}: {tokens}, {call['seconds']:.2f} s"
+        lines += [f"[error] {call.error}"] if call.error else []
+        tokens = f"{call.prompt_tokens:,} + {call.completion_tokens:,} tokens"
+        title = f"model call {number}: {tokens}, {call.seconds:.2f} s"
         blocks.append(Block("model", title, _shortened("\n".join(lines))))
     return blocks
 
 
-def errors_of(record: Record) -> list[str]:
+def errors_of(episode: Episode) -> list[str]:
     """What went wrong, by kind: why the episode ended where it did not end itself, and codes of invalid calls."""
-    ending = record.get("stop_reason")
-    kinds = [] if ending in (None, "terminated", "answered") else [str(ending)]
-    codes = record.get("error_codes") or [code for code in record.get("turn_errors") or () if code]
-    kinds += sorted(set(codes))
-    if not codes and (record.get("metrics") or {}).get("invalid_calls"):
-        kinds.append("invalid_call")
-    return kinds
+    kinds = [] if episode.ending is Ending.ANSWERED else [episode.ending.value]
+    return kinds + sorted({code for code in episode.turn_errors if code})
 
 
-def chips_of(record: Record) -> list[Chip]:
+def chips_of(episode: Episode) -> list[Chip]:
     """Reward and metrics in short."""
-    metrics: Record = record.get("metrics") or {}
-    chips = [Chip(f"reward {short_number(record['reward'])}")] if is_rewarded(record) else []
+    metrics, ending = episode.metrics, episode.ending
+    chips = [Chip(f"reward {short_number(episode.reward)}")] if ending.counted else []
     for name, label in (("success", "success"), ("found", "found by search"), ("read", "read")):
         if name in metrics:
             chips.append(Chip(label, "good" if metrics[name] else "bad"))
@@ -167,61 +162,46 @@ def chips_of(record: Record) -> list[Chip]:
         chips.append(Chip("“I don't know”"))
     if metrics.get("invalid_calls"):
         chips.append(Chip(counted(int(metrics["invalid_calls"]), "invalid call"), "bad"))
-    turns = sum(message["role"] == "assistant" for message in record.get("messages", ()))
-    chips.append(Chip(counted(turns, "turn")))
-    if record.get("num_sampled_tokens"):
-        chips.append(Chip(counted(int(record["num_sampled_tokens"]), "token")))
-    if record.get("stop_reason") not in ("terminated", "answered", None):
-        tone = "plain" if record["stop_reason"] == "truncated" else "bad"  # it may be the best end
-        chips.append(Chip(str(record["stop_reason"]).replace("_", " "), tone))
-    if record.get("implicit"):
+    chips.append(Chip(counted(episode.num_turns, "turn")))
+    if episode.num_sampled_tokens:
+        chips.append(Chip(counted(episode.num_sampled_tokens, "token")))
+    if ending is not Ending.ANSWERED:
+        tone = "plain" if ending is Ending.MAX_TURNS else "bad"  # it may be the best end
+        chips.append(Chip(ending.replace("_", " "), tone))
+    if episode.implicit:
         chips.append(Chip("answer in prose"))
-    if record.get("cost") is not None:
-        chips.append(Chip(f"${record['cost']:.4f}"))
+    if episode.cost is not None:
+        chips.append(Chip(f"${episode.cost:.4f}"))
     return chips
 
 
-def explanation_of(record: Record) -> str:
+def explanation_of(episode: Episode) -> str:
     """What judges said: RULER of the episode, an answer judge of its answer, and of one that a rule took for right."""
-    said = [str(record["explanation"])] if record.get("explanation") else []
-    if verdict := record.get("verdict"):
+    said = [episode.explanation] if episode.explanation else []
+    if verdict := episode.verdict:
         said.append(f"{'right' if verdict['accept'] else 'wrong'}, by {verdict['decided_by']}. {verdict['reasoning']}")
-    if audit := record.get("audit"):
+    if audit := episode.audit:
         agrees = "agrees with" if audit["accept"] else "contradicts"
         said.append(f"Audit: the judge {agrees} the rule, which took it for right. {audit['reasoning']}")
     return "\n".join(said)
 
 
-def difficulty_of(record: Record) -> str:
+def difficulty_of(episode: Episode) -> str:
     """The name of the env's ``difficulty_*`` flag that is set, or nothing."""
-    for name, value in (record.get("metrics") or {}).items():
+    for name, value in episode.metrics.items():
         if name.startswith("difficulty_") and value:
             return name.removeprefix("difficulty_")
     return ""
 
 
-def is_whole(record: Record) -> bool:
-    """False for an episode that ended in a harness fault: it has no reward to speak of."""
-    return record.get("stop_reason") != "failed" and is_rewarded(record)
+def _by_episode(episodes: Sequence[Episode]) -> dict[tuple[str, int], Episode]:
+    return {episode.key: episode for episode in episodes if episode.ending.counted}
 
 
-def is_rewarded(record: Record) -> bool:
-    """True where the reward is a number."""
-    return isinstance(record.get("reward"), int | float)
-
-
-def _by_episode(records: Sequence[Record]) -> dict[tuple[str, int], Record]:
-    return {(str(record["scenario_id"]), record.get("sample", 0)): record for record in records if is_whole(record)}
-
-
-def _metric(record: Record, name: str) -> float:
-    return float((record.get("metrics") or {}).get(name, 0.0))
-
-
-def _is_unsolved(before: Record, after: Record) -> bool:
-    if "success" in (after.get("metrics") or {}):
-        return not _metric(before, "success") and not _metric(after, "success")
-    return after["reward"] <= before["reward"]
+def _is_unsolved(before: Episode, after: Episode) -> bool:
+    if "success" in after.metrics:
+        return not before.metrics.get("success") and not after.metrics["success"]
+    return after.reward <= before.reward
 
 
 def _folded(kind: str, text: str) -> Block:
@@ -230,12 +210,12 @@ def _folded(kind: str, text: str) -> Block:
     return Block(kind, title, _shortened(text))
 
 
-def _content(message: Record) -> str:
+def _content(message: Message) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
 
 
-def _assistant_blocks(message: Record) -> list[Block]:
+def _assistant_blocks(message: Message) -> list[Block]:
     blocks: list[Block] = []
     content, end = _content(message), 0
     for match in _TOOL_CALL.finditer(content):
@@ -266,7 +246,7 @@ def _call_block(text: str) -> Block:
     return Block("call", name, _shortened(listed))
 
 
-def _call_of(text: str) -> tuple[str, Record] | None:
+def _call_of(text: str) -> tuple[str, dict[str, Any]] | None:
     try:
         value = json.loads(text)
         if isinstance(value, dict) and isinstance(value.get("arguments"), str):
@@ -275,11 +255,11 @@ def _call_of(text: str) -> tuple[str, Record] | None:
         return None
     if not isinstance(value, dict):
         return None
-    call = cast(Record, value)
+    call = cast(dict[str, Any], value)
     arguments = call.get("arguments", call.get("parameters", {}))
     if not isinstance(call.get("name"), str) or not isinstance(arguments, dict):
         return None
-    return call["name"], cast(Record, arguments)
+    return call["name"], cast(dict[str, Any], arguments)
 
 
 def _shortened(text: str) -> str:

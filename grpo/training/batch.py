@@ -7,17 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo.display.metrics import counted
-from grpo.episodes.marking import METRICS
+from grpo.ending import Ending
+from grpo.episodes.summary import step_means
 from grpo.learner.segments import Segment
 from grpo.settings import RolloutSettings
 from grpo.training.rewards import verifiable_class
-from grpo.types import Group, StopReason, Trajectory
+from grpo.types import Episode, Group
 from judges.reliability.agreement import PairCounts, count_pairs
-
-STEP_NAMES = {"independent_reward": "reward/env", "ruler_score": "judge/score"} | {
-    name: name.replace("answer_", "answer/") for name in METRICS
-}
-"""What judges and marking add to a trajectory's metrics, by the name under which a step logs its mean."""
 
 MANY_CUT_TURNS = 0.05
 """Share of turns that end for their length above which a step says so: a policy that still learns rambles at times."""
@@ -32,7 +28,7 @@ class Batch:
     rewarded: list[Group]
     """All that have rewards, those without spread too; without the episodes that were cut."""
     segments: list[Segment]
-    sampled: list[Trajectory]
+    sampled: list[Episode]
     """Every episode, with the reward it got; failed ones too."""
     dropped: int
     """Groups without rewards or without spread."""
@@ -57,32 +53,31 @@ class Batch:
         ``episodes/used`` counts those that are learned from; ``reward/used_std`` is the standard deviation of their
         rewards within a group, mean over groups.
         """
-        whole = [t for t in self.sampled if t.stop_reason is not StopReason.FAILED]
+        whole = [episode for episode in self.sampled if episode.ending.counted]
+        means = step_means(whole)
+        del means["reward/mean"]  # here it is that of rewarded groups
         metrics = {
-            **_mean_and_std([t.reward for group in self.rewarded for t in group.trajectories]),
-            "tokens/completion_mean": sum(t.num_sampled_tokens for t in whole) / len(whole),
-            "tokens/total_mean": sum(len(t.token_ids) for t in whole) / len(whole),
+            **_mean_and_std([reward for group in self.rewarded for reward in group.rewards]),
+            **means,
+            "tokens/total_mean": sum(episode.num_tokens for episode in whole) / len(whole),
             "groups/used": float(len(self.groups)),
             "groups/dropped": float(self.dropped),
             "groups/stale": float(self.stale),
             "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
-            "episodes/failed": float(len(self.sampled) - len(whole)),
-            "episodes/context_full": float(sum(not t.is_played_out for t in whole)),
-            "turns/cut_share": sum(t.cut_turns for t in whole) / max(1, sum(t.num_turns for t in whole)),
-            "episodes/forks": float(sum(t.num_forks for t in whole)),
-            "episodes/used": float(sum(len(group.trajectories) for group in self.groups)),
+            "episodes/failed": float(sum(not e.ending.counted and not e.unmarked for e in self.sampled)),
+            "episodes/context_full": float(sum(episode.ending is Ending.CONTEXT_FULL for episode in whole)),
+            "turns/cut_share": sum(e.cut_turns for e in whole) / max(1, sum(e.num_turns for e in whole)),
+            "episodes/forks": float(sum(episode.num_forks for episode in whole)),
+            "episodes/used": float(sum(len(group.episodes) for group in self.groups)),
             "judge/failures": float(self.unrewarded),
             "time/rollout": self.seconds,
         }
-        tokens = sum(t.num_sampled_tokens for t in self.sampled) - self.found_tokens
+        tokens = sum(episode.num_sampled_tokens for episode in self.sampled) - self.found_tokens
         if tokens or not self.found_tokens:
             metrics["speed/sample_tokens_per_second"] = tokens / self.sampling_seconds
         if self.groups:
             metrics["reward/used_std"] = _mean([_std(group.rewards) for group in self.groups])
-        for name in dict.fromkeys(name for t in whole for name in t.metrics):
-            values = [t.metrics[name] for t in whole if name in t.metrics]
-            metrics[STEP_NAMES.get(name, f"env/{name}")] = _mean(values)
-        if audited := sum(t.audit is not None for t in whole):
+        if audited := sum(episode.audit is not None for episode in whole):
             metrics["answer/audited"] = float(audited)
         if (accuracy := self._agreement().accuracy) is not None:
             metrics["judge/disagreement"] = 1.0 - accuracy
@@ -100,20 +95,20 @@ class Batch:
             earlier: Metrics of the steps before; cut turns are told of once, and again when their share has doubled.
         """
         found: list[str] = []
-        if cut := sum(t.stop_reason is StopReason.CONTEXT_FULL for t in self.sampled):
+        if cut := sum(episode.ending is Ending.CONTEXT_FULL for episode in self.sampled):
             found.append(
                 f"{cut} of {len(self.sampled)} episodes were cut, their context full (rollout.max_tokens = "
                 f"{rollout.max_tokens}), and are not learned from; raise it, or lower rollout.max_turn_tokens or the "
                 "env's limit of turns"
             )
-        turns, cut_turns = sum(t.num_turns for t in self.sampled), sum(t.cut_turns for t in self.sampled)
+        turns, cut_turns = sum(e.num_turns for e in self.sampled), sum(e.cut_turns for e in self.sampled)
         if cut_turns > _told_share(step.get("turns/cut_share", 0.0) for step in earlier) * turns:
             found.append(
                 f"{cut_turns} of {turns} turns were cut for their length (rollout.max_turn_tokens = "
                 f"{rollout.max_turn_tokens}), and the env read what there was of them; raise it, or ask for short turns"
             )
         if not self.groups:
-            small = sum(len(group.trajectories) < 2 for group in self.rewarded)
+            small = sum(len(group.episodes) < 2 for group in self.rewarded)
             reasons = {
                 "had equal rewards": len(self.rewarded) - small,
                 "had less than two episodes that were played out": small,
@@ -132,8 +127,8 @@ class Batch:
         """How the judge's scores order what the env could verify; no pairs where no judge was asked."""
         counts = PairCounts()
         for group in self.rewarded:
-            judged = [t for t in group.trajectories if "ruler_score" in t.metrics]
-            counts += count_pairs([verifiable_class(t) for t in judged], [t.metrics["ruler_score"] for t in judged])
+            judged = [episode for episode in group.episodes if "ruler_score" in episode.metrics]
+            counts += count_pairs([verifiable_class(e) for e in judged], [e.metrics["ruler_score"] for e in judged])
         return counts
 
 

@@ -25,22 +25,24 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
+from grpo.agents.policy import PolicyAgent
 from grpo.chat import Chat
+from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig
 from grpo.display.terminal import Bar, Display
 from grpo.envs.pool import EnvPool
 from grpo.episodes.marking import Marker
-from grpo.episodes.rollout import Rollout
+from grpo.episodes.player import Player
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import EnvError, JudgeFailure
 from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset
 from grpo.learner.segments import Segment, TurnWeights, weighted_segments
-from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.training.batch import Batch
 from grpo.training.group_stream import GroupStream
 from grpo.training.rewards import GroupReward
-from grpo.types import Group, StopReason, Task, Trajectory
+from grpo.training.unfinished_step import UnfinishedStep
+from grpo.types import Episode, Group, Task
 
 Policies = Callable[[int], AbstractAsyncContextManager[Policy]]
 """Gives out the policy of a version, as `Sampler.policy` does."""
@@ -61,6 +63,7 @@ class Batches:
     display: Display
     unfinished: UnfinishedStep = field(default_factory=UnfinishedStep)
     marker: Marker = field(default_factory=Marker)
+    _tokens: SampledTokens = field(init=False)
     _stream: GroupStream[Played] | None = field(init=False, default=None)
     _gate: asyncio.Semaphore | None = field(init=False, default=None)
     _bar: Bar | None = field(init=False, default=None)
@@ -68,6 +71,9 @@ class Batches:
     """Episodes that ended while no bar was shown."""
     _costs_before: tuple[float | None, float | None] | None = field(init=False, default=None)
     _ended: float | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._tokens = SampledTokens(self.chat)
 
     @property
     def open_tasks(self) -> list[Task]:
@@ -104,10 +110,10 @@ class Batches:
                     break
                 self._fill(missing + settings.oversample, step, policies, step - settings.max_staleness)
                 groups += await self._take(self._stream, missing, step)
-                rewarded = [group.played_out() for _, group in groups if group is not None]
+                rewarded = [group.compared() for _, group in groups if group is not None]
                 used = [group for group in rewarded if has_spread(group.rewards)]
-            sampled = [trajectory for pair in groups for trajectory in _with_rewards(*pair)]
-            asked = sum(group.failed < settings.group_size for group, _ in groups)
+            sampled = [episode for pair in groups for episode in _with_rewards(*pair)]
+            asked = sum(not _is_lost(group) for group, _ in groups)
             self._check_failures(sampled, asked, len(rewarded))
             left = (self.config.steps if steps is None else steps) - step - 1
             ahead = max(0, min(settings.max_staleness, left))
@@ -138,9 +144,7 @@ class Batches:
             stale=len(dropped),
             seconds=ended - began,
             sampling_seconds=ended - since,
-            found_tokens=sum(
-                t.num_sampled_tokens for group, same in groups if group is same for t in group.trajectories
-            ),
+            found_tokens=sum(e.num_sampled_tokens for group, same in groups if group is same for e in group.episodes),
             judge_cost_usd=judge_cost,
             answer_cost_usd=answer_cost,
         )
@@ -158,13 +162,13 @@ class Batches:
         assert self._stream is not None, "there is one once a batch was asked for"
         new = self.tasks.take(max(0, count - len(self._stream)))
         found = self.unfinished.groups(step)
-        on_disk = {task: group for task, group in found.items() if group.trajectories[0].policy_version >= oldest}
+        on_disk = {task: group for task, group in found.items() if version_of(group) >= oldest}
         kept = [task for task in new if task in on_disk]
         if kept:
             self.display.note(f"step {step + 1}: {len(kept)} of {len(new)} groups were finished before")
         for task in new:
             group = on_disk.get(task)
-            version = step if group is None else group.trajectories[0].policy_version
+            version = step if group is None else version_of(group)
             self._stream.begin(task, version, self._play(task, step, policies) if group is None else self._whole(group))
 
     async def _take(self, stream: GroupStream[Played], count: int, step: int) -> list[Played]:
@@ -183,32 +187,31 @@ class Batches:
         settings = self.config.rollout
         sampling = SamplingParams(settings.temperature, settings.max_turn_tokens)
         async with policies(step) as policy:
-            rollout = Rollout(
-                self.pool, self.chat, policy, sampling, settings.max_tokens, marker=self.marker, gate=self._gate
-            )
+            agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens, self._tokens)
+            player = Player(agent, self.pool, timeout_seconds=None, marker=self.marker, gate=self._gate)
             seed_parts = "train", self.config.seed, step
-            group = await rollout.group(task, settings.group_size, *seed_parts, on_done=self._count)
+            group = await player.group(task, settings.group_size, *seed_parts, on_done=self._count)
         return group, await self._reward(group, step)
 
     async def _whole(self, group: Group) -> Played:
         """A group that was finished before: as it was played it is no longer there, so its rewarded form is both."""
-        for trajectory in group.trajectories:
-            self._count(trajectory)
+        for episode in group.episodes:
+            self._count(episode)
         return group, group
 
-    def _count(self, trajectory: Trajectory) -> None:
+    def _count(self, episode: Episode) -> None:
         if self._bar is None:
             self._early += 1
         else:
-            reward = {"reward": trajectory.reward} if trajectory.is_played_out else {}
-            self._bar.update(1, **reward, completion_tokens=trajectory.num_sampled_tokens)
+            reward = {"reward": episode.reward} if episode.ending.compared else {}
+            self._bar.update(1, **reward, completion_tokens=episode.num_sampled_tokens)
 
     async def _reward(self, group: Group, step: int) -> Group | None:
-        whole = Group(group.task, [t for t in group.trajectories if t.stop_reason is not StopReason.FAILED])
-        if not whole.trajectories or any(t.unmarked for t in whole.trajectories):
+        whole = Group(group.task, [episode for episode in group.episodes if episode.ending.counted])
+        if not whole.episodes or any(episode.unmarked for episode in group.episodes):
             return None  # a judge that failed fails the group: nothing counts as wrong
-        compared = whole.played_out()  # of those that were cut the return is not known: they move nobody's reward
-        if compared.trajectories:
+        compared = whole.compared()  # of those that were cut the return is not known: they move nobody's reward
+        if compared.episodes:
             rewarded = await self.reward.reward(compared)
             if rewarded is None:
                 return None
@@ -225,30 +228,30 @@ class Batches:
         count = self.config.rollout.update_rollouts
         if count is None:
             return group
-        return Group(group.task, [group.trajectories[number] for number in max_variance_subset(group.rewards, count)])
+        return Group(group.task, [group.episodes[number] for number in max_variance_subset(group.rewards, count)])
 
     def _segments(self, groups: Sequence[Group], step: int) -> list[Segment]:
-        """The rows of the groups' trajectories; fills in their advantages."""
+        """The rows of the groups' episodes; fills in their advantages."""
         loss = self.config.loss
         weights = TurnWeights(loss.negative_weight, loss.invalid_call_weight)
         segments: list[Segment] = []
         for group in groups:
             group.advantages = group_advantages(group.rewards, scale_by_std=loss.scale_by_std)
-            for trajectory, advantage in zip(group.trajectories, group.advantages, strict=True):
-                staleness = step - trajectory.policy_version
-                rows = weighted_segments(trajectory, advantage, weights)
+            staleness = step - version_of(group)
+            for episode, advantage in zip(group.episodes, group.advantages, strict=True):
+                rows = weighted_segments(episode, advantage, weights)
                 segments += [replace(row, staleness=staleness) for row in rows] if staleness else rows
         return segments
 
-    def _check_failures(self, sampled: Sequence[Trajectory], asked: int, rewarded: int) -> None:
-        failed = [t for t in sampled if t.stop_reason is StopReason.FAILED]
+    def _check_failures(self, sampled: Sequence[Episode], asked: int, rewarded: int) -> None:
+        failed = [episode for episode in sampled if not episode.ending.counted and not episode.unmarked]
         if failed and len(failed) > len(sampled) / 2:
             raise EnvError(
                 f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}. The "
                 "checkpoint of the step before is kept; mend that and go on with --resume"
             )
         bound = self.config.judge.max_failures
-        why = next((t.unmarked for t in sampled if t.unmarked), self.reward.last_error)
+        why = next((episode.unmarked for episode in sampled if episode.unmarked), self.reward.last_error)
         if asked - rewarded > bound * asked or rewarded == 0:
             raise JudgeFailure(
                 f"{asked - rewarded} of {asked} groups of a step have no rewards, above the bound of {bound:g} of them "
@@ -257,7 +260,17 @@ class Batches:
             )
 
 
-def _with_rewards(group: Group, rewarded: Group | None) -> list[Trajectory]:
+def _with_rewards(group: Group, rewarded: Group | None) -> list[Episode]:
     """All members of a group, those that were rewarded in their rewarded form."""
-    by_index = {t.sample_index: t for t in rewarded.trajectories} if rewarded is not None else {}
-    return [by_index.get(t.sample_index, t) for t in group.trajectories]
+    by_index = {e.sample_index: e for e in rewarded.episodes} if rewarded is not None else {}
+    return [by_index.get(e.sample_index, e) for e in group.episodes]
+
+
+def _is_lost(group: Group) -> bool:
+    """Whether all its episodes failed, and not for want of a verdict."""
+    return all(not e.ending.counted and not e.unmarked for e in group.episodes)
+
+
+def version_of(group: Group) -> int:
+    """Of the policy that played it."""
+    return next((e.policy_version for e in group.episodes if e.policy_version is not None), 0)

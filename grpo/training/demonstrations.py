@@ -1,4 +1,5 @@
-"""What a warm start imitates: demonstrations of an env's own policy, a run's best episodes, or chats in a JSONL file.
+"""What a warm start imitates: demonstrations of an env's own policy, the best episodes of a run or of an evaluation, or
+chats in a JSONL file.
 
 All become token ids as a rollout would have them: prompts and observations by the chat format, assistant turns apart.
 Episodes that the same model sampled keep their ids. Assistant turns alone are imitated; a turn that the env answered
@@ -10,20 +11,21 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from grpo.chat import Chat, next_prompt, own_form
+from grpo.chat import Chat, own_form
+from grpo.chat.prompts import Prompts
 from grpo.envs.message_env import MessageEnv
+from grpo.episodes.record import read_episodes, with_transcript
 from grpo.errors import DataError, ModelError
-from grpo.files import Record, each_record, record_at
 from grpo.learner.segments import Segment, TurnWeights, weighted_segments
 from grpo.seeds import derive_seed
 from grpo.training.imitation import demonstrate, succeeded
-from grpo.types import Message, StopReason, Task, Trajectory
+from grpo.types import Episode, Message, Task
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -45,10 +47,10 @@ class Demonstrations:
     left_out: Counter[str] = field(default_factory=Counter)
     _seen: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
-    def add(self, key: str, trajectory: Trajectory) -> bool:
+    def add(self, key: str, episode: Episode) -> bool:
         """Keep an episode, unless it is too long, known already, or has nothing to imitate; says whether it is kept."""
         weights = TurnWeights(invalid_calls=0.0)
-        rows = [row for row in weighted_segments(trajectory, 1.0, weights) if row.advantage > 0]
+        rows = [row for row in weighted_segments(episode, 1.0, weights) if row.advantage > 0]
         ids = tuple(tuple(row.ids) for row in rows)
         if not rows:
             self.left_out["nothing to imitate"] += 1
@@ -88,15 +90,15 @@ def from_policy(
 ) -> None:
     """Have the env's own policy play ``tasks``; its successes are demonstrations."""
     for task in tasks:
-        trajectory = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
-        if succeeded(trajectory):
-            found.add(task.key, trajectory)
+        episode = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
+        if succeeded(episode):
+            found.add(task.key, episode)
         else:
             found.left_out["no success"] += 1
         on_done()
 
 
-def from_run(
+def from_episodes(
     found: Demonstrations,
     files: Sequence[Path],
     chat: Chat,
@@ -105,13 +107,13 @@ def from_run(
     min_reward: float | None = None,
     best_per_scenario: int | None = None,
 ) -> None:
-    """The best episodes that a run sampled (rejection sampling; compare RAFT, arXiv 2304.06767, algorithm 1).
+    """The best episodes that were played (rejection sampling; compare RAFT, arXiv 2304.06767, algorithm 1).
 
     Each file is read twice: for the rewards, of which a long run has room, and then for the episodes that are taken.
 
     Args:
         found: Gets the demonstrations.
-        files: The run's ``trajectories/*.jsonl``.
+        files: Of a run, its ``trajectories/*.jsonl``; of an evaluation, its ``results.jsonl``.
         chat: Of the model that will imitate.
         same_model: Whether that is the model that sampled them; its token ids are kept then.
         min_reward: Episodes below it are left out.
@@ -120,29 +122,26 @@ def from_run(
     Raises:
         DataError: There is no episode, or one cannot be read.
     """
-    by_scenario: dict[str, list[tuple[float, Path, int]]] = defaultdict(list)
-    for path in files:
-        for number, (place, record) in enumerate(_records(path), start=1):
-            try:
-                trajectory = Trajectory.from_record(record)
-            except ValueError as error:
-                raise DataError(f"{path} line {number}: {error}") from error
-            if trajectory.stop_reason is StopReason.FAILED:
-                found.left_out["failed"] += 1
-            elif trajectory.stop_reason is StopReason.CONTEXT_FULL:
-                found.left_out["cut, context full"] += 1
-            elif min_reward is not None and trajectory.reward < min_reward:
-                found.left_out[f"reward below {min_reward:g}"] += 1
-            else:
-                by_scenario[trajectory.task.key].append((trajectory.reward, path, place))
-    for key, saved in by_scenario.items():
-        kept = 0
-        for _, path, place in sorted(saved, key=itemgetter(0), reverse=True):
-            if kept == best_per_scenario:
-                found.left_out[f"not among the best {best_per_scenario} of the scenario"] += 1
-                continue
-            trajectory = Trajectory.from_record(record_at(path, place))
-            kept += found.add(key, trajectory if same_model else _in_own_form(trajectory, chat))
+    by_scenario: dict[str, list[Episode]] = defaultdict(list)
+    try:
+        for path in files:
+            for episode in read_episodes(path, transcripts=False):
+                if not episode.ending.compared:
+                    found.left_out[f"ended: {episode.ending}"] += 1
+                elif min_reward is not None and episode.reward < min_reward:
+                    found.left_out[f"reward below {min_reward:g}"] += 1
+                else:
+                    by_scenario[episode.task.key].append(episode)
+        for key, saved in by_scenario.items():
+            kept = 0
+            for light in sorted(saved, key=attrgetter("reward"), reverse=True):
+                if kept == best_per_scenario:
+                    found.left_out[f"not among the best {best_per_scenario} of the scenario"] += 1
+                    continue
+                episode = with_transcript(light)
+                kept += found.add(key, episode if same_model else _in_own_form(episode, chat))
+    except ValueError as error:
+        raise DataError(str(error)) from error
 
 
 def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:
@@ -156,47 +155,48 @@ def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:
             continue
         try:
             record = _chat_record(line)
-            trajectory = _encoded(record, chat)
+            episode = _encoded(record["messages"], record["tools"], (), chat)
         except ModelError as error:
             found.left_out[f"refused by the model's chat template: {error.__cause__ or error}"] += 1
             continue
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path} line {number}: {error}") from error
-        for message, said in zip(record["messages"], trajectory.messages, strict=True):
+        for message, said in zip(record["messages"], episode.messages, strict=True):
             if message.get("tool_calls") and (message.get("content") or "") not in said["content"]:
                 found.left_out["text beside a tool call, where the model's template has none"] += 1
-        prompt = [m for m in trajectory.messages if m["role"] in ("system", "user")]
-        found.add(json.dumps(prompt, sort_keys=True), trajectory)
+        prompt = [m for m in episode.messages if m["role"] in ("system", "user")]
+        found.add(json.dumps(prompt, sort_keys=True), episode)
 
 
-def _in_own_form(trajectory: Trajectory, chat: Chat) -> Trajectory:
-    """An episode of another model in the words of this one: its calls have this model's form."""
+def _in_own_form(episode: Episode, chat: Chat) -> Episode:
+    """An episode of another agent in the words of this model: its calls have this model's form."""
     messages = [
-        {**m, "content": own_form(chat, m["content"], trajectory.tools)} if m["role"] == "assistant" else m
-        for m in trajectory.messages
+        {**m, "content": own_form(chat, m["content"], episode.tools)} if m["role"] == "assistant" else m
+        for m in (_as_text(message, episode.tools, chat) for message in episode.messages)
     ]
-    return _encoded({"messages": messages, "tools": trajectory.tools, "turn_errors": trajectory.turn_errors}, chat)
+    return _encoded(messages, episode.tools, episode.turn_errors, chat)
 
 
-def _encoded(record: dict[str, Any], chat: Chat) -> Trajectory:
-    """An episode as the chat format of another model writes it."""
-    messages = [_as_text(message, record["tools"], chat) for message in record["messages"]]
-    errors = iter(record.get("turn_errors", ()))
-    trajectory = Trajectory("", Task(0), 0, 0, tools=record["tools"])
-    turns = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
-    trajectory.append(chat.prompt_ids(messages[: turns[0]], trajectory.tools))
-    for at, following in zip(turns, [*turns[1:], None], strict=True):
-        weighs = record["messages"][at].get("weight", 1) != 0
-        trajectory.turn_errors.append(next(errors, "") if weighs else "not imitated")
-        ids = [*chat.encode(messages[at]["content"]), chat.stop_token_ids[0]]
-        trajectory.append(ids, [0.0] * len(ids))
-        if following is not None:
-            seen = trajectory.context_ids
-            new = messages[at + 1 : following]
-            prompt, rewritten = next_prompt(chat, seen, messages[: at + 1], new, trajectory.tools)
-            trajectory.fork(prompt) if rewritten else trajectory.append(prompt[len(seen) :])
-    trajectory.messages = messages
-    return trajectory
+def _encoded(chats: Sequence[Message], tools: list[dict[str, Any]], turn_errors: Sequence[str], chat: Chat) -> Episode:
+    """An episode as the chat format of this model writes it."""
+    errors = iter(turn_errors)
+    episode = Episode("", Task(0), tools=tools)
+    prompts, new = Prompts(chat, episode), list[Message]()
+    for message in (_as_text(message, tools, chat) | {"weight": message.get("weight", 1)} for message in chats):
+        weighs = message.pop("weight") != 0
+        if message["role"] == "assistant":
+            prompt = prompts.following(new)
+            ids = [*chat.encode(message["content"]), chat.stop_token_ids[0]]
+            if weighs:
+                prompts.said(prompt, ids, [0.0] * len(ids))
+            else:
+                prompts.shown(prompt, ids)
+            episode.turn_errors.append(next(errors, ""))
+            new = []
+        else:
+            new.append(message)
+        episode.messages.append(message)
+    return episode
 
 
 def _as_text(message: Message, tools: list[dict[str, Any]], chat: Chat) -> Message:
@@ -226,10 +226,3 @@ def _chat_record(line: bytes) -> dict[str, Any]:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError('"tools" must be a list of function schemas')
     return {"messages": record["messages"], "tools": tools}
-
-
-def _records(path: Path) -> Iterator[tuple[int, Record]]:
-    try:
-        yield from each_record(path)
-    except ValueError as error:
-        raise DataError(str(error)) from error

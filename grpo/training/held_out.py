@@ -12,10 +12,11 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from grpo.agents.policy import PolicyAgent
 from grpo.chat import Chat
 from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig
@@ -25,16 +26,17 @@ from grpo.envs.pool import EnvPool
 from grpo.envs.registry import takes_split
 from grpo.envs.workers import EnvWorkers
 from grpo.episodes.marking import Marker
-from grpo.episodes.rollout import Rollout, group_specs
+from grpo.episodes.player import Player, planned_episodes
+from grpo.episodes.record import write_episodes
+from grpo.episodes.summary import summarise
 from grpo.episodes.tasks import evaluation_tasks
 from grpo.errors import EnvError, JudgeFailure, ServerDiedError
-from grpo.files import write_json, write_jsonl
+from grpo.files import write_json
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import GREEDY, SAMPLED, is_done, is_final, label_of, planned, summaries, tasks_of
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
-from grpo.statistics import column_means, slice_means
-from grpo.types import StopReason, Task, Trajectory
+from grpo.types import Episode, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class EvalSpec:
     seed: int
 
 
-class HeldOut:
+class HeldOutEvaluation:
     """The held-out side of a run."""
 
     def __init__(
@@ -111,65 +113,70 @@ class HeldOut:
         """
         gate = asyncio.Semaphore(self.config.rollout.concurrency)
         began = time.monotonic()
-        played: dict[EvalSpec, list[asyncio.Task[list[Trajectory]]]] = {spec: [] for spec in tasks}
-        rollouts = {spec: self._rollout(spec, pool, policy, gate) for spec in tasks}
+        played: dict[EvalSpec, list[asyncio.Task[list[Episode]]]] = {spec: [] for spec in tasks}
+        players = {spec: self._player(spec, pool, policy, gate) for spec in tasks}
         with ExitStack() as bars:
-            players = {spec: self._player(spec, len(own), rollouts[spec], bars) for spec, own in tasks.items()}
+            play = {spec: self._playing(spec, len(own), players[spec], bars) for spec, own in tasks.items()}
             for turn in zip_longest(*tasks.values()):
                 for spec, task in zip(tasks, turn, strict=True):
                     if task is not None:
-                        played[spec].append(asyncio.create_task(players[spec](task)))
+                        played[spec].append(asyncio.create_task(play[spec](task)))
             jobs = [job for own in played.values() for job in own]
             try:
                 groups = await asyncio.gather(*jobs)
             finally:
                 for job in jobs:
                     job.cancel()
-        if lost := next((rollout.lost for rollout in rollouts.values() if rollout.lost), None):
+        if lost := next((player.lost for player in players.values() if player.lost), None):
             raise ServerDiedError(
                 f"the evaluation is not recorded, because episodes were lost with their server; --resume plays it "
                 f"again: {lost}"
             )
         seconds = (time.monotonic() - began) / sum(map(len, groups))
         for spec, own in played.items():
-            trajectories = [trajectory for job in own for trajectory in job.result()]
-            marked = self._without_unmarked(spec, trajectories)
-            summary = summarise(spec, marked, policy.version, seconds * len(marked))
+            episodes = [episode for job in own for episode in job.result()]
+            self._check(spec, episodes)
+            about = {"label": spec.label, "split": spec.split, "temperature": spec.temperature, "seed": spec.seed}
+            summary = summarise(episodes, seconds * len(episodes), **about, policy=policy.version)
             path = self.run.evaluation(spec.label)
-            write_jsonl(path.with_suffix(".jsonl"), self.sampled_tokens.records(marked))
+            write_episodes(path.with_suffix(".jsonl"), episodes)
             write_json(path, summary)
 
-    def _rollout(self, spec: EvalSpec, pool: EnvPool, policy: Policy, gate: asyncio.Semaphore) -> Rollout:
+    def _player(self, spec: EvalSpec, pool: EnvPool, policy: Policy, gate: asyncio.Semaphore) -> Player:
         settings = self.config.rollout
         sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
-        return Rollout(pool, self.chat, policy, sampling, settings.max_tokens, marker=self.marker, gate=gate)
+        agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens, self.sampled_tokens)
+        return Player(agent, pool, timeout_seconds=None, marker=self.marker, gate=gate)
 
-    def _player(
-        self, spec: EvalSpec, tasks: int, rollout: Rollout, bars: ExitStack
-    ) -> Callable[[Task], Coroutine[Any, Any, list[Trajectory]]]:
+    def _playing(
+        self, spec: EvalSpec, tasks: int, player: Player, bars: ExitStack
+    ) -> Callable[[Task], Coroutine[Any, Any, list[Episode]]]:
         """What plays ``spec.samples`` episodes of a task; its bar counts those of all ``tasks``."""
         bar = bars.enter_context(self.display.progress(spec.label, tasks * spec.samples))
 
-        def on_done(trajectory: Trajectory) -> None:
-            bar.update(1, reward=trajectory.reward, completion_tokens=trajectory.num_sampled_tokens)
+        def on_done(episode: Episode) -> None:
+            bar.update(1, reward=episode.reward, completion_tokens=episode.num_sampled_tokens)
 
-        return lambda task: rollout.run(group_specs([task], spec.samples, "evaluation", spec.seed), on_done)
+        return lambda task: player.all(planned_episodes([task], spec.samples, "evaluation", spec.seed), on_done=on_done)
 
-    def _without_unmarked(self, spec: EvalSpec, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-        """Episodes on whose answers a judge failed count as failed, not as wrong: they are in no mean.
+    def _check(self, spec: EvalSpec, episodes: Sequence[Episode]) -> None:
+        """Refuse an evaluation that says too little.
 
         Raises:
-            JudgeFailure: There are too many of them, or the judge's money is spent: what a rule can decide alone would
+            JudgeFailure: A judge failed on too many answers, or its money is spent: what a rule can decide alone would
                 be all that is left.
+            EnvError: Every episode failed; the first failure is named.
         """
-        unmarked = [t.unmarked for t in trajectories if t.unmarked]
+        unmarked = [episode.unmarked for episode in episodes if episode.unmarked]
         bound = self.config.judge.max_failures
-        if len(unmarked) > bound * len(trajectories) or (unmarked and self.marker.is_spent):
+        if len(unmarked) > bound * len(episodes) or (unmarked and self.marker.is_spent):
             raise JudgeFailure(
-                f"evaluation {spec.label!r}: {len(unmarked)} of {len(trajectories)} episodes have no verdict on their "
+                f"evaluation {spec.label!r}: {len(unmarked)} of {len(episodes)} episodes have no verdict on their "
                 f"answers; the last error: {unmarked[-1]}. Mend the judge and go on with --resume"
             )
-        return [replace(t, stop_reason=StopReason.FAILED, error=t.unmarked) if t.unmarked else t for t in trajectories]
+        if not any(episode.ending.counted for episode in episodes):
+            first = episodes[0].error if episodes else "no episode was asked for"
+            raise EnvError(f"evaluation {spec.label!r}: all {len(episodes)} episodes failed; the first: {first}")
 
 
 def _what(tasks: dict[EvalSpec, list[Task]], split: str) -> str:
@@ -178,39 +185,3 @@ def _what(tasks: dict[EvalSpec, list[Task]], split: str) -> str:
     noun = "episode" if first[0].scenario_id is None else "scenario"
     what = counted(len(first), noun) + (f" of the {split} split" if split else "")
     return what + "".join(f", {len(other)} greedily" for other in others if len(other) != len(first))
-
-
-def summarise(spec: EvalSpec, trajectories: Sequence[Trajectory], policy: Any, seconds: float) -> dict[str, Any]:
-    """Means with 95 % intervals of the reward and every env metric, and the same by slice.
-
-    Raises:
-        EnvError: Every episode failed; the first failure is named.
-    """
-    whole = [t for t in trajectories if t.stop_reason is not StopReason.FAILED]
-    if not whole:
-        first = trajectories[0].error if trajectories else "no episode was asked for"
-        raise EnvError(f"evaluation {spec.label!r}: all {len(trajectories)} episodes failed; the first: {first}")
-    tokens = sum(t.num_sampled_tokens for t in whole)
-    columns = _columns(whole)
-    return {
-        "label": spec.label,
-        "split": spec.split,
-        "temperature": spec.temperature,
-        "seed": spec.seed,
-        "policy": policy,
-        "episodes": len(whole),
-        "failed": len(trajectories) - len(whole),
-        "scenarios": len({t.task.key for t in whole}),
-        "seconds": round(seconds, 2),
-        "sampled_tokens_per_second": round(tokens / seconds, 1) if seconds > 0 else 0.0,
-        "metrics": column_means(*columns),
-        "slices": slice_means(*columns),
-    }
-
-
-def _columns(trajectories: Sequence[Trajectory]) -> tuple[list[dict[str, float]], list[str], list[float]]:
-    metrics = [t.metrics | {"completion_tokens": float(t.num_sampled_tokens)} for t in trajectories]
-    for columns, trajectory in zip(metrics, trajectories, strict=True):
-        columns["cut_turns"] = trajectory.cut_turns / max(1, trajectory.num_turns)
-        columns["context_full"] = float(trajectory.stop_reason is StopReason.CONTEXT_FULL)
-    return metrics, [t.task.key for t in trajectories], [t.reward for t in trajectories]

@@ -7,23 +7,28 @@ env rewards as well as a success are kept.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpo.chat import Chat, own_form
+from grpo.chat.prompts import Prompts
 from grpo.envs.message_env import MessageEnv, Observation
-from grpo.episodes.rollout import begin, take_turn
+from grpo.envs.pool import Seat
+from grpo.envs.step_cost import Place
+from grpo.episodes.play import MAX_TURNS, Play, Turn
+from grpo.episodes.player import ending_of
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import TrainingError
 from grpo.files import JsonlLog
 from grpo.learner.engine import Engine, LossSpec
 from grpo.learner.segments import Segment, segments_of
 from grpo.seeds import derive_seed
-from grpo.types import Task, Trajectory
+from grpo.types import Episode, Task
 
 if TYPE_CHECKING:
     from grpo.config import TrainConfig
@@ -31,15 +36,14 @@ if TYPE_CHECKING:
 
 WARM_UP_STEPS = 5
 MAX_UNUSABLE = 200
-MAX_TURNS = 1000
 FINAL_RATE = 0.3
 """The learning rate rises over the first steps and falls linearly to this fraction of its peak."""
 
 
 def demonstrate(
     env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed: int, said: Sequence[list[int]] = ()
-) -> Trajectory:
-    """One episode of the env's scripted policy; its actions are marked like sampled ones, with logprob 0.
+) -> Episode:
+    """One episode of the env's scripted policy; its actions are kept like sampled ones, with logprob 0.
 
     A policy may set ``imitate`` to False for an action that is part of the demonstration but not to be learned. With
     turns that were ``said`` before, in token ids, the policy takes over behind them: they are context. It sees what the
@@ -48,51 +52,48 @@ def demonstrate(
     Raises:
         TrainingError: The episode does not end.
     """
-    trajectory = Trajectory(env.env_id, task, 0, 0)
-    observation = env.reset(task)
-    begin(trajectory, observation, chat)
-    text, info = observation.text, observation.info
-    for ids in said:
-        trajectory.append(ids)
-        done, observation = _step(env, trajectory, chat, chat.decode(ids), imitated=False)
-        if done:
-            return trajectory
-        text += f"\n{observation.text}"
-    policy = env.scripted_policy(policy_name, seed)
-    for _ in range(MAX_TURNS):
-        action = own_form(chat, policy.act(text, info), trajectory.tools)
-        ids = [*chat.encode(action), chat.stop_token_ids[0]]
-        imitated = getattr(policy, "imitate", True)
-        trajectory.append(ids, [0.0] * len(ids) if imitated else None)
-        done, observation = _step(env, trajectory, chat, action, imitated=imitated)
+    episode = Episode(env.env_id, task, seed=seed)
+    play = Play(episode, Seat(Place.LOOP, lambda: env), MAX_TURNS)
+    prompts, before, unseen = Prompts(chat, episode), iter(said), list[str]()
+    policy: Any = None
+    play.begin()
+
+    async def speak(observation: Observation) -> Turn:
+        nonlocal policy
+        prompt = prompts.following(observation.messages)
+        if (ids := next(before, None)) is not None:
+            prompts.shown(prompt, ids)
+            unseen.append(observation.text)
+            return Turn(chat.decode(ids))
         text, info = observation.text, observation.info
-        if done:
-            return trajectory
-    raise TrainingError(
-        f"a demonstration of {policy_name!r} in {env.env_id} did not end within {MAX_TURNS:,} turns; give the env a "
-        "limit of its own, for example env_kwargs.max_episode_steps"
-    )
+        if policy is None:
+            policy = env.scripted_policy(policy_name, seed)
+            text, info = "\n".join([*unseen, text]), play.opening.info
+        action = own_form(chat, policy.act(text, info), episode.tools)
+        ids = [*chat.encode(action), chat.stop_token_ids[0]]
+        if getattr(policy, "imitate", True):
+            prompts.said(prompt, ids, [0.0] * len(ids))
+        else:
+            prompts.shown(prompt, ids)
+        return Turn(action)
+
+    asyncio.run(play.converse(speak))
+    if play.is_cut:
+        raise TrainingError(
+            f"a demonstration of {policy_name!r} in {env.env_id} did not end within {MAX_TURNS:,} turns; give the env "
+            "a limit of its own, for example env_kwargs.max_episode_steps"
+        )
+    episode.ending, _ = ending_of(play, None)
+    return episode
 
 
-def _step(
-    env: MessageEnv, trajectory: Trajectory, chat: Chat, action: str, *, imitated: bool
-) -> tuple[bool, Observation]:
-    """Hand a turn to the env; says whether the episode is over, and what the env answered."""
-    trajectory.messages.append({"role": "assistant", "content": action})
-    observation = env.step(action)
-    done = take_turn(trajectory, observation, chat)
-    if not imitated:
-        trajectory.turn_errors.pop()  # they are those of the turns that are marked as actions, one for each
-    return done, observation
-
-
-def succeeded(trajectory: Trajectory) -> bool:
+def succeeded(episode: Episode) -> bool:
     """Whether the env says so of a demonstration and rewards it; true where it does not tell (no metric of that name).
 
     An env without the metric may have no reward above 0 at all, for example where every step costs.
     """
-    success = trajectory.metrics.get("success")
-    return success is None or (success > 0 and trajectory.reward > 0)
+    success = episode.metrics.get("success")
+    return success is None or (success > 0 and episode.reward > 0)
 
 
 def demonstrations(
@@ -108,10 +109,10 @@ def demonstrations(
     unusable = 0
     while unusable < MAX_UNUSABLE:
         (task,) = stream.take(1)
-        trajectory = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
+        episode = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
         unusable += 1
-        segments = segments_of(trajectory, advantage=1.0)
-        if succeeded(trajectory) and segments and all(len(segment.ids) <= max_tokens for segment in segments):
+        segments = segments_of(episode, advantage=1.0)
+        if succeeded(episode) and segments and all(len(segment.ids) <= max_tokens for segment in segments):
             unusable = 0
             yield from segments
     raise TrainingError(

@@ -19,7 +19,7 @@ from grpo.episodes.judges import judge_session
 from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
 from grpo.settings import JudgeSettings
-from grpo.types import Group, Trajectory
+from grpo.types import Episode, Group
 
 if TYPE_CHECKING:
     from judges import Session
@@ -76,13 +76,15 @@ class RulerReward:
 
     async def reward(self, group: Group) -> Group | None:
         """The group with the judge's scores; the env's own rewards stay in ``metrics["independent_reward"]``."""
-        from judges import JudgeError, ruler_score_group
+        from judges import JudgeError, ruler
 
+        members = group.episodes
         try:
-            return await ruler_score_group(
-                group,
+            scores = await ruler(
+                [episode.messages for episode in members],
                 self.settings.model,
                 rubric=self.rubric,
+                tools=members[0].tools or None,
                 permutations=self.settings.permutations,
                 max_prompt_tokens=self.settings.max_prompt_tokens,
                 session=self.session,
@@ -92,6 +94,13 @@ class RulerReward:
         except JudgeError as error:
             self.last_error = str(error)
             return None
+        return replace(
+            group,
+            episodes=[
+                replace(_rewarded(episode, score.score, ruler_score=score.score), explanation=score.explanation)
+                for episode, score in zip(members, scores, strict=True)
+            ],
+        )
 
 
 @dataclass(slots=True)
@@ -115,19 +124,19 @@ class HybridReward:
         scored = await self.ruler.reward(group)
         if scored is None:
             return None
-        members = scored.trajectories
+        members = scored.episodes
         rewards = hybrid_rewards(
-            [verifiable_class(t) for t in members],
-            [t.metrics["independent_reward"] for t in members],
-            [t.metrics["ruler_score"] for t in members],
+            [verifiable_class(episode) for episode in members],
+            [episode.metrics["independent_reward"] for episode in members],
+            [episode.metrics["ruler_score"] for episode in members],
         )
-        members = [replace(t, reward=reward) for t, reward in zip(members, rewards, strict=True)]
-        return replace(scored, trajectories=members)
+        members = [replace(episode, reward=reward) for episode, reward in zip(members, rewards, strict=True)]
+        return replace(scored, episodes=members)
 
 
 @dataclass(slots=True)
 class FunctionReward:
-    """A function of the user's: the group in, one number per trajectory out, in order.
+    """A function of the user's: the group in, one number per episode out, in order.
 
     It may be async; one that is not holds up the other episodes while it works.
     """
@@ -141,7 +150,7 @@ class FunctionReward:
         """The group with the function's numbers; the env's own stay in ``metrics["independent_reward"]``.
 
         Raises:
-            RewardError: The function raised, or did not return one finite number per trajectory.
+            RewardError: The function raised, or did not return one finite number per episode.
         """
         try:
             returned = self.function(group)
@@ -153,17 +162,14 @@ class FunctionReward:
             rewards = [float(value) for value in returned]
         except (TypeError, ValueError) as error:
             raise RewardError(f"{self.name} returned {returned!r}; it must return a list of numbers") from error
-        if len(rewards) != len(group.trajectories):
+        if len(rewards) != len(group.episodes):
             raise RewardError(
-                f"{self.name} returned {len(rewards)} rewards for a group of {len(group.trajectories)} trajectories"
+                f"{self.name} returned {len(rewards)} rewards for a group of {len(group.episodes)} episodes"
             )
         if not all(map(math.isfinite, rewards)):
             raise RewardError(f"{self.name} returned {rewards}; every reward must be a finite number")
-        members = [
-            replace(t, reward=reward, metrics={**t.metrics, "independent_reward": t.reward})
-            for t, reward in zip(group.trajectories, rewards, strict=True)
-        ]
-        return replace(group, trajectories=members)
+        pairs = zip(group.episodes, rewards, strict=True)
+        return replace(group, episodes=[_rewarded(episode, reward) for episode, reward in pairs])
 
 
 def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
@@ -190,12 +196,18 @@ def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
     return ruler if config.reward == "ruler" else HybridReward(ruler)
 
 
-def verifiable_class(trajectory: Trajectory) -> float:
+def verifiable_class(episode: Episode) -> float:
     """What the env could verify, higher is better: its metric ``success`` where it has one, else its reward."""
-    metrics = trajectory.metrics
+    metrics = episode.metrics
     if "success" in metrics:
         return metrics["success"]
-    return round(metrics.get("independent_reward", trajectory.reward), 6)
+    return round(metrics.get("independent_reward", episode.reward), 6)
+
+
+def _rewarded(episode: Episode, reward: float, **metrics: float) -> Episode:
+    """A copy with another reward; the env's own stays among the metrics."""
+    metrics = {**episode.metrics, "independent_reward": episode.reward, **metrics}
+    return replace(episode, reward=reward, metrics=metrics)
 
 
 def hybrid_rewards(classes: Sequence[float], rewards: Sequence[float], scores: Sequence[float]) -> list[float]:

@@ -16,13 +16,14 @@ from grpo.devices.shape import ModelShape
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
+from grpo.episodes.store import FILE_NAME
 from grpo.episodes.tasks import TaskStream
 from grpo.learner.lora_model import usable_device
 from grpo.machine.models import resolve_model
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.trained_policy import saved_config
 from grpo.seeds import derive_seed
-from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy, from_run
+from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl, from_policy
 from grpo.training.imitation import imitate, without_servers
 
 
@@ -63,13 +64,14 @@ class SupervisedFineTuning:
         env.close()
 
     def read_run(self, run: Path, min_reward: float | None, best_per_scenario: int | None) -> None:
-        """Take the best episodes that a run sampled; without either limit, the best of each scenario."""
+        """Take the best episodes of a run, or of an evaluation; without either limit, the best of each scenario."""
         neither = min_reward is None and best_per_scenario is None
-        from_run(
+        evaluated = run / FILE_NAME
+        from_episodes(
             self.found,
-            sorted((run / "trajectories").glob("*.jsonl")),
+            [evaluated] if evaluated.exists() else sorted((run / "trajectories").glob("*.jsonl")),
             self.chat,
-            same_model=form_of(saved_config(run)) == form_of(self.config),
+            same_model=not evaluated.exists() and form_of(saved_config(run)) == form_of(self.config),
             min_reward=min_reward,
             best_per_scenario=1 if neither else best_per_scenario,
         )

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from grpo.chat import Chat, chat_for, load_tokenizer, served_chat
-from grpo.chat.sampled_tokens import SampledTokens
 from grpo.chat.transcript import best_and_worst, transcript
 from grpo.config import TrainConfig
 from grpo.devices.shape import ModelShape
@@ -27,9 +26,10 @@ from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
 from grpo.envs.workers import EnvWorkers
 from grpo.episodes.marking import Marker, newest_audits_warning
+from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ModelError, TrainingError
-from grpo.files import JsonlLog, link_files, read_jsonl, write_jsonl
+from grpo.files import JsonlLog, link_files, read_jsonl
 from grpo.learner.engines import make_engine
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, schedule_note, update_config, update_policy
@@ -43,18 +43,18 @@ from grpo.runs.model_card import name_base_model, write_card
 from grpo.runs.retention import checkpoint_name, note_score
 from grpo.runs.trackers import Tracking
 from grpo.runs.trained_policy import init_adapter, run_card
-from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.seeds import derive_seed
 from grpo.serving.sampler import Sampler, Servers
 from grpo.serving.samplers import make_sampler
 from grpo.serving.turns import turns_of
 from grpo.training.background import BackgroundLoop
 from grpo.training.batches import Batches
-from grpo.training.held_out import HeldOut
+from grpo.training.held_out import HeldOutEvaluation
 from grpo.training.imitation import demonstrations, warm_start
 from grpo.training.pace import Began, Clock, estimated_pace, mean_tokens
 from grpo.training.rewards import group_reward
-from grpo.types import Task, Trajectory
+from grpo.training.unfinished_step import UnfinishedStep
+from grpo.types import Episode, Task
 
 T = TypeVar("T")
 
@@ -79,7 +79,6 @@ class Trainer:
         self.tracking = tracking
         rollout = config.rollout
         self.chat: Chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
-        self.sampled_tokens = SampledTokens(self.chat)
         self.model = model
         self.workers = EnvWorkers(rollout.env_workers, config.env_import, display.note)
         self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split), self.workers)
@@ -87,7 +86,7 @@ class Trainer:
         self.sampler: Sampler = make_sampler(servers, run.adapters, self.chat.stop_token_ids, rollout.concurrency)
         self.turns = turns_of(self.engine, servers)
         self.marker = Marker(config.answer_judge, run.root)
-        self.held_out = HeldOut(config, run, self.chat, display, self.marker, self.workers)
+        self.held_out = HeldOutEvaluation(config, run, self.chat, display, self.marker, self.workers)
         self.tasks = TaskStream(self.pool.scenario_ids(), config.seed)
         reward = group_reward(config, run.root)
         unfinished = UnfinishedStep(run.partial, rollout.max_staleness)
@@ -237,7 +236,7 @@ class Trainer:
         """
         began = Began.now()
         batch = self._play(self.batches.next(self.step, self.sampler.policy, self.config.steps))
-        write_jsonl(self.run.trajectories(self.step + 1), self.sampled_tokens.records(batch.sampled))
+        write_episodes(self.run.trajectories(self.step + 1), batch.sampled)
         for remark in batch.remarks(self.config.rollout, read_jsonl(self.run.metrics_path)):
             self.display.note(f"step {self.step + 1}: {remark}")
         metrics = self._finish_step(log, began, batch.metrics() | self._update(batch.segments))
@@ -269,11 +268,11 @@ class Trainer:
         self.checkpoints.finish(checkpoint, self._description())
         return metrics
 
-    def _show(self, sampled: Sequence[Trajectory]) -> None:
+    def _show(self, sampled: Sequence[Episode]) -> None:
         if self.config.show_every and self.step % self.config.show_every == 0:
-            for which, trajectory in best_and_worst(sampled):
+            for which, episode in best_and_worst(sampled):
                 self.display.note(f"-- step {self.step}, {which} episode")
-                for line in transcript(trajectory):
+                for line in transcript(episode):
                     self.display.note(line)
 
     # -- parts of a step ---------------------------------------------------------------------------------------
@@ -319,7 +318,7 @@ class Trainer:
         found = self._play(self._evaluated(when))
         if found:
             if not is_final(when):
-                note_score(self.run.checkpoints, self.step, found[0]["metrics"]["reward"]["mean"])
+                note_score(self.run.checkpoints, self.step, found[0]["metrics"]["reward/mean"]["mean"])
             self._description()(self.run.checkpoints / checkpoint_name(self.step))
         for summary in found:  # last: a tracker may be slow, and a run that ends meanwhile has its card
             self.tracking.log_evaluation(summary, self.step)

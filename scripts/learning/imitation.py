@@ -17,12 +17,12 @@ import math
 import random
 import time
 from collections.abc import Iterable, Sequence
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from typing import Any
 
+from grpo.episodes.record import read_episodes, write_episodes
 from grpo.errors import TrainingError
-from grpo.files import JsonlLog, read_jsonl, write_jsonl
+from grpo.files import JsonlLog
 from grpo.learner.engine import LossSpec
 from grpo.learner.segments import Segment, segments_of
 from grpo.learner.update import scheduled_learning_rate
@@ -30,7 +30,7 @@ from grpo.seeds import derive_seed
 from grpo.training.imitation import demonstrate
 from grpo.training.pace import Began
 from grpo.training.trainer import Trainer
-from grpo.types import StopReason, Trajectory
+from grpo.types import Episode
 
 
 class Imitation(Trainer):
@@ -80,23 +80,22 @@ class Dagger(Imitation):
     def _grpo_step(self, log: JsonlLog) -> dict[str, float]:
         began = Began.now()
         batch = self._play(self.batches.next(self.step, self.sampler.policy, self.config.steps))
-        write_jsonl(self.run.trajectories(self.step + 1), self.sampled_tokens.records(batch.sampled))
+        write_episodes(self.run.trajectories(self.step + 1), batch.sampled)
         while self._read <= self.step:
             self._read += 1
-            played = [Trajectory.from_record(record) for record in read_jsonl(self.run.trajectories(self._read))]
-            self._rows += self._taken_over(played)
+            self._rows += self._taken_over(read_episodes(self.run.trajectories(self._read)))
         order = random.Random(derive_seed(self.config.seed, "dagger", self.step))
         rows = order.sample(self._rows, min(self._count, len(self._rows)))
         found = {"dagger/rows": float(len(self._rows)), **self._imitate(rows)}
         return self._finish_step(log, began, batch.metrics() | found)
 
-    def _taken_over(self, episodes: Iterable[Trajectory]) -> list[Segment]:
+    def _taken_over(self, episodes: Iterable[Episode]) -> list[Segment]:
         """Rows of the episodes that the policy of the warm start brought to a good end."""
         config, env = self.config, self.pool.take()
         rows: list[Segment] = []
         for episode in episodes:
-            turns = turns_of(episode)
-            if episode.stop_reason is StopReason.FAILED or not turns:
+            turns = [call.sampled_ids for call in episode.calls]
+            if not episode.ending.counted or not turns:
                 continue
             seed = derive_seed(config.seed, "takes over", episode.task.seed, episode.sample_index)
             said = turns[: random.Random(seed).randrange(len(turns))]
@@ -107,9 +106,3 @@ class Dagger(Imitation):
                 rows += segments
         self.pool.give_back(env)
         return rows
-
-
-def turns_of(episode: Trajectory) -> list[list[int]]:
-    """The ids of each sampled turn."""
-    runs = groupby(zip(episode.token_ids, episode.action_mask, strict=True), itemgetter(1))
-    return [[token for token, _ in run] for acts, run in runs if acts]

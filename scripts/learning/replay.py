@@ -18,7 +18,8 @@ from dataclasses import replace
 from statistics import pstdev
 from typing import Any
 
-from grpo.files import JsonlLog, read_jsonl
+from grpo.episodes.record import read_episodes
+from grpo.files import JsonlLog
 from grpo.learner.segments import Segment
 from grpo.training.trainer import Trainer
 from grpo.types import Task
@@ -38,8 +39,8 @@ class Curriculum(Trainer):
         spreads: dict[Task, float] = {}
         for step in range(1, self.step + 1):
             rewards: dict[Task, list[float]] = defaultdict(list)
-            for record in read_jsonl(self.run.trajectories(step)):
-                rewards[Task.of_key(record["scenario_id"], record["seed"])].append(record["reward"])
+            for episode in read_episodes(self.run.trajectories(step), transcripts=False):
+                rewards[episode.task].append(episode.reward)
             spreads |= {task: pstdev(values) for task, values in rewards.items()}
         return spreads
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.config import TrainConfig, dotted, resume_differences
+from grpo.episodes.record import read_episodes
 from grpo.errors import ConfigError
 from grpo.files import read_jsonl, write_json
 from grpo.runs.directory import RunDirectory
@@ -74,12 +75,12 @@ def of_run(arm: str, seed: int, folder: Path, start: Point | None = None) -> Res
 
 def _tokens(run: RunDirectory, record: Mapping[str, Any]) -> int:
     path = run.trajectories(record["step"])
-    played = sum(episode["num_tokens"] for episode in read_jsonl(path)) if path.exists() else 0
+    played = sum(episode.num_tokens for episode in read_episodes(path))
     return played + int(record.get("tokens/imitated", 0))
 
 
 def _reward(path: Path) -> tuple[float, float | None, float | None]:
-    reward = json.loads(path.read_text(encoding="utf-8"))["metrics"]["reward"]
+    reward = json.loads(path.read_text(encoding="utf-8"))["metrics"]["reward/mean"]
     return reward["mean"], reward["low"], reward["high"]
 
 

@@ -21,11 +21,16 @@ import torch
 from transformers import TrainerCallback
 
 from grpo.chat import Chat, load_tokenizer
+from grpo.chat.prompts import Prompts
 from grpo.config import TrainConfig
-from grpo.envs.message_env import MessageEnv
-from grpo.episodes.rollout import begin, group_of, take_turn
-from grpo.errors import ConfigError
-from grpo.files import JsonlLog, write_jsonl
+from grpo.envs.message_env import MessageEnv, Observation
+from grpo.envs.pool import Seat
+from grpo.envs.step_cost import Place
+from grpo.episodes.play import Play, Turn
+from grpo.episodes.player import ending_of
+from grpo.episodes.record import write_episodes
+from grpo.errors import ConfigError, ContextFullError
+from grpo.files import JsonlLog
 from grpo.learner.advantages import has_spread
 from grpo.learner.local_engine import LocalEngine
 from grpo.runs.retention import checkpoint_name
@@ -33,7 +38,7 @@ from grpo.settings import RolloutSettings
 from grpo.training.batch import Batch
 from grpo.training.pace import Began
 from grpo.training.trainer import Trainer
-from grpo.types import Trajectory
+from grpo.types import Episode, Group
 
 Sample = Callable[[list[list[int]]], list[list[int]]]
 """Prompts to what is sampled after each, with the token that ends a turn."""
@@ -68,7 +73,7 @@ class Trl(Trainer):
 
         tasks = self.tasks.take(settings.groups_per_step)
         groups = [
-            [Trajectory(self.pool.env_id, task, number, self.step) for number in range(settings.group_size)]
+            [Episode(self.pool.env_id, task, number, self.step) for number in range(settings.group_size)]
             for task in tasks
         ]
         episodes = [episode for group in groups for episode in group]
@@ -82,7 +87,7 @@ class Trl(Trainer):
                 "--set rollout.history=append"
             )
         self.batch = batch_of(groups, time.monotonic() - began)
-        write_jsonl(self.run.trajectories(self.step + 1), self.sampled_tokens.records(episodes))
+        write_episodes(self.run.trajectories(self.step + 1), episodes)
         return rows_of(episodes)
 
     def evaluate_if_due(self) -> None:
@@ -171,41 +176,46 @@ def grpo_trainer(config: TrainConfig, model: Path, chat: Chat, adapter: Path, ro
 
 
 def play(
-    sample: Sample, envs: Sequence[MessageEnv], episodes: Sequence[Trajectory], chat: Chat, settings: RolloutSettings
+    sample: Sample, envs: Sequence[MessageEnv], episodes: Sequence[Episode], chat: Chat, settings: RolloutSettings
 ) -> None:
-    """Play the episodes to their end, a turn of all at once, within the limits of `grpo.episodes.rollout.Rollout`."""
+    """Play the episodes to their end, a turn of all at once, within the limits of `grpo.agents.policy.PolicyAgent`."""
     longest_prompt = settings.max_tokens - max(1, settings.max_turn_tokens // 2)
-    playing = list(zip(envs, episodes, strict=True))
-    for env, episode in playing:
-        begin(episode, env.reset(episode.task), chat)
-    while playing:
-        going_on: list[tuple[MessageEnv, Trajectory]] = []
-        turns = sample([episode.context_ids for _, episode in playing])
-        for (env, episode), turn in zip(playing, turns, strict=True):
-            ids = turn[: settings.max_tokens - len(episode.context_ids)]
-            episode.append(ids, [0.0] * len(ids))
-            said = chat.decode(ids)
-            episode.messages.append({"role": "assistant", "content": said})
-            if not take_turn(episode, env.step(said), chat, longest_prompt):
-                going_on.append((env, episode))
-        playing = going_on
+    asked: list[tuple[Play, Prompts, list[int]]] = []
+
+    def ask(play: Play, prompts: Prompts, observation: Observation) -> None:
+        prompt = prompts.following(observation.messages)
+        full = None if len(prompt) <= longest_prompt else ContextFullError("no room for another turn")
+        if play.is_over or full:
+            play.episode.ending, _ = ending_of(play, full)
+        else:
+            asked.append((play, prompts, prompt))
+
+    for env, episode in zip(envs, episodes, strict=True):
+        play = Play(episode, Seat(Place.LOOP, lambda env=env: env))
+        ask(play, Prompts(chat, episode), play.begin())
+    while asked:
+        playing, asked = asked, []
+        for (play, prompts, prompt), turn in zip(playing, sample([ids for _, _, ids in playing]), strict=True):
+            ids = turn[: settings.max_tokens - len(prompt)]
+            prompts.said(prompt, ids, [0.0] * len(ids))
+            ask(play, prompts, play.take(Turn(chat.decode(ids))))
 
 
-def rows_of(episodes: Sequence[Trajectory]) -> dict[str, Any]:
+def rows_of(episodes: Sequence[Episode]) -> dict[str, Any]:
     """What TRL asks of a ``rollout_func``; ``env_reward`` goes on to the reward function."""
-    pairs = [(episode, episode.action_mask.index(True)) for episode in episodes]
+    rows = [(row, len(episode.calls[0].prompt_ids)) for episode in episodes for row in episode.rows()]
     return {
-        "prompt_ids": [episode.token_ids[:start] for episode, start in pairs],
-        "completion_ids": [episode.token_ids[start:] for episode, start in pairs],
-        "env_mask": [[int(sampled) for sampled in episode.action_mask[start:]] for episode, start in pairs],
+        "prompt_ids": [row.ids[:start] for row, start in rows],
+        "completion_ids": [row.ids[start:] for row, start in rows],
+        "env_mask": [[int(turn is not None) for turn in row.turns[start:]] for row, start in rows],
         "logprobs": None,  # TRL has none of its own generation
         "env_reward": [episode.reward for episode in episodes],
     }
 
 
-def batch_of(groups: Sequence[Sequence[Trajectory]], seconds: float) -> Batch:
+def batch_of(groups: Sequence[Sequence[Episode]], seconds: float) -> Batch:
     """The step's groups for its metrics. TRL learns from all episodes, those that were cut too."""
-    rewarded = [group_of(group) for group in groups]
+    rewarded = [Group(group[0].task, list(group)) for group in groups]
     used = [group for group in rewarded if has_spread(group.rewards)]
     return Batch(
         used,

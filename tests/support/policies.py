@@ -12,7 +12,7 @@ from grpo.types import Group, SampledTurn
 
 def by_place(group: Group) -> list[float]:
     """A reward that spreads in every group, whatever was sampled: 0, 1, 2, ..."""
-    return [float(trajectory.sample_index) for trajectory in group.trajectories]
+    return [float(trajectory.sample_index) for trajectory in group.episodes]
 
 
 class ByteChat:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grpo.statistics import mean_interval
+from grpo.ending import Ending
+from grpo.episodes.record import write_episodes
+from grpo.episodes.summary import summarise
+from grpo.types import Episode, ModelCall, Task
 
 HOSTILE = "</pre></details><script>document.documentElement.dataset.owned='yes'</script><img src=x onerror=\"document.documentElement.dataset.owned=1\">"
 
@@ -16,7 +20,7 @@ def call(name: str, **arguments: Any) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
-def make_trajectory(index: int, reward: float, *, solved: bool, turns: int = 3) -> dict[str, Any]:
+def make_episode(index: int, reward: float, *, solved: bool, **changes: Any) -> Episode:
     difficulty = ("easy", "medium", "hard")[index % 3]
     question = [
         "When does the budget review for Falcon take place now?",
@@ -53,34 +57,27 @@ def make_trajectory(index: int, reward: float, *, solved: bool, turns: int = 3) 
         ]
     flags = {f"difficulty_{name}": float(name == difficulty) for name in ("easy", "medium", "hard")}
     metrics = {
-        "success": float(solved), "found": 1.0, "read": float(solved), "turns": float(turns),
+        "success": float(solved), "found": 1.0, "read": float(solved), "turns": 3.0,
         "valid_call_rate": 1.0 if solved else 0.5, "invalid_calls": 0.0 if solved else 1.0, **flags,
     }  # fmt: skip
-    return {
-        "env": "EmailSearch-v0", "scenario_id": f"test-{index:04d}", "seed": index, "sample": 0, "policy_version": 0,
-        "reward": reward, "metrics": metrics, "stop_reason": "terminated", "error": "", "explanation": None,
-        "num_sampled_tokens": 90 + index % 7, "num_tokens": 600, "messages": messages,
-    }  # fmt: skip
+    episode = Episode(
+        "EmailSearch-v0", Task(index, f"test-{index:04d}"), messages=messages, reward=reward, metrics=metrics,
+        turn_errors=["", "" if solved else "bad_json", ""], ending=Ending.ANSWERED,
+        calls=[ModelCall(version=0, status=200, prompt_tokens=600, completion_tokens=90 + index % 7)],
+    )  # fmt: skip
+    return replace(episode, **changes)
 
 
-def summarise(label: str, records: list[dict[str, Any]]) -> dict[str, Any]:
-    def means(chosen: list[dict[str, Any]]) -> dict[str, Any]:
-        columns = {
-            "reward": [r["reward"] for r in chosen],
-            "completion_tokens": [r["num_sampled_tokens"] for r in chosen],
-        }
-        columns |= {
-            n: [r["metrics"][n] for r in chosen] for n in ("success", "found", "read", "valid_call_rate", "turns")
-        }
-        return {name: mean_interval(values).to_dict() for name, values in columns.items()}
+def save(path: Path, episodes: list[Episode]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_episodes(path, episodes)
 
-    names = ("easy", "medium", "hard")
-    return {
-        "label": label, "split": "test", "temperature": 0.0 if "greedy" in label else 1.0, "seed": 1, "policy": 0,
-        "episodes": len(records), "failed": 0, "scenarios": len(records), "seconds": 31.0,
-        "sampled_tokens_per_second": 320.0, "metrics": means(records),
-        "slices": {n: means([r for r in records if r["metrics"][f"difficulty_{n}"]]) for n in names},
-    }  # fmt: skip
+
+def save_evaluation(root: Path, label: str, episodes: list[Episode]) -> None:
+    save(root / "eval" / f"{label}.jsonl", episodes)
+    temperature = 0.0 if "greedy" in label else 1.0
+    summary = summarise(episodes, 31.0, label=label, split="test", temperature=temperature)
+    (root / "eval" / f"{label}.json").write_text(json.dumps(summary))
 
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
@@ -116,7 +113,6 @@ def make_run(root: Path, *, steps: int = 12, episodes: int = 64) -> Path:
             for index in range(episodes):
                 solved = rng.random() < chance + (0.15, 0, -0.15)[index % 3]
                 reward = 1.3 if solved else rng.choice([-0.8, -0.7, 0.1])
-                records.append(make_trajectory(index, reward, solved=solved))
-            write_lines(root / "eval" / f"{when}-{how}.jsonl", records)
-            (root / "eval" / f"{when}-{how}.json").write_text(json.dumps(summarise(f"{when}-{how}", records)))
+                records.append(make_episode(index, reward, solved=solved))
+            save_evaluation(root, f"{when}-{how}", records)
     return root

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from grpo.agents.tool_loop import answer_every_call
-from grpo.episodes.traces import read_trace
 from tests import ROOT
 from tests.support.envs import SUMS_ENV
 from tests.support.evaluations import rows, run
@@ -34,8 +33,7 @@ def evaluated(tmp_path, agent, play, *arguments, **env_kwargs):
             "--agent", f"tests.support.agents:{agent}", *model, "--out", str(tmp_path), *arguments, **env_kwargs
         )
     found = sorted(rows(tmp_path), key=lambda row: row["scenario_id"])
-    traces = [read_trace(tmp_path, row) for row in found]
-    return found, traces, server, shown
+    return found, found, server, shown
 
 
 def test_the_stock_client_streams_through_it_and_everything_is_recorded(tmp_path, monkeypatch):
@@ -45,10 +43,10 @@ def test_the_stock_client_streams_through_it_and_everything_is_recorded(tmp_path
     for row, trace in zip(found, traces, strict=True):
         assert (row["model_calls"], row["prompt_tokens"]) == (2, 2 * PROMPT_TOKENS)
         assert row["completion_tokens"] == 2 * COMPLETION_TOKENS
-        first, second = trace["model_calls"]
+        first, second = trace["calls"]
         assert first["reply"]["tool_calls"][0]["function"]["name"] == "double"
         assert second["reply"]["content"] == row["answer"]
-        assert (first["shared"], second["shared"], len(second["messages"])) == (0, 1, 2)
+        assert (first.get("shared", 0), second["shared"], len(second["messages"])) == (0, 1, 2)
         assert 0 < first["first_token_seconds"] <= first["seconds"]
     for request in server.requests:
         assert request.body["model"] == "vendor/m1", "the agent had asked for another"
@@ -60,7 +58,7 @@ def test_the_responses_api_works_whole_and_streamed(tmp_path):
     assert [(row["answer"], row["ending"]) for row in found] == [("0", "answered"), ("2", "answered")], shown.output
     assert [row["prompt_tokens"] for row in found] == [2 * PROMPT_TOKENS] * 2
     assert {request.path for request in server.requests} == {"/v1/responses"}
-    assert traces[0]["model_calls"][0]["reply"][0]["name"] == "double"
+    assert traces[0]["calls"][0]["reply"][0]["name"] == "double"
 
 
 def test_an_episode_can_not_reach_another_and_learns_the_models_name(tmp_path):
@@ -93,7 +91,7 @@ def test_a_full_context_has_its_own_name(tmp_path):
         return {"error": {"message": "too long", "code": "context_length_exceeded"}, "status": 400}
 
     found, _, _, shown = evaluated(tmp_path, "one_question", full, count=1)
-    assert (found[0]["ending"], found[0]["correct"], shown.exit_code) == ("context_overflow", False, 0)
+    assert (found[0]["ending"], found[0]["correct"], shown.exit_code) == ("context_full", False, 0)
 
 
 def test_a_timeout_says_that_the_model_had_not_answered(tmp_path):

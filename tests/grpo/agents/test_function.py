@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from grpo.agents.typed_tools import typed_tools
-from grpo.episodes.answer import Task
+from grpo.episodes.play import AgentTask as Task
 from tests.support.agents import ended, late, seen, stay_anew
 from tests.support.evaluations import rows, run
 from tests.support.model_server import ModelServer
@@ -60,7 +60,7 @@ def test_an_async_function_may_return_an_answer_with_sources(tmp_path):
         ("leaving_async", "agent_crash", "SystemExit: 3"),
         ("interrupting_async", "agent_crash", "RuntimeError: the agent raised KeyboardInterrupt"),
         ("of_odd_type", "agent_crash", "the agent returned int '42'; return str, Answer or None"),
-        ("overflowing", "context_overflow", "maximum context length"),
+        ("overflowing", "agent_crash", "maximum context length"),
     ],
 )
 def test_every_way_to_fail_has_its_name_and_counts_as_not_correct(tmp_path, name, ending, error):
@@ -70,7 +70,11 @@ def test_every_way_to_fail_has_its_name_and_counts_as_not_correct(tmp_path, name
     assert [row["correct"] for row in found] == [False] * 5
     assert shown.exit_code == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["metrics"]["correct"] == {"mean": 0.0, "low": 0.0, "high": pytest.approx(1 - 0.025 ** (1 / 5))}
+    assert summary["metrics"]["answer/correct"] == {
+        "mean": 0.0,
+        "low": 0.0,
+        "high": pytest.approx(1 - 0.025 ** (1 / 5)),
+    }
     assert summary["episodes"] == 5
 
 
@@ -187,7 +191,7 @@ def test_last_words_are_no_action_of_a_plain_env(tmp_path):
         out = ("--env-workers", place, "--out", str(tmp_path / place))
         run(*arguments, *out, env="FrozenLake-v1", is_slippery=False)
         (row,) = rows(tmp_path / place)
-        assert (row["steps"], row["metrics"]["length"], row["ending"]) == (1, 1.0, "no_answer")
+        assert (row["turns"], row["metrics"]["length"], row["ending"]) == (1, 1.0, "no_answer")
         assert row["metrics"]["invalid_calls"] == 0.0
 
 
@@ -210,7 +214,7 @@ def test_a_wrong_argument_is_a_text_and_not_an_exception(tmp_path):
 def test_an_agent_left_behind_reaches_no_episode_any_more(tmp_path):
     stay_anew()
     found, _ = evaluated(tmp_path, "staying", "--timeout", "0.1", "--concurrency", "1", count=2)
-    assert found[0]["steps"] == 0
+    assert found[0]["turns"] == 0
     assert ended.wait(60)
     assert late == ["the episode is closed"]
 

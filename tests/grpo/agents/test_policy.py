@@ -7,10 +7,9 @@ import shutil
 
 import pytest
 
-from grpo.agents.policy import PolicyAgent, adapter_of, policy_config
+from grpo.agents.policy import ServedPolicy, adapter_of, policy_config
 from grpo.config import load_config
 from grpo.episodes.store import different_settings
-from grpo.episodes.traces import read_trace
 from grpo.errors import EvaluationError
 from grpo.eval import request
 from grpo.report.evaluation import evaluation_page
@@ -46,7 +45,7 @@ def test_a_continuation_with_other_weights_is_another_evaluation(tmp_path):
     config = load_config(None, {"env": "EmailSearch-v0"})
 
     def fingerprint(target):
-        return PolicyAgent(target, config, 0.0).fingerprint
+        return ServedPolicy(target, config, 0.0).fingerprint
 
     with pytest.raises(EvaluationError, match=r"step-0003 has no weights \(adapter_model.safetensors\)"):
         fingerprint(str(run_dir))
@@ -69,7 +68,7 @@ def test_what_an_agent_took_of_an_adapter_goes_with_the_agent_and_leaves_the_ada
     for name in ("adapter_config.json", "weights"):
         (tmp_path / "adapter" / name).write_text("{}")
     (tmp_path / "adapter" / "adapter_model.safetensors").symlink_to("weights")
-    agent = PolicyAgent(str(tmp_path / "adapter"), load_config(None, {"env": "EmailSearch-v0"}), 0.0)
+    agent = ServedPolicy(str(tmp_path / "adapter"), load_config(None, {"env": "EmailSearch-v0"}), 0.0)
     (copy,) = (tmp_path / "scratch").rglob("adapter_model.safetensors")
     (tmp_path / "adapter" / "weights").write_text("others")
     assert copy.read_text() == "{}", "an adapter of nobody's run may be written again in place"
@@ -157,13 +156,13 @@ def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tm
     folder = play_tiny_policy(tmp_path)
     turns_of = {}
     for row in rows(folder):
-        trace = read_trace(folder, row)
+        trace = row
         said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
-        turns = turns_of[row["scenario_id"]] = [call["sampled"] for call in trace["model_calls"]]
-        assert len(turns) == len(said) == row["steps"] > 0
+        turns = turns_of[row["scenario_id"]] = [call["sampled"] for call in trace["calls"]]
+        assert len(turns) == len(said) == row["turns"] > 0
         for turn, text in zip(turns, said, strict=True):
             assert _letters("".join(turn[::2])) == _letters(text)
-        for turn, call in zip(turns, trace["model_calls"], strict=True):
+        for turn, call in zip(turns, trace["calls"], strict=True):
             per_token = sum(turn[1::2]) / call["completion_tokens"]
             assert per_token == pytest.approx(-math.log(264), abs=1.0), "a random model finds all ids alike"
     page = evaluation_page([folder]).episodes.to_data([])
@@ -208,12 +207,12 @@ def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_serve
         )
         assert shown.exit_code == 0, shown.output
     saved = {name: sorted(rows(tmp_path / name), key=lambda row: row["scenario_id"]) for name in ("base", "adapted")}
-    said = {name: [read_trace(tmp_path / name, row)["messages"][2] for row in found] for name, found in saved.items()}
+    said = {name: [row["messages"][2] for row in found] for name, found in saved.items()}
     assert said["base"] != said["adapted"], "the adapter was not used"
     for row in saved["base"]:
-        trace = read_trace(tmp_path / "base", row)
-        assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["model_calls"]) > 100
-        assert 0 < row["completion_tokens"] <= 24 * row["steps"]
+        trace = row
+        assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["calls"]) > 100
+        assert 0 < row["completion_tokens"] <= 24 * row["turns"]
         said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
-        sampled = ["".join(call["sampled"][::2]) for call in trace["model_calls"]]
+        sampled = ["".join(call["sampled"][::2]) for call in trace["calls"]]
         assert list(map(_letters, sampled)) == list(map(_letters, said))

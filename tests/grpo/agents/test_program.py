@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from grpo.episodes.traces import read_trace
 from tests.support.evaluations import rows, run
 from tests.support.model_server import ModelServer
 from tests.support.sessions import running
@@ -120,7 +119,7 @@ def test_last_words_are_no_action_of_a_plain_env(tmp_path):
     arguments = ("--agent", program(tmp_path, source), "--limit", "1", "--out", str(tmp_path / "run"))
     run(*arguments, env="FrozenLake-v1")
     (row,) = rows(tmp_path / "run")
-    assert (row["steps"], row["reward"], row["ending"]) == (0, 0.0, "no_answer")
+    assert (row["turns"], row["reward"], row["ending"]) == (0, 0.0, "no_answer")
 
 
 def test_no_proxy_stands_between_a_program_and_its_endpoint(tmp_path, monkeypatch):
@@ -180,8 +179,8 @@ def test_a_program_finds_the_recording_endpoint_where_stock_clients_look(tmp_pat
     with ModelServer(lambda messages, tools: {"content": "4"}) as server:
         found, shown = evaluated(tmp_path, source, "", "--model", f"openai:m@{server.url}", count=1)
     assert (found[0]["answer"], found[0]["model_calls"]) == ("4", 1), shown.output
-    trace = read_trace(tmp_path / "run", found[0])
-    assert trace["model_calls"][0]["messages"] == [{"role": "user", "content": "hi"}]
+    trace = found[0]
+    assert trace["calls"][0]["messages"] == [{"role": "user", "content": "hi"}]
 
 
 def test_a_child_in_a_group_of_its_own_does_not_keep_the_answer_back(tmp_path):

@@ -10,10 +10,9 @@ from grpo.agents import tool_loop as toolloop
 from grpo.agents.endpoint import _stream
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import HttpUpstream, Reply
-from grpo.episodes.episode import Episode, EpisodeKey
-from grpo.episodes.traces import read_trace
+from grpo.episodes.play import Play
 from grpo.eval import Answer
-from grpo.types import Task
+from grpo.types import Episode, Task
 from judges.llm.client import load_litellm
 from tests.support.evaluations import rows, run
 from tests.support.model_server import ModelServer
@@ -104,7 +103,7 @@ def test_a_response_that_was_cut_is_recorded(tmp_path):
     ended(tmp_path, "one_streamed_response", {"events": [cut]})
     row = rows(tmp_path)[0]
     assert (row["prompt_tokens"], row["completion_tokens"]) == (7, 5)
-    assert read_trace(tmp_path, row)["model_calls"][0]["reply"] == said
+    assert row["calls"][0]["reply"] == said
 
 
 async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fault_with_the_server():
@@ -112,8 +111,9 @@ async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fa
         yield {"error": {"message": "overloaded"}}
         yield {"choices": []}
 
-    episode = Episode(EpisodeKey("a", 0), Task(0), 0, None)
-    recorder = CallRecorder(episode, "chat/completions", {"messages": []}, HttpUpstream("m", "http://h/v1"))
+    recorder = CallRecorder(
+        Play(Episode("E", Task(0)), None), "chat/completions", {"messages": []}, HttpUpstream("m", "http://h/v1")
+    )
     stream = _stream(Reply(200, events=events()), recorder, False)
     assert b"overloaded" in await anext(stream)
     await stream.aclose()
@@ -154,7 +154,7 @@ def test_the_thought_of_a_reasoning_model_is_no_part_of_its_answer(tmp_path, age
     assert ended(tmp_path, agent, message(content=f"{thought}0"))[0] == "answered"
     row = rows(tmp_path)[0]
     assert (row["answer"], row["correct"], row["implicit"]) == ("0", True, True)
-    assert read_trace(tmp_path, row)["model_calls"][0]["reply"]["content"] == f"{thought}0"
+    assert row["calls"][0]["reply"]["content"] == f"{thought}0"
 
 
 def test_a_thought_without_an_end_is_no_answer(tmp_path):
@@ -194,8 +194,8 @@ def test_what_a_server_refuses_is_told_with_its_address_and_status(tmp_path, mon
     _, error, _ = ended(tmp_path, agent, {"raw": body, "status": status})
     told = rf"{ADDRESS} answered {status}: {re.escape(said)}"
     assert re.search(told, error) or (agent and status == 422), error
-    trace = read_trace(tmp_path, rows(tmp_path)[0])
-    assert re.fullmatch(told, trace["model_calls"][-1]["error"])
+    trace = rows(tmp_path)[0]
+    assert re.fullmatch(told, trace["calls"][-1]["error"])
 
 
 def test_a_refusal_is_the_reply_and_not_a_turn_without_words(tmp_path):
@@ -212,7 +212,7 @@ def test_a_refusal_is_the_reply_and_not_a_turn_without_words(tmp_path):
 def test_a_refusal_in_pieces_is_recorded(tmp_path):
     pieces = [{"choices": [{"index": 0, "delta": {"refusal": piece}}]} for piece in ("I can't ", "help.")]
     ended(tmp_path, "by_chat", {"events": pieces})
-    (asked,) = read_trace(tmp_path, rows(tmp_path)[0])["model_calls"]
+    (asked,) = rows(tmp_path)[0]["calls"]
     assert asked["reply"] == {"role": "assistant", "content": None, "refusal": "I can't help."}
 
 
@@ -236,7 +236,7 @@ def test_a_call_in_the_form_before_tool_calls_is_a_call(tmp_path):
     with ModelServer(lambda messages, tools: old[messages[-1]["role"] == "tool"]) as server:
         assert run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1").exit_code == 0
     (row,) = rows(tmp_path)
-    assert (row["ending"], row["answer"], row["implicit"], row["steps"]) == ("answered", "42", False, 2)
+    assert (row["ending"], row["answer"], row["implicit"], row["turns"]) == ("answered", "42", False, 2)
     turn, reply = server.requests[1].body["messages"][-2:]
     assert (reply["content"], reply["tool_call_id"]) == ("42", turn["tool_calls"][0]["id"])
 

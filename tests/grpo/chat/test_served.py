@@ -14,6 +14,7 @@ from grpo.runs.trained_policy import TrainedPolicy, served_policy
 from tests.grpo.chat.templates import FAMILIES, Family
 from tests.grpo.chat.test_turns import played
 from tests.support.envs import TalkEnv
+from tests.support.episodes import ids_of, mask_of
 
 SYSTEM, QUESTION = TalkEnv.opening
 TOOLS = list(TalkEnv.tools)
@@ -49,7 +50,8 @@ def test_every_prompt_of_a_conversation_with_tools_has_the_ids_of_the_rollout(fa
     chat = chats(family)
     turns = [family.call, family.call, "In May."]
     trajectory = played(chat, turns)
-    prompts = [at for at, acts in enumerate(trajectory.action_mask) if acts and not trajectory.action_mask[at - 1]]
+    ids, mask = ids_of(trajectory), mask_of(trajectory)
+    prompts = [at for at, acts in enumerate(mask) if acts and not mask[at - 1]]
     assert len(prompts) == 3
     for turn, start in enumerate(prompts):
         messages = trajectory.messages[: 2 + 2 * turn]
@@ -57,7 +59,7 @@ def test_every_prompt_of_a_conversation_with_tools_has_the_ids_of_the_rollout(fa
             shown = rendered(chat, messages, TOOLS)
         else:
             shown = rendered(chat, as_openai(messages, family.call), TOOLS)
-        expected = trajectory.token_ids[:start]
+        expected = ids[:start]
         if family.name == "qwen3 without reasoning":  # the template shows earlier turns without their empty reasoning
             thought = "<think>\n\n</think>\n\n"
             decoded = [chat.tokenizer.decode(ids).replace(thought, "") for ids in (shown, expected)]

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from email_env.tools.actions import ToolCall, parse_action
 from grpo.chat import TemplateChat
 from grpo.envs.pool import EnvPool
-from grpo.episodes.rollout import Rollout, group_specs
 from grpo.learner.segments import TurnWeights, weighted_segments
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
 from tests.grpo.chat.templates import FAMILIES, LLAMA_CONTROL, QWEN3, Family
 from tests.support.envs import TALK_ENV, TalkEnv
+from tests.support.episodes import planned, player
 from tests.support.policies import ScriptedPolicy
 
 SYSTEM, QUESTION = TalkEnv.opening
@@ -222,8 +222,8 @@ def test_reasoning_that_is_kept_has_the_ids_of_trls_template_that_keeps_it(chats
 def episode(chat, turns, **limits):
     policy = ScriptedPolicy(chat, turns)
     sampling = SamplingParams(1.0, 64)
-    rollout = Rollout(EnvPool(TALK_ENV, {}), chat, policy, sampling, limits.get("max_tokens", 4096))
-    (trajectory,) = asyncio.run(rollout.run(group_specs([Task(0)], 1, "t")))
+    rollout = player(EnvPool(TALK_ENV, {}), chat, policy, sampling, limits.get("max_tokens", 4096))
+    (trajectory,) = asyncio.run(rollout.all(planned(Task(0), 1)))
     return trajectory, policy
 
 
@@ -237,7 +237,6 @@ def test_every_sampled_token_is_learned_once_in_the_segment_it_was_sampled_in(ch
     trajectory, policy = episode(chat, turns)
     # the first turn's reasoning goes when the user speaks; the second has none, so the third goes on behind it
     assert trajectory.num_forks == 1
-    assert trajectory.to_record()["num_forks"] == 1
     first, second = weighted_segments(trajectory, 0.5, TurnWeights())
     assert sampled(chat, first) == f"{THOUGHT}<|im_end|>"
     assert sampled(chat, second) == f"In June?<|im_end|>{turns[2]}<|im_end|>"
@@ -248,7 +247,7 @@ def test_every_sampled_token_is_learned_once_in_the_segment_it_was_sampled_in(ch
     assert "The review is in May." not in chat.tokenizer.decode(second.ids)
     assert (first.advantage, second.advantage) == (0.5, 0.5)
     assert all((value != 0.0) == acts for s in (first, second) for value, acts in zip(s.sampler_logprobs, s.action_mask, strict=True))  # fmt: skip
-    assert trajectory.to_record()["segment_starts"] == [0, len(trajectory.token_ids) - len(second.ids)]
+    assert [call.follows for call in trajectory.calls] == [None, None, 1]
 
 
 def test_invalid_turns_weigh_apart_in_every_segment(chats):
@@ -271,10 +270,10 @@ def test_a_fork_that_leaves_no_room_for_a_turn_ends_the_episode(chats):
     whole, policy = episode(chat, [THOUGHT])
     lengths = [len(prompt) for prompt in policy.prompts]
     cut, _ = episode(chat, [THOUGHT], max_tokens=lengths[1] + 32 - 1)
-    assert (cut.stop_reason, cut.num_forks, cut.num_turns) == ("context_full", 0, 1)
+    assert (cut.ending, cut.num_forks, cut.num_turns) == ("context_full", 0, 1)
     kept, _ = episode(chat, [THOUGHT], max_tokens=lengths[1] + 32)
-    assert (kept.stop_reason, kept.num_forks, kept.num_turns) == ("context_full", 1, 2)
-    assert whole.stop_reason == "terminated"
+    assert (kept.ending, kept.num_forks, kept.num_turns) == ("context_full", 1, 2)
+    assert whole.ending == "answered"
 
 
 def test_variables_reach_the_template(chats):

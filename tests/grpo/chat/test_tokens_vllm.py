@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the trainer's logprobs need torch (install the extra 'train')")
 
+from grpo.ending import Ending  # noqa: E402
 from grpo.envs.pool import EnvPool  # noqa: E402
-from grpo.episodes.rollout import Rollout, group_specs  # noqa: E402
+from grpo.episodes.player import planned_episodes  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec  # noqa: E402
 from grpo.learner.segments import segments_of  # noqa: E402
@@ -20,9 +21,10 @@ from grpo.serving.connection import Connection  # noqa: E402
 from grpo.serving.fleet import Fleet  # noqa: E402
 from grpo.serving.policy import CompletionsPolicy, SamplingParams  # noqa: E402
 from grpo.serving.server import ServerOptions, VllmServer  # noqa: E402
-from grpo.types import StopReason, Task  # noqa: E402
+from grpo.types import Task  # noqa: E402
 from tests.grpo.chat.templates import FAMILIES, QWEN3  # noqa: E402
 from tests.support.envs import TALK_ENV, TalkEnv  # noqa: E402
+from tests.support.episodes import player  # noqa: E402
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch]
 
@@ -95,10 +97,10 @@ async def play(server, model, chat, *, role="tool", episodes=2, max_turn_tokens=
     async with Biased(server, bias, record) as connection:
         policy = CompletionsPolicy(connection, model, chat.stop_token_ids)
         pool = EnvPool(TALK_ENV, {"role": role, "says": MAIL})
-        rollout = Rollout(pool, chat, policy, SamplingParams(1.0, max_turn_tokens), 2048)
-        specs = group_specs([Task(0)], episodes, "tokens", max_turn_tokens)
+        rollout = player(pool, chat, policy, SamplingParams(1.0, max_turn_tokens), 2048)
+        specs = planned_episodes([Task(0)], episodes, "tokens", max_turn_tokens)
         trajectories = await rollout.run(specs)
-    assert [t.stop_reason for t in trajectories] == [StopReason.TERMINATED] * episodes
+    assert [t.ending for t in trajectories] == [Ending.ANSWERED] * episodes
     return trajectories, [[calls[derive_seed(spec.seed, turn)] for turn in range(3)] for spec in specs]
 
 

@@ -8,15 +8,15 @@ import pytest
 from email_env.tools.actions import ToolCall, parse_action
 from grpo.chat import TemplateChat, own_form
 from grpo.envs.pool import EnvPool
-from grpo.episodes.rollout import Rollout, group_specs
+from grpo.episodes.record import write_episodes
 from grpo.errors import DataError
-from grpo.files import write_jsonl
 from grpo.learner.segments import segments_of
 from grpo.serving.policy import SamplingParams
-from grpo.training.demonstrations import Demonstrations, from_jsonl, from_run
+from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl
 from grpo.types import Task
 from tests.grpo.chat.templates import FAMILIES, Family
 from tests.support.envs import TALK_ENV, TalkEnv
+from tests.support.episodes import planned, player
 from tests.support.policies import ScriptedPolicy
 
 TOOLS = list(TalkEnv.tools)
@@ -33,14 +33,14 @@ ATLAS = call(keywords=["Atlas"])
 
 def played(chat, turns):
     """An episode of three turns, as a rollout samples it; a tool answers."""
-    rollout = Rollout(
+    rollout = player(
         EnvPool(TALK_ENV, {"role": "tool", "says": "m1 | Atlas"}),
         chat,
         ScriptedPolicy(chat, turns),
         SamplingParams(1.0, 64),
         4096,
     )
-    (trajectory,) = asyncio.run(rollout.run(group_specs([Task(0)], 1, "t")))
+    (trajectory,) = asyncio.run(rollout.all(planned(Task(0), 1)))
     assert trajectory.num_turns == 3
     return trajectory
 
@@ -137,8 +137,8 @@ def test_a_scripted_turn_is_rewritten_only_where_the_model_writes_calls_otherwis
 
 def test_episodes_of_another_model_are_imitated_in_the_form_of_ones_own(chats, tmp_path):
     qwen, llama = chats(FAMILIES[1]), chats(LLAMA)
-    write_jsonl(tmp_path / "step-0001.jsonl", [played(qwen, [FAMILIES[1].call] * 3).to_record()])
+    write_episodes(tmp_path / "step-0001.jsonl", [played(qwen, [FAMILIES[1].call] * 3)])
     found = Demonstrations(4096)
-    from_run(found, [tmp_path / "step-0001.jsonl"], llama, same_model=False)
+    from_episodes(found, [tmp_path / "step-0001.jsonl"], llama, same_model=False)
     sampled = played(llama, [LLAMA.call] * 3)
     assert [row.ids for row in found.kept[0].rows] == [row.ids for row in segments_of(sampled, 1.0)]

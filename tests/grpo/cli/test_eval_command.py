@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from grpo.episodes.traces import read_trace
 from tests.support.agents import unwritable
 from tests.support.envs import SumsEnv
 from tests.support.evaluations import rows, run
@@ -13,10 +12,10 @@ from tests.support.evaluations import rows, run
 def test_the_oracle_is_always_right_and_bm25_clearly_between(tmp_path):
     oracle = json.loads(run("--agent", "oracle", "--json", "--out", str(tmp_path / "o"), env="EmailSearch-v0").stdout)
     bm25 = json.loads(run("--agent", "bm25", "--json", "--out", str(tmp_path / "b"), env="EmailSearch-v0").stdout)
-    assert oracle["metrics"]["correct"]["mean"] == 1.0
+    assert oracle["metrics"]["answer/correct"]["mean"] == 1.0
     assert oracle["refusal"]["hallucination_rate"]["mean"] == 0.0
     assert oracle["episodes"] == bm25["episodes"] == oracle["scenarios"] >= 400
-    assert 0.25 < bm25["metrics"]["correct"]["mean"] < 0.5
+    assert 0.25 < bm25["metrics"]["answer/correct"]["mean"] < 0.5
     assert bm25["refusal"]["hallucination_rate"]["mean"] > 0.9
     assert set(bm25["slices"]) == {"easy", "medium", "hard"}
 
@@ -32,18 +31,18 @@ def test_everything_is_saved_and_every_number_can_be_counted_by_hand(tmp_path):
     right = sorted({row["scenario_id"] for row in saved if row["correct"]})
     assert right == ["sum/0", "sum/4"]
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["metrics"]["correct"]["mean"] == 0.25
+    assert summary["metrics"]["answer/correct"]["mean"] == 0.25
     assert summary["pass_at_k"] == {"1": 0.25, "2": 0.25}
     assert summary["pass_hat_k"] == {"1": 0.25, "2": 0.25}
     assert summary["endings"] == {"answered": 16}
     assert summary["refusal"]["hallucination_rate"]["mean"] == 1.0
-    assert summary["metrics"]["implicit"]["mean"] == 1.0
+    assert summary["metrics"]["answer/implicit"]["mean"] == 1.0
     assert [entry["scenario_id"] for entry in summary["worst"]] == ["sum/1", "sum/2", "sum/3", "sum/5", "sum/6"]
     assert "25.0 %" in shown.output
     config = json.loads((out / "config.json").read_text())
     assert (config["agent"], config["limit"], config["k"], config["seed"]) == ("wrong", 8, 2, 1234)
     assert {"python", "email-rl", "gymnasium"} <= config["versions"].keys()
-    trace = read_trace(out, saved[0])
+    trace = saved[0]
     assert [message["role"] for message in trace["messages"]] == ["system", "user", "assistant", "tool"]
     assert [tool["function"]["name"] for tool in trace["tools"]] == ["double", "return_final_answer"]
 
@@ -51,7 +50,7 @@ def test_everything_is_saved_and_every_number_can_be_counted_by_hand(tmp_path):
 def test_where_none_is_worse_than_another_none_is_called_the_worst(tmp_path):
     shown = run("--agent", "tests.support.agents:silent", "--out", str(tmp_path), count=8)
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert (summary["metrics"]["correct"]["mean"], summary["metrics"]["reward"]["mean"]) == (0.0, 0.0)
+    assert (summary["metrics"]["answer/correct"]["mean"], summary["metrics"]["reward/mean"]["mean"]) == (0.0, 0.0)
     assert summary["worst"] == []
     assert "Worst" not in shown.output
 
@@ -78,15 +77,15 @@ def test_a_plain_env_whose_episodes_are_cut_says_how_whole_ones_are_played(tmp_p
     arguments = ("--agent", "random", "--limit", "1", "--out", str(tmp_path / "whole"))
     whole = run(*arguments, env="MountainCar-v0", max_episode_steps=200)
     assert "are cut" not in whole.stderr
-    assert [rows(tmp_path / name)[0]["steps"] for name in ("cut", "whole")] == [50, 200]
+    assert [rows(tmp_path / name)[0]["turns"] for name in ("cut", "whole")] == [50, 200]
 
 
 def test_turn_limits_and_invalid_calls_are_counted(tmp_path):
     summary = json.loads(run("--agent", "silly", "--json", "--out", str(tmp_path), count=4).stdout)
     assert summary["endings"] == {"max_turns": 4}
     assert summary["error_codes"] == {"bad_args": 12}
-    assert summary["metrics"]["no_answer"]["mean"] == 1.0
-    assert summary["metrics"]["correct"]["mean"] == 0.0
+    assert summary["metrics"]["answer/none"]["mean"] == 1.0
+    assert summary["metrics"]["answer/correct"]["mean"] == 0.0
 
 
 def test_answers_from_a_file_are_scored(tmp_path):
@@ -104,7 +103,7 @@ def test_answers_from_a_file_are_scored(tmp_path):
     }
     assert summary["endings"] == {"answered": 3, "no_answer": 1}
     assert [row["sources"] for row in rows(out) if row["scenario_id"] == "sum/2"] == [["a"]]
-    assert summary["metrics"]["implicit"]["mean"] == 0.0
+    assert summary["metrics"]["answer/implicit"]["mean"] == 0.0
 
 
 def test_an_answer_of_null_for_one_sample_is_none_although_the_others_have_one(tmp_path):
@@ -126,8 +125,8 @@ def test_a_broken_env_is_no_fault_of_the_agent_and_resume_plays_it_again(tmp_pat
     (failed,) = [row for row in rows(tmp_path / "run") if row["ending"] == "infrastructure"]
     assert (failed["scenario_id"], failed["correct"], failed["reward"]) == ("sum/2", None, None)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["metrics"]["correct"]["mean"] == 1.0
-    assert (summary["episodes"], summary["infrastructure"], summary["planned"]) == (3, 1, 4)
+    assert summary["metrics"]["answer/correct"]["mean"] == 1.0
+    assert (summary["episodes"], summary["failed"], summary["planned"]) == (3, 1, 4)
     again = run("--agent", "oracle", "--out", out, "--resume", count=4, broken="sum/2")
     assert again.exit_code == 3
     assert len(rows(tmp_path / "run")) == 4

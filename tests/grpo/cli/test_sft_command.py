@@ -17,8 +17,9 @@ from grpo.config import load_config
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import QWEN_MODELS
 from grpo.display.terminal import Display
+from grpo.episodes.record import write_episodes
 from grpo.errors import ConfigError
-from grpo.files import read_jsonl, write_json, write_jsonl
+from grpo.files import read_jsonl, write_json
 from grpo.runs.model_card import name_base_model
 from grpo.runs.trained_policy import init_adapter
 from grpo.training.imitation import imitate
@@ -232,7 +233,7 @@ def test_the_good_episodes_of_a_run_become_an_adapter_that_a_run_of_its_settings
     )
     write_json(run_dir / "config.json", json.loads(settings.model_dump_json()))
     episodes = [rollout(turns, f"train-{word}") for word in ("maple", "quartz") for turns in ([word], ["oak"])]
-    write_jsonl(run_dir / "trajectories" / "step-0001.jsonl", [episode.to_record() for episode in episodes])
+    write_episodes(run_dir / "trajectories" / "step-0001.jsonl", episodes)
     arguments = ["--from-run", str(run_dir), "--min-reward", "1", "--steps", "1", "--out", str(tmp_path / "best")]
     result = CliRunner().invoke(sft, [*arguments, "--validation", "0.5", "--quiet"])
     assert result.exit_code == 0, result.output

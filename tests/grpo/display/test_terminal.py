@@ -39,9 +39,9 @@ def make_display(**options: Any) -> tuple[Display, io.StringIO, Clock]:
 
 def summary(label: str, reward: float, success: float, temperature: float) -> dict[str, Any]:
     metrics = {
-        "reward": {"mean": reward, "low": reward - 0.1, "high": reward + 0.1},
-        "success": {"mean": success, "low": success - 0.05, "high": success + 0.05},
-        "turns": {"mean": 3.2, "low": None, "high": None},
+        "reward/mean": {"mean": reward, "low": reward - 0.1, "high": reward + 0.1},
+        "env/success": {"mean": success, "low": success - 0.05, "high": success + 0.05},
+        "turns/mean": {"mean": 3.2, "low": None, "high": None},
     }
     return {"label": label, "split": "test", "temperature": temperature, "episodes": 64, "metrics": metrics}
 
@@ -160,7 +160,7 @@ def test_the_closing_table_puts_sampled_and_greedy_side_by_side_with_intervals()
 def test_four_evaluations_side_by_side_fit_a_terminal_of_80_columns() -> None:
     out = io.StringIO()
     display = Display(console=Console(file=out, width=80, force_terminal=True, color_system=None), live=True)
-    share = {"valid_call_rate": {"mean": 1.0, "low": 0.9, "high": 1.0}}
+    share = {"env/valid_call_rate": {"mean": 1.0, "low": 0.9, "high": 1.0}}
     display.eval_table([made | {"metrics": made["metrics"] | share} for made in SUMMARIES])
     rows = [" ".join(line.split()) for line in out.getvalue().splitlines()[-4:]]
     assert rows[0] == "Reward 0.250 ± 0.100 0.488 ± 0.100 0.410 ± 0.100 0.545 ± 0.100"

@@ -11,14 +11,15 @@ import pytest
 
 from grpo.config import TrainConfig
 from grpo.doctor.checks import check_env, examine
+from grpo.ending import Ending
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import make_env
-from grpo.episodes.rollout import Rollout, group_specs
 from grpo.errors import ConfigError, EnvError
 from grpo.serving.policy import SamplingParams
-from grpo.types import StopReason, Task
+from grpo.types import Task
 from tests.support.envs import WORD_ENV, WordEnv
+from tests.support.episodes import planned, player
 from tests.support.policies import ByteChat, ScriptedPolicy
 
 
@@ -254,34 +255,36 @@ def test_a_wrapped_text_env_still_speaks():
 async def test_an_env_that_raises_fails_its_episode_and_is_replaced():
     pool = EnvPool("tests/Flawed-v0", {"flaw": "raises"})
     chat = ByteChat()
-    rollout = Rollout(pool, chat, ScriptedPolicy(chat, ["oak", "boom"]), SamplingParams(1.0, 64), 400, 1)
+    rollout = player(pool, chat, ScriptedPolicy(chat, ["oak", "boom"]), SamplingParams(1.0, 64), 400, 1)
     Flawed.made = 0
-    broken, again = await rollout.run(group_specs([Task(0, "train-maple")], 2, "t"))
+    broken, again = await rollout.all(planned(Task(0, "train-maple"), 2))
     for trajectory in (broken, again):
-        assert trajectory.stop_reason is StopReason.FAILED
+        assert trajectory.ending is Ending.INFRASTRUCTURE
         said = r"tests/Flawed-v0 failed at step: ZeroDivisionError: division by zero \(test_message_env.py:\d+\)"
         assert re.fullmatch(said, trajectory.error)
     assert Flawed.made == 2, "the env that had raised was not used again"
-    good = Rollout(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 1)
-    (trajectory,) = await good.run(group_specs([Task(0, "train-maple")], 1, "t"))
-    assert (trajectory.stop_reason, trajectory.reward) == (StopReason.TERMINATED, 1.0)
+    good = player(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 1)
+    (trajectory,) = await good.all(planned(Task(0, "train-maple"), 1))
+    assert (trajectory.ending, trajectory.reward) == (Ending.ANSWERED, 1.0)
     assert Flawed.made == 3
 
 
 async def test_an_env_that_cannot_be_made_fails_its_episode_alone():
     pool = EnvPool("tests/Flawed-v0", {"flaw": "constructor raises"})
     chat = ByteChat()
-    rollout = Rollout(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 2)
-    trajectories = await rollout.run(group_specs([Task(0)], 2, "t"))
-    assert {t.stop_reason for t in trajectories} == {StopReason.FAILED}
+    rollout = player(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 2)
+    trajectories = await rollout.all(planned(Task(0), 2))
+    assert {t.ending for t in trajectories} == {Ending.INFRASTRUCTURE}
     assert "OSError: no such socket" in trajectories[0].error
 
 
 async def test_members_of_an_env_that_ignores_its_seed_stop_the_run():
     chat = ByteChat()
     pool = EnvPool("tests/Flawed-v0", {"flaw": "another beginning"})
-    rollout = Rollout(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 4)
-    with pytest.raises(EnvError, match=r"'train-maple' began from 3 different prompts; .* same seed and scenario"):
+    rollout = player(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 4)
+    with pytest.raises(
+        EnvError, match=r"begins sample 1 of 'train-maple' with another prompt .* same seed and scenario"
+    ):
         await rollout.group(Task(0, "train-maple"), 3, "t")
 
 

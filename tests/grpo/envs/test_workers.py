@@ -12,15 +12,18 @@ import gymnasium
 import pytest
 
 from grpo.config import TrainConfig, load_config, resume_differences
+from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
 from grpo.envs.step_cost import Place
 from grpo.envs.workers import EnvWorkers
-from grpo.episodes.rollout import Rollout, group_specs
+from grpo.episodes.player import planned_episodes
+from grpo.episodes.record import line_of
 from grpo.errors import ConfigError
 from grpo.machine.processes import child_environment
 from grpo.serving.policy import Policy, SamplingParams
-from grpo.types import SampledTurn, StopReason, Task
+from grpo.types import SampledTurn, Task
 from tests.support.envs import HARD_ENV, MEETING_ENV, WORD_ENV, WordEnv
+from tests.support.episodes import planned, player
 from tests.support.machine import TELLS_WAITS, needs_waits_told
 from tests.support.policies import ByteChat
 from tests.support.sessions import family_of, running
@@ -71,13 +74,13 @@ CALLS = {
 
 
 def rollout(pool, policy, concurrency=8):
-    return Rollout(pool, CHAT, policy, SamplingParams(1.0, 200), 100_000, concurrency)
+    return player(pool, CHAT, policy, SamplingParams(1.0, 200), 100_000, concurrency)
 
 
 def play(env_id, kwargs, setting, policy, count, *, module=None, say=lambda line: None, task=TASK):
     """Episodes of one task with envs at a place."""
     with EnvWorkers(setting, module, say) as workers, EnvPool(env_id, kwargs, workers) as pool:
-        return asyncio.run(rollout(pool, policy).run(group_specs([task], count, "t")))
+        return asyncio.run(rollout(pool, policy).all(planned_episodes([task], count, "t")))
 
 
 @pytest.mark.parametrize("env_id", CALLS)
@@ -88,9 +91,9 @@ def test_an_episode_is_the_same_wherever_its_env_is_called(env_id):
     found = {}
     for setting in (0, "threads", 2, "auto"):
         played = play(env_id, {}, setting, Dice(*CALLS[env_id]), 6, task=task)
-        found[setting] = [repr(replace(trajectory, seconds=0.0).to_record()) for trajectory in played]
+        found[setting] = [line_of(replace(episode, seconds=0.0)) for episode in played]
     assert found[0] == found["threads"] == found[2] == found["auto"]
-    assert {t.stop_reason for t in played} <= {StopReason.TERMINATED, StopReason.TRUNCATED}
+    assert {t.ending for t in played} <= {Ending.ANSWERED, Ending.MAX_TURNS}
     assert len({t.num_turns for t in played}) > 1, "the episodes differ"
 
 
@@ -187,26 +190,26 @@ async def test_while_the_cost_is_unknown_one_episode_plays():
 async def test_a_pilot_that_fails_hands_over_to_the_next():
     with EnvWorkers("auto") as workers, EnvPool(HARD_ENV, {}, workers) as pool:
         policy = Guesses("raise")
-        failed = await rollout(pool, policy).run(group_specs([TASK], 3, "t"))
+        failed = await rollout(pool, policy).all(planned(TASK, 3))
         assert {t.error.split(" (")[0] for t in failed} == {f"{HARD_ENV} failed at step: LookupError: no such page"}
-        whole = await rollout(pool, Guesses("maple")).run(group_specs([TASK], 3, "t"))
+        whole = await rollout(pool, Guesses("maple")).all(planned(TASK, 3))
         assert [t.reward for t in whole] == [1.0] * 3
 
 
 @pytest.mark.parametrize("setting", ["threads", 2])
 def test_an_env_that_raises_fails_its_episode_with_its_own_words(setting):
     played = play(HARD_ENV, {}, setting, Guesses("raise"), 2)
-    assert {t.stop_reason for t in played} == {StopReason.FAILED}
+    assert {t.ending for t in played} == {Ending.INFRASTRUCTURE}
     assert played[0].error.startswith(f"{HARD_ENV} failed at step: LookupError: no such page (envs.py:")
     assert played[0].messages[-1] == {"role": "assistant", "content": "raise"}
 
 
 async def test_a_worker_that_dies_fails_its_episodes_and_is_replaced():
     with EnvWorkers(1) as workers, EnvPool(HARD_ENV, {}, workers) as pool:
-        failed = await rollout(pool, Guesses("die")).run(group_specs([TASK], 2, "t"))
-        assert {t.stop_reason for t in failed} == {StopReason.FAILED}
+        failed = await rollout(pool, Guesses("die")).all(planned(TASK, 2))
+        assert {t.ending for t in failed} == {Ending.INFRASTRUCTURE}
         assert "the worker process of the env has ended (exit status 7) at step" in {t.error for t in failed}
-        (whole,) = await rollout(pool, Guesses("maple")).run(group_specs([TASK], 1, "t"))
+        (whole,) = await rollout(pool, Guesses("maple")).all(planned(TASK, 1))
         assert (whole.error, whole.reward) == ("", 1.0)
 
 
@@ -284,7 +287,7 @@ def test_no_worker_and_nothing_that_its_env_started_outlives_the_owner(end):
 
 async def test_an_episode_that_is_given_up_in_a_step_leaves_its_env_to_nobody():
     with EnvWorkers(1) as workers, EnvPool(HARD_ENV, {"waits": 0.3}, workers) as pool:
-        playing = asyncio.create_task(rollout(pool, Guesses("oak")).run(group_specs([TASK], 1, "t")))
+        playing = asyncio.create_task(rollout(pool, Guesses("oak")).all(planned(TASK, 1)))
         await asyncio.sleep(0.15)
         playing.cancel()
         with pytest.raises(asyncio.CancelledError):

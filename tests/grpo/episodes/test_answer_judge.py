@@ -67,10 +67,10 @@ def test_only_what_the_env_refuses_and_no_rule_decides_is_asked(tmp_path):
     decided = {name: row["verdict"]["decided_by"] for name, row in saved.items() if row["verdict"]}
     assert decided == {"sum/2": "judge", "sum/4": "match", "sum/8": "judge"}
     assert saved["sum/2"]["verdict"]["reasoning"] == "It is the same number."
-    assert saved["sum/2"]["metrics"]["success"] == 0.0, "what the env says is kept"
+    assert saved["sum/2"]["metrics"]["success"] == 1.0, "metrics follow the verdict"
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["metrics"]["correct"]["mean"] == pytest.approx(3 / 9)
-    assert summary["slices"]["easy"]["correct"]["mean"] == pytest.approx(3 / 9)
+    assert summary["metrics"]["answer/correct"]["mean"] == pytest.approx(3 / 9)
+    assert summary["slices"]["easy"]["answer/correct"]["mean"] == pytest.approx(3 / 9)
     judge = summary["answer_judge"]
     assert (judge["verdicts"], judge["by_model"], judge["accepted"]) == (3, 2, 1)
     assert "3 answers (2 by openai/o4-mini), 1 accepted" in shown.output

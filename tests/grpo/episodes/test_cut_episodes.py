@@ -1,20 +1,21 @@
 """Episodes that we cut because their context was full: where every step costs, being cut must not pay."""
 
 import asyncio
-import json
 from dataclasses import replace
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
+from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
+from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.learner.segments import segments_of
 from grpo.serving.policy import Policy
 from grpo.settings import RolloutSettings
 from grpo.training.batches import Batches
-from grpo.training.demonstrations import Demonstrations, from_run
+from grpo.training.demonstrations import Demonstrations, from_episodes
 from grpo.training.rewards import EnvReward, FunctionReward
-from grpo.types import SampledTurn, StopReason
+from grpo.types import SampledTurn
 from tests.support.policies import ByteChat, always
 
 UP, RIGHT, DOWN = 0, 1, 2
@@ -59,8 +60,8 @@ def test_a_cut_episode_is_neither_learned_from_nor_part_of_the_baseline():
     batch = walked((False, UP), (True, UP), (False, RIGHT))
     down, cut, cliff = batch.sampled
     assert [t.reward for t in batch.sampled] == [-4.0, -2.0, -103.0]
-    assert [t.stop_reason for t in batch.sampled] == [
-        StopReason.TRUNCATED, StopReason.CONTEXT_FULL, StopReason.TRUNCATED,
+    assert [t.ending for t in batch.sampled] == [
+        Ending.MAX_TURNS, Ending.CONTEXT_FULL, Ending.MAX_TURNS,
     ]  # fmt: skip
     (group,) = batch.groups
     assert group.advantages == [49.5, -49.5]  # around (-4 - 103) / 2 and not around a mean with -2 in it
@@ -89,7 +90,7 @@ def test_what_rewards_a_group_does_not_see_those_that_were_cut():
     seen = []
 
     def ranks(group):
-        seen.append([t.reward for t in group.trajectories])
+        seen.append([t.reward for t in group.episodes])
         return [float(sum(other < reward for other in group.rewards)) for reward in group.rewards]
 
     batch = walked((False, UP), (True, UP), (False, RIGHT), reward=FunctionReward(ranks, "ranks"))
@@ -115,11 +116,16 @@ def test_a_step_of_whose_turns_many_were_cut_says_so():
     assert walked((False, UP), (False, RIGHT)).metrics()["turns/cut_share"] == 0.0
 
 
+def with_cut_turns(episode, count):
+    reasons = ["length" if number < count else "stop" for number in range(len(episode.calls))]
+    return replace(episode, calls=[replace(c, finish_reason=r) for c, r in zip(episode.calls, reasons, strict=True)])
+
+
 def test_cut_turns_are_told_of_once_and_again_when_their_share_has_doubled():
     short = ROLLOUT.model_copy(update={"max_turn_tokens": 30})
     batch = walked((False, UP), (False, DOWN), rollout=short)
     ended = batch.sampled[0]
-    batch.sampled = [replace(ended, cut_turns=cut) for cut in (1, 0, 0, 0)]  # of 4 x 4 turns: 6 %
+    batch.sampled = [with_cut_turns(ended, cut) for cut in (1, 0, 0, 0)]  # of 4 x 4 turns: 6 %
 
     def told(*shares):
         said = batch.remarks(short, [{"reward/mean": 0.0}, *({"turns/cut_share": share} for share in shares)])
@@ -127,7 +133,7 @@ def test_cut_turns_are_told_of_once_and_again_when_their_share_has_doubled():
 
     assert told() == told(0.0, 0.05) == ["1 of 16"]
     assert told(0.06) == told(0.06, 0.0, 0.0) == []
-    batch.sampled = [replace(ended, cut_turns=cut) for cut in (2, 0, 0, 0)]  # 12.5 %
+    batch.sampled = [with_cut_turns(ended, cut) for cut in (2, 0, 0, 0)]  # 12.5 %
     assert told(0.06) == told(0.06, 0.11) == ["2 of 16"]
     assert told(0.06, 0.13) == told(0.07) == []
 
@@ -135,9 +141,9 @@ def test_cut_turns_are_told_of_once_and_again_when_their_share_has_doubled():
 def test_cut_episodes_are_not_imitated_however_high_their_reward(tmp_path):
     batch = walked((False, UP), (True, UP), (False, RIGHT))
     path = tmp_path / "step-0001.jsonl"
-    path.write_text("".join(json.dumps(t.to_record()) + "\n" for t in batch.sampled))
+    write_episodes(path, batch.sampled)
     found = Demonstrations(2000)
-    from_run(found, [path], ByteChat(), same_model=True, best_per_scenario=1)
+    from_episodes(found, [path], ByteChat(), same_model=True, best_per_scenario=1)
     (row,) = segments_of(batch.sampled[0], 1.0)
     assert [(r.ids, r.action_mask) for kept in found.kept for r in kept.rows] == [(row.ids, row.action_mask)]
-    assert found.left_out["cut, context full"] == 1
+    assert found.left_out["ended: context_full"] == 1

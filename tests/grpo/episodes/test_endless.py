@@ -26,7 +26,7 @@ def test_an_episode_that_never_ends_is_stopped_by_its_time_limit(tmp_path, agent
     assert time.monotonic() - began < 300
     assert shown.exit_code == 0, shown.output
     assert [(row["ending"], row["error"]) for row in rows(tmp_path)] == [("timeout", "no answer within 0.5 s")] * 2
-    assert rows(tmp_path)[0]["steps"] > 10
+    assert rows(tmp_path)[0]["turns"] > 10
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -35,12 +35,12 @@ def test_an_episode_that_never_ends_is_cut_after_so_many_turns(tmp_path, agent):
     shown = run("--agent", agent, *arguments, env=ENDLESS_ENV)
     assert shown.exit_code == 0, shown.output
     said = "cut after 7 turns, which the env had not ended (--max-turns)"
-    assert [(row["ending"], row["error"], row["steps"]) for row in rows(tmp_path)] == [("max_turns", said, 7)]
+    assert [(row["ending"], row["error"], row["turns"]) for row in rows(tmp_path)] == [("max_turns", said, 7)]
 
 
 def test_there_is_a_cap_of_turns_without_asking_for_one(tmp_path):
     run("--agent", "walker", "--limit", "1", "--out", str(tmp_path), env=ENDLESS_ENV)
-    assert rows(tmp_path)[0]["steps"] == 1000
+    assert rows(tmp_path)[0]["turns"] == 1000
     assert json.loads((tmp_path / "config.json").read_text())["max_turns"] == 1000
 
 

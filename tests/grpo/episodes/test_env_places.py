@@ -8,7 +8,6 @@ import gymnasium
 import pytest
 
 from grpo.envs import own_thread
-from grpo.episodes.traces import read_trace
 from tests.support.agents import ended, late, stay_anew
 from tests.support.envs import HARD_ENV, MEETING_SUMS_ENV, SUMS_ENV, WordEnv
 from tests.support.evaluations import rows, run
@@ -76,10 +75,9 @@ def played(out, *arguments, **options):
     shown = run(*arguments, "--out", str(out), **options)
     assert shown.exit_code == 0, shown.output
     found = sorted(rows(out), key=lambda row: (row["scenario_id"], row["sample"]))
-    traces = [read_trace(out, row) for row in found]
-    dropped = {"seconds", "trace"}
+    dropped = {"seconds", "calls", "messages", "tools"}
     kept = [{name: value for name, value in row.items() if name not in dropped} for row in found]
-    return kept, [(trace["tools"], _without_ids(trace["messages"])) for trace in traces]
+    return kept, [(row["tools"], _without_ids(row["messages"])) for row in found]
 
 
 def _without_ids(messages):
@@ -105,7 +103,7 @@ def test_an_env_with_a_database_is_the_same_in_threads(tmp_path):
         played(tmp_path / place, *arguments, "--env-workers", place, env="EmailSearch-v0") for place in ("0", "threads")
     )
     assert here == there
-    assert all(row["steps"] > 1 for row in here[0])
+    assert all(row["turns"] > 1 for row in here[0])
 
 
 def alike(lines, said):
@@ -160,7 +158,7 @@ def test_an_agent_left_behind_reaches_no_env_elsewhere(tmp_path, place):
     stay_anew()
     arguments = ("--timeout", "0.1", "--concurrency", "1", "--env-workers", place, "--out", str(tmp_path))
     run("--agent", f"{HERE}:staying", *arguments, count=2)
-    assert rows(tmp_path)[0]["steps"] == 0
+    assert rows(tmp_path)[0]["turns"] == 0
     assert ended.wait(60)
     assert late == ["the episode is closed"]
 

@@ -12,14 +12,15 @@ from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
 from grpo.episodes.marking import Marker, audit_warning, check_markable, is_audited, newest_audits_warning
+from grpo.episodes.record import episode_of, line_of
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ConfigError, EnvError, JudgeFailure
 from grpo.files import read_jsonl
-from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.serving.policy import Policy
 from grpo.settings import AnswerJudgeSettings
 from grpo.training.batches import Batches
 from grpo.training.rewards import group_reward
+from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import AnswerKey, Outcome, SampledTurn, Task
 from judges.llm.record import read_judgements
 from tests.email_env.mails import build, mail, question
@@ -133,7 +134,7 @@ def test_a_finished_group_keeps_its_verdicts_on_disk_and_not_the_right_answers(t
     with JudgeServer(judge(lambda said: True)) as server:
         made = sample(batches(tmp_path, server), "some sum", "17")
     (line, *_) = read_jsonl(tmp_path / "partial" / "step-0000.jsonl")
-    saved = line["trajectories"][0]
+    saved = line["episodes"][0]
     assert saved["verdict"]["accept"] is True
     assert "answer_key" not in saved
     kept = UnfinishedStep(tmp_path / "partial").groups(0)
@@ -292,4 +293,4 @@ def test_a_group_that_was_marked_keeps_no_key_in_its_copies(tmp_path):
     made = sample(batches(tmp_path, None), "{double}", "17")
     trajectory = made.sampled[0]
     assert trajectory.answer_key is not None
-    assert type(trajectory).from_record(trajectory.to_record(logprobs=True)) == replace(trajectory, answer_key=None)
+    assert episode_of(json.loads(line_of(trajectory, logprobs=True))) == replace(trajectory, answer_key=None)

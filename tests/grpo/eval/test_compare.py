@@ -12,17 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.cli.compare import compare as command
-from grpo.episodes.episode import EpisodeKey
+from grpo.ending import Ending
 from grpo.errors import EvaluationError
 from grpo.eval.compare import Evaluation, compare, load_evaluation
+from grpo.types import Answer, Episode, Task
 from tests.support.evaluations import run
 
 CONFIG = {"env": "Sums-v0", "env_kwargs": {"split": "test"}, "split": "test", "fingerprint": {"database": "d", "scenarios": "q"}}  # fmt: skip
 
 
-def row(scenario: str, correct: bool | None, *, sample: int = 0, reward: float | None = None, **more: Any) -> Any:
+def row(scenario: str, correct: bool | None, *, sample: int = 0, reward: float | None = None, **more: Any) -> Episode:
     reward = float(bool(correct)) if reward is None else reward
-    return {"scenario_id": scenario, "sample": sample, "ending": "answered", "correct": correct, "reward": reward, "answer": "x"} | more  # fmt: skip
+    metrics = {} if correct is None else {"success": float(correct)}
+    found = {"reward": reward, "metrics": metrics, "ending": Ending.ANSWERED, "answer": Answer("x")} | more
+    return Episode("Sums-v0", Task(0, scenario), sample, **found)
 
 
 def evaluation(rows: list[Any], **config: Any) -> Evaluation:
@@ -41,8 +44,8 @@ def test_scenarios_are_paired_and_their_samples_averaged() -> None:
     assert (result.gained, result.lost, result.p_value) == (2, 0, 0.5)
     assert (result.scenarios, result.unpaired_a, result.unpaired_b) == (5, [], ["s6"])
     assert [(flip.key, flip.gained) for flip in result.flips] == [
-        (EpisodeKey("s1", 1), True),
-        (EpisodeKey("s2", 0), True),
+        (("s1", 1), True),
+        (("s2", 0), True),
     ]
     assert result.conclusion == "No difference in correct answers beyond noise, over 5 scenarios."
 
@@ -51,7 +54,7 @@ def test_flips_go_from_the_best_to_the_worst() -> None:
     a = evaluation([row(name, right) for name, right in (("u", True), ("v", False), ("w", False), ("x", True))])
     changed = [("u", False, -1.0), ("v", True, 0.8), ("w", True, 1.3), ("x", False, 0.0)]
     b = evaluation([row(name, right, reward=reward) for name, right, reward in changed])
-    assert [(flip.key.scenario_id, flip.gained) for flip in compare(a, b).flips] == [
+    assert [(flip.key[0], flip.gained) for flip in compare(a, b).flips] == [
         ("w", True),
         ("v", True),
         ("x", False),
@@ -60,10 +63,10 @@ def test_flips_go_from_the_best_to_the_worst() -> None:
 
 
 def test_infrastructure_failures_are_no_observations() -> None:
-    failed = row("s2", None, reward=None, ending="infrastructure")
+    failed = row("s2", None, reward=None, ending=Ending.INFRASTRUCTURE)
     result = compare(evaluation([row("s1", False), row("s2", True)]), evaluation([row("s1", True), failed]))
     assert (result.scenarios, result.unpaired_a) == (1, ["s2"])
-    assert [str(flip.key) for flip in result.flips] == ["s1#0"]
+    assert [flip.key for flip in result.flips] == [("s1", 0)]
 
 
 def test_an_env_that_does_not_say_what_is_right_is_compared_by_reward() -> None:
@@ -134,7 +137,7 @@ def test_a_comparison_equals_the_slow_one(one: dict[Any, Any], other: dict[Any, 
     assert result.reward.difference.mean == pytest.approx(rewards / len(shared))
     assert (result.gained, result.lost) == (gained, lost)
     flipped = {k for k in one if k in other and one[k][0] != other[k][0]}
-    assert {(f.key.scenario_id, f.key.sample) for f in result.flips} == flipped
+    assert {f.key for f in result.flips} == flipped
     assert [f.gained for f in result.flips] == sorted((f.gained for f in result.flips), reverse=True)
 
 
@@ -152,7 +155,7 @@ def test_the_command_prints_the_difference_and_what_flipped(tmp_path: Path) -> N
     assert f"p = {2 / 64:.3g}" in shown.output
     assert "+75.0 pp" in shown.output
     assert shown.output.count("\n+ ") == 6
-    first = (tmp_path / "oracle/traces/0000.jsonl").read_text().splitlines()[0]
+    first = (tmp_path / "oracle/results.jsonl").read_text().splitlines()[0]
     question = json.loads(first)["messages"][1]["content"]
     assert question.split()[0] in shown.output
 

@@ -9,7 +9,9 @@ import pytest
 from rich.console import Console
 
 from grpo.display.terminal import Display
+from grpo.ending import Ending
 from grpo.eval.progress import EvaluationProgress
+from grpo.types import Episode, ModelCall, Task
 
 
 class Clock:
@@ -20,9 +22,10 @@ class Clock:
         return self.now
 
 
-def result(ending: str = "answered", correct: bool | None = True, **others: Any) -> dict[str, Any]:
-    row = {"ending": ending, "correct": correct, "reward": 0.5, "cost": None}
-    return row | {"prompt_tokens": 0, "completion_tokens": 0} | others
+def result(ending: str = "answered", correct: bool | None = True, reward: float = 0.5, **call: Any) -> Episode:
+    metrics = {} if correct is None else {"success": float(correct)}
+    calls = [ModelCall("m", **call)]
+    return Episode("E", Task(0), metrics=metrics, reward=reward, ending=Ending(ending), calls=calls)
 
 
 def made(total: int, **options: Any) -> tuple[Display, EvaluationProgress, io.StringIO, Clock]:
@@ -36,7 +39,7 @@ def test_the_line_says_how_many_how_good_what_failed_what_it_cost_and_how_long()
     _, progress, _, clock = made(10)
     assert progress.status() == "0/10  no score yet  errors 0"
     progress.add(result(), earlier=True)
-    progress.add(result("infrastructure", None, reward=None))
+    progress.add(result("infrastructure", None))
     clock.now += 6
     progress.add(result(prompt_tokens=1200, completion_tokens=34, cost=0.25))
     progress.add(result("agent_crash", correct=False), earlier=True)

@@ -9,18 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from grpo.episodes.episode import ModelCall
-from grpo.episodes.record import Row, key_of, read_rows
-from grpo.episodes.store import Results
-from grpo.episodes.traces import read_trace
+from grpo.ending import Ending
+from grpo.episodes.record import with_transcript
+from grpo.episodes.store import Results, read_results
 from grpo.errors import EvaluationError
+from grpo.types import Answer, Episode, ModelCall, Task
 from tests import ROOT
 from tests.support.envs import SUMS_ENV
 from tests.support.evaluations import run
@@ -65,9 +64,7 @@ def test_killed_ten_times_at_random_moments_there_is_one_result_for_each_episode
     keys = [(row["scenario_id"], row["sample"]) for row in results]
     assert len(keys) == len(set(keys)) == EPISODES == summary["episodes"], stderr
     for row in results:
-        trace = read_trace(out, row)
-        assert (trace["scenario_id"], trace["sample"]) == (row["scenario_id"], row["sample"])
-        assert len(trace["messages"]) == 8
+        assert len(row["messages"]) == 8
 
 
 def test_a_full_disk_is_explained_and_what_was_written_goes_on(tmp_path):
@@ -80,10 +77,9 @@ def test_a_full_disk_is_explained_and_what_was_written_goes_on(tmp_path):
     assert b"Traceback" not in stderr
     stdout, stderr = begin(out).communicate()
     assert json.loads(stdout)["episodes"] == EPISODES, stderr
-    results = read_rows(out)
-    assert len({key_of(row) for row in results}) == len(results) == EPISODES
-    for row in results:
-        assert read_trace(out, row)["scenario_id"] == row["scenario_id"]
+    results = read_results(out)
+    assert len({episode.key for episode in results}) == len(results) == EPISODES
+    assert [len(with_transcript(episode).messages) for episode in results] == [8] * EPISODES
 
 
 def test_a_folder_has_one_writer_at_a_time(tmp_path):
@@ -93,68 +89,41 @@ def test_a_folder_has_one_writer_at_a_time(tmp_path):
     Results.open(tmp_path, {}, resume=True).close()
 
 
-def a_result(sample: int, said: Any) -> tuple[Row, dict[str, Any]]:
+def a_result(sample: int, said: Any) -> Episode:
     call = ModelCall("some", messages=[{"role": "user", "content": said}])
-    trace = {"scenario_id": "one", "sample": sample, "tools": [], "messages": [], "model_calls": [call]}
-    return {"scenario_id": "one", "sample": sample, "ending": "answered", "answer": str(said)}, trace
+    return Episode("E", Task(0, "one"), sample, calls=[call], ending=Ending.ANSWERED, answer=Answer(str(said)))
 
 
 def test_what_was_said_comes_back_whatever_it_was(tmp_path):
     said = ["ü", "half a pair: \ud800", 2**70, np.float64(0.5), {"a"}, [math.nan]]
     with Results.open(tmp_path, {}, resume=False) as results:
         for sample, value in enumerate(said):
-            results.add(*a_result(sample, value))
-    rows = read_rows(tmp_path)
-    assert [row["answer"] for row in rows] == [str(value) for value in said]
-    calls = [read_trace(tmp_path, row)["model_calls"][0] for row in rows]
-    assert [call["messages"][0]["content"] for call in calls] == [*said[:4], "{'a'}", [None]]
-    assert calls[0] == asdict(ModelCall("some", messages=[{"role": "user", "content": "ü"}]))
+            results.add(a_result(sample, value))
+    episodes = read_results(tmp_path)
+    assert [episode.answer.text for episode in episodes] == [str(value) for value in said]
+    calls = [with_transcript(episode).calls[0] for episode in episodes]
+    assert [call.messages[0]["content"] for call in calls] == [*said[:4], "{'a'}", [None]]
+    assert calls[0] == ModelCall("some", messages=[{"role": "user", "content": "ü"}])
+    assert episodes[0].calls == [ModelCall("some")]
 
 
 def test_results_wait_for_each_other_but_not_for_long(tmp_path, monkeypatch):
     monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 3600.0)
     with Results.open(tmp_path, {}, resume=False) as results:
-        results.add(*a_result(0, "at once, as none was written lately"))
+        results.add(a_result(0, "at once, as none was written lately"))
         assert written(tmp_path) == 1
-        results.add(*a_result(1, "with the next"))
-        results.add(*a_result(2, "with the one before"))
+        results.add(a_result(1, "with the next"))
+        results.add(a_result(2, "with the one before"))
         assert written(tmp_path) == 1
         results.write()
         assert written(tmp_path) == 3
         monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 0.0)
-        results.add(*a_result(3, "at once again"))
+        results.add(a_result(3, "at once again"))
         assert written(tmp_path) == 4
         monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 3600.0)
-        results.add(*a_result(4, "at the end"))
+        results.add(a_result(4, "at the end"))
         assert written(tmp_path) == 4
-    assert [row["sample"] for row in read_rows(tmp_path)] == [0, 1, 2, 3, 4]
-
-
-def test_tools_are_written_once_and_again_where_they_change(tmp_path):
-    tools = [[{"type": "function", "function": {"name": name, "description": name * 300}}] for name in ("add", "halve")]
-    order = [0, 0, 1, 1, 0]
-    with Results.open(tmp_path, {}, resume=False) as results:
-        for sample, which in enumerate(order):
-            row = {"scenario_id": "s", "sample": sample, "ending": "answered"}
-            results.add(row, {"messages": [sample], "tools": [dict(tool) for tool in tools[which]]})
-    (path,) = (tmp_path / "traces").iterdir()
-    lengths = [len(line) for line in path.read_text().splitlines()]
-    assert [length > 900 for length in lengths] == [True, False, True, False, True]
-    traces = [read_trace(tmp_path, row) for row in read_rows(tmp_path)]
-    assert [(trace["messages"], trace["tools"]) for trace in traces] == [
-        ([sample], tools[which]) for sample, which in enumerate(order)
-    ]
-
-
-def test_an_evaluation_goes_on_where_an_older_file_of_traces_is_gone(tmp_path):
-    for sample in range(3):
-        with Results.open(tmp_path, {}, resume=sample > 0) as results:
-            results.add(*a_result(sample, sample))
-    (tmp_path / "traces" / "0000.jsonl").unlink()
-    with Results.open(tmp_path, {}, resume=True) as results:
-        results.add(*a_result(3, 3))
-    assert [row["trace"]["file"] for row in read_rows(tmp_path)] == [f"000{number}.jsonl" for number in range(4)]
-    assert [read_trace(tmp_path, row)["sample"] for row in read_rows(tmp_path)[1:]] == [1, 2, 3]
+    assert [episode.sample_index for episode in read_results(tmp_path)] == [0, 1, 2, 3, 4]
 
 
 def test_a_folder_that_cannot_be_read_is_passed_over_and_one_that_is_named_is_explained(tmp_path, monkeypatch):
@@ -176,7 +145,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
         file.write('{"scenario_id": "sum/0", "sample": 0}\n')
     shown = run("--agent", "oracle", "--out", str(tmp_path), "--resume", count=2)
     assert shown.exit_code == 1
-    assert 'results.jsonl has a line without \'ending\': {"scenario_id": "sum/0"' in shown.output
+    assert "results.jsonl line 3: this is no saved episode (KeyError: " in shown.output
 
 
 @pytest.mark.parametrize("out", ["file", "file/below"])

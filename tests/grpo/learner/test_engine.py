@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from transformers import AttentionInterface  # noqa: E402
 
 from grpo.envs.pool import EnvPool  # noqa: E402
-from grpo.episodes.rollout import Rollout, group_specs  # noqa: E402
 from grpo.errors import CheckpointError, ModelError  # noqa: E402
 from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
@@ -21,6 +20,7 @@ from grpo.learner.segments import Segment, segments_of  # noqa: E402
 from grpo.serving.policy import SamplingParams  # noqa: E402
 from grpo.types import Task  # noqa: E402
 from tests.support.envs import WORD_ENV  # noqa: E402
+from tests.support.episodes import planned, player  # noqa: E402
 from tests.support.policies import ByteChat, ScriptedPolicy  # noqa: E402
 from tests.support.tiny_model import save_state, tiny_model_folder  # noqa: E402
 from tests.support.tiny_model import tiny_engine as engine  # noqa: E402
@@ -227,8 +227,8 @@ def test_a_model_that_changes_its_logits_is_refused(tmp_path):
 def test_only_the_predictions_of_sampled_tokens_have_a_gradient_in_a_whole_episode(model_folder):
     chat = ByteChat()
     policy = ScriptedPolicy(chat, ["is it oak?", "maybe pine", "falcon"])
-    runner = Rollout(EnvPool(WORD_ENV, {}), chat, policy, SamplingParams(1.0, 64), 400)
-    (trajectory,) = asyncio.run(runner.run(group_specs([Task(0, "train-falcon")], 1, "t")))
+    runner = player(EnvPool(WORD_ENV, {}), chat, policy, SamplingParams(1.0, 64), 400)
+    (trajectory,) = asyncio.run(runner.all(planned(Task(0, "train-falcon"), 1)))
     (segment,) = segments_of(trajectory, 1.0)
     assert sum(segment.action_mask) == len("is it oak?maybe pinefalcon") + 3
     made = engine(model_folder)

@@ -14,7 +14,8 @@ from grpo.learner.segments import (
     segments_of,
     weighted_segments,
 )
-from grpo.types import Task, Trajectory
+from grpo.types import Episode, Task
+from tests.support.episodes import say
 
 
 def row(*ids):
@@ -51,26 +52,26 @@ def test_a_row_above_the_budget_is_a_batch_of_its_own():
 
 
 def test_a_segment_ends_with_the_last_action_token():
-    trajectory = Trajectory("e", Task(0), 0, 0)
-    trajectory.append([1, 2, 3])
-    trajectory.append([4, 5], [-0.1, -0.2])
-    trajectory.append([6, 7])
-    (segment,) = segments_of(trajectory, 0.5)
+    episode = Episode("e", Task(0))
+    say(episode, [1, 2, 3], [4, 5], [-0.1, -0.2])
+    (segment,) = segments_of(episode, 0.5)
     assert (segment.ids, segment.action_mask) == ([1, 2, 3, 4, 5], [False, False, False, True, True])
     assert segment.task == "seed-0"
-    assert segments_of(Trajectory("e", Task(0), 0, 0), 0.5) == []
+    assert segments_of(Episode("e", Task(0)), 0.5) == []
 
 
 def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():
-    trajectory = Trajectory("e", Task(0), 0, 0)
-    trajectory.append([1, 2])
-    for ids, error in (([3, 4], ""), ([5, 6], "bad_json"), ([7], "bad_args"), ([8, 9], "")):
-        trajectory.append(ids, [-0.5] * len(ids))
-        trajectory.turn_errors.append(error)
-        trajectory.append([0])
+    episode = Episode("e", Task(0))
+    for prompt, ids, error in (
+        ([1, 2], [3, 4], ""),
+        ([0], [5, 6], "bad_json"),
+        ([0], [7], "bad_args"),
+        ([0], [8, 9], ""),
+    ):
+        say(episode, prompt, ids, error=error)
 
     def learned(advantage, weights):
-        rows = weighted_segments(trajectory, advantage, weights)
+        rows = weighted_segments(episode, advantage, weights)
         actions = [[i for i, acts in zip(r.ids, r.action_mask, strict=True) if acts] for r in rows]
         return list(zip(actions, [r.advantage for r in rows], strict=True))
 
@@ -79,8 +80,8 @@ def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():
     assert learned(-1.0, TurnWeights(negative=0.25)) == [(every, -0.25)]
     assert learned(1.0, TurnWeights(0.25, 0.5)) == [([3, 4, 8, 9], 1.0), ([5, 6, 7], 0.0)]
     assert learned(-1.0, TurnWeights(0.25, 0.5)) == [([3, 4, 8, 9], -0.25), ([5, 6, 7], -0.5)]
-    assert weighted_segments(trajectory, -1.0, TurnWeights(0.25, 0.5))[1].ids == [1, 2, 3, 4, 0, 5, 6, 0, 7]
-    trajectory.turn_errors = ["bad_json"] * 4
+    assert weighted_segments(episode, -1.0, TurnWeights(0.25, 0.5))[1].ids == [1, 2, 3, 4, 0, 5, 6, 0, 7]
+    episode.turn_errors = ["bad_json"] * 4
     assert learned(-1.0, TurnWeights(0.25, 0.5)) == [(every, -0.5)]
 
 
@@ -111,3 +112,16 @@ def test_no_other_cut_of_the_sorted_rows_has_a_smaller_largest_share(lists, coun
         ends = [0, *cuts, len(rows)]
         costs.append(max(share_cost(rows, order[a:b]) for a, b in itertools.pairwise(ends)))
     assert max(share_cost(rows, share) for share in shares) == min(costs)
+
+
+def test_calls_that_follow_the_same_one_share_its_ids_and_each_sampled_id_is_an_action_once():
+    episode = Episode("e", Task(0))
+    say(episode, [1], [2])
+    say(episode, [3], [4]).follows = 0
+    say(episode, [5], [6]).follows = 0
+    say(episode, [7, 7], [8]).follows = None
+    rows = segments_of(episode, 1.0)
+    assert [row.ids for row in rows] == [[1, 2, 3, 4], [1, 2, 5, 6], [7, 7, 8]]
+    acts = [[i for i, mask in zip(row.ids, row.action_mask, strict=True) if mask] for row in rows]
+    assert acts == [[2, 4], [6], [8]]
+    assert {row.rollout_share for row in rows} == {1 / 3}

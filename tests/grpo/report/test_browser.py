@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from grpo.episodes.traces import read_trace
+from grpo.ending import Ending
 from grpo.report import write_report
+from grpo.types import ModelCall
 from tests.support.browser import Page, needs_chromium
 from tests.support.evaluations import play_tiny_policy, rows, run
-from tests.support.reports import HOSTILE, make_run, make_trajectory, write_lines
+from tests.support.reports import HOSTILE, make_episode, make_run, save
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
@@ -44,10 +46,10 @@ def test_the_page_of_a_run_is_drawn_without_complaints(tmp_path: Path) -> None:
 
 def test_filters_and_search_narrow_the_list(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=6)
-    records = [make_trajectory(n, 1.25 if n < 4 else -0.5, solved=n < 4) for n in range(10)]
-    records[3]["messages"][-1]["content"] = "Zanzibar"
-    records[9] |= {"stop_reason": "context_full"}
-    write_lines(root / "trajectories" / "step-0007.jsonl", records)
+    records = [make_episode(n, 1.25 if n < 4 else -0.5, solved=n < 4) for n in range(10)]
+    records[3].messages[-1]["content"] = "Zanzibar"
+    records[9].ending = Ending.CONTEXT_FULL
+    save(root / "trajectories" / "step-0007.jsonl", records)
     with Page(write_report(root), tmp_path / "profile") as page:
         assert page.value(COUNT) == "34 episodes"
         page.choose("[name=source]", "step 7")
@@ -85,10 +87,10 @@ def test_a_link_opens_the_page_filtered(tmp_path: Path) -> None:
 
 def test_a_group_stands_side_by_side_with_rewards_and_judges_reasons(tmp_path: Path) -> None:
     members = [
-        make_trajectory(0, reward, solved=reward > 1) | {"sample": n, "explanation": f"reason {n}"}
+        make_episode(0, reward, solved=reward > 1, sample_index=n, explanation=f"reason {n}")
         for n, reward in enumerate([1.3, -0.8, 0.1])
     ]
-    write_lines(tmp_path / "run/trajectories/step-0001.jsonl", members)
+    save(tmp_path / "run/trajectories/step-0001.jsonl", members)
     with Page(write_report(tmp_path / "run"), tmp_path / "profile") as page:
         page.value(click("#list .head"))
         assert page.value("document.querySelectorAll('.detail .side').length") == 3
@@ -104,9 +106,10 @@ def test_a_group_stands_side_by_side_with_rewards_and_judges_reasons(tmp_path: P
 
 
 def test_sampled_tokens_are_coloured_by_their_probability(tmp_path: Path) -> None:
-    record = make_trajectory(0, 1.3, solved=True)
-    record["sampled"] = [["sea", -0.01, "rch", -3.5], ["read", -0.7], ["answer", -1.0, "", -0.2]]
-    write_lines(tmp_path / "run/trajectories/step-0001.jsonl", [record])
+    record = make_episode(0, 1.3, solved=True)
+    sampled = (["sea", -0.01, "rch", -3.5], ["read", -0.7], ["answer", -1.0, "", -0.2])
+    record.calls = [ModelCall(sampled=turn) for turn in sampled]
+    save(tmp_path / "run/trajectories/step-0001.jsonl", [record])
     with Page(write_report(tmp_path / "run"), tmp_path / "profile") as page:
         assert page.value("document.querySelectorAll('.tokens').length") == 0
         page.value(click("[data-tokens]"))
@@ -120,7 +123,7 @@ def test_sampled_tokens_are_coloured_by_their_probability(tmp_path: Path) -> Non
 def test_the_tokens_of_an_evaluated_policy_are_coloured_too(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
     folder = play_tiny_policy(tmp_path)
-    calls = read_trace(folder, rows(folder)[0])["model_calls"]
+    calls = rows(folder)[0]["calls"]
     with Page(write_report(folder), tmp_path / "profile") as page:
         if page.value("!document.querySelector('.detail')"):
             page.value(click("#list [aria-expanded=false]"))
@@ -137,18 +140,19 @@ def test_the_tokens_of_an_evaluated_policy_are_coloured_too(tmp_path: Path) -> N
 @pytest.mark.parametrize("place", ["mail", "question", "explanation", "scenario", "config", "token"])
 def test_a_script_in_any_text_is_inert(tmp_path: Path, place: str) -> None:
     hostile = "<!--<script>" + HOSTILE
-    record = make_trajectory(0, 1.3, solved=True)
+    record = make_episode(0, 1.3, solved=True)
     config: dict[str, Any] = {"env": "EmailSearch-v0"}
     if place == "config":
         config |= {"env": hostile, "model": hostile}
     elif place == "question":
-        record["messages"][1]["content"] = hostile
+        record.messages[1]["content"] = hostile
     elif place == "token":
-        record["sampled"] = [[hostile, -1.0]]
+        record.calls = [ModelCall(sampled=[hostile, -1.0])]
     elif place in ("explanation", "scenario"):
-        record["scenario_id" if place == "scenario" else place] = hostile
+        record.task = replace(record.task, scenario_id=hostile) if place == "scenario" else record.task
+        record.explanation = hostile if place == "explanation" else None
     root = tmp_path / "run"
-    write_lines(root / "eval/after-sampled.jsonl", [record])
+    save(root / "eval/after-sampled.jsonl", [record])
     (root / "config.json").write_text(json.dumps(config))
     with Page(write_report(root), tmp_path / "profile") as page:
         page.value(click("#list [aria-expanded=false]") if page.value("!document.querySelector('.detail')") else "1")
@@ -182,11 +186,11 @@ def test_five_thousand_episodes_open_filter_and_turn_pages(tmp_path: Path) -> No
     for step in range(1, 51):
         records = []
         for n in range(100):
-            record = make_trajectory(n // 10, rng.choice([1.3, -0.8]), solved=rng.random() < 0.5) | {"sample": n % 10}
-            record["messages"][3]["content"] += " ".join(rng.choices(words, k=120))
+            record = make_episode(n // 10, rng.choice([1.3, -0.8]), solved=rng.random() < 0.5, sample_index=n % 10)
+            record.messages[3]["content"] += " ".join(rng.choices(words, k=120))
             records.append(record)
-        records[0]["messages"][3]["content"] += f" needle{step}"
-        write_lines(tmp_path / f"run/trajectories/step-{step:04d}.jsonl", records)
+        records[0].messages[3]["content"] += f" needle{step}"
+        save(tmp_path / f"run/trajectories/step-{step:04d}.jsonl", records)
     path = write_report(tmp_path / "run")
     with Page(path, tmp_path / "profile") as page:
         assert page.value(COUNT) == "5,000 episodes"
@@ -264,8 +268,8 @@ def test_long_rows_of_the_table_wrap_and_hide_no_column(tmp_path: Path) -> None:
         assert run("--agent", agent, "--limit", "4", "--out", str(tmp_path / agent), count=4).exit_code == 0
         path = tmp_path / agent / "results.jsonl"
         saved = [json.loads(line) for line in path.read_text().splitlines()]
-        kinds = {f"a_kind_of_wrong_call_{number}": 12 for number in range(6)}
-        path.write_text("".join(json.dumps(row | {"error_codes": kinds}) + "\n" for row in saved))
+        kinds = [f"a_kind_of_wrong_call_{number}" for number in range(6)] * 12
+        path.write_text("".join(json.dumps(row | {"turn_errors": kinds}) + "\n" for row in saved))
     with Page(write_report(tmp_path / "wrong", tmp_path / "oracle"), tmp_path / "profile") as page:
         assert "a_kind_of_wrong_call_5 48" in page.value(text("section.evaluation"))
         box = "document.querySelector('.evaluation > div')"

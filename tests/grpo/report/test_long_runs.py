@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from grpo.report import write_report
+from grpo.types import Episode, ModelCall, Task
 from tests.support.machine import traced_peak
-from tests.support.reports import make_trajectory, write_lines
+from tests.support.reports import make_episode, save
 
 
 def test_transcripts_that_find_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grpo.report.episodes.MAX_TEXT_CHARS", 300)
-    records = [make_trajectory(n, 1.0, solved=True) for n in range(3)]
-    write_lines(tmp_path / "trajectories/step-0001.jsonl", records)
+    records = [make_episode(n, 1.0, solved=True) for n in range(3)]
+    save(tmp_path / "trajectories/step-0001.jsonl", records)
     html = write_report(tmp_path).read_text()
     assert "2 episodes are listed without their transcripts" in html
     assert html.count('"left_out":true') == 2
@@ -24,9 +25,7 @@ def test_transcripts_that_find_no_room_are_counted_on_the_page(tmp_path: Path, m
 def test_steps_that_have_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grpo.report.training.MAX_EPISODES", 7)
     for step in (1, 2, 3):
-        write_lines(
-            tmp_path / f"trajectories/step-{step:04d}.jsonl", [make_trajectory(n, 1.0, solved=True) for n in range(3)]
-        )
+        save(tmp_path / f"trajectories/step-{step:04d}.jsonl", [make_episode(n, 1.0, solved=True) for n in range(3)])
     html = write_report(tmp_path).read_text()
     assert "The episodes of 1 of 3 steps are not on this page, which holds up to 7;" in html
     assert '"label":"step 2"' not in html
@@ -36,11 +35,11 @@ def test_steps_that_have_no_room_are_counted_on_the_page(tmp_path: Path, monkeyp
 def test_evaluations_between_steps_have_half_of_the_room_and_more_where_steps_leave_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = [make_trajectory(n, 1.0, solved=True) for n in range(3)]
+    records = [make_episode(n, 1.0, solved=True) for n in range(3)]
     paths = [f"{folder}/step-{step:04d}{how}.jsonl" for step in (1, 2, 3, 4)
              for folder, how in (("trajectories", ""), ("eval", "-sampled"))]  # fmt: skip
     for path in ("eval/before-sampled.jsonl", "eval/after-sampled.jsonl", *paths):
-        write_lines(tmp_path / path, records)
+        save(tmp_path / path, records)
 
     def labels(limit: int) -> list[str]:
         monkeypatch.setattr("grpo.report.training.MAX_EPISODES", limit)
@@ -73,8 +72,8 @@ def test_a_page_needs_no_memory_for_the_episodes_that_it_does_not_hold(
     def peak(steps: int) -> int:
         for step in range(1, steps + 1):
             for path in (f"trajectories/step-{step:04d}.jsonl", f"eval/step-{step:04d}-sampled.jsonl"):
-                records = [{"scenario_id": str(n), "messages": [], "sampled": [["x" * 100_000]]} for n in range(4)]
-                write_lines(tmp_path / path, records)
+                records = [Episode("E", Task(n), calls=[ModelCall(sampled=["x" * 100_000, -1.0])]) for n in range(4)]
+                save(tmp_path / path, records)
         write_report(tmp_path)  # what is loaded once is loaded
         return traced_peak(lambda: write_report(tmp_path))
 
@@ -86,9 +85,9 @@ def test_a_page_is_written_in_pieces(tmp_path: Path) -> None:
     for step in range(1, 6):
         texts = [chr(0x1F600) + f"{step} {n} " + "<" * 5900 for n in range(100)]  # six letters each on the page
         messages = [[{"role": "assistant", "content": text}] for text in texts]
-        write_lines(
+        save(
             tmp_path / f"trajectories/step-{step:04d}.jsonl",
-            [{"scenario_id": "s", "sample": n, "messages": said} for n, said in enumerate(messages)],
+            [Episode("E", Task(0, "s"), n, messages=said) for n, said in enumerate(messages)],
         )
     page = write_report(tmp_path)
     assert page.stat().st_size > 17_000_000

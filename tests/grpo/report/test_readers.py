@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from grpo.ending import Ending
 from grpo.report import write_report
 from tests.grpo.report.test_browser import ROWS, click
 from tests.support.browser import Page, needs_chromium
-from tests.support.reports import make_run, make_trajectory, write_lines
+from tests.support.reports import make_episode, make_run, save
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
 
 def test_nothing_makes_the_page_of_a_run_wider_than_a_telephone(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=6)
-    record = make_trajectory(0, -0.5, solved=False) | {"turn_errors": ["bad_json", "unknown_tool", "bad_args"]}
-    write_lines(root / "trajectories" / "step-0001.jsonl", [record | {"stop_reason": "truncated"}])
+    record = make_episode(0, -0.5, solved=False, turn_errors=["bad_json", "unknown_tool", "bad_args"])
+    save(root / "trajectories" / "step-0001.jsonl", [replace(record, ending=Ending.MAX_TURNS)])
     with Page(write_report(root), tmp_path / "profile") as page:
         page.choose("[name=source]", "step 1")
         assert page.value(ROWS) == 1  # which opens it
@@ -34,8 +36,8 @@ def test_nothing_makes_the_page_of_a_run_wider_than_a_telephone(tmp_path: Path) 
 
 def test_paper_shows_a_whole_group(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", steps=1, episodes=6)
-    group = [make_trajectory(900, 1.0, solved=True) | {"sample": n} for n in range(8)]
-    write_lines(root / "trajectories" / "step-0001.jsonl", group)
+    group = [make_episode(900, 1.0, solved=True, sample_index=n) for n in range(8)]
+    save(root / "trajectories" / "step-0001.jsonl", group)
     with Page(write_report(root), tmp_path / "profile") as page:
         page.choose("[name=source]", "step 1")
         page.value(click("#list .head"))

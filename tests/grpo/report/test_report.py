@@ -18,8 +18,10 @@ from grpo.report import write_report
 from grpo.report.episodes import Episodes, Source, within_limit
 from grpo.report.page import as_script_data
 from grpo.report.run import compare, conclusion, load_run
+from grpo.types import Episode, ModelCall
+from tests.support.episodes import lines_of
 from tests.support.evaluations import run as run_eval
-from tests.support.reports import make_run, make_trajectory, summarise, write_lines
+from tests.support.reports import make_episode, make_run, save, save_evaluation, write_lines
 
 REWARD = EVALUATION_METRICS[0]
 
@@ -39,9 +41,8 @@ def test_the_conclusion_is_the_paired_difference_by_scenario(tmp_path: Path) -> 
     """By hand: differences 1, 0, 1, 0, 0 have mean 0.4, standard error sqrt(0.3 / 5) = 0.244949; t(0.975, 4) = 2.77645."""
     root = tmp_path / "run"
     for when, rewards in (("before", [0, 1, 0, 0, 0]), ("after", [1, 1, 1, 0, 0])):
-        records = [make_trajectory(i, float(r), solved=bool(r)) for i, r in enumerate(rewards)]
-        write_lines(root / "eval" / f"{when}-sampled.jsonl", records)
-        (root / "eval" / f"{when}-sampled.json").write_text(json.dumps(summarise(f"{when}-sampled", records[:3] * 2)))
+        records = [make_episode(i, float(r), solved=bool(r)) for i, r in enumerate(rewards)]
+        save_evaluation(root, f"{when}-sampled", records)
     change = compare(load_run(root), "sampled", REWARD)
     assert change is not None
     assert change.difference.mean == pytest.approx(0.4)
@@ -55,8 +56,8 @@ def test_the_conclusion_is_the_paired_difference_by_scenario(tmp_path: Path) -> 
 def test_of_too_few_scenarios_the_conclusion_does_not_say_that_nothing_changed(tmp_path: Path) -> None:
     root = tmp_path / "run"
     for when, reward in (("before", 0.0), ("after", 1.5)):
-        records = [make_trajectory(i, reward, solved=False) for i in range(2)]
-        write_lines(root / "eval" / f"{when}-greedy.jsonl", records)
+        records = [make_episode(i, reward, solved=False) for i in range(2)]
+        save(root / "eval" / f"{when}-greedy.jsonl", records)
     assert conclusion(load_run(root)) == (
         "Held-out reward with greedy decoding went from 0.000 to 1.500; difference +1.500, "
         "95 % interval [too few to say], paired over 2 scenarios."
@@ -66,10 +67,9 @@ def test_of_too_few_scenarios_the_conclusion_does_not_say_that_nothing_changed(t
 def test_the_conclusion_says_when_the_reward_fell(tmp_path: Path) -> None:
     root = tmp_path / "run"
     for when, base in (("before", 1.0), ("after", 0.5)):
-        records = [make_trajectory(i, base + 0.01 * i, solved=True) for i in range(6)]
-        records[-1]["reward"] = base + 0.06
-        write_lines(root / "eval" / f"{when}-greedy.jsonl", records)
-        (root / "eval" / f"{when}-greedy.json").write_text(json.dumps(summarise(f"{when}-greedy", records)))
+        records = [make_episode(i, base + 0.01 * i, solved=True) for i in range(6)]
+        records[-1].reward = base + 0.06
+        save_evaluation(root, f"{when}-greedy", records)
     assert conclusion(load_run(root)).startswith(
         "Held-out reward with greedy decoding fell from 1.027 to 0.527; difference -0.500"
     )
@@ -79,8 +79,8 @@ def test_the_conclusion_has_a_sentence_on_each_way_of_sampling(tmp_path: Path) -
     root = tmp_path / "run"
     for when, reward in (("before", 0.1), ("after", 0.6)):
         for how, count in (("sampled", 6), ("greedy", 8)):
-            records = [make_trajectory(i, reward + 0.01 * i * (when == "after"), solved=True) for i in range(count)]
-            write_lines(root / "eval" / f"{when}-{how}.jsonl", records)
+            records = [make_episode(i, reward + 0.01 * i * (when == "after"), solved=True) for i in range(count)]
+            save(root / "eval" / f"{when}-{how}.jsonl", records)
     sampled, greedy = conclusion(load_run(root)).split(" Held-out")
     assert sampled.startswith("Held-out reward at temperature 1 rose from 0.100 to 0.625; difference +0.525")
     assert sampled.endswith("paired over 6 scenarios.")
@@ -91,7 +91,7 @@ def test_the_conclusion_has_a_sentence_on_each_way_of_sampling(tmp_path: Path) -
 def test_the_conclusion_of_an_unchanged_policy_claims_nothing(tmp_path: Path) -> None:
     root = tmp_path / "run"
     for when in ("before", "after"):
-        write_lines(root / "eval" / f"{when}-sampled.jsonl", [make_trajectory(i, 0.1, solved=False) for i in range(5)])
+        save(root / "eval" / f"{when}-sampled.jsonl", [make_episode(i, 0.1, solved=False) for i in range(5)])
     expected = "Held-out reward at temperature 1 is the same before and after in all 5 episodes."
     assert conclusion(load_run(root)) == expected
 
@@ -110,7 +110,7 @@ def test_the_conclusion_of_an_unchanged_policy_claims_nothing(tmp_path: Path) ->
 def test_a_run_without_an_update_says_that_it_learned_nothing(tmp_path: Path, used: list[float], said: str) -> None:
     root = tmp_path / "run"
     for when in ("before", "after"):
-        write_lines(root / "eval" / f"{when}-sampled.jsonl", [make_trajectory(i, 0.1, solved=False) for i in range(5)])
+        save(root / "eval" / f"{when}-sampled.jsonl", [make_episode(i, 0.1, solved=False) for i in range(5)])
     write_lines(root / "metrics.jsonl", [{"step": at, "groups/used": value} for at, value in enumerate(used, 1)])
     assert conclusion(load_run(root)).startswith(said)
 
@@ -118,8 +118,8 @@ def test_a_run_without_an_update_says_that_it_learned_nothing(tmp_path: Path, us
 def test_failed_episodes_are_counted_and_enter_no_mean(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=8)
     path = root / "eval" / "after-sampled.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    records[0] |= {"stop_reason": "failed", "reward": 0.0, "error": "server gone"}
+    records = lines_of(path)
+    records[0] |= {"ending": "infrastructure", "reward": None, "error": "server gone"}
     write_lines(path, records)
     summary = json.loads(path.with_suffix(".json").read_text()) | {"failed": 1}
     path.with_suffix(".json").write_text(json.dumps(summary))
@@ -132,14 +132,15 @@ def test_failed_episodes_are_counted_and_enter_no_mean(tmp_path: Path) -> None:
 def test_a_change_has_the_tone_of_what_it_means(tmp_path: Path) -> None:
     root = tmp_path / "run"
     for when, base in (("before", 1.0), ("after", 0.5)):
-        records = [make_trajectory(i, base + 0.01 * i, solved=False) for i in range(8)]
-        write_lines(root / "eval" / f"{when}-sampled.jsonl", records)
-        (root / "eval" / f"{when}-sampled.json").write_text(json.dumps(summarise(f"{when}-sampled", records)))
+        records = [make_episode(i, base + 0.01 * i, solved=False) for i in range(8)]
+        save_evaluation(root, f"{when}-sampled", records)
     change = compare(load_run(root), "sampled", REWARD)
     assert change is not None
     metrics = {metric.name: metric for metric in EVALUATION_METRICS}
-    tones = {name: replace(change, metric=metrics[name]).tone for name in ("reward", "answer_undecided", "turns")}
-    assert tones == {"reward": "down", "answer_undecided": "up", "turns": "noise"}
+    tones = {
+        name: replace(change, metric=metrics[name]).tone for name in ("reward/mean", "answer/undecided", "turns/mean")
+    }
+    assert tones == {"reward/mean": "down", "answer/undecided": "up", "turns/mean": "noise"}
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def test_data_in_the_page_survives_and_cannot_end_its_element(lists: dict[str, l
 
 def test_every_text_stands_once_in_the_data() -> None:
     episodes = Episodes()
-    episodes.add(Source("step 1"), [make_trajectory(n, 1.0, solved=True) for n in (0, 3, 6)])
+    episodes.add(Source("step 1"), [make_episode(n, 1.0, solved=True) for n in (0, 3, 6)])
     data = episodes.to_data([])
     assert len(set(data["texts"])) == len(data["texts"])
     first, second, _ = data["episodes"]
@@ -254,10 +255,9 @@ def test_a_page_takes_whole_steps_from_the_first_to_the_last(room: int, expected
 def test_the_page_of_an_evaluation_says_what_is_missing_and_what_failed(tmp_path: Path) -> None:
     out = tmp_path / "e"
     run_eval("--agent", "oracle", "--limit", "4", "--out", str(out), count=4)
-    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    rows = lines_of(out / "results.jsonl")
     rows[0] |= {"ending": "infrastructure", "correct": None, "reward": None, "error": "<b>gone</b>"}
     write_lines(out / "results.jsonl", rows[:3])
-    (out / "traces" / rows[1]["trace"]["file"]).unlink()
     html = write_report(out).read_text()
     assert "oracle: 1 of 4 episodes have not been played; --resume plays them." in html
     assert "oracle: 1 episode ended in infrastructure failures, in no mean." in html
@@ -268,7 +268,7 @@ def test_the_page_of_an_evaluation_says_what_is_missing_and_what_failed(tmp_path
 
 
 def test_a_step_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    write_lines(tmp_path / "trajectories/step-0001.jsonl", [make_trajectory(0, 1.0, solved=True)])
+    save(tmp_path / "trajectories/step-0001.jsonl", [make_episode(0, 1.0, solved=True)])
     path = tmp_path / "trajectories/step-0001.jsonl"
     path.write_text("{broken\n" + path.read_text())
     with pytest.raises(ReportError, match=r"step-0001.jsonl line 1 is not JSON"):
@@ -278,20 +278,22 @@ def test_a_step_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_logprob_that_was_not_finite_is_shown_as_none_at_all() -> None:
     episodes = Episodes()
     sampled = [["a", -0.5, "b", None], ["c", float("-inf")]]  # None as JSON has it
-    episodes.add(Source("after"), [make_trajectory(0, 1.0, solved=True) | {"sampled": sampled}])
+    calls = [ModelCall(sampled=turn) for turn in sampled]
+    episodes.add(Source("after"), [make_episode(0, 1.0, solved=True, calls=calls)])
     (shown,) = episodes.to_data([])["episodes"]
     assert shown["sampled"] == [["a", -0.5, "b", -999.0], ["c", -999.0]]
 
 
-def audited(record: dict, *, accept: bool) -> dict:
+def audited(index: int, *, accept: bool) -> Episode:
     said = {"reasoning": "Only half of it." if not accept else "The same.", "accept": accept, "decided_by": "judge"}
-    return record | {"audit": said | {"question": "How <much>?", "answer": "half of $4"}}
+    audit = said | {"question": "How <much>?", "answer": "half of $4"}
+    return make_episode(index, 1.0, solved=True, audit=audit)
 
 
 def test_what_a_judge_refuses_of_what_the_rule_accepted_stands_on_the_page(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=4)
-    records = [audited(make_trajectory(i, 1.0, solved=True), accept=i > 1) for i in range(8)]
-    write_lines(root / "trajectories" / "step-0003.jsonl", [*records, make_trajectory(9, 1.0, solved=True)])
+    records = [audited(i, accept=i > 1) for i in range(8)]
+    save(root / "trajectories" / "step-0003.jsonl", [*records, make_episode(9, 1.0, solved=True)])
     html = write_report(root).read_text()
     assert "Of 8 answers that the rule took for right and the judge saw, too, the judge refuses 2." in html
     assert html.count("<br>Only half of it.</td>") == 2
@@ -311,7 +313,7 @@ def test_without_audits_the_page_says_nothing_of_them(tmp_path: Path) -> None:
 
 def test_an_audited_line_that_is_damaged_is_named(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=4)
-    write_lines(root / "trajectories" / "step-0003.jsonl", [])
+    save(root / "trajectories" / "step-0003.jsonl", [])
     (root / "trajectories" / "step-0003.jsonl").write_text('{"audit": {')
     with pytest.raises(ReportError, match=r"step-0003\.jsonl can't be reported on"):
         write_report(root)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from grpo.ending import Ending
 from grpo.report.transcripts import blocks_of, chips_of, choose_pairs, errors_of
-from tests.support.reports import make_trajectory
+from grpo.types import Episode, ModelCall, Task
+from tests.support.reports import make_episode
 
 
 def test_transcripts_show_improved_worse_and_unsolved_questions_once_each() -> None:
-    before = [make_trajectory(i, r, solved=r > 1) for i, r in enumerate([0.1, 0.2, 1.3, -0.8, 0.0, 1.3, 1.2, 0.1])]
-    after = [make_trajectory(i, r, solved=r > 1) for i, r in enumerate([1.3, 1.2, 0.1, -0.8, 0.1, 1.3, 1.2, 1.1])]
+    before = [make_episode(i, r, solved=r > 1) for i, r in enumerate([0.1, 0.2, 1.3, -0.8, 0.0, 1.3, 1.2, 0.1])]
+    after = [make_episode(i, r, solved=r > 1) for i, r in enumerate([1.3, 1.2, 0.1, -0.8, 0.1, 1.3, 1.2, 1.1])]
     pairs = choose_pairs(before, after, 6)
     assert [(pair.why, pair.scenario_id) for pair in pairs] == [
         ("Improved", "test-0000"),
@@ -23,7 +25,7 @@ def test_transcripts_show_improved_worse_and_unsolved_questions_once_each() -> N
 
 
 def test_transcripts_of_one_side_show_its_best_and_its_worst() -> None:
-    records = [make_trajectory(i, float(i), solved=True) for i in range(5)]
+    records = [make_episode(i, float(i), solved=True) for i in range(5)]
     pairs = choose_pairs(records, [], 4)
     assert [(pair.why, pair.scenario_id) for pair in pairs] == [
         ("Best", "test-0004"),
@@ -35,11 +37,11 @@ def test_transcripts_of_one_side_show_its_best_and_its_worst() -> None:
 
 
 def test_turns_become_calls_text_broken_calls_and_observations() -> None:
-    solved = blocks_of(make_trajectory(0, 1.3, solved=True))
+    solved = blocks_of(make_episode(0, 1.3, solved=True))
     assert [block.kind for block in solved] == ["call", "observation", "call", "observation", "call"]
     assert (solved[4].title, solved[4].body) == ("return_final_answer", 'answer="Thursday", sources=["m4821"]')
     assert solved[1].title.endswith("(+1 lines)")
-    unsolved = blocks_of(make_trajectory(0, 0.1, solved=False))
+    unsolved = blocks_of(make_episode(0, 0.1, solved=False))
     assert [block.kind for block in unsolved] == ["call", "observation", "text", "broken", "observation", "text"]
 
 
@@ -51,7 +53,7 @@ def test_a_bare_json_call_and_openai_tool_calls_are_calls_too() -> None:
         "tool_calls": [{"function": {"name": "act", "arguments": '{"action": 3}'}}],
     }
     odd = {"role": "assistant", "content": '{"name": 3}'}
-    blocks = blocks_of({"messages": [bare, tools, odd]})
+    blocks = blocks_of(Episode("E", Task(0), messages=[bare, tools, odd]))
     assert [(block.kind, block.title, block.body) for block in blocks] == [
         ("call", "act", "action=2"),
         ("call", "act", "action=3"),
@@ -60,7 +62,7 @@ def test_a_bare_json_call_and_openai_tool_calls_are_calls_too() -> None:
 
 
 def test_chips_say_what_happened() -> None:
-    record = make_trajectory(1, -0.8, solved=False) | {"stop_reason": "context_full"}
+    record = make_episode(1, -0.8, solved=False, ending=Ending.CONTEXT_FULL)
     assert [(chip.text, chip.tone) for chip in chips_of(record)] == [
         ("reward -0.800", "plain"),
         ("success", "bad"),
@@ -74,27 +76,25 @@ def test_chips_say_what_happened() -> None:
 
 
 def test_errors_are_named_by_kind() -> None:
-    assert errors_of(make_trajectory(0, 1.3, solved=True)) == []
-    assert errors_of(make_trajectory(0, 0.1, solved=False)) == ["invalid_call"]
-    assert errors_of({"stop_reason": "failed"}) == ["failed"]
-    assert errors_of({"stop_reason": "truncated", "turn_errors": ["", "bad_json", "bad_json"]}) == [
-        "truncated",
-        "bad_json",
-    ]
-    assert errors_of({"stop_reason": "timeout", "error_codes": {"bad_args": 2}}) == ["timeout", "bad_args"]
+    assert errors_of(make_episode(0, 1.3, solved=True)) == []
+    assert errors_of(make_episode(0, 0.1, solved=False)) == ["bad_json"]
+    assert errors_of(make_episode(0, 0.0, solved=True, ending=Ending.INFRASTRUCTURE)) == ["infrastructure"]
+    cut = make_episode(
+        0, 0.0, solved=False, ending=Ending.MAX_TURNS, turn_errors=["", "bad_json", "bad_args", "bad_json"]
+    )
+    assert errors_of(cut) == ["max_turns", "bad_args", "bad_json"]
 
 
 def test_what_an_agent_and_its_model_said_is_shown_where_the_env_did_not_hear_it() -> None:
     question = {"role": "user", "content": "2 + 2?"}
     reply = {"role": "assistant", "content": "Let me think.", "tool_calls": [{"function": {"name": "add"}}]}
     numbers = {"prompt_tokens": 1200, "completion_tokens": 7, "seconds": 0.256}
-    calls = [{"messages": [question], "reply": reply, "error": "", **numbers},
-             {"messages": ["?"], "reply": None, "error": "busy", **numbers}]  # fmt: skip
-    record = {"messages": [question, {"role": "assistant", "content": "4"}], "calls": calls}
+    calls = [ModelCall(messages=[question], reply=reply, **numbers), ModelCall(messages=["?"], error="busy", **numbers)]
+    record = Episode("E", Task(0), messages=[question, {"role": "assistant", "content": "4"}], calls=calls)
     text, first, second = blocks_of(record)
     assert (text.kind, text.body) == ("text", "4")
     assert (first.kind, first.title, first.turn) == ("model", "model call 1: 1,200 + 7 tokens, 0.26 s", -1)
     assert first.body == '[user] 2 + 2?\n[assistant] Let me think.\n{"name": "add"}'
     assert second.body == "[error] busy"
-    loop = {"messages": [question, reply], "calls": calls}
+    loop = Episode("E", Task(0), messages=[question, reply], calls=calls)
     assert [block.kind for block in blocks_of(loop)] == ["text", "call"]

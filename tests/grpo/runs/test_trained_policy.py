@@ -151,7 +151,7 @@ def test_an_adapter_of_another_shape_is_no_start_of_a_run(tmp_path):
 
 
 def evaluation(label: str, policy: int, reward: float, temperature: float = 1.0) -> dict:
-    metrics = {"reward": {"mean": reward}, "success": {"mean": 0.5}}
+    metrics = {"reward/mean": {"mean": reward}, "env/success": {"mean": 0.5}}
     return {
         "label": label,
         "policy": policy,
@@ -173,7 +173,7 @@ def test_the_card_compares_the_checkpoint_with_the_policy_before_grpo(tmp_path):
     urls = {"judge.api_base": "http://10.0.0.1/v1", "answer_judge.api_base": "http://10.0.0.1:81/v1"}
     config = load_config(None, {"env": "Word-v0", "answer_judge.model": "openai/m", **urls})
     card = run_card(run, config, EMBEDDED_HUB_ID, 1)
-    assert [(s["label"], s["metrics"]["reward"]["mean"]) for s in card.scores] == [
+    assert [(s["label"], s["metrics"]["reward/mean"]["mean"]) for s in card.scores] == [
         ("before-sampled", 0.25), ("step-0001-sampled", 0.5),
     ]  # fmt: skip
     folder = write_adapter(tmp_path / "adapter")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
-from grpo.episodes.rollout import Rollout, group_specs
+from grpo.episodes.player import planned_episodes
 from grpo.errors import AdapterError, ServerDiedError, ServerError, ServerStartError
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
@@ -18,9 +19,10 @@ from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import VllmSampler
 from grpo.serving.server import ExternalServer, ServerOptions, VllmServer
 from grpo.serving.startable import said_if_long
-from grpo.types import StopReason, Task
+from grpo.types import Task
 from tests.grpo.serving.test_server import kill_api_server
 from tests.support.envs import WORD_ENV
+from tests.support.episodes import ids_of, logprobs_of, player
 from tests.support.policies import ByteChat
 from tests.support.policy_server import PolicyStub, save_nothing
 from tests.support.wait import wait_until
@@ -49,12 +51,12 @@ def fleet_of(servers, told=None, patience_seconds=0.0):
 
 async def play(sampler, version=0, size=3, tasks=TASKS, max_tokens=400):
     async with sampler.policy(version) as policy:
-        rollout = Rollout(EnvPool(WORD_ENV, {}), CHAT, policy, SamplingParams(1.0, 64), max_tokens)
-        return await rollout.run(group_specs(tasks, size, "fleet"))
+        rollout = player(EnvPool(WORD_ENV, {}), CHAT, policy, SamplingParams(1.0, 64), max_tokens)
+        return await rollout.all(planned_episodes(tasks, size, "fleet"))
 
 
 def tokens(trajectories):
-    return [(t.task, t.sample_index, t.token_ids, t.logprobs) for t in trajectories]
+    return [(t.task, t.sample_index, ids_of(t), logprobs_of(t)) for t in trajectories]
 
 
 def test_groups_are_spread_evenly_and_every_episode_of_one_is_played_on_one_server(tmp_path):
@@ -62,7 +64,7 @@ def test_groups_are_spread_evenly_and_every_episode_of_one_is_played_on_one_serv
         sampler = VllmSampler(fleet_of(servers), tmp_path, [ByteChat.END], 64)
         sampler.publish(save_nothing, 0)
         trajectories = asyncio.run(play(sampler))
-    assert {t.stop_reason for t in trajectories} == {StopReason.TRUNCATED}
+    assert {t.ending for t in trajectories} == {Ending.MAX_TURNS}
     seen = [Counter(letter_of(request) for request in server.asked) for server in servers]
     assert [dict(counts) for counts in seen] in (  # three episodes of three turns each, two groups a server
         [{"f": 9, "h": 9}, {"m": 9, "q": 9}],
@@ -149,7 +151,7 @@ def test_when_none_is_left_the_error_names_each_and_what_happened(tmp_path):
         trajectories = asyncio.run(play(sampler, size=1))
         fleet.stop()
     for trajectory in trajectories:
-        assert trajectory.stop_reason is StopReason.FAILED
+        assert trajectory.ending is Ending.INFRASTRUCTURE
         first, *rest = trajectory.error.splitlines()
         assert first == "none of 2 servers is left:"
         assert sorted(rest) == sorted(

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from grpo.ending import Ending
 from grpo.errors import ConfigError, EnvError, JudgeFailure, ServerError
 from grpo.files import read_jsonl
-from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.settings import JudgeSettings
 from grpo.training.rewards import EnvReward, HybridReward, RulerReward
-from grpo.types import Group, StopReason
+from grpo.training.unfinished_step import UnfinishedStep
+from grpo.types import Group
 from judges import Session
 from tests.support.batches import Guesser, batch, batches, right_at_first
 from tests.support.judge_server import JudgeServer, Reply, score_by
@@ -45,14 +46,14 @@ class ByOrder(EnvReward):
 
     async def reward(self, group):
         rewards = (4.0, 9.0, 0.0, 8.0)
-        return Group(group.task, [replace(t, reward=rewards[t.sample_index]) for t in group.trajectories])
+        return Group(group.task, [replace(t, reward=rewards[t.sample_index]) for t in group.episodes])
 
 
 def test_pods_learns_from_the_rollouts_of_a_group_whose_rewards_differ_most():
     settings = {"rollout.group_size": 4, "rollout.groups_per_step": 1}
     made = batch(batches(ByOrder(), **settings, **{"rollout.update_rollouts": 2}), right_at_first)
     (group,) = made.groups
-    assert [t.sample_index for t in group.trajectories] == [1, 2]
+    assert [t.sample_index for t in group.episodes] == [1, 2]
     assert (group.rewards, group.advantages) == ([9.0, 0.0], [4.5, -4.5])
     assert [row.advantage for row in made.segments] == [4.5, -4.5], "the others are not even counted"
     metrics = made.metrics()
@@ -169,7 +170,7 @@ def test_failed_rollouts_are_not_shown_to_the_judge_and_not_trained_on():
     with JudgeServer(score_by(by_length)) as server:
         made = batch(batches(RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session())), turn)
     (maple,) = [g for g in made.rewarded if g.task.scenario_id == "train-maple"]
-    assert len(maple.trajectories) == 1
+    assert len(maple.episodes) == 1
     assert (made.dropped, made.unrewarded, len(made.sampled)) == (1, 0, 8)
     assert made.metrics()["episodes/failed"] == 1.0
 
@@ -188,10 +189,10 @@ class ByScenario:
     cost_usd = None
 
     async def reward(self, group: Group) -> Group | None:
-        assert all(t.stop_reason is not StopReason.FAILED for t in group.trajectories)
+        assert all(t.ending is not Ending.INFRASTRUCTURE for t in group.episodes)
         if group.task.scenario_id == "train-maple":
             return None
-        return replace(group, trajectories=[replace(t, reward=t.sample_index + 5.0) for t in group.trajectories])
+        return replace(group, episodes=[replace(t, reward=t.sample_index + 5.0) for t in group.episodes])
 
 
 def test_any_object_with_reward_serves():
@@ -236,7 +237,7 @@ def test_groups_that_were_complete_before_an_interruption_are_neither_sampled_no
     ]
     assert result.segments == expected.segments
     assert [t.explanation for t in result.sampled] == ["longer"] * 8
-    new = [t for group in result.rewarded if group.task.scenario_id == "train-quartz" for t in group.trajectories]
+    new = [t for group in result.rewarded if group.task.scenario_id == "train-quartz" for t in group.episodes]
     tokens = sum(t.num_sampled_tokens for t in new)
     assert 0 < tokens == sum(t.num_sampled_tokens for t in result.sampled) - result.found_tokens
     speed = result.metrics()["speed/sample_tokens_per_second"]

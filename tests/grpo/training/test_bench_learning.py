@@ -11,9 +11,11 @@ import pytest
 
 pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
+from grpo.episodes.record import read_episodes
 from grpo.files import read_jsonl
 from tests import ROOT
 from tests.support.envs import LETTER_ENV
+from tests.support.episodes import ids_of, mask_of
 from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
 
@@ -123,7 +125,6 @@ def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(benc
     from safetensors.torch import load_file
 
     from grpo.envs.message_env import MessageEnv
-    from grpo.types import Trajectory
 
     (tmp_path / "recipe.toml").write_text(RECIPE)
     folder, model = tmp_path / "out", tiny_chat_model_folder(tmp_path / "model")
@@ -144,7 +145,7 @@ def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(benc
     assert all(record["time/rollout"] > 0 and record["time/train"] > 0 for record in records)
     assert {record["lr"] for record in records} == {1e-2}
 
-    played = [[Trajectory.from_record(r) for r in read_jsonl(run / f"trajectories/step-000{n}.jsonl")] for n in (1, 2)]
+    played = [list(read_episodes(run / f"trajectories/step-000{n}.jsonl")) for n in (1, 2)]
     env = MessageEnv(LETTER_ENV, {})
     for record, episodes in zip(records, played, strict=True):
         assert [episode.sample_index for episode in episodes] == [0, 1, 0, 1]
@@ -179,7 +180,7 @@ def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(benc
 
     result = json.loads((folder / "results" / "trl-seed-0.json").read_text())
     assert [point["step"] for point in result["curve"]] == [0, 1, 2]
-    assert result["curve"][2]["tokens"] == sum(len(episode.token_ids) for episodes in played for episode in episodes)
+    assert result["curve"][2]["tokens"] == sum(episode.num_tokens for episodes in played for episode in episodes)
     assert result["curve"][2]["cpu_seconds"] > 0
     assert "| trl | " in capsys.readouterr().out
 
@@ -212,12 +213,12 @@ def tasks_of(run, step):
     """The standard deviation of the rewards of each task that a step played."""
     rewards = {}
     for episode in read_jsonl(run / f"trajectories/step-{step:04d}.jsonl"):
-        rewards.setdefault((episode["scenario_id"], episode["seed"]), []).append(episode["reward"])
+        rewards.setdefault((episode["scenario_id"], episode["env_seed"]), []).append(episode["reward"])
     return {task: pstdev(values) for task, values in rewards.items()}
 
 
 def tokens(run, records):
-    played = [episode["num_tokens"] for path in run.glob("trajectories/*.jsonl") for episode in read_jsonl(path)]
+    played = [episode.num_tokens for path in run.glob("trajectories/*.jsonl") for episode in read_episodes(path)]
     return sum(played) + sum(int(record.get("tokens/imitated", 0)) for record in records)
 
 
@@ -294,6 +295,6 @@ def test_the_warm_starts_policy_takes_over_behind_turns_that_were_said(tmp_path)
     shown = demonstrate(env, Task(0, "train-a"), chat, "oracle", 1, [said])
     env.close()
     assert [m["content"] for m in shown.messages if m["role"] == "assistant"] == ["abc", "zz"]
-    actions = [token for token, acts in zip(shown.token_ids, shown.action_mask, strict=True) if acts]
+    actions = [token for token, acts in zip(ids_of(shown), mask_of(shown), strict=True) if acts]
     assert chat.decode(actions) == "zz"
     assert shown.reward == pytest.approx(2 / 4 + 2 / 3), "both turns are paid, the second alone is imitated"

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from grpo.config import load_config
+from grpo.ending import Ending
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
-from grpo.episodes.rollout import EpisodeSpec, Rollout
+from grpo.episodes.record import line_of, write_episodes
 from grpo.errors import DataError
-from grpo.files import write_jsonl
 from grpo.learner.segments import segments_of
 from grpo.serving.policy import SamplingParams
-from grpo.training.demonstrations import Demonstrations, from_jsonl, from_policy, from_run
+from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl, from_policy
 from grpo.training.sft import form_of
-from grpo.types import StopReason, Task, Trajectory
+from grpo.types import Episode, Task
 from tests.support.envs import WORD_ENV
+from tests.support.episodes import planned, player, say
 from tests.support.machine import traced_peak
 from tests.support.policies import ByteChat, ScriptedPolicy
 
@@ -26,10 +27,10 @@ CHAT = ByteChat()
 END, START = ByteChat.END, ByteChat.START
 
 
-def rollout(turns: list[str], scenario: str = "train-maple") -> Trajectory:
+def rollout(turns: list[str], scenario: str = "train-maple") -> Episode:
     policy = ScriptedPolicy(CHAT, turns)
-    player = Rollout(EnvPool(WORD_ENV, {}), CHAT, policy, SamplingParams(1.0, 100), 1000, 4)
-    return asyncio.run(player.run([EpisodeSpec(Task(0, scenario), 0, 0)]))[0]
+    playing = player(EnvPool(WORD_ENV, {}), CHAT, policy, SamplingParams(1.0, 100), 1000, 4)
+    return asyncio.run(playing.all(planned(Task(0, scenario))))[0]
 
 
 def said(demonstrations: Demonstrations) -> list[bytes]:
@@ -39,22 +40,21 @@ def said(demonstrations: Demonstrations) -> list[bytes]:
 
 def test_a_saved_episode_comes_back_token_for_token(tmp_path):
     episode = rollout(["oak", "ash?", "maple"])
-    write_jsonl(tmp_path / "step.jsonl", [episode.to_record()])
+    write_episodes(tmp_path / "step.jsonl", [episode])
     found = Demonstrations(1000)
-    from_run(found, [tmp_path / "step.jsonl"], CHAT, same_model=True)
+    from_episodes(found, [tmp_path / "step.jsonl"], CHAT, same_model=True)
     (sampled,) = segments_of(episode, 1.0)
     (row,) = found.kept[0].rows
     assert row.ids == sampled.ids
     assert said(found) == [b"oakmaple"]  # "ash?" got an error from the env: it is context
-    assert "logprobs" not in episode.to_record()
-    assert Trajectory.from_record(episode.to_record()).segment_spans == episode.segment_spans
+    assert b'"logprobs"' not in (tmp_path / "step.jsonl").read_bytes()
 
 
 def test_another_model_gets_the_same_words_in_its_own_format(tmp_path):
     episode = rollout(["oak", "maple"])
-    write_jsonl(tmp_path / "step.jsonl", [episode.to_record()])
+    write_episodes(tmp_path / "step.jsonl", [episode])
     found = Demonstrations(1000)
-    from_run(found, [tmp_path / "step.jsonl"], CHAT, same_model=False)
+    from_episodes(found, [tmp_path / "step.jsonl"], CHAT, same_model=False)
     assert found.kept[0].rows[0].ids == segments_of(episode, 1.0)[0].ids
 
 
@@ -65,26 +65,26 @@ def test_only_the_best_episodes_of_a_run_are_imitated(tmp_path):
             episode = rollout([f"maple {scenario}{number}"])
             episode.task, episode.reward = Task(0, scenario), reward
             episodes.append(episode)
-    episodes[-1].stop_reason = StopReason.FAILED
-    write_jsonl(tmp_path / "step-0001.jsonl", [e.to_record() for e in episodes[:2]])
-    write_jsonl(tmp_path / "step-0002.jsonl", [e.to_record() for e in episodes[2:]])
+    episodes[-1].ending = Ending.INFRASTRUCTURE
+    write_episodes(tmp_path / "step-0001.jsonl", episodes[:2])
+    write_episodes(tmp_path / "step-0002.jsonl", episodes[2:])
     files = sorted(tmp_path.glob("*.jsonl"))
     best = Demonstrations(1000)
-    from_run(best, files, CHAT, same_model=True, best_per_scenario=1)
+    from_episodes(best, files, CHAT, same_model=True, best_per_scenario=1)
     assert said(best) == [b"maple a1", b"maple b0"]
-    assert best.left_out == {"not among the best 1 of the scenario": 2, "failed": 1}
+    assert best.left_out == {"not among the best 1 of the scenario": 2, "ended: infrastructure": 1}
     good = Demonstrations(1000)
-    from_run(good, files, CHAT, same_model=True, min_reward=0.5)
+    from_episodes(good, files, CHAT, same_model=True, min_reward=0.5)
     assert said(good) == [b"maple a1", b"maple a2"]
-    assert good.left_out == {"reward below 0.5": 2, "failed": 1}
+    assert good.left_out == {"reward below 0.5": 2, "ended: infrastructure": 1}
 
 
 def test_the_best_is_the_best_that_can_be_imitated(tmp_path):
     long, invalid, short = rollout(["maple " + "x" * 80]), rollout(["maple?"]), rollout(["maple"])
     long.reward, invalid.reward, short.reward = 3.0, 2.0, 1.0
-    write_jsonl(tmp_path / "step.jsonl", [e.to_record() for e in (short, invalid, long)])
+    write_episodes(tmp_path / "step.jsonl", (short, invalid, long))
     found = Demonstrations(max_tokens=60)
-    from_run(found, [tmp_path / "step.jsonl"], CHAT, same_model=True, best_per_scenario=1)
+    from_episodes(found, [tmp_path / "step.jsonl"], CHAT, same_model=True, best_per_scenario=1)
     assert said(found) == [b"maple"]
     assert found.left_out == {"over 60 tokens": 1, "nothing to imitate": 1}
 
@@ -93,30 +93,32 @@ def test_the_best_of_a_long_run_are_found_in_little_memory(tmp_path):
     episode = rollout(["maple"])
     tokens = [n % 200 for n in range(20_000)]
     for step in range(20):
-        episodes = [replace(episode, task=Task(0, f"s{n}"), reward=step * (-1) ** n, token_ids=[*tokens, step, n],
-                            action_mask=[True] * 20_002, logprobs=[0.0] * 20_002) for n in range(5)]  # fmt: skip
-        write_jsonl(tmp_path / f"step-{step:04d}.jsonl", [e.to_record() for e in episodes])
+        episodes = [replace(episode, task=Task(0, f"s{n}"), reward=step * (-1) ** n, calls=[]) for n in range(5)]
+        for n, made in enumerate(episodes):
+            say(made, [1], [*tokens, step, n])
+            made.turn_errors = [""]
+        write_episodes(tmp_path / f"step-{step:04d}.jsonl", episodes)
     found = Demonstrations(30_000)
     files = sorted(tmp_path.glob("*.jsonl"))
-    peak = traced_peak(lambda: from_run(found, files, CHAT, same_model=True, best_per_scenario=1))
+    peak = traced_peak(lambda: from_episodes(found, files, CHAT, same_model=True, best_per_scenario=1))
     assert [d.rows[0].ids[-2:] for d in found.kept] == [[19, 0], [0, 1], [19, 2], [0, 3], [19, 4]]
     assert found.left_out == {"not among the best 1 of the scenario": 95}
     assert peak < 20 * 1_000_000, "a hundred episodes have 48 MB in lists alone"
 
 
-def test_records_without_token_ids_are_named(tmp_path):
-    record = rollout(["maple"]).to_record()
-    del record["token_ids"]
-    write_jsonl(tmp_path / "old.jsonl", [record])
-    with pytest.raises(DataError, match=r"old\.jsonl line 1: this is no saved episode \(KeyError: 'token_ids'\)"):
-        from_run(Demonstrations(1000), [tmp_path / "old.jsonl"], CHAT, same_model=True)
+def test_a_line_that_is_no_episode_is_named(tmp_path):
+    record = json.loads(line_of(rollout(["maple"])))
+    del record["calls"]
+    (tmp_path / "old.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(DataError, match=r"old\.jsonl line 1: this is no saved episode \(KeyError: 'calls'\)"):
+        from_episodes(Demonstrations(1000), [tmp_path / "old.jsonl"], CHAT, same_model=True)
 
 
 def test_duplicates_and_what_is_too_long_are_counted_and_left_out():
     found = Demonstrations(max_tokens=60)
     for words in (["maple"], ["maple"], ["maple " + "x" * 60]):
         found.add("k", rollout(words))
-    found.add("k", Trajectory("", Task(0), 0, 0))
+    found.add("k", Episode("", Task(0), 0, 0))
     assert said(found) == [b"maple"]
     assert found.left_out == {"duplicate": 1, "over 60 tokens": 1, "nothing to imitate": 1}
 

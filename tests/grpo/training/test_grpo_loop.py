@@ -26,12 +26,12 @@ def check_two_steps(model, servers, folder):
     for number, groups in enumerate(steps):
         assert len({group.task for group in groups}) == len(groups) == grpo_loop.GROUPS
         for group in groups:
-            assert [t.sample_index for t in group.trajectories] == list(range(grpo_loop.GROUP_SIZE))
-            assert {t.policy_version for t in group.trajectories} == {number}
-            assert [t.error for t in group.trajectories] == [""] * grpo_loop.GROUP_SIZE
+            assert [t.sample_index for t in group.episodes] == list(range(grpo_loop.GROUP_SIZE))
+            assert {t.policy_version for t in group.episodes} == {number}
+            assert [t.error for t in group.episodes] == [""] * grpo_loop.GROUP_SIZE
             by_hand = [
                 t.metrics["success"] * (1.1 - 0.1 * t.num_turns) + t.turn_errors.count("") / t.num_turns
-                for t in group.trajectories
+                for t in group.episodes
             ]
             assert group.rewards == pytest.approx(by_hand)
     learned = any(has_spread(group.rewards) for group in steps[0])

@@ -16,7 +16,7 @@ from grpo.runs.evaluations import forget_after, is_done
 from grpo.runs.model_card import Card, write_card
 from grpo.runs.retention import Best, best_of, note_score
 from grpo.serving.policy import Policy
-from grpo.training.held_out import HeldOut
+from grpo.training.held_out import HeldOutEvaluation
 from grpo.types import SampledTurn
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.judge_server import JudgeServer, Reply
@@ -31,7 +31,7 @@ def evaluated(folder, env, turns, when="before", **settings):
     display = Display(console=Console(file=out, width=120), clock=lambda: 0.0)  # bars write no lines
     few = {"eval.greedy": 0, "eval.scenarios": 2, "rollout.max_tokens": 2000}
     config = load_config(None, {"env": env, **few, **settings})
-    held_out = HeldOut(config, RunDirectory(folder), ByteChat(), display)
+    held_out = HeldOutEvaluation(config, RunDirectory(folder), ByteChat(), display)
     summaries = asyncio.run(held_out.evaluate(when, 0, ScriptedPolicy(ByteChat(), turns)))
     display.eval_table(summaries)
     return summaries, out.getvalue().splitlines()
@@ -53,7 +53,7 @@ def test_between_steps_other_tasks_are_played_than_before_and_after(tmp_path):
             settings = {} if env == WORD_ENV else {"env_kwargs": {"max_episode_steps": 3}}
             (summary,), _ = evaluated(tmp_path / env / when, env, ["maple"], when, **settings)
             rows = read_jsonl(tmp_path / env / when / "eval" / f"{when}-sampled.jsonl")
-            played[env, when] = [(row["scenario_id"], row["seed"]) for row in rows]
+            played[env, when] = [(row["scenario_id"], row["env_seed"]) for row in rows]
             assert summary["split"] == (split if when == "step-0001" else "test" if split else "")
         assert played[env, "before"] == played[env, "after"]
         assert not set(played[env, "before"]) & set(played[env, "step-0001"])
@@ -84,7 +84,7 @@ def test_episodes_that_were_cut_have_a_row_of_their_own(tmp_path):
     """With room for one turn each, every episode is cut after a step of -1."""
     settings = {"env_kwargs": {"max_episode_steps": 3}, "rollout.max_tokens": 1024}
     (summary,), lines = evaluated(tmp_path, "CliffWalking-v1", [CALL + " " * 200], **settings)
-    assert summary["metrics"]["context_full"]["mean"] == 1.0
+    assert summary["metrics"]["episodes/context_full_share"]["mean"] == 1.0
     assert " ".join(lines[-1].split()) == "Cut, context full 100.0 %"
 
 
@@ -117,7 +117,7 @@ class WaitsForThree(Policy):
 def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_episodes_at_once(tmp_path):
     config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, "rollout.concurrency": 3})
     policy = WaitsForThree()
-    held_out = HeldOut(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
+    held_out = HeldOutEvaluation(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
     sampled, greedy = asyncio.run(held_out.evaluate("before", 0, policy))
     assert policy.most == 3
     assert policy.temperatures[:3] == [1.0, 0.0, 1.0], "question by question"
@@ -145,7 +145,7 @@ class Dies(Policy):
 
 def test_an_evaluation_whose_server_was_lost_is_not_recorded_with_what_ended_first(tmp_path):
     config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, "eval.greedy": 0})
-    held_out = HeldOut(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
+    held_out = HeldOutEvaluation(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
     with pytest.raises(ServerDiedError, match=r"is not recorded, .*; --resume plays it again: it ended"):
         asyncio.run(held_out.evaluate("before", 0, Dies()))
     assert not list((tmp_path / "eval").glob("*"))
@@ -180,7 +180,7 @@ def marked(tmp_path, answer, **settings):
         few = {"eval.greedy": 0, "eval.scenarios": 4, "rollout.max_tokens": 2000, "env_kwargs": {"count": 4}}
         config = load_config(None, {"env": SUMS_ENV, **few, **judge, **settings})
         marker = Marker(config.answer_judge, tmp_path)
-        held_out = HeldOut(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True), marker)
+        held_out = HeldOutEvaluation(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True), marker)
         (summary,) = asyncio.run(held_out.evaluate("before", 0, Says()))
     return summary
 
@@ -188,8 +188,8 @@ def marked(tmp_path, answer, **settings):
 def test_held_out_answers_are_marked_as_those_of_the_training_are(tmp_path):
     summary = marked(tmp_path, lambda _: '{"reasoning": "It is.", "accept": true}')
     metrics = {name: value["mean"] for name, value in summary["metrics"].items()}
-    assert (metrics["success"], metrics["reward"]) == (0.5, 0.5), "two of four questions have an answer"
-    assert (metrics["answer_by_judge"], metrics["answer_undecided"]) == (1.0, 0.0)
+    assert (metrics["env/success"], metrics["reward/mean"]) == (0.5, 0.5), "two of four questions have an answer"
+    assert (metrics["answer/by_judge"], metrics["answer/undecided"]) == (1.0, 0.0)
     (first, *_) = [e for e in read_jsonl(tmp_path / "eval" / "before-sampled.jsonl") if e["verdict"]]
     assert first["verdict"] == {"reasoning": "It is.", "accept": True, "decided_by": "judge"}
 
@@ -200,7 +200,7 @@ def test_a_held_out_episode_without_a_verdict_failed_and_counts_as_neither_right
 
     summary = marked(tmp_path, moody)
     assert (summary["failed"], summary["episodes"]) == (1, 3)
-    assert summary["metrics"]["success"]["mean"] == pytest.approx(1 / 3)
+    assert summary["metrics"]["env/success"]["mean"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(

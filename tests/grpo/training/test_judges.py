@@ -153,7 +153,7 @@ def test_a_run_on_sentences_says_what_a_rule_can_mark_and_what_to_do(talkative, 
     assert "right answers to about 56% of the questions (9 looked at)" in shown.stderr
     assert "Undecided by rule" in shown.stdout
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["metrics"]["correct"]["mean"] == 1.0, "the oracle is right whatever a reference says"
+    assert summary["metrics"]["answer/correct"]["mean"] == 1.0, "the oracle is right whatever a reference says"
 
 
 def test_questions_within_reach_need_no_word():

@@ -42,11 +42,13 @@ def test_a_run_with_staleness_learns_from_the_policy_before_and_goes_on_where_it
         state = json.loads((folder / "checkpoints/step-0002/state.json").read_text())
         run(model, folder, server.url, "--steps", "4", "--resume")
     steps = [read_jsonl(folder / "trajectories" / f"step-{step:04d}.jsonl") for step in (1, 2, 3, 4)]
-    assert [{t["policy_version"] for t in step} for step in steps] == [{0}, {0}, {2}, {2}], "3 is the first of its run"
+    assert [{call["version"] for t in step for call in t["calls"]} for step in steps] == [{0}, {0}, {2}, {2}], (
+        "3 is the first of its run"
+    )
     assert {t["error"] for step in steps for t in step} == {""}
     records = read_jsonl(folder / "metrics.jsonl")
     assert {record.get("staleness", age) == age for record, age in zip(records, (0, 1, 0, 1), strict=True)} == {True}
-    played = Counter((t["scenario_id"], t["seed"]) for step in steps for t in step)
+    played = Counter((t["scenario_id"], t["env_seed"]) for step in steps for t in step)
     assert set(played.values()) == {3}, "no task is learned from twice"
     assert len(played) == 8
     handed_out = state["task_position"]

@@ -8,8 +8,8 @@ import pytest
 
 from grpo.episodes.tasks import TaskStream
 from grpo.files import read_jsonl
-from grpo.runs.unfinished_step import UnfinishedStep
 from grpo.training.rewards import EnvReward
+from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Task
 from tests.support.batches import IDS, Guesser, batches, right_at_first
 from tests.support.policies import always
@@ -30,7 +30,7 @@ class Paced(Guesser):
 
 
 def versions_of(made):
-    return [(g.task.scenario_id[6], g.trajectories[0].policy_version) for g in made.groups]
+    return [(g.task.scenario_id[6], g.episodes[0].policy_version) for g in made.groups]
 
 
 def overlapped(slow="", **settings):

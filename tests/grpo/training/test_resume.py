@@ -166,7 +166,8 @@ def test_killed_at_random_moments_a_run_ends_with_the_bits_of_one_that_never_was
     for step in range(1, STEPS + 1):
         assert episodes(broken, step) == episodes(straight, step)
         for episode in episodes(straight, step):  # the tokens of every turn are kept as text
-            assert len(episode["sampled"]) == sum(m["role"] == "assistant" for m in episode["messages"])
+            said = [call["sampled"] for call in episode["calls"]]
+            assert len(said) == sum(m["role"] == "assistant" for m in episode["messages"])
     trained = [episode["scenario_id"] for step in range(1, STEPS + 1) for episode in episodes(broken, step)]
     for epoch in (trained[:18], trained[18:]):  # six scenarios, three episodes of each
         assert Counter(epoch) == {f"train-{letter}": 3 for letter in "aeinst"}
@@ -264,9 +265,9 @@ def check_kept(before, after, run_dir):
     """No group that was finished before is sampled again: it is still there, or in its step's trajectories, to the second."""
     for name, groups in before.items():
         done = read_jsonl(run_dir / "trajectories" / f"step-{int(name[5:9]) + 1:04d}.jsonl")
-        seconds = {(t["scenario_id"], t["seed"], t["sample"]): t["seconds"] for t in done}
+        seconds = {(t["scenario_id"], t["env_seed"], t["sample"]): t["seconds"] for t in done}
         for group in groups:
             if group in after.get(name, []):
                 continue
-            for t in group["trajectories"]:
-                assert seconds[t["scenario_id"], t["seed"], t["sample"]] == t["seconds"]
+            for t in group["episodes"]:
+                assert seconds[t["scenario_id"], t["env_seed"], t["sample"]] == t["seconds"]

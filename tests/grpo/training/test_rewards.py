@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.config import TrainConfig, load_config
+from grpo.ending import Ending
 from grpo.errors import RewardError
 from grpo.settings import JudgeSettings
 from grpo.training.rewards import HYBRID_WEIGHT, EnvReward, HybridReward, RulerReward, group_reward, hybrid_rewards
-from grpo.types import Group, StopReason, Task, Trajectory
+from grpo.types import Episode, Group, Task
 from judges import Session
 from judges.llm.record import read_judgements
 from tests.support.judge_server import JudgeServer, Reply, score_by
@@ -20,10 +21,10 @@ pytest.importorskip("litellm", reason="judges need litellm (install the extra 'j
 def group(*answers, success=None):
     members = []
     for index, answer in enumerate(answers):
-        member = Trajectory("E", Task(0, "q1"), index, 0, reward=0.1 * index)
+        member = Episode("E", Task(0, "q1"), index, 0, reward=0.1 * index)
         member.metrics = {} if success is None else {"success": success[index]}
         member.messages = [{"role": "user", "content": "Capital of France?"}, {"role": "assistant", "content": answer}]
-        member.stop_reason = StopReason.TERMINATED
+        member.ending = Ending.ANSWERED
         members.append(member)
     return Group(Task(0, "q1"), members)
 
@@ -39,8 +40,8 @@ async def test_ruler_replaces_the_reward_and_keeps_the_envs_own():
             group("Paris", "Rome", "Paris!")
         )
     assert scored.rewards == [0.9, 0.2, 0.9]
-    assert [t.metrics["independent_reward"] for t in scored.trajectories] == pytest.approx([0.0, 0.1, 0.2])
-    assert scored.trajectories[1].explanation == "wrong"
+    assert [t.metrics["independent_reward"] for t in scored.episodes] == pytest.approx([0.0, 0.1, 0.2])
+    assert scored.episodes[1].explanation == "wrong"
 
 
 async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
@@ -57,7 +58,7 @@ async def test_the_hybrid_lifts_a_right_answer_above_a_wrong_one_that_the_judge_
         scored = await reward.reward(group("Rome", "Paris", "Lyon", success=[1.0, 0.0, 0.0]))
     # 0.0 + 0.25*0.2 = 0.05; 0.1 + 0.25*0.9 = 0.325; 0.2 + 0.25*0.2 = 0.25; the env has the right one lowest
     assert scored.rewards == pytest.approx([0.325 + HYBRID_WEIGHT, 0.325, 0.25])
-    assert [t.metrics["ruler_score"] for t in scored.trajectories] == [0.2, 0.9, 0.2]
+    assert [t.metrics["ruler_score"] for t in scored.episodes] == [0.2, 0.9, 0.2]
 
 
 def test_classes_that_lie_further_apart_than_the_weight_get_the_plain_sum():
@@ -96,12 +97,12 @@ def test_without_a_success_metric_the_judge_only_orders_those_with_equal_rewards
 
 
 def brevity(group):
-    return [-len(t.messages[-1]["content"]) for t in group.trajectories]
+    return [-len(t.messages[-1]["content"]) for t in group.episodes]
 
 
 async def by_task(group):
     """Async, numpy, and with all that a trajectory knows."""
-    return np.array([t.reward + len(t.tools) + float(t.task.scenario_id == "q1") for t in group.trajectories])
+    return np.array([t.reward + len(t.tools) + float(t.task.scenario_id == "q1") for t in group.episodes])
 
 
 def short(group):
@@ -117,7 +118,7 @@ def no_numbers(group):
 
 
 def raising(group):
-    return [t.metrics["judged"] for t in group.trajectories]
+    return [t.metrics["judged"] for t in group.episodes]
 
 
 @pytest.mark.parametrize(("name", "rewards"), [("brevity", [-5.0, -4.0]), ("by_task", [1.0, 1.1])])
@@ -125,13 +126,13 @@ async def test_a_function_of_the_users_rewards_a_group(name, rewards):
     made = group_reward(TrainConfig(env="E", reward=f"tests.grpo.training.test_rewards:{name}"), None)
     rewarded = await made.reward(group("Paris", "Rome"))
     assert rewarded.rewards == pytest.approx(rewards)
-    assert [t.metrics["independent_reward"] for t in rewarded.trajectories] == pytest.approx([0.0, 0.1])
+    assert [t.metrics["independent_reward"] for t in rewarded.episodes] == pytest.approx([0.0, 0.1])
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("short", "returned 1 rewards for a group of 2 trajectories"),
+        ("short", "returned 1 rewards for a group of 2 episodes"),
         ("not_finite", r"returned \[1.0, nan\]; every reward must be a finite number"),
         ("no_numbers", "returned None; it must return a list of numbers"),
         ("raising", "raised KeyError: 'judged'"),

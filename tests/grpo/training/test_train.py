@@ -83,7 +83,7 @@ def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(model_dir,
     assert "| after-sampled (split test" in card
     between = [record for record in evaluations(run_dir) if record["label"].startswith("step-")]
     assert {record["split"] for record in between} == {"validation"}
-    scores = {record["policy"]: record["metrics"]["reward"]["mean"] for record in between}
+    scores = {record["policy"]: record["metrics"]["reward/mean"]["mean"] for record in between}
     assert set(scores) == set(range(1, done + 2))
     best = json.loads((run_dir / "checkpoints" / "best.json").read_text())
     assert best["score"] == max(scores.values())

@@ -26,7 +26,7 @@ moves: list[str] = []
 
 def equal_at_first(group: Group) -> list[float]:
     """Nothing to compare in step 1, something in step 2."""
-    return [0.0] * len(group.trajectories) if group.trajectories[0].policy_version == 0 else by_place(group)
+    return [0.0] * len(group.episodes) if group.episodes[0].policy_version == 0 else by_place(group)
 
 
 class Noted(Together):

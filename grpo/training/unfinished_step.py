@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from grpo.episodes.record import episode_of, line_of
 from grpo.errors import CheckpointError
 from grpo.files import JsonlLog, read_jsonl
-from grpo.types import Group, Task, Trajectory
+from grpo.types import Group, Task
 
 
 class UnfinishedStep:
@@ -42,7 +43,8 @@ class UnfinishedStep:
         self._groups[version][group.task] = group
         if self._folder is not None:
             with JsonlLog(self._path(version)) as log:
-                log.append({"trajectories": [t.to_record(logprobs=True) for t in group.trajectories]})
+                members = b",".join(line_of(episode, logprobs=True).rstrip() for episode in group.episodes)
+                log.write([b'{"episodes":[%b]}\n' % members])
 
     def finish(self, step: int) -> None:
         """Drop what ``step`` may not learn from: its checkpoint is whole, and a run that is killed goes on from there.
@@ -71,7 +73,7 @@ class UnfinishedStep:
             return {}
         path = self._path(version)
         try:
-            groups = [[Trajectory.from_record(member) for member in line["trajectories"]] for line in read_jsonl(path)]
+            groups = [[episode_of(member) for member in line["episodes"]] for line in read_jsonl(path)]
             return {members[0].task: Group(members[0].task, members) for members in groups}
         except (ValueError, LookupError, TypeError) as error:
             raise CheckpointError(f"{path} is damaged ({error}); remove it, and its groups are sampled anew") from error
