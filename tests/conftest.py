@@ -19,6 +19,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 share_cores()  # as the commands do: else the shared vLLM spends nine tenths of its CPU time waiting for a busy core
+for _name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+    os.environ.pop(_name, None)  # no test asks anyone but its own servers
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO")  # importing trl would make it ERROR, for the servers of all tests
 
 

@@ -12,9 +12,3 @@ def loaded_litellm():
     with JudgeServer(["hello"]) as server:
         judge = JudgeClient("openai/warm-up", api_base=server.url)
         asyncio.run(judge.complete([{"role": "user", "content": "hello"}]))
-
-
-@pytest.fixture(autouse=True)
-def _no_keys_or_urls_from_the_environment(monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
-        monkeypatch.delenv(name, raising=False)

@@ -1,6 +1,7 @@
 """Several servers over real sockets: who is asked, what happens when one ends, and when it is asked again."""
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
@@ -242,6 +243,59 @@ def test_a_server_that_cannot_be_brought_back_for_any_reason_is_given_up_and_nob
         wait_until(lambda: fleet.members[0].given_up)
         with pytest.raises(ServerDiedError, match=r"FileNotFoundError: \[Errno 2\] No such file or directory"):
             fleet.least_loaded()
+        fleet.stop()
+
+
+def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path):
+    told = []
+    with stubs(1) as (server,):
+        sampler = VllmSampler(fleet_of([server]), tmp_path / "one", [ByteChat.END], 64)
+        sampler.publish(save_nothing, 0)
+        undisturbed = asyncio.run(play(sampler))
+        before = len(server.asked)
+
+        def kills(request):
+            if len(server.asked) == before + 8:  # in the second turn
+                server.stop()
+            return guess(request)
+
+        server.sample = kills
+        fleet = fleet_of([server], told, patience_seconds=60.0)
+        sampler = VllmSampler(fleet, tmp_path / "two", [ByteChat.END], 64)
+        sampler.publish(save_nothing, 0)
+
+        def restart():
+            wait_until(lambda: "not ours to restart" in fleet.members[0].out)  # it was looked at, in vain
+            time.sleep(0.5)  # and who waits for an answer asked for a server
+            server.sample = guess
+            server.start()
+
+        user = threading.Thread(target=restart)
+        user.start()
+        trajectories = asyncio.run(play(sampler))
+        user.join()
+        fleet.stop()
+    assert tokens(trajectories) == tokens(undisturbed)
+    assert {t.error for t in trajectories} == {""}
+    assert told[0].endswith("its episodes wait until it is back, up to 60 s")
+    assert told[1:] == [f"the server at {server.url} answers again and is in"]
+
+
+def test_the_only_server_that_stays_away_is_given_up_in_time_and_let_in_all_the_same(tmp_path):
+    with stubs(1) as (server,):
+        fleet = fleet_of([server], patience_seconds=0.3)
+        sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
+        sampler.publish(save_nothing, 0)
+        server.stop()
+        began = time.monotonic()
+        trajectories = asyncio.run(play(sampler, size=1))
+        assert time.monotonic() - began >= 0.3
+        assert {t.error for t in trajectories} == {
+            f"the server at {server.url} no longer answers; it is not ours to restart (it was waited for 0.3 s)"
+        }
+        server.start()
+        wait_until(fleet.present)
+        assert {t.error for t in asyncio.run(play(sampler, size=1))} == {""}
         fleet.stop()
 
 
