@@ -173,16 +173,12 @@ def test_what_vllm_compiles_on_a_gpu_is_asked_for_before_anything_is_fetched(tmp
     ("driver", "old"), [("570.86.15", True), ("580.95.05", False), ("No devices were found", False)]
 )
 def test_a_driver_that_is_too_old_is_named_before_anything_is_fetched(tmp_path, driver, old):
-    script = f". {ROOT}/scripts/_setup.sh; check_driver; echo fine"
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin" / "nvidia-smi", f"echo {driver}")
-    environment = {"PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
-    if old:
-        assert done.returncode == 1
-        assert "the NVIDIA driver is 570.86.15, and vLLM for GPUs is built for CUDA 13, which needs 580" in done.stderr
-    else:
-        assert done.stdout == "fine\n"
+    done = called("check_driver", {"PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"})
+    assert done.returncode == old
+    said = "the NVIDIA driver is 570.86.15, and vLLM for GPUs is built for CUDA 13, which needs 580"
+    assert (said in done.stderr) if old else not done.stderr
 
 
 def test_an_environment_that_could_not_be_made_is_not_left_half_made(tmp_path):

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 PRELOADED = [
-    *("torch", "peft", "transformers.models.auto", "transformers.models.llama.modeling_llama", "grpo.cli.train"),
-    *("grpo.learner.local_engine", "grpo.report", "grpo.training.trainer"),
+    *("torch", "peft", "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
+    *("transformers.models.llama.modeling_llama", "grpo.cli.train", "grpo.learner.local_engine", "grpo.report"),
+    "grpo.training.trainer",
 ]
 
 

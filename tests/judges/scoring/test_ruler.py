@@ -201,13 +201,16 @@ async def test_debug_shows_the_raw_answers_of_a_verdict_that_failed(capsys):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
+        ({"permutations": 0}, "permutations must be 1 or more, got 0"),
         ({"permutations": "4"}, "permutations must be 1 or more, got '4'"),
         ({"permutations": 2.5}, "permutations must be 1 or more, got 2.5"),
         ({"max_prompt_tokens": "9000"}, "max_prompt_tokens must be a number or None, got '9000'"),
         ({"rubric": Path("rubric.txt")}, r"rubric must be a text that is not empty, got PosixPath\('rubric.txt'\)"),
         ({"rubric": " "}, "leave it out for the generic"),
         ({"session": "cache.db"}, "session must be a judges.Session, got 'cache.db'"),
+        ({"judges": []}, "judges must be a non-empty list"),
         ({"judges": "openai/o4-mini"}, "judges must be a non-empty list"),
+        ({"judges": ["a"], "judge_model": "b"}, "name the judges in one of the two"),
         ({"judges": ["openai/a", "openai/b", "openai/a"]}, "judges name openai/a twice, and it would be asked once"),
         ({"tools": "search"}, "tools must be a list of function schemas"),
         ({"message_lists": GROUP[0]}, "message_lists is a list of trajectories, each of them a list of messages"),
