@@ -9,5 +9,5 @@ COST_PER_TOKEN = 0.001
 
 
 def brevity(group: Group) -> list[float]:
-    """One reward per trajectory, in order. A trajectory has messages, tools, metrics, task, and the env's reward."""
+    """One reward per episode, in order. An episode has messages, tools, metrics, task, and the env's reward."""
     return [t.reward - COST_PER_TOKEN * t.num_sampled_tokens for t in group.episodes]

@@ -30,11 +30,12 @@ from grpo.chat import Chat
 from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig
 from grpo.display.terminal import Bar, Display
+from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
 from grpo.episodes.marking import Marker
 from grpo.episodes.player import Player
 from grpo.episodes.tasks import TaskStream
-from grpo.errors import EnvError, JudgeFailure
+from grpo.errors import ConfigError, EnvError, JudgeFailure
 from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset
 from grpo.learner.segments import Segment, TurnWeights, weighted_segments
 from grpo.serving.policy import Policy, SamplingParams
@@ -93,6 +94,7 @@ class Batches:
 
         Raises:
             EnvError: Most episodes failed, or the members of a group began from different prompts.
+            ConfigError: No episode had room for its first turn.
             JudgeFailure: More groups than ``judge.max_failures`` allows had no rewards, or all.
         """
         settings = self.config.rollout
@@ -244,6 +246,8 @@ class Batches:
         return segments
 
     def _check_failures(self, sampled: Sequence[Episode], asked: int, rewarded: int) -> None:
+        if not any(episode.calls for episode in sampled) and sampled[0].ending is Ending.CONTEXT_FULL:
+            raise ConfigError(f"no episode of a step had room for a turn: {sampled[0].error}")
         failed = [episode for episode in sampled if not episode.ending.counted and not episode.unmarked]
         if failed and len(failed) > len(sampled) / 2:
             raise EnvError(
