@@ -111,6 +111,9 @@ class RolloutSettings(Settings):
         examples=['{"enable_thinking": false}'],
     )
     concurrency: int = Field(default=64, ge=1, description="episodes that are played at the same time")
+    timeout: Annotated[float, AtResume.FREE] = Field(
+        default=1800.0, gt=0, description="seconds an episode may take; one that took longer is not learned from"
+    )
     env_workers: EnvWorkers = "auto"
 
     @model_validator(mode="after")

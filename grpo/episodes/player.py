@@ -94,7 +94,7 @@ class Player:
     Attributes:
         agent: Plays the episodes.
         pool: Envs; its ``home`` is the agent's ``env_thread``.
-        timeout_seconds: Limit of one episode; None: none.
+        timeout_seconds: Limit of one episode.
         max_turns: Most turns of one.
         marker: Marks the answers; while a judge is waited for, others play.
         gate: Bounds how many play at once; players may share it.
@@ -104,7 +104,7 @@ class Player:
     agent: Agent
     pool: EnvPool
     _: KW_ONLY
-    timeout_seconds: float | None = TIMEOUT_SECONDS
+    timeout_seconds: float = TIMEOUT_SECONDS
     max_turns: int = MAX_TURNS
     marker: Marker | None = None
     gate: asyncio.Semaphore | None = None
@@ -202,7 +202,7 @@ class Player:
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
             if limit.expired():
-                return _OutOfTime(self.timeout_seconds or 0.0)
+                return _OutOfTime(self.timeout_seconds)
             if not self.agent.may_crash and not isinstance(error, GrpoError):
                 raise  # a fault of ours
             return error

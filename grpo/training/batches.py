@@ -190,7 +190,7 @@ class Batches:
         sampling = SamplingParams(settings.temperature, settings.max_turn_tokens)
         async with policies(step) as policy:
             agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens, self._tokens)
-            player = Player(agent, self.pool, timeout_seconds=None, marker=self.marker, gate=self._gate)
+            player = Player(agent, self.pool, timeout_seconds=settings.timeout, marker=self.marker, gate=self._gate)
             seed_parts = "train", self.config.seed, step
             group = await player.group(task, settings.group_size, *seed_parts, on_done=self._count)
         return group, await self._reward(group, step)

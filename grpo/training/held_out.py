@@ -146,7 +146,7 @@ class HeldOutEvaluation:
         settings = self.config.rollout
         sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
         agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens, self.sampled_tokens)
-        return Player(agent, pool, timeout_seconds=None, marker=self.marker, gate=gate)
+        return Player(agent, pool, timeout_seconds=settings.timeout, marker=self.marker, gate=gate)
 
     def _playing(
         self, spec: EvalSpec, tasks: int, player: Player, bars: ExitStack
