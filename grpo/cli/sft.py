@@ -39,7 +39,9 @@ OPTIONS = ("env", "env_kwargs", "env_import", "model", "init_adapter", "device",
     "--demonstrations", type=click.IntRange(1), default=256, show_default=True, help="Episodes that --policy plays."
 )
 @click.option(
-    "--from-run", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Imitate a run's best episodes."
+    "--from-run",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Imitate the best episodes of a run or of an evaluation.",
 )
 @click.option("--min-reward", type=float, callback=finite, help="With --from-run: leave out episodes of less reward.")
 @click.option(
@@ -76,7 +78,7 @@ def sft(
 ) -> None:
     """Train a LoRA adapter to imitate demonstrations.
 
-    --from-run brings its own recipe.
+    --from-run brings a run's own recipe, and an evaluation's env.
     """
     if sum(source is not None for source in (policy, from_run, data)) != 1:
         raise click.UsageError("name one source of demonstrations: --policy, --from-run or --data")

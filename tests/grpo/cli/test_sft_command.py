@@ -24,7 +24,8 @@ from grpo.runs.model_card import name_base_model
 from grpo.runs.trained_policy import init_adapter
 from grpo.training.imitation import imitate
 from tests.grpo.training.test_demonstrations import rollout
-from tests.support.envs import WORD_ENV
+from tests.support.envs import SUMS_ENV, WORD_ENV
+from tests.support.evaluations import run
 from tests.support.tiny_model import tiny_chat_model_folder
 from tests.support.wait import wait_until
 
@@ -242,3 +243,15 @@ def test_the_good_episodes_of_a_run_become_an_adapter_that_a_run_of_its_settings
     assert "left out: reward below 1" in result.output
     assert f"--env {WORD_ENV} --recipe {run_dir}/config.json --init-adapter {tmp_path / 'best'}" in result.output
     assert init_adapter(settings.model_copy(update={"init_adapter": str(tmp_path / "best")}))
+
+
+@pytest.mark.torch
+def test_the_good_episodes_of_an_evaluation_become_an_adapter_whoever_played_them(model, tmp_path):
+    evaluation = tmp_path / "evaluation"
+    assert run("--agent", "oracle", "--out", str(evaluation), count=4).exit_code == 0
+    arguments = ["--from-run", str(evaluation), "--model", str(model), "--cpu", "--steps", "1", "--validation", "0"]
+    result = CliRunner().invoke(sft, [*arguments, "--out", str(tmp_path / "best")])
+    assert result.exit_code == 0, result.output
+    assert re.search(r"demonstrations +4", result.output), result.output
+    assert f"grpo-train --env {SUMS_ENV} " in result.output
+    assert (tmp_path / "best" / "adapter_model.safetensors").exists()
