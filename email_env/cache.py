@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from email_env.errors import CacheError
 from email_env.versions import BUILDER_VERSION, GENERATOR_VERSION, SCHEMA_VERSION
+from judges.common.files import locked
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +48,7 @@ def demo_database() -> Path:
     if path.is_file():
         return path
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / "demo.lock"):
+        with locked(folder / "demo.lock"):
             if not path.is_file():
                 _build(path)
     except OSError as error:
@@ -68,16 +66,3 @@ def _build(path: Path) -> None:
     _log.info("Building the demo mailboxes in %s (once)", path)
     source = open_source("demo")
     build_database(source.mails, path, scenarios=source.scenarios, source=source.name)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock that the system drops when the process ends, however it ends."""
-    with path.open("a") as handle:
-        try:
-            import fcntl
-        except ImportError:  # no POSIX: two builders then do the same work, and the last one's file stays
-            yield
-            return
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -35,8 +35,10 @@ from email_env.search.database import MailDatabase
 from email_env.search.query import MAX_RESULTS, MAX_SNIPPET_WORDS
 from email_env.spaces import TextSpace, ToolCallSpace
 from email_env.tools import prompts
-from email_env.tools.actions import MAX_ACTION_CHARS, CallFault, ErrorCode, parse_action
+from email_env.tools.actions import MAX_ACTION_CHARS, parse_action
 from email_env.tools.toolbox import MAX_ANSWER_CHARS, Answer, Toolbox, ToolResult
+from judges.common.text import as_utf8
+from judges.common.tool_calls import ErrorCode, Fault
 
 MAX_CALLS_PER_ACTION = 8
 
@@ -223,7 +225,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         """Takes one assistant turn and runs its calls in order, up to the final answer.
 
         Args:
-            action: the turn as text, in one of the forms that `email_env.tools.actions` reads.
+            action: the turn as text, in one of the forms that `judges.common.tool_calls` reads.
 
         Returns:
             The results as text, the reward, terminated, truncated, and info with `messages` (to append),
@@ -270,16 +272,16 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
     def _run(self, action: object, scenario: Scenario, score: Score) -> list[ToolResult]:
         if isinstance(action, str) and len(action) > MAX_ACTION_CHARS:
             message = f"a turn may have {MAX_ACTION_CHARS} characters, got {len(action)}."
-            calls: tuple[Any, ...] = (CallFault(ErrorCode.NO_TOOL_CALL, message),)
+            calls: tuple[Any, ...] = (Fault(ErrorCode.NO_TOOL_CALL, message),)
         else:
             parsed = parse_action(action)
-            if parsed.prose:
-                score.settle(Answer(parsed.prose[:MAX_ANSWER_CHARS], implicit=True))
+            if parsed.text:
+                score.settle(Answer(parsed.text[:MAX_ANSWER_CHARS], implicit=True))
                 return [ToolResult(prompts.ANSWER_RECEIVED)]
-            calls = parsed.calls
+            calls = parsed.items
         if len(calls) > MAX_CALLS_PER_ACTION:
             message = f"a turn may have {MAX_CALLS_PER_ACTION} calls, got {len(calls)}; the rest was not run."
-            calls = (*calls[:MAX_CALLS_PER_ACTION], CallFault(ErrorCode.BAD_ARGS, message))
+            calls = (*calls[:MAX_CALLS_PER_ACTION], Fault(ErrorCode.BAD_ARGS, message))
         results: list[ToolResult] = []
         for call in calls:
             result = self.toolbox.run(call, scenario)
@@ -306,7 +308,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         """The text cut to the limit, as valid UTF-8, so that the observation space contains it."""
         most = self._max_observation_chars if max_chars is None else max_chars
         text = text if len(text) <= most else f"{text[: most - 4]} ..."
-        return text.encode(errors="replace").decode()
+        return as_utf8(text)
 
 
 def _spoken(role: str, content: object) -> str:

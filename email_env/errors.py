@@ -12,7 +12,6 @@
     │   └── UnknownInboxError (LookupError)  no mail of the database has this address
     ├── SourceError (ValueError)             mail that cannot be read: missing, truncated, of an unknown kind
     ├── HubError (ConnectionError)           a hub data set that cannot be read: no package, no network, no such name
-    ├── LlmError (ConnectionError)           an LLM that does not answer: out of reach, refused, no package
     ├── BuildError (RuntimeError)            a database that could not be built; nothing was written
     └── CacheError (OSError)                 the per-user cache cannot be written
 
@@ -70,18 +69,6 @@ class SourceError(EmailEnvError, ValueError):
 
 class HubError(EmailEnvError, ConnectionError):
     """A hub data set that is out of reach, or whose package is not installed."""
-
-
-class LlmError(EmailEnvError, ConnectionError):
-    """An LLM that does not answer.
-
-    Attributes:
-        permanent: whether it would answer no other question either (a wrong key, name or URL).
-    """
-
-    def __init__(self, message: str, *, permanent: bool = False) -> None:
-        super().__init__(message)
-        self.permanent = permanent
 
 
 class BuildError(EmailEnvError, RuntimeError):

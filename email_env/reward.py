@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 from email_env.errors import ConfigurationError
 from email_env.scenarios.scenario import Scenario
-from email_env.tools.actions import ErrorCode
 from email_env.tools.toolbox import Answer, ToolResult
+from judges.common.tool_calls import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ The parent process holds a live view of that memory, and a copy of the view is a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from ctypes import c_uint8
 from multiprocessing.sharedctypes import SynchronizedArray
@@ -20,6 +19,9 @@ from typing import Any, overload
 import numpy as np
 from gymnasium.spaces import Text
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
+
+from judges.common.text import is_utf8
+from judges.common.tool_calls import format_call
 
 _LENGTH_BYTES = 4
 _MAX_UTF8_BYTES = 4  # of one character
@@ -86,21 +88,6 @@ class ToolCallSpace(TextSpace):
             return format_call("read_email", {"message_id": message_id})
         answer = _ANSWERS[int(rng.integers(len(_ANSWERS)))]
         return format_call("return_final_answer", {"answer": answer, "sources": [message_id]})
-
-
-def format_call(name: str, arguments: dict[str, Any]) -> str:
-    """A tool call in the canonical form, `<tool_call>` tags around one JSON object."""
-    call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-    return f"<tool_call>\n{call}\n</tool_call>"
-
-
-def is_utf8(text: str) -> bool:
-    """Whether the text can be written as UTF-8, that is, holds no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class SharedTexts(Sequence[str]):

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator, model_validator
 
-from judges.llm.options import TIMEOUT_SECONDS, CallOptions
-from judges.llm.secrets import blank_secrets, without_credentials, without_secrets, without_users
+from judges.common.secrets import blank_secrets, without_credentials, without_secrets, without_users
+from judges.llm.client import TIMEOUT_SECONDS, CallOptions
 
 LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.learner.loss``, by the names of their papers."""

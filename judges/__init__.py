@@ -26,10 +26,9 @@ from judges.errors import (
     SpendLimitReached,
 )
 from judges.llm.client import JudgeClient
-from judges.llm.session import Session
-from judges.llm.usage import Usage
+from judges.llm.session import Session, Usage
 from judges.reliability.calibration import Calibration, calibrate
-from judges.reliability.labelled import LabelledGroup
+from judges.reliability.groups import LabelledGroup
 from judges.scoring.groups import ruler_score_group, score_group
 from judges.scoring.ruler import ruler, score
 from judges.scoring.trainers import trl_reward, verifiers_reward

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from judges.errors import JudgeError, JudgeInputError
-from judges.llm.options import TIMEOUT_SECONDS
-from judges.llm.sync import STOPPED
+from judges.llm.client import TIMEOUT_SECONDS
+from judges.llm.loop import STOPPED
 
 if TYPE_CHECKING:
     from judges.reliability.calibration import Calibration
@@ -183,7 +183,7 @@ def calibrate(
     """
     from judges.llm.session import Session
     from judges.reliability.calibration import calibrate as measure
-    from judges.reliability.labelled import read_labelled
+    from judges.reliability.groups import read_labelled
 
     with _progress() as on_progress:
         calibration = measure(

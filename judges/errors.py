@@ -28,11 +28,17 @@ class PromptTooLong(JudgeInputError):
 
 
 class JudgeCallError(JudgeError, ConnectionError):
-    """The judge could not be reached, kept failing, or refused the request. ``status``: the HTTP status, if any."""
+    """The judge could not be reached, kept failing, or refused the request.
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    Attributes:
+        status: The HTTP status, if any.
+        is_hopeless: Whether every other call would fail as well: a wrong key, name or address.
+    """
+
+    def __init__(self, message: str, status: int | None = None, *, is_hopeless: bool = False) -> None:
         super().__init__(message)
         self.status = status
+        self.is_hopeless = is_hopeless
 
 
 class ContextOverflow(JudgeCallError):

@@ -21,7 +21,8 @@ from email_env.ingest.calendar import calendar_text
 from email_env.ingest.flowed import unflowed
 from email_env.ingest.headers import readable
 from email_env.ingest.markup import enriched_text, markup_text
-from email_env.ingest.text import clean_body, codec_of, decode, decode_named, one_line, unix_lines
+from email_env.ingest.text import clean_body, codec_of, decode, decode_named
+from judges.common.text import one_line, unix_lines
 
 MAX_ATTACHED_CHARS = 5_000
 """Of the text of all attachments together, so much is kept."""

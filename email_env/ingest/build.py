@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from email_env.errors import BuildError
-from email_env.ingest.atomic import replacing
 from email_env.ingest.mailboxes import Owner
 from email_env.ingest.staging import COLUMNS, Filters, Staging
 from email_env.mail import ParsedMail, Skip, SkipReason
@@ -30,6 +29,7 @@ from email_env.scenarios.misfits import sort_out
 from email_env.scenarios.scenario import Scenario
 from email_env.search.query import COMMON_MAILS, index_text, who
 from email_env.versions import BUILDER_VERSION, SCHEMA_VERSION
+from judges.common.files import replacing
 
 _PAGE_BYTES = 16384  # a page holds eight pages of the index, or several mails: 6 % of it is waste, of 4096 bytes 16 %
 _CACHE_KIB = 16384

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from email_env.ingest.text import unix_lines
+from judges.common.text import unix_lines
 
 _SHOWN = {
     "SUMMARY": "Event",

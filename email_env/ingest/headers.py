@@ -12,7 +12,8 @@ from codecs import BOM_UTF8
 from email.header import decode_header
 from typing import NamedTuple
 
-from email_env.ingest.text import decode, decode_named, without_controls
+from email_env.ingest.text import decode, decode_named
+from judges.common.text import without_controls
 
 
 class Headers(NamedTuple):

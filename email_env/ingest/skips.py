@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from email_env.errors import BuildError
-from email_env.ingest.atomic import replacing
 from email_env.mail import Skip
+from judges.common.files import replacing
 
 _KEYS = {"source", "reason"}
 _MAX_LINE_BYTES = 1 << 16

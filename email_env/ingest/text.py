@@ -1,8 +1,7 @@
 """Bytes of mail as text, and text as the database keeps it: no control characters, `\\n` line ends.
 
-Characters that nobody sees are taken out too, such as soft hyphens, blanks of no width and marks of the direction: HTML
-mail is full of them, and a word with one inside is found by no search. Joiners in plain text stay, which Persian and
-emoji need.
+Characters that nobody sees are taken out too (`judges.common.text`): HTML mail is full of them, and a word with one
+inside is found by no search.
 
 Names of charsets are read as WHATWG's Encoding Standard reads them, because most programs that write "iso-8859-1" mean
 Windows-1252. ASCII is first taken for UTF-8, which such mail often is.
@@ -14,7 +13,7 @@ import codecs
 import re
 from functools import lru_cache
 
-from judges.answers.values import UNSEEN
+from judges.common.text import unix_lines, without_controls
 
 _CODEC = re.compile(r"utf-(?:7|8|16|32)|iso|cp\d|koi8|big5|gb|euc|johab|hz|mac-|tis|kz|ptcp|hp-")
 _CODE_PAGE = re.compile(r"(?:windows|win|cp|ibm|dos|ms|ms-cp)[-_]?(\d+)")
@@ -52,8 +51,6 @@ _MEANT = {  # what the name of a charset stands for in mail, by the names of Pyt
     "big5": "big5hkscs",
 }
 _MAX_LABEL = 40
-_CONTROL = re.compile(f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff{UNSEEN}]")
-_INVISIBLE = re.compile(f"[{UNSEEN}]")
 _CONTROL_BYTES = bytes({*range(32), 127} - {9, 10, 13})
 _NOT_ASCII_BASED = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
 _WITH_GAPS = ("cp125", "cp874")
@@ -91,18 +88,18 @@ def decode(data: bytes, charset: str) -> str:
     names = [name for name in (codec, "utf-8") if name]
     for name in names:
         try:
-            return _CONTROL.sub("", data.decode(name))
+            return without_controls(data.decode(name))
         except (LookupError, UnicodeError):
             if name == "iso2022_jp" and data.isascii():
-                return _CONTROL.sub("", _windows_jis(data))
+                return without_controls(_windows_jis(data))
     if codec.startswith(_WITH_GAPS):
-        return _CONTROL.sub("", data.decode(codec, "ignore"))
+        return without_controls(data.decode(codec, "ignore"))
     for name in names:
         text = data.decode(name, "replace")
         letters = sum(not char.isascii() for char in text)
         if 2 * text.count(_LOST) < letters:
-            return _CONTROL.sub("", text.replace(_LOST, ""))
-    return _CONTROL.sub("", data.decode("cp1252", "ignore"))
+            return without_controls(text.replace(_LOST, ""))
+    return without_controls(data.decode("cp1252", "ignore"))
 
 
 def decode_named(data: bytes, beginning_bytes: int | None = None) -> str:
@@ -140,23 +137,6 @@ def _as_cp932(row: int, cell: int) -> bytes:
     return bytes((lead, cell + (0x7E if row % 2 == 0 else 0x20 if cell >= 0x60 else 0x1F)))
 
 
-def one_line(text: str) -> str:
-    """Text without control characters, with every run of white space as one blank."""
-    return " ".join(_CONTROL.sub(" ", _INVISIBLE.sub("", text)).split())
-
-
 def clean_body(text: str) -> str:
     """Text with `\\n` line ends, without control characters and without blank lines around it."""
-    return unix_lines(_CONTROL.sub("", text))
-
-
-def without_controls(text: str) -> str:
-    """Text without control characters, which neither database nor terminal nor report should get."""
-    return _CONTROL.sub("", text)
-
-
-def unix_lines(text: str) -> str:
-    """Text with `\\n` line ends and without blank lines around it."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.strip("\n \t")
+    return unix_lines(without_controls(text))

@@ -2,5 +2,5 @@
 
     draw (which mails, which split) -> proposal (an LLM writes) -> checks -> a line in the file of questions or rejected
 
-Only `llm` knows an LLM library; everything else calls a `Chat`, an async function from messages to text.
+The LLM is asked by `judges.llm`, as judges are.
 """

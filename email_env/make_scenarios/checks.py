@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import StrEnum
 
 from email_env.errors import ToolInputError
-from email_env.make_scenarios.proposal import Proposal, Verdict
+from email_env.make_scenarios.proposal import Check, Proposal
 from email_env.policies.words import content_words
 from email_env.scenarios.misfits import sort_out
 from email_env.scenarios.scenario import Scenario
@@ -88,14 +88,14 @@ def faults_of_scenario(database: MailDatabase, scenario: Scenario, mail: Email) 
     return None
 
 
-def faults_of_verdict(verdict: Verdict, scenario: Scenario, min_realism: float) -> Fault | None:
+def faults_of_check(check: Check, scenario: Scenario, min_realism: float) -> Fault | None:
     """What the checker found wrong; None where it found nothing."""
-    if any(says(verdict.from_subject, form) for form in (scenario.answer, *scenario.accepted)):
-        return Reason.FROM_SUBJECT, verdict.from_subject
-    if verdict.from_other_mail and not gives_up(verdict.from_other_mail):
-        return Reason.FROM_OTHER_MAIL, verdict.from_other_mail
-    if verdict.realism < min_realism:
-        return Reason.UNREALISTIC, f"realism {verdict.realism:g}"
+    if any(says(check.from_subject, form) for form in (scenario.answer, *scenario.accepted)):
+        return Reason.FROM_SUBJECT, check.from_subject
+    if check.from_other_mail and not gives_up(check.from_other_mail):
+        return Reason.FROM_OTHER_MAIL, check.from_other_mail
+    if check.realism < min_realism:
+        return Reason.UNREALISTIC, f"realism {check.realism:g}"
     return None
 
 

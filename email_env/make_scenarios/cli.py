@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from email_env._version import __version__
-from email_env.errors import EmailEnvError, LlmError
-from email_env.make_scenarios.llm import TIMEOUT_SECONDS
+from email_env.errors import EmailEnvError
 from email_env.scenarios.scenario import SPLITS
+from judges.errors import JudgeCallError, JudgeError
+from judges.llm.client import TIMEOUT_SECONDS, JudgeClient
+from judges.llm.session import Session, Usage
 
 if TYPE_CHECKING:
     from email_env.make_scenarios.draw import Draw
-    from email_env.make_scenarios.llm import Usage
     from email_env.make_scenarios.maker import Maker
     from email_env.make_scenarios.record import Record
 
@@ -126,14 +127,13 @@ def main(
     Exit status 3 means that the LLM gave no answer for some mails; --resume asks again.
     """
     from email_env.make_scenarios.draw import draw_mails, owners
-    from email_env.make_scenarios.llm import Llm
     from email_env.make_scenarios.maker import Maker
     from email_env.make_scenarios.record import Record
     from email_env.search.database import MailDatabase
 
     rejected = report or out.with_name(f"{out.name.removesuffix('.jsonl')}.rejected.jsonl")
     try:
-        llm = Llm(model, api_base, timeout_seconds=timeout)
+        llm, session = JudgeClient(model, api_base, timeout_seconds=timeout), Session(max_concurrency=concurrency)
         with closing(MailDatabase(database)) as mail:
             chosen = {inbox.strip().lower() for inbox in inboxes}
             if not chosen and not owners(mail.connection()):
@@ -143,27 +143,27 @@ def main(
             with Record(out, rejected, resume=resume) as record:
                 record.check(draws)
                 try:
-                    failures = _make(Maker(mail, llm, min_realism=min_realism), draws, record, concurrency)
+                    failures = _make(Maker(mail, llm, session, min_realism=min_realism), draws, record, concurrency)
                 except KeyboardInterrupt:
                     click.echo(f"Stopped; {out} keeps what is finished. Go on with --resume.", err=True)
-                    click.echo(_summary(out, rejected, record, [], llm.usage), err=True)
+                    click.echo(_summary(out, rejected, record, [], session.usage), err=True)
                     sys.exit(130)
                 except OSError as error:
                     kept = (
                         f"{len(record.done):,} mails are finished; make room or see to the disk, and --resume goes on."
                     )
                     raise click.ClickException(f"{out} or {rejected} cannot be written: {error}. {kept}") from error
-    except (EmailEnvError, OSError) as error:
+    except (EmailEnvError, JudgeError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if as_json:
-        click.echo(json.dumps(_counts(record, failures, llm.usage), indent=2))
+        click.echo(json.dumps(_counts(record, failures, session.usage), indent=2))
     else:
-        click.echo(_summary(out, rejected, record, failures, llm.usage))
+        click.echo(_summary(out, rejected, record, failures, session.usage))
     if failures:
         sys.exit(3)
 
 
-def _make(maker: Maker, draws: list[Draw], record: Record, concurrency: int) -> list[LlmError]:
+def _make(maker: Maker, draws: list[Draw], record: Record, concurrency: int) -> list[JudgeCallError]:
     """Makes a question of every draw that is not finished; returns why the LLM gave no answer for some."""
     import asyncio
 
@@ -179,25 +179,27 @@ def _make(maker: Maker, draws: list[Draw], record: Record, concurrency: int) -> 
 
         try:
             return asyncio.run(make_all(maker, left, record, concurrency=concurrency, on_done=on_done))
-        except LlmError as error:
+        except JudgeCallError as error:
             kept = f"{len(record.done):,} mails are finished; --resume goes on."
-            raise click.ClickException(f"{error} {kept}") from error
+            raise click.ClickException(f"{_told(error)} {kept}") from error
 
 
-def _counts(record: Record, failures: list[LlmError], usage: Usage) -> dict[str, Any]:
-    from dataclasses import asdict
+def _told(error: JudgeCallError) -> str:
+    return f"{error}. Check --model, --api-base, --timeout and the provider's key."
 
+
+def _counts(record: Record, failures: list[JudgeCallError], usage: Usage) -> dict[str, Any]:
     return {
         "questions": sum(record.splits.values()),
         "splits": {split: record.splits.get(split, 0) for split in SPLITS},
         "rejected": {reason.value: count for reason, count in sorted(record.reasons.items())},
         "failed": len(failures),
-        "last_failure": str(failures[-1]) if failures else None,
-        "usage": asdict(usage),
+        "last_failure": _told(failures[-1]) if failures else None,
+        "usage": usage.to_dict(),
     }
 
 
-def _summary(out: Path, rejected: Path, record: Record, failures: list[LlmError], usage: Usage) -> str:
+def _summary(out: Path, rejected: Path, record: Record, failures: list[JudgeCallError], usage: Usage) -> str:
     splits = ", ".join(f"{record.splits.get(split, 0):,} {split}" for split in SPLITS)
     lines = [f"{out}: {sum(record.splits.values()):,} questions ({splits}) from {len(record.done):,} mails"]
     for reason, count in sorted(record.reasons.items(), key=lambda item: -item[1]):
@@ -206,7 +208,7 @@ def _summary(out: Path, rejected: Path, record: Record, failures: list[LlmError]
         lines.append(f"            listed in {rejected}")
     if failures:
         lines.append(f"  failed    {len(failures):,} without an answer of the LLM; --resume asks again")
-        lines.append(f"            the last: {failures[-1]}")
+        lines.append(f"            the last: {_told(failures[-1])}")
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
     cost = f", ${usage.cost_dollars:,.2f}" if usage.cost_dollars else ""
     return "\n".join([*lines, f"  LLM       {usage.calls:,} answers, {tokens}{cost}"])

@@ -7,21 +7,24 @@ import random
 from collections.abc import Callable, Iterable
 from datetime import date, timedelta
 
-from email_env.errors import LlmError
 from email_env.make_scenarios import prompts
 from email_env.make_scenarios.checks import (
     Reason,
+    faults_of_check,
     faults_of_proposal,
     faults_of_scenario,
-    faults_of_verdict,
     other_mails,
 )
 from email_env.make_scenarios.draw import Draw
-from email_env.make_scenarios.proposal import Chat, MalformedError, Proposal, Verdict, ask
+from email_env.make_scenarios.proposal import Check, Proposal, Said, question
 from email_env.make_scenarios.record import Made, Record, Rejected
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import Email, MailDatabase
 from judges.answers.matching import says
+from judges.errors import JudgeCallError, MalformedVerdict
+from judges.llm.ask import Exchange, ask
+from judges.llm.client import JudgeClient
+from judges.llm.session import Session
 
 MAX_DAYS_LATER = 30
 """A question is asked on a day from 1 to this many after its mail."""
@@ -36,26 +39,28 @@ class Maker:
 
     Args:
         database: the mail.
-        chat: the LLM, author and checker.
+        llm: author and checker.
+        session: counts what is asked.
         min_realism: from 0 to 1; less realistic questions are rejected.
     """
 
-    def __init__(self, database: MailDatabase, chat: Chat, *, min_realism: float) -> None:
+    def __init__(self, database: MailDatabase, llm: JudgeClient, session: Session, *, min_realism: float) -> None:
         self._database = database
-        self._chat = chat
+        self._llm = llm
+        self._session = session
         self._min_realism = min_realism
 
     async def make(self, draw: Draw) -> Made | Rejected:
         """A question about the drawn mail, or why there is none.
 
         Raises:
-            LlmError: the LLM gives no answer.
+            JudgeCallError: the LLM gives no answer.
         """
         mail = self._database.read(draw.message_id, inbox=draw.inbox, until=_LAST_DAY)
         assert mail is not None, "the mail was drawn from this inbox"
         try:
-            proposal = await ask(self._chat, prompts.author(mail), Proposal)
-        except MalformedError as error:
+            proposal = await self._ask(prompts.author(mail), Proposal)
+        except MalformedVerdict as error:
             return Rejected(draw, Reason.MALFORMED, str(error))
         if fault := faults_of_proposal(proposal, mail):
             return Rejected(draw, *fault, proposal.question, proposal.answer)
@@ -65,17 +70,20 @@ class Maker:
         others = other_mails(self._database, scenario)
         request = prompts.checker(scenario.question, scenario.inbox, scenario.query_date, mail.subject, others)
         try:
-            verdict = await ask(self._chat, request, Verdict)
-        except MalformedError as error:
+            check = await self._ask(request, Check)
+        except MalformedVerdict as error:
             return Rejected(draw, Reason.MALFORMED, str(error), proposal.question, proposal.answer)
-        if fault := faults_of_verdict(verdict, scenario, self._min_realism):
+        if fault := faults_of_check(check, scenario, self._min_realism):
             return Rejected(draw, *fault, proposal.question, proposal.answer)
-        return Made(scenario, verdict.realism)
+        return Made(scenario, check.realism)
+
+    async def _ask(self, messages: list[dict[str, str]], form: type[Said]) -> Said:
+        return await ask(self._llm, question(messages, form), self._session, Exchange())
 
 
 async def make_all(
     maker: Maker, draws: Iterable[Draw], record: Record, *, concurrency: int, on_done: Callable[[int, int], None]
-) -> list[LlmError]:
+) -> list[JudgeCallError]:
     """Makes a question of every draw, and records each outcome when it is there.
 
     Args:
@@ -89,22 +97,22 @@ async def make_all(
         Why the LLM gave no answer, for each mail that failed so; nothing is recorded of them.
 
     Raises:
-        LlmError: the LLM can give no answer, or gave none `MAX_FAILURES_IN_A_ROW` times.
+        JudgeCallError: the LLM can give no answer, or gave none `MAX_FAILURES_IN_A_ROW` times.
         OSError: the record cannot be written.
     """
     waiting = iter(draws)
     done = in_a_row = 0
-    failures: list[LlmError] = []
+    failures: list[JudgeCallError] = []
 
     async def work() -> None:
         nonlocal done, in_a_row
         for draw in waiting:
             try:
                 outcome = await maker.make(draw)
-            except LlmError as error:
+            except JudgeCallError as error:
                 failures.append(error)
                 in_a_row += 1
-                if error.permanent or in_a_row >= MAX_FAILURES_IN_A_ROW:
+                if error.is_hopeless or in_a_row >= MAX_FAILURES_IN_A_ROW:
                     raise
             else:
                 in_a_row = 0

@@ -1,11 +1,11 @@
-"""Every word that the LLM reads, apart from mail. Mail is JSON without `<`, so that none of it can leave its tag."""
+"""Every word that the LLM reads, apart from mail. Mail is JSON that cannot leave its tag."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from email_env.search.database import Email
+from judges.llm.prompt_text import encode
 
 _AUTHOR = """\
 You write questions that a person might ask an assistant about their own mailbox. You are given one mail of it, as \
@@ -57,11 +57,5 @@ def checker(question: str, inbox: str, today: str, subject: str, others: Sequenc
     return _messages(_CHECKER, "data", shown)
 
 
-def repair(fault: str) -> str:
-    """Asks for the same again, in the right form."""
-    return f"That cannot be read. {fault} Reply again with the JSON object alone, exactly as described."
-
-
 def _messages(system: str, tag: str, data: object) -> list[dict[str, str]]:
-    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
-    return [{"role": "system", "content": system}, {"role": "user", "content": f"<{tag}>{text}</{tag}>"}]
+    return [{"role": "system", "content": system}, {"role": "user", "content": f"<{tag}>{encode(data, tag)}</{tag}>"}]

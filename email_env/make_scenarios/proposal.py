@@ -1,34 +1,19 @@
-"""What the LLM may say, as pydantic models, and how its text is read; it may correct malformed text once."""
+"""What the LLM may say, as pydantic models, and how its text is read."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from email_env.make_scenarios import prompts
 from email_env.search.query import MAX_KEYWORD_CHARS, storable
+from judges.common.text import as_utf8
+from judges.errors import MalformedVerdict
+from judges.llm.ask import Question
+from judges.llm.json_answer import objects_with
 
 Kind = Literal["person", "date", "time", "amount", "number", "place", "name", "code", "other"]
-Message = dict[str, str]
-
-
-class Chat(Protocol):
-    """An LLM: messages in, the text of its answer out."""
-
-    async def __call__(self, messages: Sequence[Message]) -> str:
-        """Asks once.
-
-        Raises:
-            LlmError: there is no answer.
-        """
-        ...
-
-
-class MalformedError(Exception):
-    """Neither the LLM's text nor its correction was in the form that was asked for."""
 
 
 def _one_line(text: str) -> str:
@@ -60,7 +45,7 @@ class Proposal(BaseModel):
         return self
 
 
-class Verdict(BaseModel):
+class Check(BaseModel):
     """What the checker, who does not see the mail, makes of the question."""
 
     model_config = ConfigDict(extra="forbid")
@@ -73,52 +58,21 @@ class Verdict(BaseModel):
 Said = TypeVar("Said", bound=BaseModel)
 
 
-async def ask(chat: Chat, messages: Sequence[Message], form: type[Said]) -> Said:
-    """The LLM's answer in the form that was asked for. If it is malformed, the LLM is told why and asked once more.
-
-    Raises:
-        MalformedError: the second answer is malformed too.
-        LlmError: the LLM cannot be reached.
-    """
-    text = _sendable(await chat(messages))
-    try:
-        return read(text, form)
-    except ValueError as error:
-        fault = _fault(error)
-    again = [{"role": "assistant", "content": text or "(empty)"}, {"role": "user", "content": prompts.repair(fault)}]
-    text = await chat([*messages, *again])
-    try:
-        return read(text, form)
-    except ValueError as error:
-        raise MalformedError(f"{_fault(error)} The text: {text[:200]!r}") from None
+def question(messages: Sequence[dict[str, str]], form: type[Said]) -> Question[Said]:
+    """What to ask for an answer in a form; `judges.llm.ask` lets the LLM correct a malformed one once."""
+    return Question(messages, None, lambda text: read(text, form), ", ".join(form.model_fields), "a mail")
 
 
 def read(text: str, form: type[Said]) -> Said:
     """The JSON object in the text. Reasoning, a code fence or a greeting may stand around it.
 
     Raises:
-        ValueError: there is none, or it does not have the form.
+        MalformedVerdict: there is none, or it does not have the form.
     """
-    rest = text.rpartition("</think>")[2]
-    start = rest.find("{")
-    if start < 0:
-        raise ValueError("There is no JSON object.")
+    found = objects_with(text, next(iter(form.model_fields)))[-1]
     try:
-        value, _ = json.JSONDecoder().raw_decode(rest, start)
-    except (RecursionError, ValueError) as error:
-        raise ValueError(f"The JSON cannot be read: {error}.") from None
-    return form.model_validate(value)
-
-
-def _sendable(text: str) -> str:
-    """The text with halves of surrogate pairs written as escapes: JSON can spell them, but UTF-8 cannot."""
-    return text.encode(errors="backslashreplace").decode()
-
-
-def _fault(error: ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    faults = error.errors(include_url=False, include_context=False, include_input=False)[:5]
-    return _sendable(
-        " ".join(f"{'.'.join(map(str, fault['loc'])) or 'The object'}: {fault['msg']}." for fault in faults)
-    )
+        return form.model_validate(found)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)[:5]
+        told = (f"{'.'.join(map(str, fault['loc'])) or 'The object'}: {fault['msg']}" for fault in faults)
+        raise MalformedVerdict(as_utf8("; ".join(told))) from None

@@ -9,19 +9,17 @@ time.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO
 
 from email_env.errors import ConfigurationError, ScenarioError
-from email_env.ingest.atomic import lock
 from email_env.make_scenarios.checks import Reason
 from email_env.make_scenarios.draw import Draw
 from email_env.scenarios.scenario import Scenario
+from judges.common.files import Closeable, DamagedFileError, JsonlLog, locked, read_jsonl
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Rejected:
     answer: str = ""
 
 
-class Record:
+class Record(Closeable):
     """Appends to the two files and knows what they contain.
 
     Args:
@@ -66,14 +64,13 @@ class Record:
     def __init__(self, questions: Path, rejected: Path, *, resume: bool) -> None:
         if questions.absolute() == rejected.absolute():
             raise ConfigurationError(f"The rejected need a file of their own, got {str(rejected)!r} for both.")
-        self._handles: list[int] = []
-        try:
+        with ExitStack() as opened:
             for path in (questions, rejected):
-                self._handles.append(_open(path))
+                opened.enter_context(_locked(path))
             self._read(questions, rejected, resume=resume)
-        except BaseException:
-            self._close()
-            raise
+            self._questions = opened.enter_context(JsonlLog(questions))
+            self._rejected = opened.enter_context(JsonlLog(rejected))
+            self._opened = opened.pop_all()
 
     def _read(self, questions: Path, rejected: Path, *, resume: bool) -> None:
         present = [str(path) for path in (questions, rejected) if path.stat().st_size]
@@ -93,7 +90,6 @@ class Record:
                 self._note_rejected(str(line["scenario_id"]), Reason(line["reason"]))
             except (KeyError, ValueError) as error:
                 raise ScenarioError(f"{rejected}: no list of rejected questions ({error!r}). Name another.") from error
-        self._questions, self._rejected = self._handles
 
     def check(self, draws: Iterable[Draw]) -> None:
         """Compares the questions that are there with the draw that is to continue.
@@ -135,59 +131,25 @@ class Record:
         self.done.add(scenario_id)
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        for handle in self._handles:
-            os.close(handle)
+    def close(self) -> None:
+        """Closes the files."""
+        self._opened.close()
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file; a torn last one is cut off, and a whole one gets the line break that it lacks."""
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if _is_object(data[whole:]):
-        with path.open("ab") as file:
-            file.write(b"\n")
-        whole = len(data)
-    found: list[dict[str, Any]] = []
-    for number, line in enumerate(data[:whole].splitlines(), start=1):
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise ScenarioError(f"{path}, line {number}: {error}. Name another file, or mend the line.") from error
-        if not isinstance(value, dict):
-            raise ScenarioError(f"{path}, line {number}: expected a JSON object, got {line[:60]!r}.")
-        found.append(value)
-    if whole < len(data):
-        os.truncate(path, whole)
-    return found
-
-
-def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
+        return read_jsonl(path)
+    except DamagedFileError as error:
+        raise ScenarioError(f"{error}. Name another file, or mend the line.") from error
 
 
-def _open(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    if not lock(handle):
-        os.close(handle)
-        raise ConfigurationError(f"Another process is writing {path}. Wait for it, or name another file.")
-    return handle
+def _locked(path: Path) -> BinaryIO:
+    try:
+        return locked(path, wait=False)
+    except BlockingIOError:
+        raise ConfigurationError(f"Another process is writing {path}. Wait for it, or name another file.") from None
 
 
-def _append(handle: int, value: dict[str, Any]) -> None:
-    rest = json.dumps(value, ensure_ascii=False).encode() + b"\n"
-    while rest:
-        rest = rest[os.write(handle, rest) :]
-    os.fsync(handle)
+def _append(log: JsonlLog, line: dict[str, Any]) -> None:
+    log.append(line)
+    log.sync()

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase
-from email_env.spaces import format_call
 from email_env.tools.toolbox import Toolbox
+from judges.common.tool_calls import format_call
 
 _HIT = re.compile(r"^(\S+) \| \d{4}-\d{2}-\d{2} \| ", re.MULTILINE)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from email_env.errors import ScenarioError
 from email_env.search.query import bare_message_id
+from judges.common.text import is_utf8
 
 SPLITS = ("train", "validation", "test")
 DIFFICULTIES = ("easy", "medium", "hard", "")
@@ -157,10 +158,8 @@ def _texts(value: Any, name: str) -> tuple[str, ...]:
 
 def _encodable(text: str, name: str) -> str:
     """The text; JSON may hold half a surrogate pair (`\\ud83d`), which no database takes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ScenarioError(f"{name} of a scenario holds half a character, which is no text: {text!r}.") from None
+    if not is_utf8(text):
+        raise ScenarioError(f"{name} of a scenario holds half a character, which is no text: {text!r}.")
     return text
 
 

@@ -29,6 +29,7 @@ from email_env.search import cjk, query
 from email_env.search.connections import Connections
 from email_env.search.days import Days
 from email_env.search.metadata import read_metadata
+from judges.common.text import shown
 
 MAX_RANKED_HITS = 5_000
 """Where more mails match, a ranking looks at this many of the newest."""
@@ -159,7 +160,7 @@ class MailDatabase:
             "words": query.whole_number(snippet_words, "snippet_words", query.MAX_SNIPPET_WORDS),
         }
         if order not in ORDERS:
-            raise ToolInputError(f'order must be "newest" or "relevance", got {query.shown(order)}.')
+            raise ToolInputError(f'order must be "newest" or "relevance", got {shown(order)}.')
         search = self._bounds(until, sent_after, sent_before) | limits
         if people is None:
             return []
@@ -267,7 +268,7 @@ class MailDatabase:
         """
         inbox_id = self._inbox_id(inbox)
         if not isinstance(message_id, str):
-            raise ToolInputError(f"message_id must be a string, got {query.shown(message_id)}.")
+            raise ToolInputError(f"message_id must be a string, got {shown(message_id)}.")
         key = query.bare_message_id(message_id)
         if not query.storable(key):
             return None

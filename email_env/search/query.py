@@ -10,7 +10,6 @@ search over more than `MAX_SEARCH_MAILS` of them is refused, and the error names
 from __future__ import annotations
 
 import re
-import reprlib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from datetime import date
 
 from email_env.errors import ToolInputError
 from email_env.search import cjk
+from judges.common.text import is_utf8, shown
 
 MAX_KEYWORDS = 12
 MAX_KEYWORD_CHARS = 80
@@ -53,8 +53,6 @@ _ELIDED = re.compile(r"(?<!\w)[^\W\d_]['\u2019]\w\w")  # O'Brien, d'Arc
 _RUN = re.compile(r"[^\W_]+")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _JOINED = {"all": " AND ", "any": " OR "}
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,16 +275,4 @@ def bare_message_id(message_id: str) -> str:
 
 def storable(text: str) -> bool:
     """Whether SQLite can hold the text: no NUL, no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\x00" not in text
-
-
-def shown(value: object) -> str:
-    """Any value as short, printable text for an error message."""
-    try:
-        return _REPR.repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits
-        return f"a huge {type(value).__name__}"
+    return is_utf8(text) and "\x00" not in text

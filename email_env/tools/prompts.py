@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MAX_COUNTED, Email, SearchHit
-from email_env.search.query import shown
 from email_env.tools.found import Found
+from judges.common.text import shown
 
 ANSWER_RECEIVED = "Answer received."
 _MAX_LISTED = 20

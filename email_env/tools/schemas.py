@@ -5,7 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
-from email_env.search.query import MAX_RESULTS, shown
+from email_env.search.query import MAX_RESULTS
+from judges.common.text import shown
 
 _OTHER_NAMES = {
     "keywords": "query q queries keyword search search_query search_terms terms words phrase phrases text subject",

@@ -15,12 +15,14 @@ from typing import Any
 from email_env.errors import ToolInputError
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase
-from email_env.search.query import MAX_OFFSET, MAX_RESULTS, shown, whole_number
+from email_env.search.query import MAX_OFFSET, MAX_RESULTS, whole_number
 from email_env.tools import prompts
-from email_env.tools.actions import TOOL_NAMES, CallFault, ErrorCode, ToolCall
+from email_env.tools.actions import TOOL_NAMES
 from email_env.tools.found import Finder, Found
 from email_env.tools.ids import long_id, short_id, whole_id
 from email_env.tools.schemas import tool_schemas, unknown_argument
+from judges.common.text import shown
+from judges.common.tool_calls import Call, ErrorCode, Fault
 
 MAX_ANSWER_CHARS = 2000
 MAX_SOURCES = 50
@@ -109,9 +111,9 @@ class Toolbox:
         finder = self.finder
         return tool_schemas(self.max_results, finder.order, fallback_any=finder.fallback_any, terse=self.terse)
 
-    def run(self, call: ToolCall | CallFault, scenario: Scenario) -> ToolResult:
+    def run(self, call: Call | Fault, scenario: Scenario) -> ToolResult:
         """Runs one call; a mistake of the model becomes a result with an error code."""
-        if isinstance(call, CallFault):
+        if isinstance(call, Fault):
             return ToolResult(prompts.error(call.message), call.code, call.call_id)
         if call.name not in self._tools:
             message = f"there is no tool {shown(call.name)}. The tools are {', '.join(TOOL_NAMES)}."
@@ -122,7 +124,7 @@ class Toolbox:
             return ToolResult(prompts.error(str(error)), ErrorCode.BAD_ARGS, call.call_id)
         return replace(result, call_id=call.call_id)
 
-    def _checked(self, call: ToolCall) -> dict[str, Any]:
+    def _checked(self, call: Call) -> dict[str, Any]:
         """The given arguments, checked by name. Null and "" mean that an optional argument is left out."""
         known, required = self._arguments[call.name]
         if call.name == "search_inbox":

@@ -12,7 +12,7 @@ from typing import Any
 from grpo.agents.scripted import FileAgent, ScriptedAgent
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
-from judges.llm.secrets import without_users
+from judges.common.secrets import without_users
 
 FORMS = """\
   PKG.MOD:FUNCTION       fn(task, tools, model) -> str | Answer | None, plain or async

@@ -8,11 +8,12 @@ from typing import Any, Self
 
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import Upstream, UpstreamUnreachable
-from grpo.chat.tool_calls import ANSWER_TOOL, parse_turn, without_thought
+from grpo.chat.turns import ANSWER_TOOL
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
 from grpo.errors import EvaluationError, ServerError
 from grpo.types import Answer, Message
+from judges.common.tool_calls import parse_turn, without_thought
 
 PAUSES_SECONDS = (0.5, 2.0, 8.0)
 """Waits before the second, third and fourth try of a request that the server could not take."""

@@ -21,10 +21,10 @@ import httpx
 from grpo.display.streams import said_if_slow
 from grpo.errors import EvaluationError
 from grpo.machine.loopback import is_loopback
+from judges.common.secrets import blank_secrets, without_users
 from judges.errors import JudgeCallError
 from judges.llm.client import load_litellm
-from judges.llm.one_loop import in_one_loop
-from judges.llm.secrets import blank_secrets, without_users
+from judges.llm.loop import in_one_loop
 
 PATHS = ("chat/completions", "responses")
 """What can be asked of a model."""

@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-from grpo.chat.tool_calls import parse_turn
 from grpo.chat.turns import hermes_turn
 from grpo.types import Message
+from judges.common.tool_calls import parse_turn
 
 History = Literal["fork", "append"]
 """What happens where a template rewrites earlier turns: a new segment begins, or the turns stay as they were."""
@@ -165,7 +165,7 @@ _CALL_IN_TAGS = re.compile(r"<tool_call>.*?</tool_call>", re.DOTALL)
 def own_form(chat: Chat, text: str, tools: list[dict[str, Any]]) -> str:
     """A turn of nothing but ``<tool_call>`` tags, rewritten as the model writes calls; any other turn as it is."""
     calls = [{"name": call.name, "arguments": call.arguments} for call in parse_turn(text).calls]
-    if not calls or _CALL_IN_TAGS.sub("", text).strip() or not all(isinstance(c["arguments"], dict) for c in calls):
+    if not calls or _CALL_IN_TAGS.sub("", text).strip():
         return text
     own = chat.turn_text({"role": "assistant", "tool_calls": calls}, tools)
     return text if own.startswith("<tool_call>") else own

@@ -11,9 +11,9 @@ from typing import Any
 from grpo.chat.base import BaseChat
 from grpo.chat.hermes import HermesChat
 from grpo.chat.template import TemplateChat, render
-from grpo.chat.tool_calls import parse_turn, shown
 from grpo.errors import ModelError
 from grpo.types import Message
+from judges.common.tool_calls import parse_turn
 
 USABLE = "use a model whose calls are JSON: Qwen2.5, Qwen3, Llama 3.1 or 3.2, SmolLM2 or SmolLM3"
 """What an error about a model says to do."""
@@ -64,7 +64,7 @@ def require_readable_calls(chat: BaseChat) -> None:
         raise ModelError(f"tool calls of the model cannot be read: {error}; {USABLE}") from error
     if [(call.name, call.arguments) for call in parse_turn(written).calls] != [(_NAME, _ARGUMENTS)]:
         raise ModelError(
-            f"the model's chat template writes a tool call as {shown(written, 160)}, which cannot be read: a call is "
+            f"the model's chat template writes a tool call as {written[:160]!r}, which cannot be read: a call is "
             f'JSON with "name" and "arguments"; {USABLE}'
         )
 

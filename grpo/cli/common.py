@@ -19,9 +19,9 @@ from typing import Any
 import click
 
 from grpo.errors import GrpoError
-from grpo.files import DamagedFileError
 from grpo.machine.allocator import start_with_kept_memory
 from grpo.machine.packages import how_to_install
+from judges.common.files import DamagedFileError
 
 Command = Callable[..., None]
 

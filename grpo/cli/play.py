@@ -100,10 +100,10 @@ def _play(env: MessageEnv, observation: Observation, name: str) -> None:
 
 
 def _show(observation: Observation) -> None:
-    from grpo.display.terminal import clean
+    from judges.common.text import for_terminal
 
     for message in observation.messages:
-        click.echo(f"{_style(message['role'], bold=True)}: {clean(str(message['content']))}")
+        click.echo(f"{_style(message['role'], bold=True)}: {for_terminal(str(message['content']))}")
 
 
 def _style(text: str, **how: bool) -> str:

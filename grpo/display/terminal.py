@@ -22,15 +22,14 @@ from rich.text import Text
 
 from grpo.display.metrics import EVALUATION_METRICS, RunningMean, short_number
 from grpo.display.steps import StepTable
-from grpo.files import Closeable
+from judges.common.files import Closeable
+from judges.common.text import for_terminal
 
 PLAIN_SECONDS = 10.0
 """Bars write at most one line in this time where the output is not a terminal."""
 
 DRAWN_BAR_COLUMNS = 100
 """On a narrower terminal a bar is its numbers alone: the running averages matter more than the drawing."""
-
-_CONTROL = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
 
 
 class Bar(Closeable):
@@ -133,13 +132,13 @@ class Display(Closeable):
         if self.quiet:
             return
         if self.is_live:
-            self.console.print(Text.assemble("\n", ("● ", "bold cyan"), (clean(title), "bold")))
+            self.console.print(Text.assemble("\n", ("● ", "bold cyan"), (for_terminal(title), "bold")))
         else:
             self._line(f"== {title}")
 
     def progress(self, description: str, total: int, kind: type[B] = Bar) -> B:
         """A bar of ``total`` items; close it, or use it in a ``with`` statement."""
-        bar = kind(clean(description), total, self._clock, self._bar_changed)
+        bar = kind(for_terminal(description), total, self._clock, self._bar_changed)
         self._bars.append(bar)
         self._redraw()
         return bar
@@ -174,7 +173,7 @@ class Display(Closeable):
         if self.quiet:
             return
         if self.is_live:
-            self.console.print(Text(clean(text)), soft_wrap=True)
+            self.console.print(Text(for_terminal(text)), soft_wrap=True)
         else:
             self._line(text)
 
@@ -188,10 +187,10 @@ class Display(Closeable):
             if len(row) != len(columns):
                 raise ValueError(f"table {title!r} has {len(columns)} columns but a row of {len(row)}: {list(row)}")
         self.close()
-        grid = [[clean(cell) for cell in row] for row in (columns, *rows)]
+        grid = [[for_terminal(cell) for cell in row] for row in (columns, *rows)]
         if self.is_live:
             self.console.print()
-            self.console.print(_drawn_table(clean(title), grid))
+            self.console.print(_drawn_table(for_terminal(title), grid))
             return
         widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
         self._line(f"-- {title}")
@@ -265,7 +264,7 @@ class Display(Closeable):
 
     def _line(self, text: str) -> None:
         encoding = getattr(self.console.file, "encoding", None) or "utf-8"
-        printable = clean(text).encode(encoding, "replace").decode(encoding)  # an ASCII log must not stop a run
+        printable = for_terminal(text).encode(encoding, "replace").decode(encoding)  # an ASCII log must not stop a run
         print(printable, file=self.console.file, flush=True)
 
 
@@ -292,11 +291,6 @@ def _evaluation_name(summary: Mapping[str, Any]) -> str:
     how = "greedy" if temperature == 0 else f"T={temperature:g}"
     when = str(summary["label"]).rpartition("-")[0]
     return f"{when}, {how}"
-
-
-def clean(text: str) -> str:
-    """The text without control characters: what a model or a mail wrote must not steer the terminal."""
-    return text.translate(_CONTROL)
 
 
 def _clock_time(seconds: float) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from grpo.errors import EnvError
 from grpo.types import AnswerKey, Message, Outcome
+from judges.common.text import as_utf8
 
 ROLES = {"reset": ("system", "user", "assistant", "tool"), "step": ("tool", "user")}
 """Of messages; those of the first prompt may show an example of a conversation."""
@@ -203,7 +204,7 @@ class Contract:
 
 def _encodable(message: Message) -> Message:
     """Without halves of characters, which a model can write in an escape, an env repeat, and no tokenizer read."""
-    return {**message, "content": message["content"].encode(errors="replace").decode()}
+    return {**message, "content": as_utf8(message["content"])}
 
 
 def _number(given: Any) -> float:

@@ -25,11 +25,12 @@ from typing import Any
 import gymnasium
 from gymnasium import spaces
 
-from grpo.chat.tool_calls import Call, parse_turn, shown
 from grpo.envs.contract import Contract
 from grpo.envs.docstrings import read_docs
 from grpo.envs.spaces import check_readable, in_words, schema_of, to_action, to_json, to_text
 from grpo.errors import EnvError
+from judges.common.text import shown
+from judges.common.tool_calls import Call, ErrorCode, format_call, parse_turn
 
 TOOL = "act"
 DEFAULT_MAX_TURNS = 50
@@ -153,29 +154,28 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             value = _shortened(value)
         except ValueError:  # it lies between the bound and its last digits
             pass
-        call = {"name": TOOL, "arguments": {"action": value}}
-        return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+        return format_call(TOOL, {"action": value})
 
     def _read(self, action: str) -> tuple[list[tuple[str, Any]], str, str]:
         """The actions that a turn calls for, each with its call's id; or an error code and, for the model, why."""
         turn = parse_turn(action)
         if turn.fault:
-            return [], "bad_json", turn.fault
+            return [], turn.fault.code, turn.fault.message
         try:
             if turn.calls:
                 return [(call.call_id, self._action(call)) for call in turn.calls[:MAX_CALLS_PER_TURN]], "", ""
             return [("", self._bare(turn.text))], "", ""
         except _UnknownToolError as error:
-            return [], "unknown_tool", str(error)
+            return [], ErrorCode.UNKNOWN_TOOL, str(error)
         except _NoCallError as error:
-            return [], "no_tool_call", str(error)
+            return [], ErrorCode.NO_TOOL_CALL, str(error)
         except ValueError as error:
-            return [], "bad_args", str(error)
+            return [], ErrorCode.BAD_ARGS, str(error)
 
     def _action(self, call: Call) -> Any:
         if call.name != TOOL:
             raise _UnknownToolError(f"there is no tool {shown(call.name)}")
-        if not isinstance(call.arguments, dict) or call.arguments.keys() != {"action"}:
+        if call.arguments.keys() != {"action"}:
             raise ValueError(f'the arguments must be {{"action": ...}}, got {shown(call.arguments)}')
         return self._named_action(call.arguments["action"])
 
@@ -223,7 +223,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         try:
             return to_text(space, self._contract.observed(observation), self._docs.observations)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-            seen = f"gives the observation {shown(repr(observation))}"
+            seen = f"gives the observation {shown(observation)}"
             raise EnvError(f"{self.env_id} {seen}, which is not of its observation_space {space}") from None
 
     def _highlighted(self, found: re.Match[str]) -> str:

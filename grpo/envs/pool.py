@@ -20,9 +20,9 @@ from grpo.envs.step_cost import Place
 from grpo.envs.worker_env import WorkerEnv
 from grpo.envs.workers import EnvWorkers
 from grpo.errors import EnvError
-from grpo.files import Closeable
 from grpo.machine.processes import allow_many_files
 from grpo.types import AnswerKey, Task
+from judges.common.files import Closeable
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

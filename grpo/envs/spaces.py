@@ -15,8 +15,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import iterate
 
-from grpo.chat.tool_calls import shown
 from grpo.errors import EnvError
+from judges.common.text import shown
 
 MAX_ACTION_NUMBERS = 64
 MAX_OBSERVATION_NUMBERS = 512

@@ -14,9 +14,9 @@ from grpo.envs.message_env import MessageEnv
 from grpo.envs.step_cost import Place, StepCost
 from grpo.envs.worker_env import Worker, WorkerEnv
 from grpo.errors import EnvError
-from grpo.files import Closeable
 from grpo.machine.hardware import cpu_count
 from grpo.settings import EnvWorkersSetting
+from judges.common.files import Closeable
 
 
 class EnvWorkers(Closeable):

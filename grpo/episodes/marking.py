@@ -27,15 +27,14 @@ from grpo.ending import Ending
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.judges import judge_session
 from grpo.errors import ConfigError, JudgeFailure
-from grpo.files import Closeable, Record
 from grpo.seeds import derive_seed
 from grpo.settings import AnswerJudgeSettings
 from grpo.types import AnswerKey, Episode, Outcome
 from judges.answers.answer import AnswerVerdict, DecidedBy, answer
 from judges.answers.matching import Verdict, decide
+from judges.common.files import Closeable, Record
 from judges.errors import JudgeError, SpendLimitReached
-from judges.llm.session import Session
-from judges.llm.usage import Usage
+from judges.llm.session import Session, Usage
 
 RIGHT_ANSWER_REWARD = 1.0
 """What a right answer adds to the reward of an env that does not say what it is worth (no method ``judged``)."""

@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from grpo.chat.tool_calls import ANSWER_TOOL, final_answer, without_thought
+from grpo.chat.turns import ANSWER_TOOL, final_answer
 from grpo.envs.message_env import Observation
 from grpo.envs.pool import Seat
 from grpo.errors import EnvError
 from grpo.types import Answer, Episode, Message
+from judges.common.tool_calls import without_thought
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo.ending import Ending
-from grpo.files import each_record, json_bytes, record_at, write_lines
 from grpo.types import Answer, Episode, ModelCall, Task
+from judges.common.files import each_record, json_bytes, record_at, write_lines
 
 _AS_THEY_ARE = ("env", "seed", "error", "implicit", "verdict", "audit", "unmarked", "explanation", "seconds")
 _TRANSCRIPT = ("messages", "tools")

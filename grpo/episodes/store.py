@@ -26,8 +26,8 @@ from grpo.config import EvalConfig, resume_differences
 from grpo.episodes.record import drop_transcript, line_of, read_episodes
 from grpo.episodes.summary import summarise
 from grpo.errors import EvaluationError, first_of_ours
-from grpo.files import Closeable, JsonlLog, write_json, write_lines
 from grpo.types import Episode
+from judges.common.files import Closeable, JsonlLog, write_json, write_lines
 
 FILE_NAME = "results.jsonl"
 

@@ -13,7 +13,6 @@ This module never imports torch: the conversion runs in a process of its own,
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import json
@@ -22,15 +21,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from grpo.errors import ModelError, ModelUnavailableError
-from grpo.files import fsync_tree
 from grpo.machine.processes import child_environment, module_command
+from judges.common.files import fsync_tree, locked
 
 EMBEDDED_MODEL = "smollm2-135m"
 """Name of the model that needs no model hub."""
@@ -204,8 +201,19 @@ def _own_gguf(gguf: Path, cache_dir: Path) -> Path:
 
 
 def _converted(gguf: Path, target: Path) -> Path:
-    """Convert a GGUF file into ``target`` under a lock, or wait for the process that does."""
-    with _exclusive(target.with_suffix(".lock")):
+    """Convert a GGUF file into ``target`` under a lock, or wait for the process that does.
+
+    Raises:
+        ModelError: Its folder cannot be written to.
+    """
+    try:
+        lock = locked(target.with_suffix(".lock"))
+    except OSError as error:
+        raise ModelError(
+            f"the converted model cannot be kept in {target.parent} ({error.strerror}); set GRPO_CACHE to a folder "
+            "that can be written to"
+        ) from error
+    with lock:
         if target.is_dir():  # another process finished while we waited for the lock
             return target
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
@@ -286,26 +294,6 @@ def _from_hub(name: str) -> Path:
             f"Cannot fetch model {name!r}: the model hub {endpoint} is out of reach and no copy is cached "
             f"({first_line}).\n{_THREE_CHOICES}"
         ) from error
-
-
-@contextmanager
-def _exclusive(lock_file: Path) -> Iterator[None]:
-    """Hold an exclusive lock; the kernel drops it when its process ends, however that happens.
-
-    Raises:
-        ModelError: Its folder cannot be written to.
-    """
-    try:
-        lock_file.parent.mkdir(parents=True, exist_ok=True)
-        handle = lock_file.open("w")
-    except OSError as error:
-        raise ModelError(
-            f"the converted model cannot be kept in {lock_file.parent} ({error.strerror}); set GRPO_CACHE to a folder "
-            "that can be written to"
-        ) from error
-    with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, counted
 from grpo.episodes.record import read_episodes
 from grpo.episodes.summary import columns_of
 from grpo.errors import ReportError
-from grpo.files import Record, read_jsonl
 from grpo.report.transcripts import difficulty_of
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, files, is_final, label_of
 from grpo.statistics import Interval, observed_interval, paired_difference
 from grpo.types import Episode
+from judges.common.files import Record, read_jsonl
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from grpo.config import dotted
 from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, Summary, counted, short_duration, short_number
-from grpo.files import Record
 from grpo.report.audits import audit_section, audited_episodes, warnings_of
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
@@ -24,6 +23,7 @@ from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.settings import AnswerJudgeSettings
 from grpo.statistics import slice_order
 from grpo.types import Episode
+from judges.common.files import Record
 
 SHOWN_PAIRS = 8
 """Questions that are shown as they were answered before and after."""

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from grpo.errors import CheckpointError
-from grpo.files import Closeable, fsync_tree, write_json
 from grpo.learner.engine import Engine
 from grpo.runs.retention import STATE_FILE, checkpoint_name, checkpoints, prune
+from judges.common.files import Closeable, fsync_tree, write_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,17 @@ judge-rubric.txt  report.html
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shlex
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from grpo.config import TrainConfig, resume_differences
 from grpo.errors import CheckpointError, ConfigError
-from grpo.files import Closeable, write_json, write_text
 from grpo.machine.hardware import cpu_count
 from grpo.runs.retention import checkpoints
+from judges.common.files import Closeable, locked, write_json, write_text
 
 
 class RunDirectory(Closeable):
@@ -39,7 +38,7 @@ class RunDirectory(Closeable):
         self.opened_at = time.monotonic()
         self.earlier_steps: int | None = None  # of the run that is continued, before this process
         self.earlier_minutes: float | None = None
-        self._lock: TextIO | None = None
+        self._lock: BinaryIO | None = None
 
     @classmethod
     def open(cls, root: Path, config: TrainConfig, *, resume: bool) -> RunDirectory:
@@ -141,12 +140,9 @@ class RunDirectory(Closeable):
         return earlier if any(path.exists() for path in work) else None
 
     def _acquire(self) -> None:
-        lock = (self.root / ".lock").open("w")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = locked(self.root / ".lock", wait=False)
         except BlockingIOError as error:
-            lock.close()
             raise CheckpointError(
                 f"another process is training in {self.root}; wait for it, stop it, or choose another --run-dir"
             ) from error
-        self._lock = lock

@@ -16,9 +16,9 @@ from typing import Any
 import jinja2
 
 from grpo.chat.served import TEMPLATE_FILE, ServedChat
-from grpo.files import write_text
 from grpo.machine.models import EMBEDDED_MODEL
 from grpo.serving.vllm_options import served_rank
+from judges.common.files import write_text
 
 CARD_FILE = "README.md"
 ADAPTER_CONFIG = "adapter_config.json"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo.errors import CheckpointError
-from grpo.files import write_json
+from judges.common.files import write_json
 
 STATE_FILE = "state.json"
 """A checkpoint's folder without this file does not exist as far as anybody is concerned."""

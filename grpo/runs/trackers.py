@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from grpo.errors import ConfigError
-from grpo.files import Closeable
 from grpo.runs.evaluations import is_final
+from judges.common.files import Closeable
 
 TRACKERS = ("tensorboard", "trackio", "wandb")
 """What ``--track`` takes; each is also the name of a package and of an extra of this project."""

@@ -22,13 +22,13 @@ from safetensors.torch import load
 
 from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError, ServerError
-from grpo.files import write_json
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LINEAR_LAYERS, LoraSpec
 from grpo.learner.segments import Segment
 from grpo.tinker.connection import ADAPTER_FILE, TinkerService, connect
 from grpo.tinker.probe import adam, gradient_norm, probe
 from grpo.tinker.rows import LOSS, Reduction, WeighedRow, action_logprobs, data_of, datum, weigh
+from judges.common.files import write_json
 
 _DOWNLOAD_TIMEOUT_SECONDS = 600.0
 

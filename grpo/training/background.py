@@ -11,7 +11,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from grpo.files import Closeable
+from judges.common.files import Closeable
 
 T = TypeVar("T")
 

@@ -31,12 +31,12 @@ from grpo.episodes.record import write_episodes
 from grpo.episodes.summary import summarise
 from grpo.episodes.tasks import evaluation_tasks
 from grpo.errors import EnvError, JudgeFailure, ServerDiedError
-from grpo.files import write_json
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import GREEDY, SAMPLED, is_done, is_final, label_of, planned, summaries, tasks_of
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import Episode, Task
+from judges.common.files import write_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from grpo.episodes.play import MAX_TURNS, Play, Turn
 from grpo.episodes.player import ending_of
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import TrainingError
-from grpo.files import JsonlLog
 from grpo.learner.engine import Engine, LossSpec
 from grpo.learner.segments import Segment, segments_of
 from grpo.seeds import derive_seed
 from grpo.types import Episode, Task
+from judges.common.files import JsonlLog
 
 if TYPE_CHECKING:
     from grpo.config import TrainConfig

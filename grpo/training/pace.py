@@ -20,11 +20,11 @@ from typing import NamedTuple
 from grpo.config import TrainConfig
 from grpo.devices.shape import ModelShape
 from grpo.display.metrics import counted, short_duration
-from grpo.files import read_jsonl
 from grpo.learner.segments import Segment
 from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, files, is_done, label_of, planned, read_summary, tasks_of
+from judges.common.files import read_jsonl
 
 LEARNER_SHARE = 0.5
 """Of the speed of a bare matrix product that the learner reaches; docs/performance.md has what it is from."""

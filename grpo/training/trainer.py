@@ -29,7 +29,6 @@ from grpo.episodes.marking import Marker, newest_audits_warning
 from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ModelError, TrainingError
-from grpo.files import JsonlLog, link_files, read_jsonl
 from grpo.learner.engines import make_engine
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, schedule_note, update_config, update_policy
@@ -55,6 +54,7 @@ from grpo.training.pace import Began, Clock, estimated_pace, mean_tokens
 from grpo.training.rewards import group_reward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Episode, Task
+from judges.common.files import JsonlLog, link_files, read_jsonl
 
 T = TypeVar("T")
 

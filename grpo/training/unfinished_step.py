@@ -11,8 +11,8 @@ from pathlib import Path
 
 from grpo.episodes.record import episode_of, line_of
 from grpo.errors import CheckpointError
-from grpo.files import JsonlLog, read_jsonl
 from grpo.types import Group, Task
+from judges.common.files import JsonlLog, read_jsonl
 
 
 class UnfinishedStep:

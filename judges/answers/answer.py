@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Unpack
+from typing import Unpack
 
 from judges.answers.matching import Verdict, decide
 from judges.errors import JudgeInputError, MalformedVerdict
-from judges.llm.client import DEFAULT_JUDGE, JudgeClient
-from judges.llm.encoding import encode
+from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
 from judges.llm.json_answer import STRING, objects_with, response_format
-from judges.llm.options import CallOptions, check_names
+from judges.llm.loop import blocking
+from judges.llm.prompt_text import encode
 from judges.llm.session import Session
-from judges.llm.sync import run_sync
 
 MAX_ANSWER_CHARS = 8_000
 """Of a longer answer the judge sees the beginning and is told so."""
@@ -100,11 +99,8 @@ async def answer(
     return await _judged(client, question, references, given, Session.of(session))
 
 
-def check_answer(
-    question: str, reference: str | Sequence[str], given: str, judge_model: str = DEFAULT_JUDGE, **options: Any
-) -> AnswerVerdict:
-    """`answer` for code without an event loop, and for notebooks, which have one already. Takes the same arguments."""
-    return run_sync(answer(question, reference, given, judge_model, **options))
+check_answer = blocking(answer)
+"""`answer` for code without an event loop, and for notebooks, which have one already."""
 
 
 def answer_prompt(question: str, references: Sequence[str], given: str) -> list[dict[str, str]]:

@@ -17,6 +17,8 @@ import unicodedata
 from decimal import Decimal
 from functools import lru_cache
 
+from judges.common.text import UNSEEN
+
 from .joined import joined
 from .token import AMOUNTS, Token
 
@@ -73,8 +75,6 @@ _TOKEN = re.compile(
 )
 _WIDE = {0xFF01 + place: 0x21 + place for place in range(94)} | str.maketrans("\u3000。、「」『』《》", ' .,""""""')
 """Letters, digits and marks of the width of a Chinese character, and the marks that only such text has."""
-UNSEEN = r"\xad\u034f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
-"""Characters that nobody sees, as a set of a regular expression: soft hyphens, blanks of no width, directions."""
 _START, _BLANK = r"(?<![\w.,'])", "['\u00a0\u2009\u202f]"
 _EURO = r"(?:€|\b(?:eur|euros?|chf)\b)"
 

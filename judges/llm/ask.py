@@ -1,4 +1,4 @@
-"""One question to one judge: answered from the cache, or by a call and at most one repair turn. All judging ends here.
+"""One question to one LLM: answered from the cache, or by a call and at most one repair turn. All asking ends here.
 
 A cached answer stands under the first prompt and was usable. So a verdict that needed a repair turn takes one look-up,
 and a malformed answer is never served again.
@@ -13,12 +13,13 @@ from typing import Any, Generic, TypeVar
 
 from judges.errors import MalformedVerdict
 from judges.llm.cache import cache_key
-from judges.llm.client import JudgeClient, Reply
+from judges.llm.client import Completion, JudgeClient
+from judges.llm.loop import in_one_loop
+from judges.llm.prompt_text import count_message_tokens
 from judges.llm.session import Session
-from judges.llm.tokens import count_message_tokens
 
 MAX_QUOTED_CHARS = 4_000
-"""How much of a malformed answer is shown back to the judge."""
+"""How much of a malformed answer is shown back to the LLM."""
 MAX_PROBLEM_CHARS = 400
 """How much of the error is shown beside it."""
 
@@ -34,11 +35,11 @@ ChatTurns = list[dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """What a judge is asked, and how its answer is read."""
+    """What an LLM is asked, and how its answer is read."""
 
     messages: Sequence[Mapping[str, str]]
     """The prompt."""
-    response_format: Mapping[str, Any]
+    response_format: Mapping[str, Any] | None
     """Structured output, for providers that have it."""
     parse: Callable[[str], T]
     """From a raw answer to a verdict, which is never None; raises `MalformedVerdict`."""
@@ -47,12 +48,12 @@ class Question(Generic[T]):
     subject: str
     """What the verdict is on; the error says it."""
     max_prompt_tokens: int | None = None
-    """What the prompt and a repair turn may take together, by `judges.llm.tokens`. None: no limit."""
+    """What the prompt and a repair turn may take together, by `count_message_tokens`. None: no limit."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """What passed between us and a judge about one question. `ask` fills it, also when it fails."""
+    """What passed between us and an LLM about one question. `ask` fills it, also when it fails."""
 
     answers: list[str] = field(default_factory=list)
     """Raw answers; the second one, if any, was given in the repair turn."""
@@ -65,22 +66,22 @@ class Exchange:
     seconds: float = 0.0
     """Waiting for a free slot and for retries included."""
 
-    def add(self, reply: Reply) -> None:
-        """Add one reply, its tokens and its cost."""
-        self.answers.append(reply.content)
-        self.prompt_tokens += reply.prompt_tokens
-        self.completion_tokens += reply.completion_tokens
-        if self.cost_dollars is None or reply.cost_dollars is None:
+    def add(self, completion: Completion) -> None:
+        """Add one completion, its tokens and its cost."""
+        self.answers.append(completion.content)
+        self.prompt_tokens += completion.prompt_tokens
+        self.completion_tokens += completion.completion_tokens
+        if self.cost_dollars is None or completion.cost_dollars is None:
             self.cost_dollars = None
         else:
-            self.cost_dollars += reply.cost_dollars
+            self.cost_dollars += completion.cost_dollars
 
 
 async def ask(client: JudgeClient, question: Question[T], session: Session, exchange: Exchange) -> T:
     """Ask, and ask once more if the answer is malformed.
 
     Args:
-        client: The judge.
+        client: The LLM.
         question: The prompt, and how the answer is read.
         session: Limits, cache and running cost.
         exchange: Filled with what passed.
@@ -98,17 +99,20 @@ async def ask(client: JudgeClient, question: Question[T], session: Session, exch
     async def usable_answer() -> str:
         answer = await session.cached_answer(key)
         if answer is None or not _is_usable(answer, question):
-            answer = await _from_judge(client, question, session, exchange)
+            answer = await _from_llm(client, question, session, exchange)
             await session.keep_answer(key, answer)
         return answer
 
-    try:
-        answer = await session.in_flight.once(key, usable_answer)
+    async def counted_answer() -> str:
+        answer = await session.once(key, usable_answer)
         if not exchange.answers:
-            session.count_cached()
+            session.usage.cached += 1
             exchange.answers.append(answer)
             exchange.cached = True
-        return question.parse(answer)
+        return answer
+
+    try:
+        return question.parse(await in_one_loop(counted_answer()))
     finally:
         exchange.seconds = time.monotonic() - began
 
@@ -122,29 +126,29 @@ def _is_usable(answer: str, question: Question[Any]) -> bool:
     return True
 
 
-async def _from_judge(client: JudgeClient, question: Question[Any], session: Session, exchange: Exchange) -> str:
+async def _from_llm(client: JudgeClient, question: Question[Any], session: Session, exchange: Exchange) -> str:
     """The first usable answer."""
     messages = list(question.messages)
     problems: list[str] = []
     for _ in range(2):
-        reply = await session.complete(client, messages, question.response_format)
-        exchange.add(reply)
+        completion = await session.complete(client, messages, question.response_format)
+        exchange.add(completion)
         try:
-            if reply.finish_reason in _CUT:  # a whole JSON object in it may be a draft
-                raise MalformedVerdict(_CUT[reply.finish_reason])
-            question.parse(reply.content)
-            return reply.content
+            if completion.finish_reason in _CUT:  # a whole JSON object in it may be a draft
+                raise MalformedVerdict(_CUT[completion.finish_reason])
+            question.parse(completion.content)
+            return completion.content
         except MalformedVerdict as problem:
             problems.append(str(problem))
-            messages += repair_turn(question, reply.content, problem)
+            messages += repair_turn(question, completion.content, problem)
     raise MalformedVerdict(
-        f"judge {client.model} gave no usable verdict on {question.subject}: first {problems[0]}; "
+        f"{client.model} gave no usable answer on {question.subject}: first {problems[0]}; "
         f"after the repair turn {problems[1]}. Its last answer began {exchange.answers[-1][:200]!r}"
     )
 
 
 def repair_turn(question: Question[Any], content: str, problem: MalformedVerdict) -> ChatTurns:
-    """The two messages that show a judge its malformed answer and ask once more.
+    """The two messages that show an LLM its malformed answer and ask once more.
 
     The beginning of the answer is quoted, as much as ``question.max_prompt_tokens`` leaves room for.
     """

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.errors import JudgeInputError
-from judges.llm.encoding import type_name
+from judges.llm.prompt_text import type_name
 
 _WAIT_FOR_WRITER_SECONDS = 30.0
 _SCHEMA = "CREATE TABLE IF NOT EXISTS judge_answers (key TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID"

@@ -1,28 +1,27 @@
-"""One chat completion from any judge that litellm reaches: timeout, bounded retries, structured output where it exists.
+"""One chat completion from any LLM that litellm reaches: timeout, bounded retries, structured output where it exists.
 
-litellm takes seconds to import, so a thread imports it at the first call; it is told not to call out to the network.
-Keys come from the arguments or the environment. They are never stored, and they are blanked in errors and answers.
+litellm takes seconds to import, so it is imported at the first call; it is told not to call out to the network. Keys
+come from the arguments or the environment. They are never stored, and they are blanked in errors and answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import logging
 import math
 import os
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
-from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
-from judges.llm.one_loop import in_one_loop
-from judges.llm.options import TIMEOUT_SECONDS
-from judges.llm.secrets import (
+from judges.common.secrets import (
     blank_secrets,
     secrets_in,
     secrets_of_url,
@@ -30,15 +29,22 @@ from judges.llm.secrets import (
     without_credentials,
     without_secrets,
 )
+from judges.common.text import as_utf8
+from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
+from judges.llm.loop import in_one_loop
 
 DEFAULT_JUDGE = "openai/o4-mini"
 
+TIMEOUT_SECONDS = 120.0
+"""How long one attempt of a call may take where nothing else is said."""
 MAX_BACKOFF_SECONDS = 60.0
 """No wait between two attempts is longer, whatever the provider asks for."""
 
 _RESERVED = frozenset({"model", "messages", "stream", "n", "num_retries", "max_retries", "timeout"})
 _PRICES = ("input_cost_per_token", "output_cost_per_token")
 _TRANSIENT = frozenset({408, 409, 425, 429})
+_HOPELESS = frozenset({401, 403, 404})
+"""A wrong key, name or address."""
 _REQUEST_REFUSED = frozenset({400, 422})
 """The provider calls the request itself bad. Perhaps it only refuses the response format."""
 _NAME_OF_OPENAI = re.compile(r"(?:ft:)?(?:chatgpt|gpt|o\d)\b")
@@ -46,9 +52,44 @@ _NO_STRUCTURED_OUTPUT: set[tuple[str, str | None]] = set()
 """(model, URL) pairs that refused a response format and then answered without: they are not asked for it again."""
 
 
+class Reach(TypedDict, total=False):
+    """How to reach a judge that is given by name. Every key is optional; `JudgeClient` explains them."""
+
+    api_base: str | None
+    api_key: str | None
+    timeout_seconds: float
+    max_retries: int
+    backoff_seconds: float
+
+
+class CallOptions(Reach, total=False):
+    """The same, with parameters of litellm."""
+
+    extra_litellm_params: Mapping[str, Any] | None
+
+
+def check_names(given: Iterable[str], function: Callable[..., Any], options: Iterable[str]) -> None:
+    """Refuse an option that a function does not know.
+
+    Args:
+        given: The names that were given.
+        function: Whose parameters are known.
+        options: What else is known.
+
+    Raises:
+        TypeError: As Python does for a wrong keyword; the nearest right name is told.
+    """
+    known = [*inspect.signature(function).parameters, *options]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(known))}"
+            raise TypeError(f"{function.__name__}() has no option {name!r}; {hint}")
+
+
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What a judge said."""
+class Completion:
+    """What an LLM said."""
 
     content: str
     """A refusal that stands apart from the content is one too. Empty where it said nothing."""
@@ -63,7 +104,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JudgeClient:
-    """How to reach one judge.
+    """How to reach one LLM.
 
     Args:
         model: A litellm model name: ``openai/o4-mini``, ``hosted_vllm/...``, ``ollama/...``, ``anthropic/...``. A bare
@@ -127,7 +168,7 @@ class JudgeClient:
 
     async def complete(
         self, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None = None
-    ) -> Reply:
+    ) -> Completion:
         """Ask once, with retries.
 
         Args:
@@ -138,19 +179,7 @@ class JudgeClient:
             JudgeTimeoutError: The last attempt ran into ``timeout_seconds``.
             JudgeCallError: Every attempt failed, or a retry cannot mend the failure.
         """
-        params = self._params()
-        params["messages"] = list(messages)
-        key = (params["model"], params.get("api_base"))
-        if response_format is None or "response_format" in params or key in _NO_STRUCTURED_OUTPUT:
-            return await self._complete(params)
-        try:
-            return await self._complete({**params, "response_format": response_format})
-        except JudgeCallError as error:
-            if error.status not in _REQUEST_REFUSED or isinstance(error, ContextOverflow):
-                raise
-        reply = await self._complete(params)
-        _NO_STRUCTURED_OUTPUT.add(key)
-        return reply
+        return await in_one_loop(self._answer(messages, response_format))
 
     def identity(self) -> dict[str, Any]:
         """What a judge's answer depends on, apart from the prompt: model, URL and parameters. No secret is in it."""
@@ -194,7 +223,8 @@ class JudgeClient:
             key = key or os.environ.get("OPENAI_API_KEY", "").strip() or ("EMPTY" if base else None)
             if key is None:
                 raise JudgeCallError(
-                    f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own"
+                    f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own",
+                    is_hopeless=True,
                 )
         if base:
             _check_url(base)
@@ -208,24 +238,40 @@ class JudgeClient:
             extra["api_key"] = key
         return extra
 
-    async def _complete(self, params: dict[str, Any]) -> Reply:
-        litellm = await asyncio.to_thread(load_litellm)
+    async def _answer(
+        self, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None
+    ) -> Completion:
+        params = self._params()
+        params["messages"] = list(messages)
+        key = (params["model"], params.get("api_base"))
+        if response_format is None or "response_format" in params or key in _NO_STRUCTURED_OUTPUT:
+            return await self._attempts(params)
+        try:
+            return await self._attempts({**params, "response_format": response_format})
+        except JudgeCallError as error:
+            if error.status not in _REQUEST_REFUSED or isinstance(error, ContextOverflow):
+                raise
+        completion = await self._attempts(params)
+        _NO_STRUCTURED_OUTPUT.add(key)
+        return completion
+
+    async def _attempts(self, params: dict[str, Any]) -> Completion:
+        litellm = load_litellm()  # seconds, in which the judges' loop has nothing else to do
         for attempt in range(1, self.max_retries + 2):
             try:
                 async with asyncio.timeout(self.timeout_seconds):
-                    response = await in_one_loop(litellm.acompletion(**params))
-                return self._reply(response, params)
+                    response = await litellm.acompletion(**params)
+                return self._completion(response, params)
             except Exception as error:  # the one boundary: litellm raises its own, openai's, httpx's and builtin types
                 failure = self._failure(error, params, attempt)
-                status = getattr(error, "status_code", None)
-                if attempt > self.max_retries or not _is_transient(error, status):
+                if attempt > self.max_retries or not _is_transient(error):
                     # `from None`: the cause's own text may quote a key.
                     raise failure from None
                 wait_seconds = self._wait_seconds(error, attempt)
             await asyncio.sleep(wait_seconds)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _reply(self, response: Any, params: Mapping[str, Any]) -> Reply:
+    def _completion(self, response: Any, params: Mapping[str, Any]) -> Completion:
         usage = getattr(response, "usage", None)
         prompt_tokens = max(getattr(usage, "prompt_tokens", 0) or 0, 0)
         completion_tokens = max(getattr(usage, "completion_tokens", 0) or 0, 0)
@@ -241,11 +287,10 @@ class JudgeClient:
         if response.choices:
             choice = response.choices[0]
             said = choice.message.content or getattr(choice.message, "refusal", None) or ""
-            # A lone surrogate, which a judge can write in an escape, has no UTF-8: it could not be shown to it again.
-            content = said.encode(errors="replace").decode()
-            content = blank_secrets(content, *self._secrets(params))
+            # Half a character, which an LLM can write in an escape, could not be shown to it again.
+            content = blank_secrets(as_utf8(said), *self._secrets(params))
             finish_reason = choice.finish_reason or ""
-        return Reply(content, finish_reason, prompt_tokens, completion_tokens, cost)
+        return Completion(content, finish_reason, prompt_tokens, completion_tokens, cost)
 
     def _prices(self) -> tuple[float, float] | None:
         """Dollars per token of prompt and completion, where they were given."""
@@ -263,24 +308,22 @@ class JudgeClient:
     def _failure(self, error: Exception, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
         where = f" at {without_credentials(params['api_base'])}" if "api_base" in params else ""
         tries = f" after {attempt} attempts" if attempt > 1 else ""
-        name = f"judge {params['model']}{where}"
-        if _is_timeout(error):
+        name = f"{params['model']}{where}"
+        status = getattr(error, "status_code", None)
+        if isinstance(error, TimeoutError) or status == 408:
             return JudgeTimeoutError(
                 f"{name} did not answer within {self.timeout_seconds:g} s{tries}; "
-                "raise timeout_seconds or use a faster judge"
+                "raise timeout_seconds or use a faster model"
             )
-        status = getattr(error, "status_code", None)
         words = str(error).partition("Traceback (most recent")[0].rstrip()  # litellm quotes its own
         text = blank_secrets(f"{type(error).__name__}: {words}", *self._secrets(params))
         message = f"{name} failed{tries} ({text[:500]})"
         if "LLM Provider NOT provided" in text:
-            message = (
-                f"{name}: the provider is not clear; "
-                f"write openai/{params['model']} for a server that speaks OpenAI's protocol"
-            )
+            hint = f"write openai/{params['model']} for a server that speaks OpenAI's protocol"
+            return JudgeCallError(f"{name}: the provider is not clear; {hint}", status, is_hopeless=True)
         if type(error).__name__ == "ContextWindowExceededError":
             return ContextOverflow(f"{message}; lower max_prompt_tokens below the judge's context", status)
-        return JudgeCallError(message, status)
+        return JudgeCallError(message, status, is_hopeless=status in _HOPELESS)
 
     def _wait_seconds(self, error: Exception, attempt: int) -> float:
         """Doubling, with jitter so that groups that failed together do not come back together."""
@@ -318,14 +361,9 @@ def _url_of_environment(model: str) -> str | None:
     return os.environ.get(f"{provider}_BASE_URL") or os.environ.get(f"{provider}_API_BASE") or None
 
 
-def _is_timeout(error: Exception) -> bool:
-    return isinstance(error, TimeoutError) or getattr(error, "status_code", None) == 408
-
-
-def _is_transient(error: Exception, status: int | None) -> bool:
-    if isinstance(error, OSError):
-        return True
-    return status is not None and (status in _TRANSIENT or status >= 500)
+def _is_transient(error: Exception) -> bool:
+    status = getattr(error, "status_code", None)
+    return isinstance(error, OSError) or (status is not None and (status in _TRANSIENT or status >= 500))
 
 
 @cache
@@ -335,7 +373,7 @@ def load_litellm() -> Any:
     try:
         litellm: Any = importlib.import_module("litellm")
     except ImportError as error:
-        raise JudgeCallError('judges need litellm: pip install "email-rl[judge]"') from error
+        raise JudgeCallError('an LLM needs litellm: pip install "email-rl[judge]"', is_hopeless=True) from error
     # litellm keeps an HTTP client for each event loop and closes none. httpx says nothing of that, and no connection
     # is left open; aiohttp, the default, prints "Unclosed client session" at the end.
     litellm.disable_aiohttp_transport = True

@@ -6,23 +6,31 @@ you keep the mailbox. It holds no key.
 
 from __future__ import annotations
 
-import fcntl
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from judges.common.files import JsonlLog, json_object, locked
+from judges.common.secrets import blank_secrets
 from judges.errors import JudgeInputError
-from judges.llm.encoding import type_name
-from judges.llm.jsonl import read_lines
-from judges.llm.secrets import blank_secrets
+from judges.llm.prompt_text import type_name
+
+T = TypeVar("T")
+
+MAX_NAMED_LINES = 5
+"""Of the damaged lines of a file."""
 
 FILE_NAME = "judgements.jsonl"
 """The record's name in a run directory."""
 
 FORMAT = 1
 """Version of the records; a reader refuses a newer one."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class JudgementLog:
@@ -44,21 +52,10 @@ class JudgementLog:
             raise JudgeInputError(f"the record {self.path} cannot be written ({there}); name a file in another folder")
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one record as one whole line: the lock keeps the lines of several writers apart.
-
-        A line that a killed process left unfinished is ended first, so it spoils itself alone.
-        """
+        """Write one record as one whole line: the lock keeps the lines of several writers apart."""
         line = blank_secrets(json.dumps({"format": FORMAT, **record}, default=type_name)).encode() + b"\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "r+b", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            size = file.seek(0, os.SEEK_END)
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                line = b"\n" + line
-            rest = memoryview(line)
-            while rest:
-                rest = rest[file.write(rest) :]
+        with locked(self.path, mode=0o600), JsonlLog(self.path) as log:
+            log.write([line])
 
 
 def record_file(path: str | os.PathLike[str]) -> Path:
@@ -88,8 +85,8 @@ def read_judgements(
     return read_lines(file, lambda record: read(_judgement(record)))
 
 
-def _judgement(record: Any) -> dict[str, Any]:
-    if not isinstance(record, dict) or "format" not in record:
+def _judgement(record: dict[str, Any]) -> dict[str, Any]:
+    if "format" not in record:
         raise JudgeInputError("is no judgement; is it the record of a judge?")
     if record["format"] != FORMAT:
         raise JudgeInputError(
@@ -98,3 +95,43 @@ def _judgement(record: Any) -> dict[str, Any]:
     if not isinstance(record.get("kind"), str):
         raise JudgeInputError(f"is no judgement: its kind is {record.get('kind')!r:.80}")
     return record
+
+
+def read_lines(path: str | os.PathLike[str], read: Callable[[dict[str, Any]], T | None]) -> Iterator[T]:
+    """What ``read`` makes of the objects of a JSONL file.
+
+    A damaged line is named in a warning and passed over: it spoils itself alone.
+
+    Args:
+        path: The file; empty lines are passed over.
+        read: From a line's object to a value; None passes it over without a word. It raises `JudgeInputError` where the
+            line is damaged.
+
+    Raises:
+        JudgeInputError: The file cannot be read, or all of its lines are damaged.
+    """
+    damaged: list[str] = []
+    count = good = 0
+    try:
+        with open(path, "rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    value = read(json_object(line))
+                except ValueError as error:
+                    count += 1
+                    if len(damaged) < MAX_NAMED_LINES:
+                        damaged.append(f"line {number} {error}")
+                    continue
+                good += 1
+                if value is not None:
+                    yield value
+    except OSError as error:
+        raise JudgeInputError(f"{os.fspath(path)} cannot be read: {error}") from error
+    finally:  # a reader may stop before the end of the file
+        if count and good:
+            more = f"; and {count - len(damaged)} more" if count > len(damaged) else ""
+            logger.warning("passed over in %s: %s%s", os.fspath(path), "; ".join(damaged), more)
+    if count and not good:
+        raise JudgeInputError(f"no line of {os.fspath(path)} can be used: {damaged[0]}")

@@ -4,7 +4,8 @@
     scores = await judges.ruler(message_lists, session=session)
     print(session.usage)                                        # 1 calls, 0 from the cache, 4012 + 310 tokens, $0.0058
 
-One session may serve several threads and event loops. It does not know how to reach a judge; `judges.llm.client` does.
+One session may serve several threads and event loops: `judges.llm.ask` asks in the judges' own loop. It does not know
+how to reach a judge; `judges.llm.client` does.
 """
 
 from __future__ import annotations
@@ -14,22 +15,64 @@ import logging
 import math
 import operator
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judges.errors import JudgeInputError, SpendLimitReached
-from judges.llm.in_flight import InFlight
-from judges.llm.limiter import Limiter
-from judges.llm.usage import Usage
 
 if TYPE_CHECKING:
-    from judges.llm.client import JudgeClient, Reply
+    from judges.llm.client import Completion, JudgeClient
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Usage:
+    """A running sum over calls. A cached answer counts as ``cached`` and costs nothing."""
+
+    calls: int = 0
+    """Calls that an LLM answered, repair turns included. Failed attempts are not known to cost and are not counted."""
+    cached: int = 0
+    """Answers that came from the cache instead, or from an equal question at the same time."""
+    prompt_tokens: int = 0
+    """As the provider reported them."""
+    completion_tokens: int = 0
+    """As the provider reported them, reasoning included."""
+    cost_dollars: float = 0.0
+    """The sum of the known prices."""
+    unpriced_calls: int = 0
+    """Calls whose cost is not known: litellm has no price, or the server reported no usage. It is not in the sum."""
+
+    def add(self, prompt_tokens: int, completion_tokens: int, cost_dollars: float | None) -> None:
+        """Count one answered call; a cost of None is an unknown one."""
+        self.calls += 1
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        if cost_dollars is None:
+            self.unpriced_calls += 1
+        else:
+            self.cost_dollars += cost_dollars
+
+    def since(self, earlier: Usage) -> Usage:
+        """What was added after ``earlier``, a copy of this sum at that time."""
+        now, before = asdict(self), asdict(earlier)
+        return Usage(**{name: now[name] - before[name] for name in now})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers by name; ``cost_dollars`` is None where no call had a known price."""
+        known = self.calls > self.unpriced_calls or not self.calls
+        return {**asdict(self), "cost_dollars": self.cost_dollars if known else None}
+
+    def __str__(self) -> str:
+        cost = f"${self.cost_dollars:.4f}" if self.to_dict()["cost_dollars"] is not None else "cost unknown"
+        unpriced = f" ({self.unpriced_calls} calls of unknown price)" if 0 < self.unpriced_calls < self.calls else ""
+        return (
+            f"{self.calls} calls, {self.cached} from the cache, "
+            f"{self.prompt_tokens} + {self.completion_tokens} tokens, {cost}{unpriced}"
+        )
 
 
 class Session:
@@ -52,7 +95,6 @@ class Session:
 
     Attributes:
         usage: What was asked and paid so far.
-        in_flight: The questions that are being asked.
         max_concurrency: As given.
         max_cost_dollars: As given.
 
@@ -83,10 +125,8 @@ class Session:
         self.max_concurrency = max_concurrency
         self.max_cost_dollars = max_cost_dollars
         self.clock = clock
-        self._limiter = Limiter(max_concurrency)
-        self.in_flight = InFlight()
-        self._lock = threading.Lock()
-        self._warned: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._warned: set[Path] = set()
         self._cache = self._record = None
         if cache is not None:
             from judges.llm.cache import AnswerCache
@@ -110,19 +150,44 @@ class Session:
 
     async def complete(
         self, client: JudgeClient, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None
-    ) -> Reply:
+    ) -> Completion:
         """One call within the limits, counted in ``usage``.
 
         Raises:
             SpendLimitReached: The money is spent, or the price is not known although there is a limit.
             JudgeCallError: As in `JudgeClient.complete`.
         """
-        async with self._limiter:
+        async with self._slots:
             self.check_spend(client.model)
-            reply = await client.complete(messages, response_format)
-        with self._lock:
-            self.usage.add(reply.prompt_tokens, reply.completion_tokens, reply.cost_dollars)
-        return reply
+            completion = await client.complete(messages, response_format)
+        self.usage.add(completion.prompt_tokens, completion.completion_tokens, completion.cost_dollars)
+        return completion
+
+    async def once(self, key: str, work: Callable[[], Awaitable[str]]) -> str:
+        """What ``work`` returns, done here or by one who asks the same at the same time.
+
+        An error of who works is everyone's; where that one is cancelled, the next works.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # the first question, or the first one after a fork
+            self._loop, self._slots = loop, asyncio.Semaphore(self.max_concurrency)
+            self._asked: dict[str, asyncio.Future[str]] = {}
+        while (asked := self._asked.get(key)) is not None:
+            await asyncio.wait({asked})  # one who waits and is cancelled does not cancel it for all
+            if not asked.cancelled():
+                return asked.result()
+        mine = self._asked[key] = loop.create_future()
+        try:
+            answer = await work()
+            mine.set_result(answer)
+            return answer
+        except Exception as error:
+            mine.set_exception(error)
+            mine.exception()  # else asyncio tells of an error that nobody waits for
+            raise
+        finally:
+            del self._asked[key]
+            mine.cancel()  # does nothing where it is done
 
     async def cached_answer(self, key: str) -> str | None:
         """The cached answer, if there is one."""
@@ -133,11 +198,6 @@ class Session:
         except JudgeInputError as error:
             self._warn_once(f"a verdict that was paid for may be paid for again: {error}", self._cache.path)
             return None
-
-    def count_cached(self) -> None:
-        """Count an answer that came from the cache."""
-        with self._lock:
-            self.usage.cached += 1
 
     async def keep_answer(self, key: str, answer: str) -> None:
         """Put a usable answer into the cache, if there is one."""
@@ -172,25 +232,21 @@ class Session:
         """
         if self.max_cost_dollars is None:
             return
-        with self._lock:
-            spent, unpriced = self.usage.cost_dollars, self.usage.unpriced_calls
-        if spent >= self.max_cost_dollars:
+        if self.usage.cost_dollars >= self.max_cost_dollars:
             raise SpendLimitReached(
-                f"${spent:.4f} are spent and the limit is ${self.max_cost_dollars:g}; "
-                f"judge {model} was not asked. Raise the limit, use a cache, or judge fewer groups"
+                f"${self.usage.cost_dollars:.4f} are spent and the limit is ${self.max_cost_dollars:g}; "
+                f"{model} was not asked. Raise the limit, use a cache, or judge fewer groups"
             )
-        if unpriced:
+        if self.usage.unpriced_calls:
             raise SpendLimitReached(
-                f"what a call of judge {model} costs is not known (litellm has no price for it, or its server reports "
+                f"what a call of {model} costs is not known (litellm has no price for it, or its server reports "
                 f"no usage), so the limit of ${self.max_cost_dollars:g} cannot be kept; leave the limit out, or set "
                 "input_cost_per_token and output_cost_per_token in extra_litellm_params (0 for a server of your own)"
             )
 
     def _warn_once(self, message: str, path: Path) -> None:
-        with self._lock:
-            is_new = str(path) not in self._warned
-            self._warned.add(str(path))
-        if is_new:
+        if path not in self._warned:
+            self._warned.add(path)
             logger.warning("%s. Judging goes on; this is said once", message)
 
     def __repr__(self) -> str:

@@ -6,25 +6,20 @@ whether it does so in every order shown, how often it gives no usable verdict, a
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Unpack
 
-from judges.errors import JudgeInputError, MalformedVerdict, PromptTooLong
-from judges.llm.client import DEFAULT_JUDGE, JudgeClient
-from judges.llm.options import CallOptions, check_names
-from judges.llm.session import Session
-from judges.llm.sync import run_sync
-from judges.llm.usage import Usage
-from judges.reliability.agreement import PairCounts
-from judges.reliability.estimate import Estimate, figure, ratio_over_groups
-from judges.reliability.first_calls import FirstCalls
-from judges.reliability.labelled import LabelledGroup, read_labelled
-from judges.reliability.measured_group import MeasuredGroup
+from judges.errors import JudgeError, JudgeInputError, MalformedVerdict, PromptTooLong
+from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
+from judges.llm.loop import run_sync
+from judges.llm.session import Session, Usage
+from judges.reliability.agreement import Estimate, PairCounts, count_pairs, figure, ratio_over_groups
+from judges.reliability.groups import LabelledGroup, judge_each, read_labelled
 from judges.scoring.ruler import DEFAULT_MAX_PROMPT_TOKENS
 
 if TYPE_CHECKING:
@@ -114,7 +109,7 @@ def calibrate(
     """Judge labelled groups and compare the scores with the labels.
 
     Args:
-        groups: Labelled groups, or the JSONL file of them (`judges.reliability.labelled`). A group that no cut brings
+        groups: Labelled groups, or the JSONL file of them (`judges.reliability.groups`). A group that no cut brings
             under ``max_prompt_tokens`` is named in a warning and left out.
         judge_model: A litellm model name, or a client.
         rubric: As in `ruler`.
@@ -179,28 +174,13 @@ async def _judge_all(
     """The verdicts on every order of every group; of the first groups alone where no call is answered."""
     from judges.scoring.judgement import judge_prompts
 
-    judged = failed = 0
-    first_calls = FirstCalls()
-    groups = enumerate(prompts)
     verdicts: list[list[Verdict]] = [[] for _ in prompts]
 
-    async def judge_groups() -> None:
-        nonlocal judged, failed
-        for place, orders in groups:
-            if first_calls.have_failed:
-                return
-            verdicts[place] = await judge_prompts([client], orders, session, max_prompt_tokens)
-            errors = [verdict.error for verdict in verdicts[place]]
-            for error in errors:
-                first_calls.add(error)
-            if any(errors):
-                failed += 1
-            else:
-                judged += 1
-            if on_progress is not None:
-                on_progress(judged, failed)
+    async def judge(place: int) -> list[JudgeError | None]:
+        verdicts[place] = await judge_prompts([client], prompts[place], session, max_prompt_tokens)
+        return [verdict.error for verdict in verdicts[place]]
 
-    await asyncio.gather(*(judge_groups() for _ in range(session.max_concurrency)))
+    await judge_each(range(len(prompts)), judge, session, on_progress)
     return verdicts
 
 
@@ -234,3 +214,50 @@ def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, s
         last_error=str(errors[-1]) if errors else "",
         usage=usage,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGroup:
+    """The labels of a group and one verdict for each order in which it was shown. Failed verdicts are left out."""
+
+    labels: Sequence[float]
+    verdicts: Sequence[Verdict]
+
+    def usable(self) -> list[Verdict]:
+        """The verdicts that have entries."""
+        return [verdict for verdict in self.verdicts if verdict.entries is not None]
+
+    def scores(self) -> list[list[float]]:
+        """One row per usable verdict, one column per trajectory of the input."""
+        return [[verdict.entry(place).score for place in range(len(self.labels))] for verdict in self.usable()]
+
+    def agreements(self) -> list[PairCounts]:
+        """The labels against the scores of each usable verdict."""
+        return [count_pairs(self.labels, scores) for scores in self.scores()]
+
+    def agreement_of_mean(self) -> PairCounts:
+        """The labels against the mean scores; no pair where a verdict failed, as that mean is not balanced."""
+        if len(self.usable()) < len(self.verdicts):
+            return PairCounts()
+        return count_pairs(self.labels, [fmean(column) for column in zip(*self.scores(), strict=True)])
+
+    def between_orders(self) -> PairCounts:
+        """Every usable verdict against every other."""
+        pairs = combinations(self.scores(), 2)
+        return sum((count_pairs(one, other) for one, other in pairs), PairCounts())
+
+    def spreads(self) -> list[float]:
+        """The largest minus the smallest score of each trajectory; none with a single usable verdict."""
+        scores = self.scores()
+        return [max(column) - min(column) for column in zip(*scores, strict=True)] if len(scores) > 1 else []
+
+    def first_place_bonuses(self) -> list[float]:
+        """Score shown first minus mean score elsewhere, of each different trajectory that was shown in both ways."""
+        first: dict[int, list[float]] = {}
+        elsewhere: dict[int, list[float]] = {}
+        for verdict in self.usable():
+            for label in verdict.prompt.shown:
+                place = verdict.prompt.labels.index(label)
+                shown_at = first if label == verdict.prompt.shown[0] else elsewhere
+                shown_at.setdefault(place, []).append(verdict.entry(place).score)
+        return [fmean(first[place]) - fmean(elsewhere[place]) for place in first.keys() & elsewhere.keys()]

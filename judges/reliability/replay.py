@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from statistics import fmean
@@ -12,14 +11,11 @@ from typing import Any, Unpack
 
 from judges.errors import JudgeError, JudgeInputError, PromptTooLong
 from judges.llm.client import DEFAULT_JUDGE
+from judges.llm.loop import run_sync
 from judges.llm.record import record_file
-from judges.llm.session import Session
-from judges.llm.sync import run_sync
-from judges.llm.usage import Usage
-from judges.reliability.agreement import PairCounts, count_pairs
-from judges.reliability.estimate import figure
-from judges.reliability.first_calls import FirstCalls
-from judges.reliability.recorded import RecordedGroup, read_recorded
+from judges.llm.session import Session, Usage
+from judges.reliability.agreement import PairCounts, count_pairs, figure
+from judges.reliability.groups import RecordedGroup, judge_each, read_recorded
 from judges.scoring.ruler import ruler, settle
 from judges.scoring.types import SharedOptions
 
@@ -103,11 +99,10 @@ def replay(
     records = islice(read_recorded(run), limit)
     tally, before = _Tally(), replace(session.usage)
 
-    async def judge_all() -> None:
-        workers = [_judge_again(records, settled, tally, on_progress) for _ in range(session.max_concurrency)]
-        await asyncio.gather(*workers)
+    async def judge(record: RecordedGroup) -> list[JudgeError | None]:
+        return [await _judge_again(record, settled, tally)]
 
-    run_sync(judge_all())
+    run_sync(judge_each(records, judge, session, on_progress))
     if not tally.groups:
         if tally.failures:
             raise tally.failures[-1]
@@ -115,35 +110,21 @@ def replay(
     return tally.agreement(session.usage.since(before))
 
 
-async def _judge_again(
-    records: Iterator[RecordedGroup],
-    options: SharedOptions,
-    tally: _Tally,
-    on_progress: Callable[[int, int], None] | None,
-) -> None:
-    """Judge the next record until there is none.
-
-    The workers share ``records``, so no more groups are in memory than there are workers.
-    """
-    for record in records:
-        if tally.first_calls.have_failed:
-            return
-        with_rubric = options.copy()
-        if with_rubric.get("rubric") is None:
-            with_rubric["rubric"] = record.rubric
-        try:
-            scores = await ruler(record.trajectories, tools=record.tools, **with_rubric)
-        except JudgeError as error:
-            # A setting that cannot be used fails every group; a group that is too long fails alone.
-            if isinstance(error, JudgeInputError) and not isinstance(error, PromptTooLong):
-                raise
-            tally.failures.append(error)
-            tally.first_calls.add(error)
-        else:
-            tally.first_calls.add(None)
-            tally.add(record, [score.score for score in scores])
-        if on_progress is not None:
-            on_progress(tally.groups, len(tally.failures))
+async def _judge_again(record: RecordedGroup, options: SharedOptions, tally: _Tally) -> JudgeError | None:
+    """Judge a record; what came of it is in the tally."""
+    with_rubric = options.copy()
+    if with_rubric.get("rubric") is None:
+        with_rubric["rubric"] = record.rubric
+    try:
+        scores = await ruler(record.trajectories, tools=record.tools, **with_rubric)
+    except JudgeError as error:
+        # A setting that cannot be used fails every group; a group that is too long fails alone.
+        if isinstance(error, JudgeInputError) and not isinstance(error, PromptTooLong):
+            raise
+        tally.failures.append(error)
+        return error
+    tally.add(record, [score.score for score in scores])
+    return None
 
 
 @dataclass(slots=True)
@@ -152,7 +133,6 @@ class _Tally:
 
     groups: int = 0
     failures: list[JudgeError] = field(default_factory=list)
-    first_calls: FirstCalls = field(default_factory=FirstCalls)
     pairs: PairCounts = field(default_factory=PairCounts)
     taus: list[float] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)

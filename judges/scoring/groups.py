@@ -5,19 +5,49 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, Unpack
 
 from judges.errors import JudgeError, JudgeInputError
 from judges.llm.client import DEFAULT_JUDGE
-from judges.llm.sync import run_sync
+from judges.llm.loop import blocking
 from judges.scoring.ruler import ruler, settle
-from judges.scoring.types import JudgedGroup, JudgedTrajectory, RulerOptions, SharedOptions, TrajectoryScore
+from judges.scoring.types import RulerOptions, SharedOptions, TrajectoryScore
 
-GroupT = TypeVar("GroupT", bound=JudgedGroup)
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+
+class JudgedTrajectory(Protocol):
+    """What a trajectory must have. ``tools``, ``explanation`` and ``logs`` are used where they exist."""
+
+    @property
+    def messages(self) -> Any:
+        """The whole conversation, oldest first: a list of messages, or a method that returns one (ART's)."""
+        ...
+
+    @property
+    def reward(self) -> float:
+        """The reward that it has before it is judged."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Numbers by name."""
+        ...
+
+
+class JudgedGroup(Protocol):
+    """What a group must have: trajectories that pursue the same goal."""
+
+    @property
+    def trajectories(self) -> Iterable[JudgedTrajectory]:
+        """The members."""
+        ...
+
+
+GroupT = TypeVar("GroupT", bound=JudgedGroup)
 
 
 async def ruler_score_group(
@@ -77,21 +107,8 @@ async def ruler_score_group(
     return _copy(group, trajectories=tuple(scored) if isinstance(group.trajectories, tuple) else scored)
 
 
-def score_group(
-    group: GroupT,
-    judge_model: str = DEFAULT_JUDGE,
-    extra_litellm_params: Mapping[str, Any] | None = None,
-    rubric: str | None = None,
-    *,
-    swallow_exceptions: bool = False,
-    **options: Unpack[RulerOptions],
-) -> GroupT | None:
-    """`ruler_score_group` for code without an event loop, and for notebooks. Takes the same arguments."""
-    return run_sync(
-        ruler_score_group(
-            group, judge_model, extra_litellm_params, rubric, swallow_exceptions=swallow_exceptions, **options
-        )
-    )
+score_group = blocking(ruler_score_group)
+"""`ruler_score_group` for code without an event loop, and for notebooks, which have one already."""
 
 
 def _messages(trajectory: Any, place: int) -> Any:

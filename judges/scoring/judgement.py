@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
+from judges.common.text import for_terminal
 from judges.errors import JudgeError
 from judges.llm.ask import Exchange, Question, ask
 from judges.llm.client import JudgeClient
-from judges.llm.encoding import as_plain
+from judges.llm.prompt_text import as_plain
 from judges.llm.session import Session
 from judges.scoring.prompt import JudgePrompt
 from judges.scoring.types import Message, TrajectoryScore
@@ -124,3 +125,37 @@ def _verdict_record(verdict: Verdict) -> dict[str, Any]:
         "error": None if verdict.error is None else f"{type(verdict.error).__name__}: {verdict.error}",
         **asdict(verdict.exchange),
     }
+
+
+def show_judgement(judgement: Judgement) -> None:
+    """Print on stderr what the judges were asked, their raw answers, and the scores unless a verdict failed."""
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    def visible(text: str) -> Text:
+        return Text(for_terminal(text))
+
+    console = Console(stderr=True)
+    verdicts, scores = judgement.verdicts, judgement.scores()
+    for verdict in verdicts:
+        prompt, exchange = verdict.prompt, verdict.exchange
+        for message in prompt.messages:
+            order = f"seed {prompt.seed}, order {prompt.permutation + 1}"
+            title = f"to {verdict.client.model} ({message['role']}, {order})"
+            console.print(Panel(visible(message["content"]), title=Text(title), title_align="left"))
+        for number, answer in enumerate(exchange.answers, start=1):
+            origin = " (from the cache)" if exchange.cached else " (after the repair turn)" if number > 1 else ""
+            console.print(Panel(visible(answer or "(empty)"), title=f"raw answer {number}{origin}", title_align="left"))
+        if verdict.error is not None:
+            console.print(visible(f"no verdict: {verdict.error}"))
+    if not scores:
+        return
+    table = Table("trajectory", "label", "score", *(["spread", "scores"] if len(verdicts) > 1 else []), "explanation")
+    for place, score in enumerate(scores):
+        labels = " ".join(dict.fromkeys(verdict.prompt.labels[place] for verdict in verdicts))
+        given = " ".join(f"{verdict.entry(place).score:.2f}" for verdict in verdicts)
+        several = [f"{score.spread:.3f}", given] if len(verdicts) > 1 else []
+        table.add_row(score.trajectory_id, labels, f"{score.score:.3f}", *several, visible(score.explanation))
+    console.print(table)

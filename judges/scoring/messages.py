@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from judges.errors import JudgeInputError
-from judges.llm.encoding import as_plain
+from judges.llm.prompt_text import as_plain
 from judges.scoring.types import Message
 
 _DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64,")

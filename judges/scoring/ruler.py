@@ -11,7 +11,7 @@ is not exact is an error.
 Equal trajectories are judged once and share the score. Differences in random tool-call ids do not count. One
 trajectory, or a group of equal ones, is judged on its own.
 
-Every judge sees every one of ``permutations`` orders, and the scores are means. `judges.scoring.orders` says how far
+Every judge sees every one of ``permutations`` orders, and the scores are means. `judges.scoring.prompt` says how far
 that cancels a judge's liking for a place.
 
 All verdicts count or none. If one is malformed after its repair turn, or one call fails, the group fails, because a
@@ -27,11 +27,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Unpack
 
 from judges.errors import JudgeInputError
-from judges.llm.client import DEFAULT_JUDGE, JudgeClient
-from judges.llm.options import CallOptions, Reach, check_names
+from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, Reach, check_names
+from judges.llm.loop import blocking
 from judges.llm.session import Session
-from judges.llm.sync import run_sync
-from judges.scoring.types import RulerOptions, SharedOptions, TrajectoryScore
+from judges.scoring.types import SharedOptions, TrajectoryScore
 
 if TYPE_CHECKING:
     from judges.scoring.judgement import Judgement
@@ -65,7 +64,7 @@ async def ruler(
         tools: OpenAI function schemas that the agent could call, shown to the judge.
         judges: Several judges of equal weight instead of ``judge_model``: names, or `JudgeClient` objects.
         permutations: Orders in which each judge sees the trajectories, one call each.
-        max_prompt_tokens: Longer prompts are cut, by the high estimate of `judges.llm.tokens`; None: never. Keep it
+        max_prompt_tokens: Longer prompts are cut, by a high estimate (`judges.llm.prompt_text`); None: never. Keep it
             some thousands below the judge's context, which must hold the answer too. Most judges say when their context
             overflows (`ContextOverflow`), but Ollama silently drops what does not fit its ``num_ctx``.
         session: Concurrency and spend limits, running cost, cache and record, shared by many calls.
@@ -102,23 +101,15 @@ async def ruler(
     return await _scores(judgement, session, debug)
 
 
-def score(
-    message_lists: Iterable[Iterable[Any]],
-    judge_model: str = DEFAULT_JUDGE,
-    extra_litellm_params: Mapping[str, Any] | None = None,
-    rubric: str | None = None,
-    tools: Iterable[Any] | None = None,
-    **options: Unpack[RulerOptions],
-) -> list[TrajectoryScore]:
-    """`ruler` for code without an event loop, and for notebooks, which have one already. Takes the same arguments."""
-    return run_sync(ruler(message_lists, judge_model, extra_litellm_params, rubric, tools, **options))
+score = blocking(ruler)
+"""`ruler` for code without an event loop, and for notebooks, which have one already."""
 
 
 async def _scores(judgement: Judgement, session: Session, debug: bool) -> list[TrajectoryScore]:
     """The scores of a judgement, after it was recorded and shown; raises its failure."""
     await asyncio.to_thread(session.log, judgement.to_record)
     if debug:
-        from judges.scoring.debug import show_judgement
+        from judges.scoring.judgement import show_judgement
 
         with suppress(OSError):  # stderr may be a full disk, and the verdict was paid for
             show_judgement(judgement)

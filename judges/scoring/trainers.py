@@ -20,8 +20,8 @@ from typing import Any, Unpack
 
 from judges.errors import JudgeError, JudgeInputError, PromptTooLong, SpendLimitReached
 from judges.llm.client import DEFAULT_JUDGE
+from judges.llm.loop import run_sync
 from judges.llm.session import Session
-from judges.llm.sync import run_sync
 from judges.scoring.ruler import ruler, settle
 from judges.scoring.types import SharedOptions, TrajectoryScore
 

@@ -1,13 +1,12 @@
-"""What goes into RULER and what comes out: messages, groups, scores, and the options by name."""
+"""What goes into RULER and what comes out: messages, scores, and the options by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from judges.llm.client import JudgeClient
-from judges.llm.options import Reach
+from judges.llm.client import JudgeClient, Reach
 from judges.llm.session import Session
 
 Message = Mapping[str, Any]
@@ -44,31 +43,3 @@ class SharedOptions(RulerOptions, total=False):
 
     extra_litellm_params: Mapping[str, Any] | None
     rubric: str | None
-
-
-class JudgedTrajectory(Protocol):
-    """What a trajectory must have. ``tools``, ``explanation`` and ``logs`` are used where they exist."""
-
-    @property
-    def messages(self) -> Any:
-        """The whole conversation, oldest first: a list of messages, or a method that returns one (ART's)."""
-        ...
-
-    @property
-    def reward(self) -> float:
-        """The reward that it has before it is judged."""
-        ...
-
-    @property
-    def metrics(self) -> Mapping[str, Any]:
-        """Numbers by name."""
-        ...
-
-
-class JudgedGroup(Protocol):
-    """What a group must have: trajectories that pursue the same goal."""
-
-    @property
-    def trajectories(self) -> Iterable[JudgedTrajectory]:
-        """The members."""
-        ...

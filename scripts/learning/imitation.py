@@ -22,7 +22,6 @@ from typing import Any
 
 from grpo.episodes.record import read_episodes, write_episodes
 from grpo.errors import TrainingError
-from grpo.files import JsonlLog
 from grpo.learner.engine import LossSpec
 from grpo.learner.segments import Segment, segments_of
 from grpo.learner.update import scheduled_learning_rate
@@ -31,6 +30,7 @@ from grpo.training.imitation import demonstrate
 from grpo.training.pace import Began
 from grpo.training.trainer import Trainer
 from grpo.types import Episode
+from judges.common.files import JsonlLog
 
 
 class Imitation(Trainer):

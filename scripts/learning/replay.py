@@ -19,10 +19,10 @@ from statistics import pstdev
 from typing import Any
 
 from grpo.episodes.record import read_episodes
-from grpo.files import JsonlLog
 from grpo.learner.segments import Segment
 from grpo.training.trainer import Trainer
 from grpo.types import Task
+from judges.common.files import JsonlLog
 
 
 class Curriculum(Trainer):

@@ -13,10 +13,10 @@ from typing import Any
 from grpo.config import TrainConfig, dotted, resume_differences
 from grpo.episodes.record import read_episodes
 from grpo.errors import ConfigError
-from grpo.files import read_jsonl, write_json
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, label_of
 from grpo.runs.retention import checkpoint_name
+from judges.common.files import read_jsonl, write_json
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from grpo.episodes.play import Play, Turn
 from grpo.episodes.player import ending_of
 from grpo.episodes.record import write_episodes
 from grpo.errors import ConfigError, ContextFullError
-from grpo.files import JsonlLog
 from grpo.learner.advantages import has_spread
 from grpo.learner.local_engine import LocalEngine
 from grpo.runs.retention import checkpoint_name
@@ -39,6 +38,7 @@ from grpo.training.batch import Batch
 from grpo.training.pace import Began
 from grpo.training.trainer import Trainer
 from grpo.types import Episode, Group
+from judges.common.files import JsonlLog
 
 Sample = Callable[[list[list[int]]], list[list[int]]]
 """Prompts to what is sampled after each, with the token that ends a turn."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from email_env.scenarios.scenario import Scenario
-from email_env.spaces import format_call
+from judges.common.tool_calls import format_call
 from tests.email_env.mails import ANNA, BEN, build, mail, question
 
 BUDGET = question(

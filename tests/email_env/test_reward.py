@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from email_env.errors import ConfigurationError
 from email_env.reward import RewardConfig, Score, reward_config
-from email_env.tools.actions import ErrorCode
 from email_env.tools.toolbox import Answer, ToolResult
+from judges.common.tool_calls import ErrorCode
 from tests.email_env.office import BUDGET, MOVED, NOWHERE
 
 FOUND = ToolResult("", searched=True, found=("m9", "m1", "m2"))

@@ -9,8 +9,9 @@ from gymnasium.vector.utils import batch_space, create_shared_memory, read_from_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from email_env.spaces import SharedTexts, TextSpace, ToolCallSpace, format_call
-from email_env.tools.actions import ToolCall, parse_action
+from email_env.spaces import SharedTexts, TextSpace, ToolCallSpace
+from email_env.tools.actions import parse_action
+from judges.common.tool_calls import Call, format_call
 
 UTF8 = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -31,7 +32,7 @@ def test_samples_of_the_action_space_are_valid_calls_of_all_three_tools():
     assert all(sample in space for sample in samples)
     calls = [call for sample in samples for call in parse_action(sample).calls]
     assert len(calls) == 100
-    assert all(isinstance(call, ToolCall) for call in calls)
+    assert all(isinstance(call, Call) for call in calls)
     assert {call.name for call in calls} == {"search_inbox", "read_email", "return_final_answer"}
 
 

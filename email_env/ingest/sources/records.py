@@ -18,9 +18,10 @@ from email_env.ingest.addresses import parse_mailboxes, parse_sender
 from email_env.ingest.dates import NO_DATE, parse_date, timestamp
 from email_env.ingest.parse import made_up_id, parse_message_id
 from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source, is_too_large, storable
-from email_env.ingest.text import clean_body, one_line, without_controls
+from email_env.ingest.text import clean_body
 from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.scenarios import hub
+from judges.common.text import one_line, without_controls
 
 _REQUIRED = ("message_id", "subject", "from", "to", "date", "body")
 _BATCH_ROWS = 1000

@@ -4,13 +4,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
-from email_env.ingest.atomic import replacing
 from email_env.search.database import MailDatabase
 from tests import ROOT
 from tests.email_env.mails import build, mail
@@ -50,42 +47,6 @@ def state(out):
     assert len(found) == (1 if kept > 1000 else 0)
     database.close()
     return f"whole {kept}"
-
-
-def test_what_was_written_takes_the_place_of_the_old_file(tmp_path):
-    path = tmp_path / "new" / "file"
-    for text in ("one", "two"):
-        with replacing(path) as temporary:
-            temporary.write_text(text)
-        assert path.read_text() == text
-    assert os.listdir(path.parent) == ["file"]
-
-
-def write_half(path, failure):
-    with replacing(path) as temporary:
-        temporary.write_text("half")
-        raise failure
-
-
-@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
-def test_a_block_that_fails_leaves_the_old_file(tmp_path, failure):
-    path = tmp_path / "file"
-    path.write_text("old")
-    with pytest.raises(failure):
-        write_half(path, failure)
-    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("file", "old")]
-
-
-def test_two_writers_at_once_do_not_touch_each_others_files(tmp_path):
-    path = tmp_path / "file"
-    with replacing(path) as one:
-        one.write_text("one")
-        with replacing(path) as two:
-            two.write_text("two")
-        assert path.read_text() == "two"
-        assert one.read_text() == "one"
-    assert path.read_text() == "one"
-    assert os.listdir(tmp_path) == ["file"]
 
 
 @pytest.mark.parametrize("name", ["mail.db", "[a-z]*.db"])
@@ -181,21 +142,3 @@ def test_ctrl_c_while_words_are_indexed_is_no_fault_of_the_disk(tmp_path):
     assert output == b""  # never done
     assert errors.decode().splitlines()[-1] == "KeyboardInterrupt"
     assert os.listdir(tmp_path) == []
-
-
-def test_a_folder_that_can_be_written_but_not_read_has_the_new_file_without_an_error():
-    is_root = os.geteuid() == 0
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o333)
-        if is_root:  # who may read everything
-            os.seteuid(65534)
-        try:
-            with pytest.raises(PermissionError):
-                os.listdir(folder)
-            with replacing(Path(folder, "mail.db")) as temporary:
-                temporary.write_bytes(b"new")
-        finally:
-            if is_root:
-                os.seteuid(0)
-            os.chmod(folder, 0o700)
-        assert {name: Path(folder, name).read_bytes() for name in os.listdir(folder)} == {"mail.db": b"new"}

@@ -27,7 +27,10 @@ def test_a_wrong_key_ends_the_run_at_once_and_is_not_printed(office, monkeypatch
         result = make(office, server, "--inbox", BEN)
     assert (result.exit_code, len(server.requests)) == (1, 1)
     assert "no access for [key]" in result.stderr
-    assert "Check --model, --api-base and the provider's key. 0 mails are finished; --resume goes on." in result.stderr
+    assert (
+        "Check --model, --api-base, --timeout and the provider's key. 0 mails are finished; --resume goes on."
+        in result.stderr
+    )
     assert "very-secret" not in result.output
     with JudgeServer(llm()) as server:
         assert make(office, server, "--inbox", BEN).exit_code == 0, "nothing was written, so nothing is in the way"
@@ -51,8 +54,8 @@ def test_a_mail_without_an_answer_is_counted_and_asked_about_again(tmp_path):
         assert result.exit_code == 3, result.output
         assert "2 questions" in result.stdout
         said = result.stdout.partition("failed    1 without an answer of the LLM; --resume asks again\n")[2]
-        assert said.startswith(f"            the last: writer at {server.url} gives no answer: ")
-        assert "Check --model, --api-base and the provider's key.\n  LLM  " in said
+        assert said.startswith(f"            the last: openai/writer at {server.url} failed (")
+        assert "Check --model, --api-base, --timeout and the provider's key.\n  LLM  " in said
         fails, before = False, len(server.requests)
         assert make(path, server, "--inbox", BEN).exit_code == 1
         result = make(path, server, "--inbox", BEN, "--resume")
@@ -67,7 +70,7 @@ def test_the_summary_as_json_says_why_the_llm_gave_no_answer(office):
         assert result.exit_code == 3
         summary = json.loads(result.stdout)
         assert summary["failed"] == 1
-        assert summary["last_failure"].startswith(f"writer at {server.url} gives no answer: ")
+        assert summary["last_failure"].startswith(f"openai/writer at {server.url} failed (")
     with JudgeServer(llm()) as server:
         assert json.loads(make(office, server, "--resume", "--json").stdout)["last_failure"] is None
 
@@ -80,7 +83,7 @@ def test_five_mails_in_a_row_without_an_answer_end_the_run(tmp_path):
     with JudgeServer(lambda messages: 422) as server:
         result = make(path, server, "--inbox", BEN, "--concurrency", "1")
     assert (result.exit_code, len(server.requests)) == (1, 5)
-    assert "gives no answer" in result.stderr
+    assert f"openai/writer at {server.url} failed (" in result.stderr
     assert "0 mails are finished; --resume goes on." in result.stderr
 
 
@@ -88,5 +91,7 @@ def test_a_model_whose_provider_nobody_knows_ends_the_run_at_once(office):
     arguments = [office, "--out", office.parent / "made.jsonl", "--model", "fake", "--min-mails", 1, "--inbox", BEN]
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 1
-    assert "fake gives no answer: BadRequestError: litellm.BadRequestError: LLM Provider NOT provided." in result.stderr
+    assert (
+        "fake: the provider is not clear; write openai/fake for a server that speaks OpenAI's protocol" in result.stderr
+    )
     assert "0 mails are finished; --resume goes on." in result.stderr

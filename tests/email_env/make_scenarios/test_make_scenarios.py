@@ -101,14 +101,14 @@ def test_a_question_about_chinese_mail_is_kept_if_no_other_mail_repeats_the_line
 @pytest.mark.parametrize(
     ("texts", "fault"),
     [
-        (["no JSON", "still none"], "There is no JSON object."),
+        (["no JSON", "still none"], "there is no complete JSON object"),
         ([json.dumps(GOOD | {"note": "x"})] * 2, "note: Extra inputs are not permitted."),
         (['{"question": "Who?"}'] * 2, "a question needs an answer"),
-        (["", None], "There is no JSON object."),
-        (["{" * 3000 + '"a":' * 9] * 2, "The JSON cannot be read"),
+        (["", None], "the answer is empty"),
+        (["{" * 3000 + '"a":' * 9] * 2, 'there is no complete JSON object with the key "question"'),
         (['{"question": "\\ud800?", "answer": "x"}'] * 2, "question"),
         (['{"question": "", "\\ud800": 1}'] * 2, "unable to parse raw data as a unicode string"),
-        (["\ud800 no JSON"] * 2, "There is no JSON object."),
+        (["\ud800 no JSON"] * 2, "there is no complete JSON object"),
         ([json.dumps(GOOD), '{"realism": NaN}', '{"from_subject": "", "from_other_mail": "", "realism": NaN}'], "realism"),
     ],
 )  # fmt: skip
@@ -183,8 +183,8 @@ def test_user_and_password_of_the_url_reach_the_server_and_no_output(office):
     with JudgeServer(lambda messages: Reply(content=f"no access for {sent}", status=401)) as server:
         url = server.url.replace("://", "://me:p%40ssword@")
         result = make(office, server, "--inbox", BEN, "--api-base", url, out=office.parent / "other.jsonl")
-    assert f"at {server.url} gives no answer" in result.stderr
-    assert "no access for Basic [key]" in result.stderr
+    assert f"at {server.url} failed (" in result.stderr
+    assert "no access for [key]" in result.stderr
 
 
 def test_a_higher_limit_goes_on_with_further_mails(tmp_path):
@@ -236,8 +236,11 @@ def test_another_seed_cannot_go_on_with_the_splits_of_the_first(tmp_path):
     [
         (["--inbox", "nobody@x.com"], "No mail of nobody@x.com in the database. It names no owner."),
         (["--min-mails", "9"], "No inbox: not 9 mails to ask about; the largest inbox has 1. Lower --min-mails."),
-        (["--api-base", "me:secret@127.0.0.1:8000/v1"], "--api-base '127.0.0.1:8000/v1' is no URL. Write http://HOST"),
-        (["--api-base", "http://"], "--api-base 'http://' is no URL."),
+        (
+            ["--api-base", "me:secret@127.0.0.1:8000/v1"],
+            "api_base '127.0.0.1:8000/v1' is no URL; write http://HOST:PORT/v1",
+        ),
+        (["--api-base", "http://"], "api_base 'http://' is no URL;"),
         (["--report", "{folder}/made.jsonl"], "The rejected need a file of their own"),
     ],
 )

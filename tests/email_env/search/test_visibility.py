@@ -14,8 +14,8 @@ from email_env.ingest.build import build_database
 from email_env.ingest.staging import Filters
 from email_env.search import query
 from email_env.search.database import MailDatabase
-from email_env.tools.actions import ToolCall
 from email_env.tools.toolbox import Toolbox
+from judges.common.tool_calls import Call
 from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail, question
 
 PEOPLE = (ANNA, BEN, CARO, DAN)
@@ -147,7 +147,7 @@ def test_a_forgiving_toolbox_shows_no_more_of_the_mailbox(drawn, keywords):
         for inbox in known(mails):
             for day in DAYS:
                 scenario = question(inbox=inbox, query_date=day)
-                for message_id in toolbox.run(ToolCall("search_inbox", {"keywords": keywords}), scenario).found:
+                for message_id in toolbox.run(Call("search_inbox", {"keywords": keywords}), scenario).found:
                     assert inbox in people(by_id[message_id])
                     assert by_id[message_id].sent_at[:10] <= day
         database.close()

@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from email_env.search.database import MailDatabase
-from email_env.tools.actions import ToolCall, parse_action
+from email_env.tools.actions import parse_action
 from email_env.tools.schemas import tool_schemas
 from email_env.tools.toolbox import Answer, Toolbox
+from judges.common.tool_calls import Call
 from tests.email_env.mails import build, mail, question
 from tests.email_env.office import BUDGET, CITY, answer, as_json, build_office, read, search
 
@@ -266,7 +267,7 @@ def test_an_answer_is_taken_with_its_sources_once_each_and_bare(toolbox):
     ),
 )
 def test_no_arguments_raise(toolbox, name, arguments):
-    result = toolbox.run(ToolCall(name, arguments), BUDGET)
+    result = toolbox.run(Call(name, arguments), BUDGET)
     assert result.error in ("", "bad_args")
 
 

@@ -114,7 +114,7 @@ def test_a_model_whose_calls_cannot_be_read_is_refused_with_their_form(model_dir
 
 
 def test_the_calls_of_qwen_3_5_cannot_be_read(model_dir):
-    with pytest.raises(ModelError, match="as '<tool_call> <function=probe_of_the_tools> <parameter=a> 1 </parameter>"):
+    with pytest.raises(ModelError, match=r"as .<tool_call>.*<function=probe_of_the_tools>.*<parameter=a>"):
         Family("qwen3.5", "qwen3_5_nothink.jinja", CHATML_WORDS).chat(model_dir)
 
 

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from email_env.tools.actions import ToolCall, parse_action
+from email_env.tools.actions import parse_action
 from grpo.chat import TemplateChat
 from grpo.envs.pool import EnvPool
 from grpo.learner.segments import TurnWeights, weighted_segments
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
+from judges.common.tool_calls import Call
 from tests.grpo.chat.templates import FAMILIES, LLAMA_CONTROL, QWEN3, Family
 from tests.support.envs import TALK_ENV, TalkEnv
 from tests.support.episodes import planned, player
@@ -83,7 +84,7 @@ def test_a_turn_cut_for_its_length_is_ended_as_the_template_ends_turns(chats, fa
 @every_family
 def test_a_call_in_the_models_own_form_reaches_the_env_as_a_call(chats, family: Family):
     chat = chats(family)
-    expected = (ToolCall("search_inbox", {"keywords": ["Atlas"]}),)
+    expected = (Call("search_inbox", {"keywords": ["Atlas"]}),)
     forms = [family.call, f"<think>\nAtlas it is.\n</think>\n\n{family.call}"]
     if family.control:
         forms = [family.call, f"<|python_tag|>{family.call}"]
@@ -91,7 +92,7 @@ def test_a_call_in_the_models_own_form_reaches_the_env_as_a_call(chats, family: 
         for stop in chat.stop_token_ids:
             said = chat.decode([*chat.encode(text), stop])
             assert said == text.removeprefix("<|python_tag|>")
-            assert parse_action(said).calls == expected
+            assert parse_action(said).items == expected
 
 
 def test_llamas_end_of_a_message_that_waits_for_a_tool_ends_a_turn_too(chats):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from email_env.tools.actions import ToolCall, parse_action
+from email_env.tools.actions import parse_action
 from grpo.chat import TemplateChat, own_form
 from grpo.envs.pool import EnvPool
 from grpo.episodes.record import write_episodes
@@ -14,6 +14,7 @@ from grpo.learner.segments import segments_of
 from grpo.serving.policy import SamplingParams
 from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl
 from grpo.types import Task
+from judges.common.tool_calls import Call
 from tests.grpo.chat.templates import FAMILIES, Family
 from tests.support.envs import TALK_ENV, TalkEnv
 from tests.support.episodes import planned, player
@@ -77,7 +78,7 @@ def test_what_is_written_is_read_back_and_is_what_the_template_writes(family: Fa
     assert "Zoë" in text
     said = chat.decode([*chat.encode(text), chat.stop_token_ids[0]])
     assert said == text
-    assert parse_action(said).calls == (ToolCall("search_inbox", arguments),)
+    assert parse_action(said).items == (Call("search_inbox", arguments),)
     if isinstance(chat, TemplateChat) and family.name.startswith(("qwen", "llama")):
         function = {"name": "search_inbox", "arguments": arguments}
         shown = chat.tokenizer.apply_chat_template(

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from grpo.cli.common import explained
-from grpo.files import read_jsonl
+from judges.common.files import read_jsonl
 
 
 def text_onto_a_full_disk():

@@ -19,10 +19,10 @@ from grpo.devices.shape import QWEN_MODELS
 from grpo.display.terminal import Display
 from grpo.episodes.record import write_episodes
 from grpo.errors import ConfigError
-from grpo.files import read_jsonl, write_json
 from grpo.runs.model_card import name_base_model
 from grpo.runs.trained_policy import init_adapter
 from grpo.training.imitation import imitate
+from judges.common.files import read_jsonl, write_json
 from tests.grpo.training.test_demonstrations import rollout
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.evaluations import run

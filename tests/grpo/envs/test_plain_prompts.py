@@ -98,7 +98,7 @@ def test_an_episode_that_is_cut_before_the_env_ends_it_says_so(name, said):
             {"observation": {"place": 1}},
             "gives the observation .*'place': 1.*, which is not of its observation_space Dict",
         ),
-        ({"observation": 7}, "gives the observation '7', which is not of"),
+        ({"observation": 7}, "gives the observation 7, which is not of"),
         ({"reward": None}, "gives the reward None at step"),
         ({"reward": "much"}, "gives the reward 'much' at step"),
         ({"info": {"is_success": "no"}}, r"gives info\['is_success'\] = 'no' at step"),

@@ -15,13 +15,13 @@ from grpo.episodes.marking import Marker, audit_warning, check_markable, is_audi
 from grpo.episodes.record import episode_of, line_of
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ConfigError, EnvError, JudgeFailure
-from grpo.files import read_jsonl
 from grpo.serving.policy import Policy
 from grpo.settings import AnswerJudgeSettings
 from grpo.training.batches import Batches
 from grpo.training.rewards import group_reward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import AnswerKey, Outcome, SampledTurn, Task
+from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests.email_env.mails import build, mail, question
 from tests.support.envs import SUMS_ENV
@@ -151,14 +151,14 @@ def test_a_judge_that_fails_fails_the_group_and_no_answer_counts_as_wrong(tmp_pa
     assert {g.task.key for g in made.rewarded} == {"sum/2", "sum/8"}
     assert (made.unrewarded, made.dropped, made.metrics()["judge/failures"]) == (1, 1, 1.0)
     (failed,) = [t for t in made.sampled if t.unmarked]
-    assert failed.unmarked.startswith("the answer judge: judge openai/o4-mini gave no usable verdict")
+    assert failed.unmarked.startswith("the answer judge: openai/o4-mini gave no usable answer")
     assert made.metrics()["reward/mean"] == 0.5, "the unmarked group is no part of the mean"
 
 
 def test_too_many_failed_verdicts_stop_the_run(tmp_path):
     with JudgeServer(lambda messages: Reply("no")) as server:
         made = batches(tmp_path, server)
-        with pytest.raises(JudgeFailure, match=r"3 of 3 groups .*no usable verdict on an answer.*--resume"):
+        with pytest.raises(JudgeFailure, match=r"3 of 3 groups .*no usable answer on an answer.*--resume"):
             sample(made, "some sum", "17")
 
 

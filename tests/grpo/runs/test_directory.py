@@ -5,8 +5,8 @@ import pytest
 
 from grpo.config import TrainConfig, load_config, resume_differences
 from grpo.errors import CheckpointError, ConfigError
-from grpo.files import write_json
 from grpo.runs.directory import RunDirectory
+from judges.common.files import write_json
 
 CONFIG = TrainConfig(env="E")
 

@@ -9,12 +9,12 @@ import pytest
 from grpo.chat import ServedChat
 from grpo.config import TrainConfig, load_config
 from grpo.errors import CheckpointError, ConfigError
-from grpo.files import write_json
 from grpo.machine.models import EMBEDDED_HUB_ID, ModelSource, ResolvedModel
 from grpo.runs.directory import RunDirectory
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.retention import best_of, checkpoints, find_checkpoint, note_score, prune
 from grpo.runs.trained_policy import find_policy, init_adapter, run_card
+from judges.common.files import write_json
 
 
 def write_adapter(folder: Path, rank: int = 8, base: str | None = "org/base") -> Path:

@@ -14,7 +14,6 @@ from safetensors.torch import load_file  # noqa: E402
 
 from grpo.cli.train import train  # noqa: E402
 from grpo.errors import AdapterError, CheckpointError, ConfigError, ServerError  # noqa: E402
-from grpo.files import read_jsonl  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LINEAR_LAYERS, LoraSpec  # noqa: E402
@@ -24,6 +23,7 @@ from grpo.tinker.connection import connect  # noqa: E402
 from grpo.tinker.engine import TinkerEngine  # noqa: E402
 from grpo.tinker.rows import Reduction  # noqa: E402
 from grpo.tinker.sampler import TinkerSampler, TinkerServer  # noqa: E402
+from judges.common.files import read_jsonl  # noqa: E402
 from tests.grpo.learner.engine_runs import LOSSES  # noqa: E402
 from tests.support.commands import sets  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402

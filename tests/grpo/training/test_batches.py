@@ -8,12 +8,12 @@ import pytest
 
 from grpo.ending import Ending
 from grpo.errors import ConfigError, EnvError, JudgeFailure, ServerError
-from grpo.files import read_jsonl
 from grpo.settings import JudgeSettings
 from grpo.training.rewards import EnvReward, HybridReward, RulerReward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Group
 from judges import Session
+from judges.common.files import read_jsonl
 from tests.support.batches import Guesser, batch, batches, right_at_first
 from tests.support.judge_server import JudgeServer, Reply, score_by
 from tests.support.policies import always
@@ -159,7 +159,7 @@ def test_too_many_failed_verdicts_stop_the_run(letters, bound):
             JudgeFailure, match=rf"^{len(letters)} of 4 groups .* above the bound of {bound:g} "
         ) as stop:
             batch(made, right_at_first)
-    assert "no usable verdict" in str(stop.value)
+    assert "no usable answer" in str(stop.value)
     assert "--resume" in str(stop.value)
 
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
 from grpo.episodes.record import read_episodes
-from grpo.files import read_jsonl
+from judges.common.files import read_jsonl
 from tests import ROOT
 from tests.support.envs import LETTER_ENV
 from tests.support.episodes import ids_of, mask_of

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from grpo.cli.train import run_training  # noqa: E402
 from grpo.config import load_config  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
-from grpo.files import read_jsonl  # noqa: E402
+from judges.common.files import read_jsonl  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402
 from tests.support.policy_server import TinyPolicyServer  # noqa: E402
 from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402

@@ -10,7 +10,6 @@ from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.episodes.marking import Marker
 from grpo.errors import CheckpointError, JudgeFailure, ServerDiedError
-from grpo.files import read_jsonl, write_json, write_text
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import forget_after, is_done
 from grpo.runs.model_card import Card, write_card
@@ -18,6 +17,7 @@ from grpo.runs.retention import Best, best_of, note_score
 from grpo.serving.policy import Policy
 from grpo.training.held_out import HeldOutEvaluation
 from grpo.types import SampledTurn
+from judges.common.files import read_jsonl, write_json, write_text
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.judge_server import JudgeServer, Reply
 from tests.support.policies import ByteChat, ScriptedPolicy
@@ -209,7 +209,7 @@ def test_a_held_out_episode_without_a_verdict_failed_and_counts_as_neither_right
         (
             lambda _: Reply("no"),
             {},
-            "2 of 4 episodes have no verdict on their answers; the last error: .*no usable verdict",
+            "2 of 4 episodes have no verdict on their answers; the last error: .*no usable answer",
         ),
         (
             lambda _: '{"reasoning": "", "accept": true}',

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judges import ContextOverflow, JudgeClient, MalformedVerdict, Session, ruler
-from judges.llm.tokens import count_message_tokens
+from judges.llm.prompt_text import count_message_tokens
 from judges.scoring.prompt import build_prompts
 from judges.scoring.verdict import RESPONSE_FORMAT, parse_verdict
 

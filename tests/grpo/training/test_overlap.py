@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="the learner needs torch (install the extra 
 from click.testing import CliRunner
 
 from grpo.cli.train import train
-from grpo.files import read_jsonl
+from judges.common.files import read_jsonl
 from tests.support.commands import sets
 from tests.support.envs import LETTER_ENV
 from tests.support.policy_server import TinyPolicyServer

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from grpo.episodes.tasks import TaskStream
-from grpo.files import read_jsonl
 from grpo.training.rewards import EnvReward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Task
+from judges.common.files import read_jsonl
 from tests.support.batches import IDS, Guesser, batches, right_at_first
 from tests.support.policies import always
 

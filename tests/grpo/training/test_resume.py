@@ -18,9 +18,9 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from safetensors.torch import load_file  # noqa: E402
 
 from grpo.config import load_config  # noqa: E402
-from grpo.files import read_jsonl  # noqa: E402
 from grpo.machine.hardware import cpu_count  # noqa: E402
 from grpo.runs.retention import checkpoints  # noqa: E402
+from judges.common.files import read_jsonl  # noqa: E402
 from tests.support import processes  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402
 from tests.support.policy_server import TinyPolicyServer  # noqa: E402

@@ -49,7 +49,7 @@ async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
         reward = RulerReward(JudgeSettings(api_base=server.url), Session())
         assert await reward.reward(group("Paris", "Rome")) is None
         assert await HybridReward(reward).reward(group("Paris", "Rome")) is None
-    assert "gave no usable verdict on 2 trajectories" in HybridReward(reward).last_error
+    assert "gave no usable answer on 2 trajectories" in HybridReward(reward).last_error
 
 
 async def test_the_hybrid_lifts_a_right_answer_above_a_wrong_one_that_the_judge_prefers():

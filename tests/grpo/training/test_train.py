@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo.files import read_jsonl
+from judges.common.files import read_jsonl
 from tests import ROOT
 from tests.support.commands import sets
 from tests.support.judge_server import JudgeServer, score_by

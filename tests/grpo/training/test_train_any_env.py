@@ -12,11 +12,11 @@ from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
 from grpo.episodes.tasks import TaskStream
-from grpo.files import read_jsonl
 from grpo.serving.policy import Policy
 from grpo.training.batches import Batches
 from grpo.training.rewards import EnvReward
 from grpo.types import SampledTurn
+from judges.common.files import read_jsonl
 from tests import ROOT
 from tests.support.commands import sets
 from tests.support.policies import ByteChat, always

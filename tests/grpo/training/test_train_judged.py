@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo.files import read_jsonl
 from grpo.runs.checkpoint import newest_checkpoint
+from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests import ROOT
 from tests.grpo.episodes.test_marking import shown

@@ -18,7 +18,7 @@ from gymnasium import spaces
 pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 
-from grpo.files import read_jsonl
+from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests import ROOT
 from tests.grpo.episodes.test_marking import shown

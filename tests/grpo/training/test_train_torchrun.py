@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from safetensors.torch import load_file  # noqa: E402
 
-from grpo.files import read_jsonl  # noqa: E402
+from judges.common.files import read_jsonl  # noqa: E402
 from tests import ROOT  # noqa: E402
 from tests.grpo.learner.engine_runs import free_port  # noqa: E402
 from tests.support import processes  # noqa: E402

@@ -9,10 +9,10 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from grpo.cli.train import run_training  # noqa: E402
 from grpo.config import load_config  # noqa: E402
-from grpo.files import read_jsonl  # noqa: E402
 from grpo.serving.turns import Together  # noqa: E402
 from grpo.training.trainer import Trainer  # noqa: E402
 from grpo.types import Group  # noqa: E402
+from judges.common.files import read_jsonl  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402
 from tests.support.policies import by_place  # noqa: E402
 from tests.support.policy_server import TinyPolicyServer  # noqa: E402

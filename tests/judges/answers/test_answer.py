@@ -80,7 +80,7 @@ MALFORMED = {
 async def test_a_malformed_verdict_is_shown_to_the_judge_and_then_an_error(content):
     with JudgeServer([content, RIGHT, content, content]) as server:
         assert (await ask(server)).accept
-        with pytest.raises(MalformedVerdict, match="gave no usable verdict on an answer: first "):
+        with pytest.raises(MalformedVerdict, match="gave no usable answer on an answer: first "):
             await ask(server)
     repair = server.requests[1].body["messages"][2:]
     assert repair[0] == {"role": "assistant", "content": content or "(empty)"}

@@ -4,7 +4,7 @@ import pytest
 
 from judges import MalformedVerdict
 from judges.llm.ask import Question, repair_turn
-from judges.llm.tokens import count_message_tokens
+from judges.llm.prompt_text import count_message_tokens
 
 MESSAGES = [{"role": "user", "content": "Score kqz and bnt."}]
 

@@ -94,7 +94,7 @@ async def test_a_cut_connection_and_a_hang_are_tried_again():
 
 
 async def test_retries_are_bounded_and_the_error_says_what_happened():
-    words = r"judge openai/o4-mini at http://127.* failed after 3 attempts \(RateLimitError.*429"
+    words = r"^openai/o4-mini at http://127.* failed after 3 attempts \(RateLimitError.*429"
     with JudgeServer([429] * 9) as server, pytest.raises(JudgeCallError, match=words) as caught:
         await client(server, max_retries=2).complete(ASK)
     assert len(server.requests) == 3

@@ -48,7 +48,7 @@ async def test_a_failed_judgement_is_recorded_with_its_reason(tmp_path):
     assert record["scores"] == []
     (one,) = record["verdicts"]
     assert (one["answers"], one["scores"]) == (["no", "no"], None)
-    assert one["error"].startswith("MalformedVerdict: judge openai/o4-mini gave no usable verdict")
+    assert one["error"].startswith("MalformedVerdict: openai/o4-mini gave no usable answer")
 
 
 def _append_many(path, name):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.llm.client import load_litellm
-from judges.llm.tokens import count_tokens
+from judges.llm.prompt_text import count_tokens
 
 TEXTS = {
     "mail": "From: steve.whitley@enron.com\nSubject: NERC letter\n\nJoe,\n\nTVA will implement the letter by Monday (12/13/1999), "

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from judges import JudgeCallError, JudgeInputError, MalformedVerdict, PromptTooLong, Session
 from judges.cli import main
+from judges.reliability.agreement import Estimate
 from judges.reliability.calibration import calibrate
-from judges.reliability.estimate import Estimate
-from judges.reliability.labelled import LabelledGroup
+from judges.reliability.groups import LabelledGroup
 from tests.support.judge_server import JudgeServer, score_by, shown_trajectories, verdict
 
 EXACT = Estimate(1.0, None, None)
@@ -107,7 +107,7 @@ def test_malformed_verdicts_are_counted_and_left_out():
     assert seen[-1] == (2, 1)
     assert (result.verdicts, result.malformed, result.malformed_after_repair) == (6, 4, 2)
     assert (result.accuracy, result.pairs, result.call_failures) == (EXACT, 2, 0)
-    assert "no usable verdict" in result.last_error
+    assert "no usable answer" in result.last_error
     with pytest.raises(MalformedVerdict):
         measure(judge, [group([0, 1], "bad")])
 

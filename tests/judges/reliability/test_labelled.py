@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from judges import JudgeInputError, LabelledGroup
-from judges.reliability.labelled import read_labelled
+from judges.reliability.groups import read_labelled
 
 QUESTION = {"role": "user", "content": "2 + 2?"}
 
@@ -37,7 +37,8 @@ def test_a_text_may_hold_a_line_separator_and_the_file_may_begin_with_a_byte_ord
     [
         ("", "holds no group"),
         ("{", "no line of .* can be used: line 1 is not JSON"),
-        ("[]", 'line 1 must be an object with the lists "trajectories" and "labels"'),
+        ("[]", "line 1 is not a JSON object"),
+        ("{}", 'line 1 must be an object with the lists "trajectories" and "labels"'),
         ('{"trajectories": [[]], "labels": [1, 2]}', "line 1 a group needs one label per trajectory, got 1"),
         ('{"trajectories": [[]], "labels": ["good"]}', "line 1 a label must be a finite number, got 'good'"),
         ('{"trajectories": [[]], "labels": [1]}', "line 1 trajectory 1 must be a non-empty list of messages"),
@@ -68,7 +69,7 @@ def test_damaged_lines_are_named_and_passed_over_and_the_others_are_taken(tmp_pa
     path.write_bytes(b"\r\n".join([b"\xef\xbb\xbf" + line, *damaged, b"", b"\xef\xbb\xbf" + line]))
     assert read_labelled(path) == [good, good]
     assert caplog.text.count("passed over in") == 1
-    for words in ("l.jsonl: line 2 is not JSON", "line 6 must be an object", "; and 2 more"):
+    for words in ("l.jsonl: line 2 is not JSON", "line 6 is not a JSON object", "; and 2 more"):
         assert words in caplog.text
 
 

@@ -88,7 +88,7 @@ def test_groups_without_a_verdict_are_counted_and_left_out(run):
         )
     assert progress == [(1, 0), (1, 1)]
     assert (agreement.groups, agreement.failures) == (1, 1)
-    assert "gave no usable verdict on 2 trajectories" in agreement.last_error
+    assert "gave no usable answer on 2 trajectories" in agreement.last_error
     assert agreement.mean_difference == pytest.approx((0.2 + 0.2 - 0.2 + 0.1) / 4)
     with JudgeServer(lambda messages: "no") as server, pytest.raises(MalformedVerdict):
         replay(run, judges=["openai/mute"], api_base=server.url)

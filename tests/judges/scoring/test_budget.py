@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import judges
 from judges import ContextOverflow, JudgeInputError, MalformedVerdict, PromptTooLong
-from judges.llm.tokens import count_message_tokens
+from judges.llm.prompt_text import count_message_tokens
 from judges.scoring.budget import MIN_CHARS, Limits, cut_message, cut_text
 from judges.scoring.prompt import build_prompts
 from tests.judges.recorded_groups import GROUP, SYSTEM, USER, by_table, said

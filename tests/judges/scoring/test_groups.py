@@ -102,7 +102,7 @@ async def test_swallowed_failures_give_none_a_warning_and_an_untouched_input(cap
         with pytest.raises(MalformedVerdict):
             await score_group(server, group)
     assert group == before
-    assert "group of 4 left without scores: judge openai/o4-mini gave no usable verdict" in caplog.text
+    assert "group of 4 left without scores: openai/o4-mini gave no usable answer" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ async def test_one_verdict_that_fails_fails_the_group_and_trying_again_asks_for_
 
     session = Session(cache=tmp_path / "cache.db")
     with JudgeServer(answer) as server:
-        with pytest.raises(MalformedVerdict, match="no usable verdict on 4 trajectories"):
+        with pytest.raises(MalformedVerdict, match="no usable answer on 4 trajectories"):
             await judge(server, permutations=4, session=session)
         assert len(server.requests) == 5  # four orders and one repair turn
         scores = await judge(server, permutations=4, session=session)

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges import JudgeInputError
-from judges.scoring.labels import LABEL_LETTERS
-from judges.scoring.prompt import build_prompts, default_rubric
+from judges.scoring.prompt import LABEL_LETTERS, build_prompts, default_rubric
 from tests.support.judge_server import shown_trajectories
 
 SYSTEM = {"role": "system", "content": "You are an email search agent."}

@@ -103,7 +103,7 @@ def spoiled(how):
     ],
 )
 async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error(how, problem):
-    words = r"no usable verdict on 4 trajectories: first .*after the repair turn"
+    words = r"no usable answer on 4 trajectories: first .*after the repair turn"
     with JudgeServer(spoiled(how)) as server, pytest.raises(MalformedVerdict, match=words) as caught:
         await judge(server, GROUP)
     assert problem in str(caught.value)
@@ -194,7 +194,7 @@ async def test_debug_shows_the_raw_answers_of_a_verdict_that_failed(capsys):
         await judge(server, GROUP, debug=True)
     err = capsys.readouterr().err
     assert "raw answer 2 (after the repair turn)" in err
-    assert "[bold]no?[2J" in err
+    assert "[bold]no[2J" in err
     assert "no verdict" in err
 
 

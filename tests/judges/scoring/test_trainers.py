@@ -87,7 +87,7 @@ def test_a_group_without_a_verdict_has_no_rewards_and_the_others_have_theirs(cap
         assert reward(prompts=["Capital?"] * 2, completions=["Paris", "Rome"]) == [None, None]
         with pytest.raises(MalformedVerdict):
             trl_reward(server)(prompts=["Capital?"] * 2, completions=["Paris", "Rome"])
-    assert caplog.text.count("a group is left without rewards: judge openai/o4-mini gave no usable verdict") == 2
+    assert caplog.text.count("a group is left without rewards: openai/o4-mini gave no usable answer") == 2
 
 
 def test_settings_and_spent_money_end_the_training_and_do_not_train_on_nothing():

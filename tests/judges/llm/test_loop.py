@@ -1,11 +1,15 @@
-"""Ctrl-C while a judge is asked, in programs of their own."""
+"""The loop in which judges are asked, and Ctrl-C while one is asked, in programs of their own."""
 
+import asyncio
 import multiprocessing
 import signal
 import subprocess
 import sys
+import threading
 
-from judges.llm.sync import STOPPED, run_sync
+import pytest
+
+from judges.llm.loop import STOPPED, in_one_loop, run_sync
 from tests import ROOT
 
 ASK = """
@@ -33,10 +37,23 @@ def run(program):
     return subprocess.run([sys.executable, "-c", ASK + program], cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
-def test_a_program_ends_with_one_line_and_by_the_signal():
+def test_a_program_ends_by_the_signal_and_nothing_of_litellm_is_told():
     ended = run("    ask()\n")
-    assert (ended.stdout, ended.stderr) == ("", f"{STOPPED}\n")
-    assert ended.returncode == -signal.SIGINT, "so that a loop of a shell ends too"
+    assert (ended.stdout, ended.returncode) == ("", -signal.SIGINT), "so that a loop of a shell ends too"
+    assert ended.stderr.startswith("Traceback")
+    assert ended.stderr.endswith("\nKeyboardInterrupt\n")
+    assert "litellm" not in ended.stderr
+    assert ended.stderr.count("Traceback") == 1
+
+
+def test_a_command_ends_with_one_line(tmp_path):
+    labelled = tmp_path / "labelled.jsonl"
+    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
+    ended = run(f"""
+    from judges.cli import main
+    main(["calibrate", {str(labelled)!r}, "--judge-model", "openai/m", "--judge-api-base", server.url])
+""")
+    assert (ended.stdout, ended.stderr.strip(), ended.returncode) == ("", STOPPED, 130)
 
 
 def test_threads_and_forks_that_ask_at_the_same_time_print_nothing_of_litellms():
@@ -82,21 +99,6 @@ with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-def test_a_program_may_catch_it_and_its_later_errors_are_shown_as_ever():
-    ended = run(
-        """
-    try:
-        ask()
-    except KeyboardInterrupt as stopped:
-        print(stopped)
-    raise ValueError("later")
-"""
-    )
-    assert ended.stdout == f"{STOPPED}\n"
-    assert ended.stderr.startswith("Traceback")
-    assert ended.stderr.endswith("ValueError: later\n")
-
-
 def test_in_a_notebook_it_ends_too_and_does_not_wait_for_the_judge():
     """ipykernel lets Ctrl-C interrupt the cell while its loop is running."""
     ended = run(
@@ -105,12 +107,12 @@ def test_in_a_notebook_it_ends_too_and_does_not_wait_for_the_judge():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             ask()
-        except KeyboardInterrupt as stopped:
-            print(stopped)
+        except KeyboardInterrupt:
+            print("stopped")
     asyncio.run(cell())
 """
     )
-    assert (ended.stdout, ended.stderr, ended.returncode) == (f"{STOPPED}\n", "", 0)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("stopped\n", "", 0)
 
 
 def test_a_callback_of_a_judgement_may_ask_for_another_one_and_a_forked_process_too():
@@ -125,3 +127,51 @@ def test_a_callback_of_a_judgement_may_ask_for_another_one_and_a_forked_process_
     process.start()
     process.join(120)
     assert process.exitcode == 0
+
+
+async def thread_name(delay=0.0):
+    await asyncio.sleep(delay)
+    return threading.current_thread().name
+
+
+def test_calls_from_every_loop_run_in_the_same_thread_and_raise_what_they_raise():
+    async def fail():
+        raise ValueError("seen 3")
+
+    assert [asyncio.run(in_one_loop(thread_name())) for _ in range(2)] == ["judges"] * 2
+    with pytest.raises(ValueError, match="seen 3"):
+        asyncio.run(in_one_loop(fail()))
+
+
+def test_what_is_cancelled_has_ended_when_the_caller_goes_on():
+    steps = []
+
+    async def slow_to_end():
+        try:
+            await asyncio.sleep(300)
+        finally:
+            await asyncio.sleep(0.2)
+            steps.append("ended")
+
+    async def call(after):
+        calling = asyncio.ensure_future(in_one_loop(slow_to_end()))
+        await asyncio.sleep(after)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        steps.append("goes on")
+
+    asyncio.run(call(after=0.1))
+    assert steps == ["ended", "goes on"]
+
+
+def test_a_call_cancelled_before_its_first_step_ends_too():
+    async def call():
+        calling = asyncio.ensure_future(in_one_loop(thread_name(300)))
+        await asyncio.sleep(0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(calling, 60)
+        return await in_one_loop(thread_name())
+
+    assert asyncio.run(call()) == "judges", "the loop goes on"

@@ -2,8 +2,8 @@ from base64 import b64encode
 
 import pytest
 
+from judges.common.secrets import blank_secrets, split_users, without_credentials, without_secrets, without_users
 from judges.llm.client import JudgeClient
-from judges.llm.secrets import blank_secrets, split_users, without_credentials, without_secrets, without_users
 
 
 def test_parameters_with_a_secret_by_name_are_left_out_at_any_depth_and_numbers_are_none():

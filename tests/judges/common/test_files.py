@@ -19,7 +19,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo.files import MAX_DEPTH, JsonlLog, each_record, json_bytes, link_files, read_jsonl, record_at, write_json
+from judges.common.files import (
+    MAX_DEPTH,
+    JsonlLog,
+    each_record,
+    json_bytes,
+    link_files,
+    locked,
+    read_jsonl,
+    record_at,
+    replacing,
+    write_json,
+)
 from tests.support.machine import traced_peak
 
 
@@ -176,7 +187,7 @@ def test_any_cut_of_a_log_reads_as_a_prefix_of_its_records(
 def test_a_killed_writer_leaves_a_readable_log(tmp_path: Path) -> None:
     path = tmp_path / "log"
     code = (
-        "import sys; from pathlib import Path; from grpo.files import JsonlLog\n"
+        "import sys; from pathlib import Path; from judges.common.files import JsonlLog\n"
         "log = JsonlLog(Path(sys.argv[1])); step = 0\n"
         "while True:\n    step += 1; log.append({'step': step, 'text': 'x' * 5000}); print(step, flush=True)"
     )
@@ -216,3 +227,77 @@ def test_a_file_that_is_replaced_has_the_usual_permissions(tmp_path: Path) -> No
     (tmp_path / "usual").touch()
     write_json(tmp_path / "a.json", {})
     assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_what_was_written_takes_the_place_of_the_old_file(tmp_path):
+    path = tmp_path / "new" / "file"
+    for text in ("one", "two"):
+        with replacing(path) as temporary:
+            temporary.write_text(text)
+        assert path.read_text() == text
+    assert os.listdir(path.parent) == ["file"]
+
+
+def write_half(path, failure):
+    with replacing(path) as temporary:
+        temporary.write_text("half")
+        raise failure
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_block_that_fails_leaves_the_old_file(tmp_path, failure):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(failure):
+        write_half(path, failure)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("file", "old")]
+
+
+def test_two_writers_at_once_do_not_touch_each_others_files(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as one:
+        one.write_text("one")
+        with replacing(path) as two:
+            two.write_text("two")
+        assert path.read_text() == "two"
+        assert one.read_text() == "one"
+    assert path.read_text() == "one"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+    path = tmp_path / "[a] file"
+    code = (
+        "import os, sys; from pathlib import Path; from judges.common.files import replacing\n"
+        "with replacing(Path(sys.argv[1])) as half:\n    half.write_text('half'); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)]).returncode == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 1
+    write_json(path, "whole")
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("[a] file", '"whole"\n')]
+
+
+def test_a_lock_is_one_process_s_and_ends_with_the_file(tmp_path):
+    with locked(tmp_path / "new" / "lock", mode=0o600) as held, pytest.raises(BlockingIOError):
+        locked(tmp_path / "new" / "lock", wait=False)
+    assert held.closed
+    locked(tmp_path / "new" / "lock", wait=False).close()
+    assert (tmp_path / "new" / "lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_that_can_be_written_but_not_read_has_the_new_file_without_an_error():
+    is_root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o333)
+        if is_root:  # who may read everything
+            os.seteuid(65534)
+        try:
+            with pytest.raises(PermissionError):
+                os.listdir(folder)
+            with replacing(Path(folder, "mail.db")) as temporary:
+                temporary.write_bytes(b"new")
+        finally:
+            if is_root:
+                os.seteuid(0)
+            os.chmod(folder, 0o700)
+        assert {name: Path(folder, name).read_bytes() for name in os.listdir(folder)} == {"mail.db": b"new"}

@@ -1,4 +1,4 @@
-"""Equal questions at the same time, over real sockets, event loops and threads."""
+"""Questions at the same time over event loops and threads: equal ones are asked once, others as many as the limit."""
 
 import asyncio
 import copy
@@ -8,8 +8,8 @@ import pytest
 
 import judges
 from judges import MalformedVerdict, Session
-from tests.judges.recorded_groups import GROUP, by_table, judge
-from tests.support.judge_server import JudgeServer, Reply
+from tests.judges.recorded_groups import GROUP, USER, by_table, judge, said
+from tests.support.judge_server import JudgeServer, Reply, score_by
 from tests.support.wait import wait_until
 
 
@@ -55,8 +55,8 @@ def test_threads_with_a_loop_each_share_an_answer():
     session, scored = Session(), []
 
     def when_three_wait(messages):
-        (asked,) = session.in_flight._pending.values()
-        wait_until(lambda: len(asked._done_callbacks) >= 3)
+        (asked,) = session._asked.values()
+        wait_until(lambda: len(asked._callbacks or ()) >= 3)
         return by_table(messages)
 
     with JudgeServer(when_three_wait) as server:
@@ -71,3 +71,60 @@ def test_threads_with_a_loop_each_share_an_answer():
             thread.join()
     assert [[score.score for score in scores] for scores in scored] == [[0.1, 0.4, 0.2, 0.0]] * 4
     assert len(server.requests) == 1
+
+
+class Crowd:
+    """Answers only once ``size`` requests are waiting, and counts how many there ever were at the same time."""
+
+    def __init__(self, size):
+        self.now = self.most = 0
+        self.lock = threading.Lock()
+        self.full = threading.Barrier(size)
+
+    def __call__(self, messages):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        self.full.wait(timeout=60)
+        with self.lock:
+            self.now -= 1
+        return score_by(lambda trajectory: (0.5, ""))(messages)
+
+
+async def test_as_many_calls_as_the_limit_are_under_way_and_all_are_made():
+    crowd = Crowd(3)
+    session = Session(max_concurrency=3)
+    with JudgeServer(crowd) as server:
+        lists = [[[USER, said(str(n))]] for n in range(9)]
+        await asyncio.gather(*(judge(server, group, session=session, timeout_seconds=60) for group in lists))
+    assert (crowd.most, session.usage.calls) == (3, 9)
+
+
+def test_the_limit_holds_over_threads_with_loops_of_their_own():
+    crowd = Crowd(2)
+    session = Session(max_concurrency=2)
+
+    def work(name):
+        for n in range(2):
+            judges.score([[USER, said(f"{name} {n}")]], "o4-mini", api_base=server.url, session=session)
+
+    with JudgeServer(crowd) as server:
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (crowd.most, session.usage.calls) == (2, 8)
+
+
+async def test_a_waiter_that_is_cancelled_gives_its_place_to_the_next():
+    session, given_up = Session(max_concurrency=1), threading.Event()
+    with JudgeServer(lambda messages: by_table(messages) if given_up.wait(60) else 500) as server:
+        tasks = [asyncio.create_task(judge(server, session=session, seed=seed)) for seed in range(3)]
+        await asyncio.to_thread(wait_until, lambda: server.requests)
+        tasks[0].cancel()  # holds the slot
+        tasks[1].cancel()  # waits for it
+        given_up.set()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in done[:2]] == [asyncio.CancelledError] * 2
+    assert [score.score for score in done[2]] == [0.1, 0.4, 0.2, 0.0]

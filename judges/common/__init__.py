@@ -1,0 +1,1 @@
+"""What all three packages stand on: files, text, secrets, tool calls of a turn. It imports nothing of ours."""

@@ -1,0 +1,314 @@
+"""Files of every package: whole or not at all, one JSON object a line, locked while one process writes.
+
+The lock of a file is the system's: it ends with the process that holds it, however that comes about. So a half-written
+file whose lock is free was left by a killed process. A process id in the file's name would say less: the system gives
+the same id to another process later.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Self, cast
+
+Record = dict[str, Any]
+
+
+class DamagedFileError(ValueError):
+    """A file holds what this program has not written; its name and the line are told."""
+
+
+class Closeable:
+    """Base of what is closed at the end of its ``with`` statement, however that comes about."""
+
+    def close(self) -> None:
+        """End it; a second call does nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def locked(path: Path, *, wait: bool = True, mode: int = 0o666) -> BinaryIO:
+    """Open a file, made where it is missing, and hold its lock until it is closed.
+
+    Args:
+        path: The file.
+        wait: For a process that holds the lock.
+        mode: Permissions of a file that is made.
+
+    Raises:
+        BlockingIOError: Another process holds it, and ``wait`` is off.
+        OSError: The file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode), "ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields the path of a new, empty file; it becomes ``path`` if the block ends well, and is removed if not.
+
+    Where ``path`` is a link, the file that it leads to is replaced. What a killed writer left beside it is removed.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder; name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
+    temporary, handle = _create_beside(path)
+    try:
+        yield temporary
+        sync(temporary)
+        os.replace(temporary, path)
+        with suppress(OSError):  # the file is in its place; a folder that cannot be read cannot be synced either
+            sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+        handle.close()
+
+
+def _create_beside(path: Path) -> tuple[Path, BinaryIO]:
+    while True:
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
+        with suppress(BlockingIOError):
+            handle = locked(temporary, wait=False)
+            if temporary.exists():  # else another process removed it as abandoned before it was locked
+                return temporary, handle
+            handle.close()
+
+
+def _remove_abandoned(path: Path) -> None:
+    for name in glob.glob(f".{glob.escape(path.name)}.*.tmp", root_dir=path.parent):
+        with suppress(OSError), locked(path.parent / name, wait=False):
+            (path.parent / name).unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half."""
+    _write(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON so that a reader sees the old file or the new one, never half."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Write all lines at once, each with its line break, atomically."""
+    _write(path, b"".join(lines))
+
+
+def _write(path: Path, content: bytes) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def sync(path: str | Path) -> None:
+    """Wait until a file, or what a folder lists, is on the disk itself, beyond the reach of a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Flush every file of a folder and the folders themselves to disk, so that a rename publishes complete files."""
+    for place, _, files in os.walk(folder):
+        for path in (*(os.path.join(place, file) for file in files), place):
+            sync(path)
+
+
+def link_files(source: Path, target: Path) -> None:
+    """Make the folder ``target`` with the files of ``source``: the same ones, or copies where they can't be linked."""
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        try:
+            os.link(path, target / path.name)
+        except OSError:
+            shutil.copyfile(path, target / path.name)
+
+
+def usual_mode(*, is_folder: bool = False) -> int:
+    """The permissions that a new file or folder of this process has; for one thread, since asking sets them."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return (0o777 if is_folder else 0o666) & ~umask
+
+
+class JsonlLog(Closeable):
+    """Appends JSON objects to a file, one a line, each in the file before ``append`` returns.
+
+    Opening mends the file: a last line that a killed writer left half-written is cut off. One process writes at a time.
+
+    Args:
+        path: File to append to; it and its folder are made where missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a+b", buffering=0)
+        last = _last_line(self._file)
+        if _is_whole(last):
+            self.write([b"\n"])
+        elif last:
+            self._file.truncate(self._file.seek(0, os.SEEK_END) - len(last))
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Writes one record; numbers that are not finite become ``null``, since JSON has no word for them.
+
+        Raises:
+            TypeError: A value JSON can't hold, for example a tensor.
+        """
+        self.extend([record])
+
+    def extend(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Writes several at once, as ``append`` would one by one."""
+        self.write(json_bytes(dict(record)) + b"\n" for record in records)
+
+    def write(self, lines: Iterable[bytes]) -> None:
+        """Writes lines that are JSON objects already, each with its line break."""
+        rest = memoryview(b"".join(lines))
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+    def sync(self) -> None:
+        """Waits until what was appended is on the disk itself, beyond the reach of a power cut."""
+        os.fsync(self._file.fileno())
+
+    def truncate_after(self, step: int) -> int:
+        """Drops every record whose ``step`` is above ``step``, atomically; a resumed run writes them anew.
+
+        Returns:
+            The number of records dropped.
+        """
+        records = read_jsonl(self.path)
+        kept = [record for record in records if record.get("step", step) <= step]
+        if len(kept) < len(records):
+            write_lines(self.path, (json_bytes(record) + b"\n" for record in kept))
+            self._file.close()
+            self._file = self.path.open("a+b", buffering=0)
+        return len(records) - len(kept)
+
+    def close(self) -> None:
+        """Closes the file; a second call does nothing."""
+        self._file.close()
+
+
+def read_jsonl(path: Path) -> list[Record]:
+    """Reads a file of JSON objects, one a line, as ``each_record`` does; a missing file is an empty one."""
+    return [record for _, record in each_record(path)] if path.exists() else []
+
+
+def each_record(path: Path) -> Iterator[tuple[int, Record]]:
+    """Reads the JSON objects of a file, a line at a time, each with the place where ``record_at`` finds it.
+
+    A last line that is half-written is what a killed writer leaves: it is dropped.
+
+    Raises:
+        DamagedFileError: A line before the last that is no JSON object, with its number.
+    """
+    place = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip() and (line.endswith(b"\n") or _is_whole(line)):
+                try:
+                    yield place, json_object(line)
+                except ValueError as error:
+                    raise DamagedFileError(f"{path} line {number} {error}: {line[:80]!r}") from error
+            place += len(line)
+
+
+def record_at(path: Path, place: int) -> Record:
+    """The JSON object that begins at a place which ``each_record`` gave."""
+    with path.open("rb") as file:
+        file.seek(place)
+        return json.loads(file.readline())
+
+
+def json_object(line: bytes) -> Record:
+    """The JSON object of a line.
+
+    Raises:
+        ValueError: It is something else; a message to stand behind the line's number.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise ValueError("is not a JSON object")
+    return cast(Record, value)
+
+
+def _is_whole(line: bytes) -> bool:
+    """True for a whole JSON object; no beginning of one is itself an object, so half a line never passes."""
+    with suppress(ValueError):
+        return bool(json_object(line)) or True
+    return False
+
+
+def _last_line(file: BinaryIO) -> bytes:
+    """What stands after the last line break; the file is read from its end, no further than that."""
+    size, span, end = file.seek(0, os.SEEK_END), 1 << 16, b""
+    while len(end) < size and b"\n" not in end:
+        file.seek(max(0, size - span))
+        end, span = file.read(), 2 * span
+    return end.rpartition(b"\n")[2]
+
+
+MAX_DEPTH = 250
+"""Lists and dicts in each other; what is deeper becomes ``null``."""
+
+
+def json_bytes(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """``value`` as JSON in UTF-8 without a line break; numbers that are not finite become ``null``.
+
+    Args:
+        value: Dicts, lists, texts, numbers.
+        default: Gives what to write for anything else.
+
+    Raises:
+        TypeError: A value JSON can't hold, for example a tensor, and there is no ``default``.
+    """
+    import orjson  # here, since the learner on its own (scripts/bench_gpu) does without it
+
+    try:
+        return orjson.dumps(value, default)
+    except TypeError:
+        text = json.dumps(_plain(value, MAX_DEPTH), ensure_ascii=False, default=default)
+        return text.encode("utf-8", "backslashreplace")
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not depth:
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(item, depth - 1) for key, item in cast(dict[Any, Any], value).items()}
+    return [_plain(item, depth - 1) for item in cast(list[Any], value)]

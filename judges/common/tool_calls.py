@@ -1,0 +1,204 @@
+"""Reads an assistant turn: which tools does it call, and with which arguments? It also writes a call.
+
+It understands `<tool_call>` tags (the closing tag may be missing), bare JSON, JSON amid prose or in a code fence, and
+an OpenAI assistant message as JSON. A call is `{"name": ..., "arguments": {...}}`; the arguments may be a JSON string,
+as OpenAI writes them. Text that tries to be a call and is none becomes a `Fault`. A turn without anything of the kind
+is its text: what it means is the env's question, and so is whether the tool and its arguments exist. Nothing here
+raises, whatever the model writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from judges.common.text import shown
+
+_MAX_JSON_STARTS = 20  # a bound on the work that a turn full of braces can make
+_DECODER = json.JSONDecoder(strict=False)
+_OPEN = re.compile(r"<tool_call>\s*")
+_REST = re.compile(r"\s*(</tool_call>)?")
+_END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "</s>")
+_THOUGHT = re.compile(r"\s*(?:<think>.*?(?:</think>|\Z)|(?:(?!<tool_call>).)*?</think>)", re.DOTALL)
+"""A thought may speak of tags; where its opening tag was part of the prompt, a call ends the search for its end."""
+
+
+class ErrorCode(StrEnum):
+    """What was wrong with an action."""
+
+    NONE = ""
+    """Nothing."""
+    BAD_JSON = "bad_json"
+    """It tries to be a call but is not JSON of the right form."""
+    UNKNOWN_TOOL = "unknown_tool"
+    """It calls a tool that does not exist."""
+    BAD_ARGS = "bad_args"
+    """An argument is unknown, missing or cannot be used."""
+    NO_TOOL_CALL = "no_tool_call"
+    """It is empty, or speaks of tools without calling one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, not yet checked. `call_id` is the OpenAI id, "" where there is none."""
+
+    name: str
+    arguments: dict[str, Any]
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Text that should have been a call. `message` is written for the model, without a full stop."""
+
+    code: ErrorCode
+    message: str
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An assistant turn: calls and faults in the order written, or `text` where it has none."""
+
+    items: tuple[Call | Fault, ...] = ()
+    text: str = ""
+
+    @property
+    def fault(self) -> Fault | None:
+        """The first fault."""
+        return next((item for item in self.items if isinstance(item, Fault)), None)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls of a turn without a fault."""
+        return () if self.fault else tuple(item for item in self.items if isinstance(item, Call))
+
+
+def parse_turn(text: str) -> Turn:
+    """Reads an assistant turn."""
+    text = _without_end_of_turn(text)
+    value = whole_json(text)
+    if value is None:  # else a tag of a thought stands in a string
+        text = without_thought(text)
+        value = whole_json(text)
+    if isinstance(value, dict) and "content" in value and not _is_call_like(value):
+        content = value["content"] if isinstance(value["content"], str) else ""
+        text = without_thought(_without_end_of_turn(content))
+        value = whole_json(text)
+    if _is_call_like(value):
+        return Turn(tuple(_calls_in(value)))
+    if isinstance(value, dict | list):  # a tag in a string of it is no tag
+        return Turn(text=text)
+    items = tuple(_tagged_calls(text) if _OPEN.search(text) else _embedded_calls(text))
+    return Turn(items) if items else Turn(text=text)
+
+
+def without_thought(text: str) -> str:
+    """An assistant turn without the reasoning before it, which some servers leave in; empty where it is not closed."""
+    thought = _THOUGHT.match(text)
+    return text[thought.end() :].strip() if thought else text.strip()
+
+
+def format_call(name: str, arguments: Any) -> str:
+    """A tool call in the canonical form, `<tool_call>` tags around one JSON object."""
+    call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{call}\n</tool_call>"
+
+
+def whole_json(text: str) -> Any:
+    """The JSON value that a text is; None where it is none, or null."""
+    decoded = _decode(text, 0)
+    return decoded[0] if decoded and not text[decoded[1] :].strip() else None
+
+
+def _decode(text: str, start: int) -> tuple[Any, int] | None:
+    """The JSON value at `start` and where it ends, or None."""
+    try:
+        return _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):  # RecursionError: a thousand brackets
+        return None
+
+
+def _without_end_of_turn(text: str) -> str:
+    """The text without blanks around it and the end-of-turn tokens that some servers leave in."""
+    text = text.strip()
+    while text.endswith(_END_OF_TURN):
+        text = text[: text.rfind("<")].rstrip()
+    return text
+
+
+def _tagged_calls(text: str) -> Iterator[Call | Fault]:
+    """What stands in `<tool_call>` tags. Reading goes on behind each JSON value, so a tag inside a string is no tag."""
+    position = 0
+    while opening := _OPEN.search(text, position):
+        position = opening.end()
+        decoded = _decode(text, position)
+        if decoded is None:
+            inside = re.split("</?tool_call>", text[position:], maxsplit=1)[0].strip()
+            yield Fault(ErrorCode.BAD_JSON, f"the tool call is not valid JSON: {shown(inside)}")
+        while decoded is not None:  # a tag may hold several values, one after the other
+            value, position = decoded
+            yield from _calls_in(value)
+            rest = _REST.match(text, position)
+            assert rest, "it matches anywhere"
+            decoded = None if rest[1] else _decode(text, rest.end())
+
+
+def _embedded_calls(text: str) -> Iterator[Call | Fault]:
+    """Calls as JSON objects amid other text, e.g. in a code fence."""
+    position = -1
+    for _ in range(_MAX_JSON_STARTS):
+        position = text.find("{", position + 1)
+        if position < 0:
+            return
+        if decoded := _decode(text, position):
+            value, end = decoded
+            if _is_call_like(value):
+                yield from _calls_in(value)
+            position = end - 1
+
+
+def _is_call_like(value: Any) -> bool:
+    """Whether a JSON value is a call, a list with one, or an OpenAI message with some."""
+    return any(
+        isinstance(item, dict)
+        and ("name" in item or isinstance(item.get("function"), dict) or bool(item.get("tool_calls")))
+        for item in (value if isinstance(value, list) else [value])
+    )
+
+
+def _calls_in(value: Any) -> Iterator[Call | Fault]:
+    if isinstance(value, dict) and isinstance(value.get("tool_calls"), list) and value["tool_calls"]:
+        value = value["tool_calls"]
+    for item in value if isinstance(value, list) else [value]:
+        yield _call(item)
+
+
+def _call(value: Any) -> Call | Fault:
+    call_id = value.get("id") if isinstance(value, dict) else None
+    call_id = call_id if isinstance(call_id, str) else ""
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        value = value["function"]
+    name = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        return Fault(ErrorCode.BAD_JSON, no_call(value), call_id)
+    arguments = value.get("arguments", value.get("parameters"))
+    if isinstance(arguments, str):
+        text = arguments.strip()
+        arguments = whole_json(text) if text else {}
+        if arguments is None and text != "null":
+            return Fault(ErrorCode.BAD_JSON, f"the arguments of {name} are not valid JSON: {shown(text)}", call_id)
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        return Fault(ErrorCode.BAD_ARGS, f"the arguments of {name} must be an object, got {shown(arguments)}", call_id)
+    return Call(name, arguments, call_id)
+
+
+def no_call(value: Any) -> str:
+    """What to tell a model that wrote JSON which is no call."""
+    return f'a tool call needs "name" and "arguments", got {shown(value)}'

@@ -1,0 +1,100 @@
+"""The one event loop, in a thread of its own, in which every judge is asked, and how code without a loop asks.
+
+litellm has one queue of callbacks in a process, for one loop. Loops of several threads take it from each other, and
+each time asyncio prints a traceback to the terminal. What calls share (limits, equal questions at the same time) needs
+no locks where one loop runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+STOPPED = "Stopped. Judgements that were recorded or cached are kept."
+"""What a command says after Ctrl-C."""
+
+
+class _Loop:
+    """Started at the first call; its thread does not keep the process from its end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="judges", daemon=True).start()
+            return self._loop
+
+
+_shared = _Loop()
+os.register_at_fork(after_in_child=_shared.__init__)  # a fork has no thread of its parent's
+
+
+async def in_one_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await ``coroutine`` in the shared loop; raises what it raises.
+
+    Where this is cancelled, so is it, and this waits for its end: litellm imports modules even then, and a program that
+    ends during an import may hang, or report another end than Ctrl-C.
+    """
+    loop = _shared.get()
+    if asyncio.get_running_loop() is loop:
+        return await coroutine
+    ended: Future[asyncio.Task[T]] = Future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        tasks.append(loop.create_task(coroutine))
+        tasks[0].add_done_callback(ended.set_result)
+
+    loop.call_soon_threadsafe(start)
+    waiting = asyncio.wrap_future(ended)
+    try:
+        return (await asyncio.shield(waiting)).result()
+    except asyncio.CancelledError:
+        loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+        await asyncio.wait({waiting})
+        raise
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, in a thread of its own: the thread of a notebook has a running loop already.
+
+    Raises:
+        KeyboardInterrupt: On Ctrl-C, after the coroutine was cancelled and has ended.
+    """
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def noted() -> T:
+        if task := asyncio.current_task():
+            tasks.append(task)
+        return await coroutine
+
+    with ThreadPoolExecutor(1) as thread:  # its end waits for the coroutine's
+        running = thread.submit(asyncio.run, noted())
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            for task in tasks:
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            raise
+
+
+def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """The same function for code without an event loop, and for notebooks, which have one already."""
+
+    @wraps(function)
+    def run(*args: P.args, **options: P.kwargs) -> T:
+        return run_sync(function(*args, **options))
+
+    return run

@@ -1,0 +1,163 @@
+"""Groups that a judge is measured on: labelled ones, recorded ones, and how many of them are judged at a time.
+
+A labelled group is one line of a JSONL file. Labels are numbers, higher is better; only their order within a group
+counts. ``tools`` is optional.
+
+    {"trajectories": [[{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}], ...],
+     "labels": [1, 0, ...], "tools": [...]}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from numbers import Real
+from typing import Any, TypeVar
+
+from judges.errors import ContextOverflow, JudgeCallError, JudgeError, JudgeInputError, MalformedVerdict
+from judges.llm.record import read_judgements, read_lines
+from judges.llm.session import Session
+from judges.scoring.prompt import build_prompts
+from judges.scoring.types import Message
+
+_KEYS = ("trajectories", "labels", "tools")
+
+FIRST_FAILURES = 8
+"""Where so many calls failed and none was answered, the judge is set up wrong."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledGroup:
+    """Trajectories with the same goal and one label each.
+
+    Raises:
+        JudgeInputError: There are not as many labels as trajectories, or a label is no finite number.
+    """
+
+    trajectories: Sequence[Sequence[Message]]
+    labels: Sequence[float]
+    tools: Sequence[Mapping[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.trajectories) != len(self.labels) or len(self.labels) == 0:
+            raise JudgeInputError(
+                f"a group needs one label per trajectory, got {len(self.trajectories)} trajectories and "
+                f"{len(self.labels)} labels"
+            )
+        for label in self.labels:
+            if not isinstance(label, Real) or not abs(label) <= sys.float_info.max:
+                raise JudgeInputError(f"a label must be a finite number, got {label!r:.80}")
+
+
+def read_labelled(path: str | os.PathLike[str]) -> list[LabelledGroup]:
+    """The groups of a file, in its order; empty lines are passed over, damaged ones named and passed over.
+
+    Raises:
+        JudgeInputError: The file cannot be read, or holds no group.
+    """
+    groups = list(read_lines(path, _labelled_group))
+    if not groups:
+        raise JudgeInputError(
+            f"{os.fspath(path)} holds no group; write one JSON object with trajectories and labels a line"
+        )
+    return groups
+
+
+def _labelled_group(value: dict[str, Any]) -> LabelledGroup:
+    if not all(isinstance(value.get(key), list) for key in _KEYS[:2]):
+        raise JudgeInputError('must be an object with the lists "trajectories" and "labels"')
+    for key in value.keys() - set(_KEYS):
+        near = get_close_matches(key, _KEYS, n=1)
+        raise JudgeInputError(f"has an unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    group = LabelledGroup(**value)
+    build_prompts(group.trajectories, tools=group.tools)
+    return group
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedGroup:
+    """One judgement of a record."""
+
+    trajectories: Sequence[Sequence[Message]]
+    rubric: str | None
+    tools: Sequence[Mapping[str, Any]] | None
+    scores: Sequence[float]
+    """One per trajectory."""
+    labels: Sequence[str]
+    """One per trajectory; equal ones have one label."""
+
+
+def read_recorded(run: str | os.PathLike[str]) -> Iterator[RecordedGroup]:
+    """The scored groups of a run directory or record, oldest first. Damaged lines are named and passed over.
+
+    Raises:
+        JudgeInputError: There is no record, or no line of it can be used.
+    """
+    return read_judgements(run, _scored_group)
+
+
+def _scored_group(record: Mapping[str, Any]) -> RecordedGroup | None:
+    """The group; None for another kind of judgement, and for one that failed."""
+    if record["kind"] != "ruler" or record.get("scores") == []:
+        return None
+    try:
+        scores = [score["score"] for score in record["scores"]]
+        labels = list(record["verdicts"][0]["labels"])
+        group = RecordedGroup(record["trajectories"], record.get("rubric"), record.get("tools"), scores, labels)
+        build_prompts(group.trajectories, rubric=group.rubric, tools=group.tools)
+    except (KeyError, IndexError, TypeError) as error:
+        raise JudgeInputError(f"is no whole judgement of a group ({type(error).__name__}: {error})") from None
+    if not all(isinstance(score, (int, float)) and 0 <= score <= 1 for score in scores):
+        raise JudgeInputError(f"has scores that are no numbers from 0 to 1: {scores!r:.80}")
+    if not len(scores) == len(labels) == len(group.trajectories):
+        raise JudgeInputError(
+            f"has {len(group.trajectories)} trajectories, {len(scores)} scores and {len(labels)} labels"
+        )
+    return group
+
+
+async def judge_each(
+    groups: Iterable[T],
+    judge: Callable[[T], Awaitable[Sequence[JudgeError | None]]],
+    session: Session,
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
+    """Judge groups, as many at the same time as the session allows. No more of them are in memory than that.
+
+    It ends where the first calls all fail: a wrong name, key or address is not tried on thousands of groups.
+
+    Args:
+        groups: What is judged.
+        judge: Judges one group, and gives the error of each of its verdicts, or None.
+        session: Its limit counts.
+        on_progress: Called after each group with the numbers of groups judged and of groups with an error so far.
+    """
+    waiting = iter(groups)
+    judged = failed = failed_calls = 0
+    was_answered = False
+
+    async def work() -> None:
+        nonlocal judged, failed, failed_calls, was_answered
+        for group in waiting:
+            if failed_calls >= FIRST_FAILURES and not was_answered:
+                return
+            errors = await judge(group)
+            for error in errors:
+                if error is None or isinstance(error, MalformedVerdict):
+                    was_answered = True
+                elif isinstance(error, JudgeCallError) and not isinstance(error, ContextOverflow):
+                    failed_calls += 1  # a prompt that is too long says nothing of the judge
+            if any(errors):
+                failed += 1
+            else:
+                judged += 1
+            if on_progress is not None:
+                on_progress(judged, failed)
+
+    await asyncio.gather(*(work() for _ in range(session.max_concurrency)))
