@@ -24,7 +24,8 @@ from grpo.machine.models import resolve_model
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.serving.sampler import VllmSampler
-from grpo.serving.server import ServerOptions, VllmServer
+from grpo.serving.vllm import VllmServer
+from grpo.serving.vllm_options import ServerOptions
 from grpo.types import Episode, Group, Task
 
 ENV = "examples.guess_number:GuessNumber-v0"

@@ -14,6 +14,7 @@
     ├── JudgeFailure       (RuntimeError)   a judge gave no usable verdict; its group has no scores
     ├── CheckpointError    (RuntimeError)   a checkpoint is missing, incomplete or belongs to another run
     ├── TrainingError      (RuntimeError)   a training step cannot go on (for example, a loss that is not finite)
+    │   └── FullGpuError   (MemoryError)    the learner found no room on its GPU
     ├── EvaluationError    (RuntimeError)   an evaluation cannot be begun or continued as asked
     ├── DataError          (ValueError)     demonstrations cannot be used; the file and the line are named
     └── ReportError        (RuntimeError)   a run directory does not hold what a report needs
@@ -92,6 +93,10 @@ class CheckpointError(GrpoError, RuntimeError):
 
 class TrainingError(GrpoError, RuntimeError):
     """A training step cannot go on, for example because its loss is not finite."""
+
+
+class FullGpuError(TrainingError, MemoryError):
+    """The learner found no room on its GPU, for a tensor or for what CUDA needs first."""
 
 
 class EvaluationError(GrpoError, RuntimeError):

@@ -1,7 +1,9 @@
-"""What a package, or the help of a command, leaves unloaded: it starts fast, works where the rest is missing, asks nobody."""
+"""What a package, or the help of a command, leaves unloaded, and that no two files import each other."""
 
+import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 
 import pytest
 
@@ -65,3 +67,26 @@ def test_loading_litellm_opens_no_socket_and_prints_nothing():
 def test_the_refusal_of_sockets_would_notice_one():
     program = REFUSE_SOCKETS + "import socket\nsocket.socket()"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=300).returncode == 1
+
+
+def imports(package):
+    """The files of a package by their modules' names, each with the modules of the package that it imports."""
+    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / package).rglob("*.py")}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    found = {}
+    for name, path in files.items():
+        named = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                members = {f"{node.module}.{alias.name}" for alias in node.names}
+                named |= members & files.keys() or {node.module}
+        found[name] = (named & files.keys()) - {name}
+    return found
+
+
+@pytest.mark.parametrize("package", ["grpo", "judges", "email_env"])
+def test_no_file_imports_in_a_circle(package):
+    order = list(TopologicalSorter(imports(package)).static_order())  # raises with the circle
+    assert len(order) > 20

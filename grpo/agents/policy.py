@@ -38,9 +38,8 @@ from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, Policy, SamplingParams
-from grpo.serving.server import VllmServer, make_servers
-from grpo.serving.startable import said_if_long
-from grpo.serving.vllm import built_for
+from grpo.serving.server import said_if_long
+from grpo.serving.vllm import VllmServer, built_for, make_servers
 
 BASE = "base"
 

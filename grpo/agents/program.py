@@ -30,7 +30,7 @@ from grpo.agents.upstream import Upstream
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
 from grpo.errors import EvaluationError
-from grpo.machine.loopback import without_proxy_to_loopback
+from grpo.machine.processes import without_proxy_to_loopback
 from grpo.types import Answer
 
 MAX_OUTPUT_BYTES = 1 << 20

@@ -20,7 +20,7 @@ import httpx
 
 from grpo.display.streams import said_if_slow
 from grpo.errors import EvaluationError
-from grpo.machine.loopback import is_loopback
+from grpo.machine.processes import is_loopback
 from judges.common.secrets import blank_secrets, without_users
 from judges.errors import JudgeCallError
 from judges.llm.client import load_litellm

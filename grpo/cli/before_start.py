@@ -10,23 +10,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grpo.config import REWARDS, TrainConfig, dotted
+from grpo.devices.memory import cpu_needs
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, shape_at_hand
-from grpo.doctor.memory import memory_needs
 from grpo.envs.message_env import check_env
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import takes_split, with_split
 from grpo.episodes.marking import check_markable
 from grpo.errors import ConfigError, EnvError
-from grpo.learner.engines import described, engine_name
-from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, memory_gib
 from grpo.machine.models import check_model_name, config_at_hand
+from grpo.machine.probe import Dtype
 from grpo.machine.user_code import import_user_module, load_function
 from grpo.runs.directory import RunDirectory
 from grpo.runs.trained_policy import init_adapter
-from grpo.serving.server import server_options
 from grpo.serving.vllm import BASE_MODEL
+from grpo.serving.vllm_options import server_options
+from grpo.training.engines import backend_of
 
 
 def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False) -> Iterator[str]:
@@ -55,14 +55,15 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
     yield f"model: {config.model}, {where}"
     yield f"run directory: {directory}" + (" (there is a run in it)" if run.config_path.exists() else "")
     yield from _work(config, shape)
-    if engine_name(config) == "tinker":
-        yield described(config)
+    backend = backend_of(config)
+    if not backend.computes_here:
+        yield backend.described()
         return
     if config.device == "cpu":
         dtype = "measured when the run starts" if config.dtype == "auto" else config.dtype
         yield f"dtype: {dtype}"
         yield f"learner and vLLM on the CPU: {config.threads or cpu_count()} cores, {memory_gib():.0f} GiB of memory"
-        yield from _cpu_memory(config, here)
+        yield from _cpu_memory(config, shape)
     else:
         yield f"dtype: {'bfloat16' if config.dtype == 'auto' else config.dtype}"
         if shape is None:
@@ -106,13 +107,12 @@ def check_user_code(config: TrainConfig) -> None:
             check_markable(pool.take(), "--answer-judge")
 
 
-def _cpu_memory(config: TrainConfig, model_config: Path | None) -> Iterator[str]:
-    if model_config is None:
+def _cpu_memory(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:
+    if shape is None:
         return
     dtypes: list[Dtype] = ["bfloat16", "float32"] if config.dtype == "auto" else [config.dtype]
     for dtype in dtypes:
-        if needs := memory_needs(config.model_copy(update={"dtype": dtype}), model_config.parent):
-            yield f"in {dtype}: {needs}"
+        yield f"in {dtype}: {cpu_needs(config.model_copy(update={'dtype': dtype}), shape)}"
 
 
 def adapter_line(config: TrainConfig, shape: ModelShape | None) -> str:

@@ -9,7 +9,6 @@ Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped b
 from __future__ import annotations
 
 import errno
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -19,8 +18,9 @@ from typing import Any
 import click
 
 from grpo.errors import GrpoError
-from grpo.machine.allocator import start_with_kept_memory
-from grpo.machine.packages import how_to_install
+from grpo.machine.hardware import share_cores
+from grpo.machine.installed import how_to_install
+from grpo.machine.processes import start_with_kept_memory, torchrun_rank
 from judges.common.files import DamagedFileError
 
 Command = Callable[..., None]
@@ -59,11 +59,6 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                 click.echo(f"\nStopped. {on_stop(options)}".rstrip(), err=True)
                 sys.exit(130)
             except Exception as error:
-                if _is_full_gpu(error):
-                    settings = "--set learner.token_budget=N or --set learner.gradient_checkpointing=true"
-                    first = next(iter(str(error).splitlines()), "")
-                    click.echo(f"Error: the GPU's memory is full ({first}); lower its use with {settings}", err=True)
-                    sys.exit(1)
                 if (refusal := _refusal_of_the_disk(error)) is None:
                     raise
                 click.echo(f"Error: {refusal}. {on_stop(options)}".rstrip(), err=True)
@@ -79,32 +74,27 @@ def has_learner(command: Command) -> Command:
 
     @wraps(command)
     def wrapper(**options: Any) -> None:
-        from grpo.learner.engines import learner_processes
-
         start_with_kept_memory()
-        with learner_processes() as drives:
+        here = torchrun_rank()
+        if here is None:
+            command(**options)
+            return
+        share_cores()
+        from grpo.learner.torchrun_engine import met
+
+        with met(here) as drives:
             if drives:
                 command(**options)
 
     return wrapper
 
 
-def _is_full_gpu(error: Exception) -> bool:
-    """Whether torch, which need not be loaded, found no room: for a tensor, or for what CUDA and cuBLAS need first."""
-    first = r"CUDA error: (out of memory|CUBLAS_STATUS_ALLOC_FAILED)"
-    return type(error).__name__ == "OutOfMemoryError" or re.match(first, str(error)) is not None
-
-
 def _refusal_of_the_disk(error: Exception) -> str | None:
-    """What the system refused to read or write, and what to do; None where ``error`` came of something else.
-
-    safetensors and torch tell of it in words of their own, without an errno.
-    """
+    """What the system refused to read or write, and what to do; None where ``error`` came of something else."""
     cause: BaseException | None = error
     while cause is not None:
-        said = re.search(r"\(os error (\d+)\)", str(cause))
-        code = cause.errno if isinstance(cause, OSError) else int(said[1]) if said else None
-        if code in (errno.ENOSPC, errno.EDQUOT) or re.search(r"inline_container\.cc.* unexpected pos", str(cause)):
+        code = cause.errno if isinstance(cause, OSError) else None
+        if code in (errno.ENOSPC, errno.EDQUOT):
             return f"no space is left on the disk ({error}); make room"
         if code in _REFUSALS:
             return f"the system refuses a file ({error}); check the disk, the permissions and the limits (ulimit -a)"

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,21 +32,19 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 )
 @recipe_option
 @click.option("--run-dir", type=click.Path(path_type=Path), default=Path("runs"), help="Where runs are to be kept.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port for vLLM; 0: any free one.")
 @click.option("--disk-gib", default=5.0, callback=finite, show_default=True, help="Free disk space that there must be.")
 @click.option("--quick", is_flag=True, help="Neither load the model nor start vLLM.")
-@click.option("--json", "as_json", is_flag=True, help="Print a list of objects: name, status, found, fix.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects: name, status, found.")
 @explained()
 def doctor(
     given: dict[str, Any],
     recipe: str | None,
     run_dir: Path,
-    port: int,
     disk_gib: float,
     quick: bool,
     as_json: bool,
 ) -> None:
-    """Check what a run needs. Every failure is shown with what to do, and makes the exit status 1.
+    """Check what a run needs. Every failure says what to do, and makes the exit status 1.
 
     Without --env no env is checked.
     """
@@ -59,15 +58,13 @@ def doctor(
     with stdout_aside() if as_json else nullcontext():
         if config.env_import is not None:
             import_user_module(config.env_import)
-        for result in _results(config, Needs(run_dir, port, disk_gib, training_meant), quick=quick):
+        for result in _results(config, Needs(run_dir, disk_gib, training_meant), quick=quick):
             results.append(result)
             if not as_json:
                 click.echo(f"{SIGNS[result.status]}  {result.name}: {result.found}")
-                if result.fix:
-                    click.echo(f"         -> {result.fix}")
     failed = sum(result.status == "failed" for result in results)
     if as_json:
-        click.echo(json.dumps([result.to_dict() for result in results], indent=2))
+        click.echo(json.dumps([asdict(result) for result in results], indent=2))
     else:
         click.echo(f"{failed} of {len(results)} checks failed" if failed else f"All {len(results)} checks passed")
     if failed:
@@ -75,24 +72,25 @@ def doctor(
 
 
 def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Result]:
-    from grpo.doctor.checks import Result, examine, quick_checks
+    from grpo.doctor.checks import Check, Result, examine, quick_checks
+    from grpo.training.engines import backend_of
 
-    results = list[Result]()
-    for result in examine(quick_checks(config, needs)):
-        results.append(result)
+    engine: Check = ("engine", lambda: backend_of(config).described() or "this process")
+    failed = set[str]()
+    for result in examine([*([engine] if needs.training_meant else []), *quick_checks(config, needs)]):
         yield result
+        if result.status != "ok":
+            failed.add(result.name)
     if quick:
         return
-    if config.engine == "tinker":
-        yield Result("model and server", "skipped", "a run probes its Tinker server itself before it trains")
-        return
-    for result in results:
-        if result.name in ("versions", "CUDA driver", "C compiler") and result.status != "ok":
-            yield Result("model and vLLM", "skipped", f"needs the check of the {result.name}")
-            return
-    from grpo.doctor.model_checks import ModelDoctor
+    if stopped := [name for name in ("engine", "versions", "CUDA driver", "C compiler") if name in failed]:
+        yield Result("model and vLLM", "skipped", f"needs the check of the {stopped[0]}")
+    elif not backend_of(config).computes_here:
+        yield Result("model and server", "skipped", "a run probes its server itself before it trains")
+    else:
+        from grpo.doctor.model_checks import ModelDoctor
 
-    yield from ModelDoctor(config).examine()
+        yield from ModelDoctor(config).examine()
 
 
 if __name__ == "__main__":

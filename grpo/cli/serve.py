@@ -85,7 +85,7 @@ def serve(
     from grpo.display.terminal import Display
     from grpo.machine.models import resolve_model
     from grpo.runs.trained_policy import find_policy, served_policy
-    from grpo.serving.startable import said_if_long
+    from grpo.serving.server import said_if_long
     from grpo.serving.vllm import VllmServer
 
     share_cores()
@@ -146,7 +146,7 @@ def _options(
     policy: TrainedPolicy, config: TrainConfig, base: Path, host: str, port: int, shape: ModelShape | None = None
 ) -> ServerOptions:
     """As a run starts vLLM, but with this adapter alone; on a GPU it has the memory to itself."""
-    from grpo.serving.server import server_options
+    from grpo.serving.vllm_options import server_options
 
     (options,) = server_options(config, base, 0, shape)
     adapter = ("--lora-modules", f"{policy.name}={policy.adapter.resolve()}")

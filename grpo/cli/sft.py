@@ -90,16 +90,17 @@ def sft(
         raise click.UsageError("--validation is a share from 0 to below 1, and --epochs is above 0")
     from grpo.display.terminal import Display
     from grpo.episodes.store import FILE_NAME
-    from grpo.learner.engines import engine_name
     from grpo.machine.user_code import import_user_module
     from grpo.runs.export import new_folder
+    from grpo.training.engines import backend_of
+    from grpo.training.imitation import without_servers
     from grpo.training.sft import SupervisedFineTuning
 
     share_cores()
     config = _config(from_run, recipe, given)
     if from_run is not None and not (from_run / FILE_NAME).exists():
         recipe = str(from_run / "config.json")
-    engine_name(config)
+    backend_of(without_servers(config))
     if config.env_import is not None:
         import_user_module(config.env_import)
     with Display(quiet=quiet) as display, new_folder(out) as folder:

@@ -90,18 +90,18 @@ def run_training(
     from grpo.display.terminal import Display
     from grpo.episodes.judges import check_judges
     from grpo.episodes.references import check_references
-    from grpo.learner.engines import described
-    from grpo.machine.packages import LEARNER, TINKER, require
+    from grpo.machine.installed import LEARNER, require
     from grpo.report import write_report
     from grpo.report.run import conclusion, load_run
     from grpo.runs.checkpoint import newest_checkpoint
     from grpo.runs.directory import RunDirectory
     from grpo.runs.evaluations import AFTER, BEFORE, is_finished, summaries
     from grpo.runs.trained_policy import init_adapter
+    from grpo.training.engines import backend_of
 
     share_cores()
-    require(*LEARNER, *(TINKER if config.engine == "tinker" else ()))
-    learner = described(config)
+    require(*LEARNER)
+    backend_of(config)
     check_user_code(config)
     check_tracker(config.track)
     init_adapter(config)
@@ -115,8 +115,10 @@ def run_training(
             for line in (*check_judges(config), *check_references(config)):
                 display.note(line)
             config, model, gflops = _find_model(config, run, display)
-            _check_memory(config, model, display)
-            if learner:
+            backend = backend_of(config)
+            if config.device == "cpu" and backend.computes_here:
+                _check_memory(config, model, display)
+            if learner := backend.described():
                 display.note(learner)
             tracking = Tracking(
                 config.track,
@@ -143,9 +145,9 @@ def _find_model(
     from grpo.cli.before_start import adapter_line
     from grpo.devices.plan import plan_gpus
     from grpo.devices.shape import ModelShape
-    from grpo.machine.dtype import computing_dtype
     from grpo.machine.models import resolve_model
-    from grpo.machine.probe import probe
+    from grpo.machine.probe import computing_dtype, probe
+    from grpo.training.engines import backend_of
 
     if config.device != "cpu":  # torch is loaded while vLLM starts, but where a GPU is said to be
         from grpo.learner.lora_model import usable_device
@@ -154,7 +156,7 @@ def _find_model(
     display.phase(f"Model {config.model}")
     model = resolve_model(config.model)
     display.note(f"model: {model.path}")
-    if config.engine == "tinker":
+    if not backend_of(config).computes_here:
         return config, model, None
     shape = ModelShape.read(model.path)
     display.note(adapter_line(config, shape))
@@ -180,22 +182,19 @@ def _find_model(
 
 def _check_memory(config: TrainConfig, model: ResolvedModel, display: Display) -> None:
     """Say whether the memory is enough, before anything is started; refuse where it cannot be."""
-    from grpo.doctor.checks import Trouble
-    from grpo.doctor.memory import check_memory, memory_needs
+    from grpo.devices.memory import cpu_needs
+    from grpo.devices.shape import ModelShape
     from grpo.errors import ConfigError
-    from grpo.machine.memory import available_gib
+    from grpo.machine.hardware import available_gib
 
-    available = available_gib()
+    needs, available = cpu_needs(config, ModelShape.read(model.path)), available_gib()
     try:
-        if found := check_memory(config, model.path, available):
+        if found := needs.check(available):
             display.note(found)
-    except Trouble as trouble:
-        needs = memory_needs(config, model.path)
-        if needs is not None and available is not None and available < needs.least:
-            raise ConfigError(
-                f"{trouble}, of which {needs.least:.1f} cannot be lowered; end other programs"
-            ) from trouble
-        display.note(f"Warning: {trouble}. The system may end it without a word: {trouble.fix}")
+    except ConfigError as error:
+        if available is not None and available < needs.least:
+            raise
+        display.note(f"Warning: {error}")
 
 
 def _train(
@@ -207,15 +206,15 @@ def _train(
     gflops: float | None,
     trainer: type[Trainer] | None,
 ) -> None:
-    from grpo.serving.samplers import servers_of
-    from grpo.serving.startable import said_if_long
+    from grpo.serving.server import said_if_long
+    from grpo.training.engines import backend_of
 
-    servers = servers_of(config, model.path, run.server_log, display.note)
+    backend = backend_of(config)
+    servers = backend.servers(model.path, run.server_log, display.note)
     servers.start()
     try:
         starting = f"vLLM is starting at {servers.url}; its log: {run.server_log}"
-        display.note(f"sampling from {servers.url}" if config.server.urls or config.tinker.url else starting)
-        from grpo.training.first_look import look_at_servers
+        display.note(f"sampling from {servers.url}" if config.server.urls or not backend.computes_here else starting)
         from grpo.training.trainer import Trainer
 
         if config.device != "cpu" or config.server.urls:  # vLLM measures free memory at its start, so no learner yet
@@ -223,7 +222,7 @@ def _train(
         training = (trainer or Trainer)(config, run, model, servers, display, tracking, gflops)
         try:
             if config.server.urls:
-                look_at_servers(training)
+                training.look_at_servers()
             training.train()
         finally:
             training.close()

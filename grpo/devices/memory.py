@@ -1,18 +1,26 @@
-"""How much memory of a GPU a learner and a vLLM server take, computed from the model's shape and the run's settings.
+"""How much memory a learner and a vLLM server take, estimated from the model's shape and the run's settings.
 
-What autograd keeps of a token in a block is counted tensor by tensor (``saved_bytes``), and a test compares it with
-what torch keeps. What lives only while a block or a chunk of the vocabulary is computed is counted by its largest
-moment. The runtime (CUDA's context, workspaces of libraries, vLLM's CUDA graphs) is an allowance, not a measurement.
+One rule has a constant for each part of a block, so the estimate is a few per cent off, rather too high than too low on
+a GPU, where a part that does not fit ends the run. A test compares it with what is alive in a step. The runtime (CUDA's
+context, workspaces of libraries, vLLM's CUDA graphs) is an allowance, not a measurement.
 
-All figures are bytes.
+On a CPU the learner's own attention keeps less, and the C library keeps more, because freed blocks of ever other sizes
+fit nothing: ``CPU_SLACK``. There the need is compared with what is free before a run starts, not by the kernel later.
+
+All figures of a `Memory` are bytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import cast
 
+from grpo.config import TrainConfig
 from grpo.devices.shape import DTYPE_BYTES, ModelShape
-from grpo.machine.dtype import Dtype
+from grpo.errors import ConfigError
+from grpo.machine.probe import Dtype
+from grpo.machine.processes import torchrun_rank
+from grpo.settings import KERNELS
 
 GIB = 1024**3
 
@@ -24,6 +32,18 @@ SERVER_RUNTIME = int(2.5 * GIB)
 
 SERVER_TOKENS = 8192
 """Tokens that vLLM computes at once (``--max-num-batched-tokens``); longer prompts are cut in chunks."""
+
+MOST_DRAFT_LOGITS = 2**24
+"""Of all guesses of a step of vLLM on the CPU; in float32 they take 64 MiB, and several copies of them are made."""
+
+CPU_KV_CACHE_GIB = 2.0
+"""Of the KV cache on a CPU, where no size is set."""
+
+CPU_SLACK = 1.2
+"""Of the learner's activations: a little more than was measured over the computed ones (docs/performance.md)."""
+
+CPU_LOGIT_CHUNK_TOKENS = 512
+"""At least as many as the learner takes, whose module would load torch."""
 
 _SLACK = 1.1
 """Freed blocks that fit nothing: a tenth of what is allocated and freed again."""
@@ -50,33 +70,13 @@ class Memory:
         return sum(getattr(self, field.name) for field in fields(self))
 
     def __str__(self) -> str:
-        """For example ``5.0 GiB (weights 0.9, adapter 0.1, activations 3.0, runtime 1.0)``."""
-        parts = [(field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self)]
-        shown = ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts if size)
-        return f"{self.total / GIB:.1f} GiB ({shown})"
+        """For example ``5.0 GiB``."""
+        return f"{self.total / GIB:.1f} GiB"
 
 
-def saved_bytes(
-    shape: ModelShape, rank: int, dtype: Dtype, *, rows_per_token: float = 1.0, repeated_keys: bool = False
-) -> float:
-    """What autograd keeps of a token in one block, in the learner's form of it.
-
-    Args:
-        shape: Of the model.
-        rank: Of the adapter.
-        dtype: Of the base model.
-        rows_per_token: Places in whole rows for each token, above 1 where rows share tokens or are padded.
-        repeated_keys: Whether attention takes keys and values once for every query head: in float32 on a GPU.
-
-    Returns:
-        Bytes: the float32 inputs of two norms; the inputs of q, k, v, of o, and of gate and up; each adapter's r
-        values; queries, keys, values and output of attention with its float32 normaliser; gate, its activation, up,
-        and their product.
-    """
-    d, i, q = shape.hidden, shape.intermediate, shape.query_width
-    k = q if repeated_keys else shape.kv_width
-    kept_in_dtype = 2 * d + q + 7 * rank + 4 * i + rows_per_token * (2 * q + 2 * k)
-    return 2 * _FLOAT * (d + 1) + DTYPE_BYTES[dtype] * kept_in_dtype + rows_per_token * _FLOAT * shape.heads
+def served_adapters(config: TrainConfig) -> int:
+    """Adapters that vLLM keeps: the versions that episodes may be under way with, a new one, and at least three."""
+    return max(3, config.rollout.max_staleness + 2)
 
 
 def vocabulary_bytes(shape: ModelShape, dtype: Dtype) -> int:
@@ -91,39 +91,35 @@ def learner_memory(
     *,
     tokens: int,
     rows_per_token: float = ROWS_BUDGET,
-    repeated_keys: bool = False,
     gradient_checkpointing: bool,
     logit_chunk_tokens: int,
     processes: int = 1,
 ) -> Memory:
     """What the learner takes at its highest.
 
+    Autograd keeps ``(5 + 4 rows) D + 4 I`` values of a token in a block (D hidden, I intermediate): inputs of norms and
+    projections, what attention has of the token's rows, and the MLP. While a block's gradient is computed there are
+    ``2 D + 2 I`` more. With checkpointing blocks keep their input alone, and one is computed again at a time.
+
     Args:
         shape: Of the model.
         rank: Of the adapter.
         dtype: Of the base model; the adapter, its gradient and Adam's two moments are float32.
         tokens: Of a forward pass, shared ones once.
-        rows_per_token: See ``saved_bytes``.
-        repeated_keys: See ``saved_bytes``.
+        rows_per_token: Places in whole rows for each token, above 1 where rows share tokens or are padded.
         gradient_checkpointing: Whether blocks keep their input alone.
         logit_chunk_tokens: Action tokens that are projected to the vocabulary at once.
         processes: That share the weights of the blocks; each has ``_GATHERED`` blocks whole for a while.
     """
     width = DTYPE_BYTES[dtype]
     elsewhere = shape.layers - shape.layers / processes - _GATHERED if processes > 1 else 0
-    block = tokens * saved_bytes(shape, rank, dtype, rows_per_token=rows_per_token, repeated_keys=repeated_keys)
-    # Behind the blocks: the last norm, hidden states, those of action tokens and their gradient, a chunk of logits.
-    behind = tokens * shape.hidden * (_FLOAT + 3 * width) + logit_chunk_tokens * vocabulary_bytes(shape, dtype)
-    if gradient_checkpointing:
-        kept, again = shape.layers * tokens * shape.hidden * width, block
-    else:
-        kept, again = shape.layers * block, 0
-    # The largest moment of a block's backward is in its MLP: three gradients of width I, where one activation is gone.
-    gradients = tokens * width * 2 * (shape.intermediate + shape.hidden)
+    block = tokens * width * ((5 + 4 * rows_per_token) * shape.hidden + 4 * shape.intermediate)
+    kept = shape.layers * (tokens * width * shape.hidden if gradient_checkpointing else block)
+    computed = tokens * width * 2 * (shape.hidden + shape.intermediate) + (block if gradient_checkpointing else 0)
     return Memory(
         weights=int((shape.parameters - max(0, elsewhere) * shape.block_parameters) * width),
         adapter=shape.adapter_parameters(rank) * 4 * _FLOAT,
-        activations=int(_SLACK * (kept + max(again + gradients, behind))),
+        activations=int(_SLACK * (kept + max(computed, logit_chunk_tokens * vocabulary_bytes(shape, dtype)))),
         runtime=LEARNER_RUNTIME,
     )
 
@@ -160,3 +156,72 @@ def server_memory(
         runtime=SERVER_RUNTIME,
         kv_cache=kv_cache,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CpuNeeds:
+    """What a run on the CPU needs, in GiB.
+
+    Attributes:
+        trainer: At its highest; under torchrun, all learners of this machine.
+        server: Of a vLLM of its own; 0 where the user names one.
+        least: Without the learner's activations, which one can lower: below it nothing works.
+        token_budget: By which one lowers them.
+    """
+
+    trainer: float
+    server: float
+    least: float
+    token_budget: int
+
+    def __str__(self) -> str:
+        """For example ``about 8.7 GiB of memory (trainer 3.4, vLLM 5.3)``."""
+        server = f", vLLM {self.server:.1f}" if self.server else ""
+        return f"about {self.trainer + self.server:.1f} GiB of memory (trainer {self.trainer:.1f}{server})"
+
+    def check(self, available: float | None) -> str:
+        """What is free and what the run needs, in a line; "" where the system does not tell what is free.
+
+        Raises:
+            ConfigError: It is not enough.
+        """
+        if available is None:
+            return ""
+        if available < self.trainer + self.server:
+            raise ConfigError(
+                f"only {available:.1f} GiB of memory are free, and the run needs {self}; the system may end it without "
+                f"a word. End other programs, lower learner.token_budget ({self.token_budget}) or server.kv_cache_gib, "
+                "or take a smaller model"
+            )
+        return f"{available:.1f} GiB of memory are free, and the run needs {self}"
+
+
+def cpu_needs(config: TrainConfig, shape: ModelShape) -> CpuNeeds:
+    """What a run with these settings needs, whose ``dtype`` is measured."""
+    dtype = cast("Dtype", config.dtype)
+    kernels = KERNELS if config.learner.kernels is None else config.learner.kernels
+    learner = learner_memory(
+        shape,
+        config.lora.rank,
+        dtype,
+        tokens=config.learner.token_budget,
+        rows_per_token=1.0 if "attention" in kernels else ROWS_BUDGET,  # torch's attention works on whole rows
+        gradient_checkpointing=config.learner.gradient_checkpointing is True,
+        logit_chunk_tokens=CPU_LOGIT_CHUNK_TOKENS,
+    )
+    server = server_memory(
+        shape,
+        config.lora.rank,
+        dtype,
+        adapters=served_adapters(config),
+        sampled_tokens=config.rollout.concurrency
+        + (MOST_DRAFT_LOGITS // shape.vocab if config.server.draft_tokens else 0),
+        kv_cache=int((config.server.kv_cache_gib or CPU_KV_CACHE_GIB) * GIB),
+    )
+    here = torchrun_rank()
+    learners = here.local_size if here else 1  # each reads the whole model, also where they share its layers later
+    servers = 0 if config.server.urls else config.server.replicas
+    fixed = learners * (learner.total - learner.activations) / GIB
+    served = servers * server.total / GIB
+    activations = learners * CPU_SLACK * learner.activations / GIB
+    return CpuNeeds(fixed + activations, served, fixed + served, config.learner.token_budget)

@@ -1,9 +1,11 @@
-"""The plan of a run on GPUs: where learner and vLLM are, and how much memory each takes, or why they do not fit.
+"""The plan of a run on GPUs: which of them serve and which train, and how much memory each takes.
 
-vLLM is told the size of its KV cache, so it measures no free memory while the learner loads. The cache has room for all
-sequences at once at their full length where the card has it. Where it has not, the learner computes activations again
-instead of keeping them; then the cache gets what is left, and some episodes wait while others are sampled. Sequences
-rarely reach their full length, and those of a group share their prompt, so that costs little.
+The rule is fixed. Servers take GPUs from the front, learners from the back, in the order in which
+``CUDA_VISIBLE_DEVICES`` shows them: where there are enough, nothing is shared, and one GPU does both. vLLM is told the
+size of its KV cache, so it measures no free memory while the learner loads. The cache has room for all sequences at
+once at their full length where the card has it. Where it has not, the learner computes activations again instead of
+keeping them; then the cache gets what is left, and some episodes wait while others are sampled. Sequences rarely reach
+their full length, and those of a group share their prompt, so that costs little.
 
 Where even that does not fit and one GPU does both, they take turns (vLLM's sleep mode): while one computes, the other's
 model waits in the host's memory. Every update then waits for both models to be moved.
@@ -12,18 +14,21 @@ model waits in the host's memory. Every update then waits for both models to be 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from grpo.config import TrainConfig
-from grpo.devices.memory import GIB, Memory, learner_memory, server_memory, vocabulary_bytes
-from grpo.devices.placement import Placement, check_serving, check_training, check_whole, place
+from grpo.devices.memory import GIB, Memory, learner_memory, served_adapters, server_memory, vocabulary_bytes
 from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError
-from grpo.machine import torchrun
-from grpo.machine.dtype import Dtype
-from grpo.machine.hardware import Gpu, memory_gib, visible_gpus
+from grpo.machine.hardware import LEAST_CAPABILITY, Gpu, memory_gib, visible_gpus
+from grpo.machine.probe import Dtype
+from grpo.machine.processes import torchrun_rank
+
+CARD_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""CUDA's own order is by speed, nvidia-smi's by bus. With this variable both number the GPUs alike."""
 
 USABLE = 0.97
 """Of a card's memory; the rest is the driver's."""
@@ -42,28 +47,127 @@ _KV_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """Numbers of GPUs: those of each server, and that of each learner process."""
+
+    servers: tuple[tuple[int, ...], ...]
+    learners: tuple[int, ...]
+
+    @property
+    def server_cards(self) -> tuple[int, ...]:
+        """Those of all servers."""
+        return tuple(card for cards in self.servers for card in cards)
+
+    @property
+    def shared(self) -> bool:
+        """Whether a learner is on a server's GPU."""
+        return not set(self.learners).isdisjoint(self.server_cards)
+
+
+def place(cards: int, *, servers: int = 1, tensor_parallel: int = 1, learners: int = 1) -> Placement:
+    """Give ``cards`` GPUs to servers and learner processes.
+
+    Args:
+        cards: GPUs that are visible.
+        servers: vLLM processes of ours.
+        tensor_parallel: GPUs of each server.
+        learners: Processes that train, one GPU each.
+
+    Raises:
+        ConfigError: There are fewer than the servers, or the learners, need.
+    """
+    if cards == 0:
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise ConfigError(
+            "device = 'cuda', but nvidia-smi shows no GPU"
+            + ("" if shown is None else f" (CUDA_VISIBLE_DEVICES = {shown!r})")
+            + "; show whole ones, not parts (MIG), install the driver, or use --cpu"
+        )
+    served = servers * tensor_parallel
+    if cards < max(served, learners):
+        parts = [f"{servers} vLLM server(s) x server.tensor_parallel = {tensor_parallel}"] if served else []
+        parts += [f"{learners} learner process(es)"] if learners else []
+        raise ConfigError(
+            f"device = 'cuda' with {' and '.join(parts)}, but {cards} GPU(s) are visible; ask for fewer, show more "
+            "(CUDA_VISIBLE_DEVICES), or train with --cpu"
+        )
+    of_server = tuple(tuple(range(n * tensor_parallel, (n + 1) * tensor_parallel)) for n in range(servers))
+    return Placement(of_server, tuple(range(cards - learners, cards)))
+
+
+@dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """What runs where.
+    """What runs where, or might. All figures of memory are bytes.
 
     Attributes:
+        config: The run's settings.
+        shape: Of its model.
         gpus: The visible ones.
         placement: Which of them serve and train.
-        learner: Memory of a learner process.
-        server: Memory of vLLM on each of its GPUs; None where no server is ours.
+        sharers: Processes that share the model's layers.
         gradient_checkpointing: Whether the learner computes activations again.
-        logit_chunk_tokens: Action tokens that the learner projects to the vocabulary at once.
-        sequences: How many of full length the KV cache has room for, of how many at once.
-        in_turns: Whether learner and server have the GPU in turns (`grpo.serving.turns`).
+        in_turns: Whether learner and server have the GPU in turns (`grpo.serving.sleep_mode`).
+        kv_cache: Of vLLM's KV cache on each of its GPUs.
     """
 
+    config: TrainConfig
+    shape: ModelShape
     gpus: tuple[Gpu, ...]
     placement: Placement
-    learner: Memory | None
-    server: Memory | None
-    gradient_checkpointing: bool
-    logit_chunk_tokens: int
-    sequences: tuple[int, int]
-    in_turns: bool
+    sharers: int = 1
+    gradient_checkpointing: bool = False
+    in_turns: bool = False
+    kv_cache: int = 0
+
+    @property
+    def learner(self) -> Memory | None:
+        """Memory of a learner process; None where nothing is trained."""
+        config = self.config
+        if not self.placement.learners:
+            return None
+        return learner_memory(
+            self.shape,
+            config.lora.rank,
+            _dtype(config),
+            tokens=max(config.learner.token_budget, config.rollout.max_tokens),
+            gradient_checkpointing=self.gradient_checkpointing,
+            logit_chunk_tokens=self.logit_chunk_tokens,
+            processes=self.sharers,
+        )
+
+    @property
+    def server(self) -> Memory | None:
+        """Memory of vLLM on each of its GPUs; None where no server is ours."""
+        config = self.config
+        if not self.placement.servers:
+            return None
+        return server_memory(
+            self.shape,
+            config.lora.rank,
+            _dtype(config),
+            adapters=served_adapters(config),
+            sampled_tokens=config.rollout.concurrency,
+            kv_cache=self.kv_cache,
+            tensor_parallel=config.server.tensor_parallel,
+        )
+
+    @property
+    def logit_chunk_tokens(self) -> int:
+        """Action tokens that the learner projects to the vocabulary at once.
+
+        It is the power of two, from 128 to 4,096, whose logits take ``_LOGIT_SHARE`` of the learner's card at most.
+        """
+        cards = self.placement.learners or self.placement.server_cards
+        room = _LOGIT_SHARE * self.usable(cards) / vocabulary_bytes(self.shape, _dtype(self.config))
+        return min(4096, max(128, 2 ** int(math.log2(max(1, room)))))
+
+    @property
+    def sequences(self) -> tuple[int, int]:
+        """How many of full length the KV cache has room for, of how many at once."""
+        rollout, server = self.config.rollout, self.config.server
+        one = rollout.max_tokens * self.shape.kv_bytes(_dtype(self.config))
+        room = self.kv_cache * server.tensor_parallel // one
+        return min(room * server.replicas, rollout.concurrency), rollout.concurrency
 
     @property
     def learner_devices(self) -> tuple[str, ...]:
@@ -78,8 +182,35 @@ class GpuPlan:
     def gpu_memory_utilization(self) -> float:
         """vLLM's share of the smallest of its cards: it refuses to start where less than that is free."""
         assert self.server is not None, "a server is ours"
-        cards = [self.gpus[card] for cards in self.placement.servers for card in cards]
-        return math.floor(1000 * self.server.total / (min(card.memory_gib for card in cards) * GIB)) / 1000
+        return math.floor(1000 * USABLE * self.server.total / self.usable(self.placement.server_cards)) / 1000
+
+    @property
+    def waiting_gib(self) -> float:
+        """What both put in the host's memory where they take turns."""
+        learner, server = self.learner, self.server
+        vllms = server.weights + server.adapter if server else 0
+        return ((learner.weights if learner else 0) + PAGE_LOCKED * vllms) / GIB
+
+    def usable(self, cards: tuple[int, ...]) -> float:
+        """Memory of the smallest of these cards that one may take."""
+        return USABLE * GIB * min(self.gpus[card].memory_gib for card in cards)
+
+    @property
+    def left(self) -> float:
+        """For more of the KV cache on each of the server's cards; below zero where not even the rest fits.
+
+        Of one that waits for its turn, its runtime stays on the card, and the learner's adapter with Adam's moments.
+        """
+        learner, server = self.learner, self.server
+        for_server = for_learner = math.inf
+        if learner is not None:
+            waits = server.runtime if server and self.in_turns else 0
+            for_learner = self.usable(self.placement.learners) - learner.total - waits
+        if server is not None:
+            for_server = self.usable(self.placement.server_cards) - server.total
+            if learner is not None and self.placement.shared:
+                for_server -= learner.runtime + learner.adapter if self.in_turns else learner.total
+        return for_server if for_learner >= 0 else for_learner
 
     def lines(self) -> list[str]:
         """The plan as a log shows it."""
@@ -87,14 +218,14 @@ class GpuPlan:
         if self.server is not None:
             cards = ", ".join(self._name(card) for cards in self.placement.servers for card in cards)
             room, at_once = self.sequences
-            shown.append(f"vLLM on {cards}: {self.server}")
-            shown.append(f"KV cache: room for {room} of {at_once} sequences at full length")
+            cache = f"{self.server.kv_cache / GIB:.1f} of it for {room} of {at_once} sequences at full length"
+            shown.append(f"vLLM on {cards}: {self.server}, {cache}")
         if self.learner is not None:
             cards = ", ".join(self._name(card) for card in self.placement.learners)
             again = "computed again for the gradient" if self.gradient_checkpointing else "kept for the gradient"
             shown.append(f"learner on {cards}: {self.learner}; activations are {again}")
         if self.in_turns:
-            waiting = _waiting_gib(self.learner, self.server)
+            waiting = self.waiting_gib
             shown.append(
                 f"they take turns on it (sleep mode); their models wait in {waiting:.1f} GiB of the host's memory"
             )
@@ -103,11 +234,6 @@ class GpuPlan:
     def _name(self, card: int) -> str:
         gpu = self.gpus[card]
         return f"{'GPU ' if gpu.id.isdigit() else ''}{gpu.id} ({gpu.name}, {gpu.memory_gib:.1f} GiB)"
-
-
-def served_adapters(config: TrainConfig) -> int:
-    """Adapters that vLLM keeps: the versions that episodes may be under way with, a new one, and at least three."""
-    return max(3, config.rollout.max_staleness + 2)
 
 
 def plan_gpus(
@@ -132,7 +258,7 @@ def plan_gpus(
         ConfigError: There are too few GPUs, learner and server do not fit on them, one is divided, or learner or vLLM
             does not compute there in this dtype.
     """
-    here = torchrun.place()
+    here = torchrun_rank()
     if learners is None:
         learners = here.local_size if here else 1
     cards = tuple(visible_gpus() if gpus is None else gpus)
@@ -143,200 +269,127 @@ def plan_gpus(
             "(--set dtype=bfloat16, or --dtype bfloat16 to serve or evaluate what was trained in float32), or use --cpu"
         )
     placement = place(len(cards), servers=servers, tensor_parallel=config.server.tensor_parallel, learners=learners)
-    check_whole(cards)
-    check_serving(cards[card] for server in placement.servers for card in server)
-    sharers = here.size if here and config.learner.shard else 1
-    plan = _Room(config, shape, cards, placement, sharers).plan()
-    waiting, host = _waiting_gib(plan.learner, plan.server), memory_gib() if host_gib is None else host_gib
-    if plan.in_turns and waiting > host:
+    _check_gpus(cards, placement, _dtype(config))
+    plan = GpuPlan(config, shape, cards, placement, here.size if here and config.learner.shard else 1)
+    setting = config.learner.gradient_checkpointing
+    choices = (False, True) if setting == "auto" else (setting,)
+    sizes, ways = _kv_sizes(plan), _ways(config, placement)
+    for in_turns, least, again in product(ways, sizes, choices):
+        plan = replace(plan, in_turns=in_turns, gradient_checkpointing=again)
+        if (left := plan.left) >= least:
+            plan = replace(plan, kv_cache=int(min(left, sizes[0])))
+            break
+    else:
+        raise ConfigError(_why_not(replace(plan, kv_cache=sizes[-1])))
+    host = memory_gib() if host_gib is None else host_gib
+    if plan.in_turns and plan.waiting_gib > host:
         raise ConfigError(
             "learner and vLLM fit on the GPU in turns alone (sleep mode), and their models would wait in "
-            f"{waiting:.1f} GiB of memory, of which this machine has {host:.0f}; take a smaller model, or more GPUs"
+            f"{plan.waiting_gib:.1f} GiB of memory, of which this machine has {host:.0f}; take a smaller model, or "
+            "more GPUs"
         )
     return plan
 
 
-def _waiting_gib(learner: Memory | None, server: Memory | None) -> float:
-    """What both put in the host's memory where they take turns."""
-    ours, vllms = learner.weights if learner else 0, server.weights + server.adapter if server else 0
-    return (ours + PAGE_LOCKED * vllms) / GIB
+def _ways(config: TrainConfig, placement: Placement) -> tuple[bool, ...]:
+    """Whether learner and server may take turns, in the order in which it is tried.
 
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """The cards of a plan and what they have to hold. All figures are bytes."""
-
-    config: TrainConfig
-    shape: ModelShape
-    gpus: tuple[Gpu, ...]
-    placement: Placement
-    sharers: int  # processes that share the model's layers
-
-    def plan(self) -> GpuPlan:
-        check_training((self.gpus[card] for card in self.placement.learners), self._dtype)
-        setting = self.config.learner.gradient_checkpointing
-        choices = (False, True) if setting == "auto" else (setting,)
-        sizes, ways = self._kv_sizes(), self._ways()
-        for in_turns, least, checkpointing in product(ways, sizes, choices):
-            left = self._left_in_turns(checkpointing) if in_turns else self._left(checkpointing)
-            if left >= least:
-                return self._plan(checkpointing, int(min(left, sizes[0])), in_turns)
-        raise ConfigError(self._why_not(choices[-1], in_turns=ways[-1]))
-
-    def _ways(self) -> tuple[bool, ...]:
-        """Whether learner and server may take turns, in the order in which it is tried.
-
-        Raises:
-            ConfigError: They must, and cannot.
-        """
-        setting, placement = self.config.server.sleep_mode, self.placement
-        if setting is False or not (placement.learners and placement.servers):
-            return (False,)
-        alone = placement.shared and len(placement.servers) == 1 and torchrun.place() is None
-        if alone and self.config.rollout.max_staleness == 0:
-            return (True,) if setting is True else (False, True)
-        if setting is True:
-            raise ConfigError(
-                "server.sleep_mode = true is for one learner and one server on the same GPU, without torchrun and with "
-                "rollout.max_staleness = 0; leave it out, or show one GPU (CUDA_VISIBLE_DEVICES)"
-            )
+    Raises:
+        ConfigError: They must, and cannot.
+    """
+    setting = config.server.sleep_mode
+    if setting is False or not (placement.learners and placement.servers):
         return (False,)
-
-    def _plan(self, checkpointing: bool, kv_cache: int, in_turns: bool) -> GpuPlan:
-        rollout = self.config.rollout
-        room = int(kv_cache * self.config.server.tensor_parallel // (rollout.max_tokens * self._kv_bytes))
-        return GpuPlan(
-            self.gpus,
-            self.placement,
-            self._learner(checkpointing) if self.placement.learners else None,
-            self._server(kv_cache) if self.placement.servers else None,
-            checkpointing,
-            self._logit_chunk,
-            (min(room * self.config.server.replicas, rollout.concurrency), rollout.concurrency),
-            in_turns,
+    alone = placement.shared and len(placement.servers) == 1 and torchrun_rank() is None
+    if alone and config.rollout.max_staleness == 0:
+        return (True,) if setting is True else (False, True)
+    if setting is True:
+        raise ConfigError(
+            "server.sleep_mode = true is for one learner and one server on the same GPU, without torchrun and with "
+            "rollout.max_staleness = 0; leave it out, or show one GPU (CUDA_VISIBLE_DEVICES)"
         )
+    return (False,)
 
-    def _left(self, checkpointing: bool) -> float:
-        """For the KV cache on each of the server's cards; below zero where not even the rest fits."""
-        learner = self._learner(checkpointing).total if self.placement.learners else 0
-        over = self._usable(self.placement.learners) - learner if self.placement.learners else 0
-        if not self.placement.servers:
-            return over
-        left = self._usable(self._server_cards) - self._server(0).total
-        if self.placement.shared:
-            return left - learner
-        return left if over >= 0 else over
 
-    def _left_in_turns(self, checkpointing: bool) -> float:
-        """The same where one waits: its runtime stays on the card, and the learner's adapter with Adam's moments."""
-        learner, server = self._learner(checkpointing), self._server(0)
-        usable = self._usable(self._server_cards)
-        over = self._usable(self.placement.learners) - learner.total - server.runtime
-        return usable - server.total - learner.runtime - learner.adapter if over >= 0 else over
+def _kv_sizes(plan: GpuPlan) -> list[int]:
+    """The size of the KV cache on a card that is wanted, and the least that will do.
 
-    def _learner(self, checkpointing: bool) -> Memory:
-        config = self.config
-        return learner_memory(
-            self.shape,
-            config.lora.rank,
-            self._dtype,
-            tokens=max(config.learner.token_budget, config.rollout.max_tokens),
-            repeated_keys=self._dtype == "float32",
-            gradient_checkpointing=checkpointing,
-            logit_chunk_tokens=self._logit_chunk,
-            processes=self.sharers,
+    Raises:
+        ConfigError: A size that was set has no room for one sequence.
+    """
+    config, settings = plan.config, plan.config.server
+    if plan.server is None:
+        return [0]
+
+    def of_sequences(count: int) -> int:
+        """Of full length, in whole blocks, and of the one block that vLLM keeps empty."""
+        blocks = count * math.ceil(config.rollout.max_tokens / _KV_BLOCK) + 1
+        return blocks * _KV_BLOCK * plan.shape.kv_bytes(_dtype(config)) // settings.tensor_parallel
+
+    if settings.kv_cache_gib is None and settings.gpu_memory_utilization is None:
+        at_once = math.ceil(config.rollout.concurrency / settings.replicas)
+        return [of_sequences(at_once), of_sequences(max(1, at_once // LEAST_SEQUENCES))]
+    if settings.kv_cache_gib is not None:
+        name, value, size = "kv_cache_gib", settings.kv_cache_gib, settings.kv_cache_gib * GIB
+    else:
+        name, value = "gpu_memory_utilization", settings.gpu_memory_utilization or 0.0
+        size = value * plan.usable(plan.placement.server_cards) / USABLE - plan.server.total
+    if size < (needed := of_sequences(1)):
+        raise ConfigError(
+            f"server.{name} = {value} leaves {max(0.0, size / GIB):.1f} GiB for the KV cache, but one sequence of "
+            f"rollout.max_tokens = {config.rollout.max_tokens} takes {needed / GIB:.1f}; raise the one or lower the "
+            "other"
         )
+    return [int(size)]
 
-    def _server(self, kv_cache: int) -> Memory:
-        config = self.config
-        return server_memory(
-            self.shape,
-            config.lora.rank,
-            self._dtype,
-            adapters=served_adapters(config),
-            sampled_tokens=config.rollout.concurrency,
-            kv_cache=int(kv_cache),
-            tensor_parallel=config.server.tensor_parallel,
-        )
 
-    @property
-    def _dtype(self) -> Dtype:
-        return "bfloat16" if self.config.dtype == "auto" else self.config.dtype
+def _why_not(plan: GpuPlan) -> str:
+    """What is needed and what there is, with the settings that change it."""
+    config, needed, lower = plan.config, list[str](), list[str]()
+    if plan.learner is not None:
+        usable = plan.usable(plan.placement.learners) / GIB
+        needed.append(f"{plan.learner} for the learner, where {usable:.1f} are usable")
+        lower.append(f"learner.token_budget ({config.learner.token_budget})")
+    if plan.server is not None:
+        usable = plan.usable(plan.placement.server_cards) / GIB
+        shared = " on the same GPU" if plan.placement.shared else ""
+        needed.append(f"{plan.server} for vLLM, where {usable:.1f} are usable{shared}")
+        lower.append(f"rollout.concurrency ({config.rollout.concurrency}) or server.kv_cache_gib")
+    others = ""
+    if plan.learner is not None and not plan.gradient_checkpointing:
+        others += "set learner.gradient_checkpointing = true, "
+    if plan.placement.shared and not plan.in_turns:
+        others += "let them take turns (server.sleep_mode, with rollout.max_staleness = 0 and no torchrun), "
+    return (
+        f"the model does not fit: needed are {' and '.join(needed)}. Lower {', '.join(lower)}, rollout.max_tokens "
+        f"({config.rollout.max_tokens}), {others}take a smaller model or lora.rank, or show more GPUs than "
+        f"{len(plan.gpus)}"
+    )
 
-    @property
-    def _kv_bytes(self) -> int:
-        return self.shape.kv_bytes(self._dtype)
 
-    def _kv_sizes(self) -> list[int]:
-        """The size of the KV cache on a card that is wanted, and the least that will do.
+def _dtype(config: TrainConfig) -> Dtype:
+    return "bfloat16" if config.dtype == "auto" else config.dtype
 
-        Raises:
-            ConfigError: A size that was set has no room for one sequence.
-        """
-        config, settings = self.config, self.config.server
-        if not self.placement.servers:
-            return [0]
-        if settings.kv_cache_gib is None and settings.gpu_memory_utilization is None:
-            at_once = math.ceil(config.rollout.concurrency / config.server.replicas)
-            return [self._sequences_kv(at_once), self._sequences_kv(max(1, at_once // LEAST_SEQUENCES))]
-        if settings.kv_cache_gib is not None:
-            name, value, size = "kv_cache_gib", settings.kv_cache_gib, settings.kv_cache_gib * GIB
-        else:
-            name, value = "gpu_memory_utilization", settings.gpu_memory_utilization or 0.0
-            card = min(self.gpus[card].memory_gib for card in self._server_cards) * GIB
-            size = value * card - self._server(0).total
-        if size < (needed := self._sequences_kv(1)):
+
+def _check_gpus(gpus: Sequence[Gpu], placement: Placement, dtype: Dtype) -> None:
+    """Memory is planned for whole GPUs, which compute in bfloat16 where vLLM or a learner does.
+
+    Below ``LEAST_CAPABILITY`` vLLM does not start, and torch's attention keeps the scores of all pairs of tokens.
+
+    Raises:
+        ConfigError: One is divided, or does not.
+    """
+    halves = {*placement.server_cards, *(placement.learners if dtype == "bfloat16" else ())}
+    for card, gpu in enumerate(gpus):
+        if gpu.divided:
             raise ConfigError(
-                f"server.{name} = {value} leaves {max(0.0, size / GIB):.1f} GiB for the KV cache, but one sequence of "
-                f"rollout.max_tokens = {config.rollout.max_tokens} takes {needed / GIB:.1f}; raise the one or "
-                "lower the other"
+                f"GPU {gpu.id} ({gpu.name}) is divided into parts (MIG), which are not planned for; show a whole one "
+                "with CUDA_VISIBLE_DEVICES, or train with --cpu"
             )
-        return [int(size)]
-
-    def _sequences_kv(self, count: int) -> int:
-        """Of ``count`` sequences of full length, in whole blocks, and of the one block that vLLM keeps empty."""
-        blocks = count * math.ceil(self.config.rollout.max_tokens / _KV_BLOCK) + 1
-        return blocks * _KV_BLOCK * self._kv_bytes // self.config.server.tensor_parallel
-
-    @property
-    def _logit_chunk(self) -> int:
-        """The power of two, from 128 to 4,096, whose logits take ``_LOGIT_SHARE`` of the learner's card at most."""
-        cards = self.placement.learners or self._server_cards
-        room = _LOGIT_SHARE * self._usable(cards) / vocabulary_bytes(self.shape, self._dtype)
-        return min(4096, max(128, 2 ** int(math.log2(max(1, room)))))
-
-    @property
-    def _server_cards(self) -> tuple[int, ...]:
-        return tuple(card for cards in self.placement.servers for card in cards)
-
-    def _usable(self, cards: tuple[int, ...]) -> float:
-        return USABLE * GIB * min(self.gpus[card].memory_gib for card in cards)
-
-    def _why_not(self, checkpointing: bool, *, in_turns: bool) -> str:
-        config, parts = self.config, list[str]()
-        if self.placement.learners:
-            usable = self._usable(self.placement.learners) / GIB
-            parts.append(f"the learner takes {self._learner(checkpointing)} of {usable:.1f} GiB that are usable")
-        if self.placement.servers:
-            usable, least = self._usable(self._server_cards) / GIB, self._kv_sizes()[-1]
-            where = "the same card" if self.placement.shared else f"a card with {usable:.1f} GiB"
-            parts.append(f"vLLM at least {self._server(least)} on {where}{', not even in turns' if in_turns else ''}")
-        lower = [f"learner.token_budget ({config.learner.token_budget})"] if self.placement.learners else []
-        lower += [f"rollout.concurrency ({config.rollout.concurrency})"] if self.placement.servers else []
-        lower.append(f"rollout.max_tokens ({config.rollout.max_tokens})")
-        changes = self._changes_for_turns(checkpointing)
-        return (
-            f"the model does not fit: {', '.join(parts)}. Lower {', '.join(lower)}, take a smaller model or lora.rank, "
-            f"or show more GPUs than {len(self.gpus)}"
-            + (f"; learner and vLLM may take turns on the card with {' and '.join(changes)}" if changes else "")
-        )
-
-    def _changes_for_turns(self, checkpointing: bool) -> list[str]:
-        """What keeps a learner and a server from turns on a card where they fit in turns, as it would have to be."""
-        here, placement, config = torchrun.place(), self.placement, self.config
-        alone = len(placement.servers) == len(placement.learners) == 1 and (here is None or here.size == 1)
-        if not (alone and placement.shared) or self._left_in_turns(checkpointing) < self._kv_sizes()[-1]:
-            return []
-        changes = ["server.sleep_mode = 'auto'"] if config.server.sleep_mode is False else []
-        changes += ["rollout.max_staleness = 0"] if config.rollout.max_staleness else []
-        return changes + (["no torchrun"] if here else [])
+        if card in halves and gpu.capability is not None and gpu.capability < LEAST_CAPABILITY:
+            raise ConfigError(
+                f"GPU {gpu.id} ({gpu.name}) has compute capability {gpu.capability}, and vLLM and the learner compute "
+                f"in bfloat16 from {LEAST_CAPABILITY} (Ampere, such as A10 or RTX 30) on alone; show other GPUs with "
+                "CUDA_VISIBLE_DEVICES, sample on another machine (--server URL) and train here with "
+                "--set dtype=float32, or use --cpu"
+            )

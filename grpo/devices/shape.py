@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo.errors import ModelError
-from grpo.machine.dtype import Dtype
 from grpo.machine.models import config_at_hand
+from grpo.machine.probe import Dtype
 
 DTYPE_BYTES: dict[Dtype, int] = {"float32": 4, "bfloat16": 2}
 

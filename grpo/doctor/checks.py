@@ -1,8 +1,8 @@
-"""Checks of what a run needs, each with what was found and, where it fails, what to do about it.
+"""Checks of what a run needs, each with what was found or why it fails and what to do.
 
-``quick_checks`` look at the machine, the packages, the env and the keys; ``model_checks`` has those that load the model
-and start vLLM. A check is a function that returns what it found or raises ``Trouble``; whatever else it raises is a
-failure too, so one broken part does not hide the others.
+Most are functions that a run calls at its start, and this is the table in front of them: a reason and its remedy are
+said in one place. ``model_checks`` has those that load the model and start vLLM. A check returns what it found, or
+raises; whatever it raises is its failure, so one broken part does not hide the others.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -25,43 +26,31 @@ from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import shape_at_hand
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
-from grpo.errors import ConfigError, EnvError, GrpoError, ServerStartError, describe
-from grpo.machine.hardware import detect, hub_reachable, visible_gpus
-from grpo.machine.memory import available_gib
+from grpo.episodes.judges import check_judges
+from grpo.errors import ConfigError, EnvError, GrpoError, describe
+from grpo.machine.hardware import available_gib, cpu_count, hub_reachable, memory_gib, visible_gpus
+from grpo.machine.installed import LEARNER, c_compiler, how_to_install, python_header, require
 from grpo.machine.models import EMBEDDED_MODEL, config_at_hand, default_cache_dir
-from grpo.serving.vllm import free_port
+from grpo.machine.processes import child_environment
 from grpo.types import Task
-from judges.llm.client import load_litellm
 
-PACKAGES = ("torch", "transformers", "peft", "safetensors", "vllm")
-MIN_MEMORY_GIB = 6.0
+PACKAGES = (*LEARNER, "vllm")
 MAX_TURNS = 1000
+_ASK_TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
+_TIMEOUT_SECONDS = 120
 
 
 class Unneeded(GrpoError):
     """A check that is not needed here, or that another one stands in the way of; skipped."""
 
 
-class Trouble(GrpoError):
-    """A check failed: what is wrong, and how to mend it."""
-
-    def __init__(self, found: str, fix: str):
-        super().__init__(found)
-        self.fix = fix
-
-
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One check's outcome; ``fix`` is empty unless it failed."""
+    """One check's outcome."""
 
     name: str
     status: Literal["ok", "failed", "skipped"]
     found: str
-    fix: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        """As JSON has it."""
-        return asdict(self)
 
 
 Check = tuple[str, Callable[[], str]]
@@ -76,7 +65,6 @@ class Needs:
     """
 
     run_dir: Path = Path("runs")
-    port: int = 0
     disk_gib: float = 5.0
     training_meant: bool = True
 
@@ -86,88 +74,62 @@ def examine(checks: Iterable[Check]) -> Iterator[Result]:
     for name, check in checks:
         try:
             yield Result(name, "ok", check())
-        except Trouble as trouble:
-            yield Result(name, "failed", str(trouble), trouble.fix)
         except Unneeded as reason:
             yield Result(name, "skipped", str(reason))
-        except GrpoError as error:  # our errors say what to do in their text
-            yield Result(name, "failed", str(error), "as the message says")
+        except ModuleNotFoundError as error:
+            yield Result(name, "failed", how_to_install(error) or describe(error))
         except (Exception, SystemExit) as error:  # the one boundary: a check looks at parts that may fail in any way
-            yield Result(name, "failed", describe(error), "mend what the message names, then repeat")
+            yield Result(name, "failed", describe(error))
 
 
 def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
     """The checks that take seconds: no model is loaded and no server started."""
-    checks: list[Check] = [
-        ("hardware", lambda: check_hardware(config)),
-        ("versions", lambda: check_versions(config, training_meant=needs.training_meant)),
-        ("model hub", lambda: check_hub(config.model)),
-        ("port", lambda: check_port(needs.port)),
-        ("disk", lambda: check_disk(needs.run_dir, needs.disk_gib)),
+    on_gpus, has_env = config.device == "cuda", bool(config.env)
+    is_judged = config.reward in RULER_REWARDS or config.answer_judge.model is not None
+    table: list[tuple[bool, str, Callable[[], str]]] = [
+        (True, "hardware", check_hardware),
+        (on_gpus, "GPU memory", lambda: check_gpu_memory(config)),
+        (True, "versions", lambda: check_versions(config, training_meant=needs.training_meant)),
+        (True, "model hub", lambda: check_hub(config.model)),
+        (True, "disk", lambda: check_disk(needs.run_dir, needs.disk_gib)),
+        (on_gpus, "CUDA driver", check_cuda),
+        (on_gpus, "C compiler", check_compiler),
+        (has_env, "env", lambda: check_env(config)),
+        (has_env, "env's data", lambda: check_data(config)),
+        (is_judged, "judges", lambda: "; ".join(check_judges(config))),
     ]
-    if config.device == "cuda":
-        from grpo.doctor.gpu_checks import check_compiler, check_cuda
-
-        checks.insert(1, ("GPU memory", lambda: check_gpu_memory(config)))
-        checks += [("CUDA driver", lambda: check_cuda(serves=not config.server.urls)), ("C compiler", check_compiler)]
-    if config.env:
-        checks += [("env", lambda: check_env(config)), ("env's data", lambda: check_data(config))]
-    if config.reward in RULER_REWARDS:
-        checks.append(("judge's key", lambda: check_key(config.judge.model, config.judge.api_base, "--judge-api-base")))
-        if config.judge.rubric is not None:
-            checks.append(("rubric", lambda: check_rubric(config)))
-    if (model := config.answer_judge.model) is not None:
-        of_answers = config.answer_judge.api_base, "--answer-judge-api-base"
-        checks.append(("answer judge's key", lambda: check_key(model, *of_answers)))
-    return checks
+    return [(name, check) for is_needed, name, check in table if is_needed]
 
 
-def check_hardware(config: TrainConfig) -> str:
-    """Cores, memory, GPUs; and that the device the run asks for is there."""
-    machine = detect()
-    gpus = ", ".join(f"{gpu.name} ({gpu.memory_gib:.0f} GiB)" for gpu in machine.gpus) or "no GPU"
+def check_hardware() -> str:
+    """Cores, memory, GPUs."""
+    gpus = ", ".join(f"{gpu.name} ({gpu.memory_gib:.0f} GiB)" for gpu in visible_gpus()) or "no GPU"
     available = available_gib()
     free = "" if available is None else f" ({available:.0f} free)"
-    found = f"{machine.cpus} cores, {machine.memory_gib:.0f} GiB of memory{free}, {gpus}"
-    if config.device == "cuda" and not machine.gpus:
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-        why = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if hidden is not None else " (nvidia-smi shows none)"
-        raise Trouble(f"{found}{why}, but the run asks for CUDA", "install the driver, or use --cpu")
-    if machine.memory_gib < MIN_MEMORY_GIB:
-        raise Trouble(f"{found}: too little memory for any model", f"use a machine with {MIN_MEMORY_GIB:g} GiB or more")
-    return found
+    return f"{cpu_count()} cores, {memory_gib():.0f} GiB of memory{free}, {gpus}"
 
 
 def check_gpu_memory(config: TrainConfig) -> str:
-    """Learner and vLLM fit on the GPUs, as computed from the model's shape."""
-    if not visible_gpus():
-        raise Unneeded("needs the check of the hardware")
+    """Learner and vLLM fit on the GPUs, as a run plans them."""
     shape = shape_at_hand(config.model)
     if shape is None:
         raise Unneeded(f"needs the config.json of {config.model}, which is not here yet")
-    try:
-        return "; ".join(plan_gpus(config, shape).lines())
-    except ConfigError as error:
-        raise Trouble(str(error), "as the message says; grpo-train --dry-run shows the plan") from error
+    return "; ".join(plan_gpus(config, shape).lines())
 
 
 def check_versions(config: TrainConfig, *, training_meant: bool = True) -> str:
-    """The packages that a run needs, and a torch that fits its device.
+    """The packages that a run needs, and what vLLM needs of the system.
 
     Where none of them is installed this is an install for evaluation and judging, which need none: unless training is
     meant, that is no failure.
     """
-    extra = "gpu" if config.device == "cuda" else "cpu"
-    install = f"scripts/install {extra}, or let scripts/quickstart set it up"
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if len(missing) == len(PACKAGES) and not training_meant:
-        raise Unneeded(f"training and serving are not installed here, evaluation and judging are; for them: {install}")
-    if missing:
-        raise Trouble(f"not installed: {', '.join(missing)}", install)
+    if not training_meant and not any(map(importlib.util.find_spec, PACKAGES)):
+        raise Unneeded("training and serving are not installed here, evaluation and judging are (docs/install.md)")
+    require(*PACKAGES)
     if config.device == "cpu" and (lacking := [name for name, is_here in _system_parts() if not is_here]):
-        raise Trouble(
-            f"vLLM on the CPU needs {' and '.join(lacking)}, not found here",
-            "on Debian and Ubuntu: sudo apt install libnuma1 util-linux",
+        raise ConfigError(
+            f"vLLM on the CPU needs {' and '.join(lacking)}, not found here; on Debian and Ubuntu: sudo apt install "
+            "libnuma1 util-linux"
         )
     versions = {name: _version(name) for name in PACKAGES}
     python = ".".join(map(str, sys.version_info[:3]))
@@ -184,24 +146,25 @@ def _system_parts() -> Iterator[tuple[str, bool]]:
     yield "lscpu", shutil.which("lscpu") is not None
 
 
+def _version(name: str) -> str:
+    for distribution in (name, f"{name}-cpu"):
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "of unknown version"
+
+
 def check_hub(model: str) -> str:
     """The model hub answers, or the run's model needs none: it is embedded, a folder, or cached."""
     if hub_reachable():
         return "in reach"
     if model == EMBEDDED_MODEL or Path(model).expanduser().exists() or config_at_hand(model):
         return f"out of reach, and not needed for {model}"
-    raise Trouble(
-        f"out of reach, and {model} is not in the cache",
-        f"connect, set HF_ENDPOINT to a hub in reach (and HF_HUB_OFFLINE to 0), or use --model {EMBEDDED_MODEL}",
+    raise ConfigError(
+        f"the hub is out of reach, and {model} is not in the cache; connect, set HF_ENDPOINT to a hub in reach (and "
+        f"HF_HUB_OFFLINE to 0), or use --model {EMBEDDED_MODEL}"
     )
-
-
-def check_port(port: int) -> str:
-    """That vLLM can listen."""
-    try:
-        return f"{free_port('127.0.0.1', port)} is free on 127.0.0.1"
-    except ServerStartError as error:
-        raise Trouble(str(error), "choose another --port, or 0 for any free one") from error
 
 
 def check_disk(run_dir: Path, needed_gib: float) -> str:
@@ -209,16 +172,66 @@ def check_disk(run_dir: Path, needed_gib: float) -> str:
     found: list[str] = []
     for folder in (run_dir, default_cache_dir()):
         place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
-        if not os.access(place, os.W_OK):
-            raise Trouble(f"{place} cannot be written to", "choose another --run-dir, or set GRPO_CACHE")
         free_gib = shutil.disk_usage(place).free / 1024**3
-        if free_gib < needed_gib:
-            raise Trouble(
-                f"{free_gib:.1f} GiB are free at {place}, {needed_gib:g} are needed",
-                "free some, or choose another --run-dir or GRPO_CACHE",
+        if free_gib < needed_gib or not os.access(place, os.W_OK):
+            raise ConfigError(
+                f"{place} cannot be written to, or has no room ({free_gib:.1f} GiB free, {needed_gib:g} needed); "
+                "free some, or choose another --run-dir or GRPO_CACHE"
             )
         found.append(f"{free_gib:.0f} GiB free at {place}")
     return ", ".join(dict.fromkeys(found))
+
+
+def check_cuda() -> str:
+    """torch sees a GPU; asked in a process of its own, so that none of this one's memory is on a card."""
+    command = [sys.executable, "-c", _ASK_TORCH]
+    try:
+        done = subprocess.run(
+            command, env=child_environment(), capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
+        )
+        version, cuda, sees = done.stdout.split()[-3:]
+    except subprocess.SubprocessError as error:
+        last = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
+        raise ConfigError(f"torch could not be asked ({last}); install it anew, with the extra 'gpu'") from error
+    found = f"torch {version} (CUDA {cuda}), driver {driver_version() or 'unknown'}"
+    if cuda == "None":
+        raise ConfigError(
+            f"{found}: torch was built without CUDA, but the run asks for it; use an environment of its own with the "
+            "extra 'gpu' (scripts/quickstart makes .venv-gpu)"
+        )
+    if sees != "True":
+        said = done.stderr.strip().splitlines()
+        raise ConfigError(
+            f"{found}: torch sees no GPU"
+            + (f" ({said[-1].strip()})" if said else "")
+            + f"; update the driver to one for CUDA {cuda} (CUDA 13 needs 580 or newer, CUDA 12 525), or look at "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    return found
+
+
+def driver_version() -> str:
+    """As nvidia-smi says it; "" where it says none."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return next(iter(done.stdout.split()), "")
+
+
+def check_compiler() -> str:
+    """A C compiler and Python's headers: vLLM's kernels for GPUs compile a little C when they first run (Triton)."""
+    headers, compiler = python_header(), c_compiler()
+    missing = [] if compiler else ["a C compiler"]
+    missing += [] if headers.exists() else [f"Python's headers ({headers})"]
+    if missing:
+        major, minor = sys.version_info[:2]
+        raise ConfigError(
+            f"vLLM compiles a little C when it starts on a GPU, and {' and '.join(missing)} was not found; on Debian "
+            f"and Ubuntu: sudo apt install build-essential python{major}.{minor}-dev"
+        )
+    return f"{compiler}, {headers}"
 
 
 def check_env(config: TrainConfig) -> str:
@@ -228,9 +241,9 @@ def check_env(config: TrainConfig) -> str:
         ids = env.scenario_ids()
         task = Task(config.seed, ids[0] if ids else None)
         if env.reset(task).messages != env.reset(task).messages:
-            raise Trouble(
-                "two resets with the same seed and scenario gave different first messages",
-                "draw everything random in reset from the seed: the members of a group must begin equal",
+            raise EnvError(
+                "two resets with the same seed and scenario gave different first messages; draw everything random in "
+                "reset from the seed: the members of a group must begin equal"
             )
         turns, how = asyncio.run(_played(env, config, task))
         scenarios = f"{len(ids)} scenarios" if ids is not None else "tasks by seed"
@@ -253,40 +266,10 @@ def check_data(config: TrainConfig) -> str:
         if problems is None:
             return f"{config.env} has no data that it can check"
         if problems := list(problems):
-            raise Trouble("; ".join(problems[:3]), "build the env's data again")
+            raise EnvError(f"{'; '.join(problems[:3])}; build the env's data again")
         return "whole"
     finally:
         env.close()
-
-
-def check_key(model: str, api_base: str | None, option: str) -> str:
-    """The judge's API key is in the environment. Its value is never shown; ``option`` is what sets ``api_base``."""
-    if api_base:
-        return f"not needed: {model} is asked at {api_base}"
-    if importlib.util.find_spec("litellm") is None:
-        raise Trouble("litellm is not installed", "pip install 'email-rl[judge]'")
-    litellm = load_litellm()
-    try:
-        provider = litellm.get_llm_provider(model)[1]
-    except litellm.BadRequestError as error:  # of such a name it would say that no key is missing
-        raise Trouble(
-            f"litellm knows no provider for the judge {model!r}",
-            f"name it with its provider, for example openai/{model}, or name a server of your own with {option}",
-        ) from error
-    if provider in ("ollama", "ollama_chat"):  # litellm calls OLLAMA_API_BASE a missing key, and then does without
-        return f"not needed: {model} is asked at {os.environ.get('OLLAMA_API_BASE') or 'http://localhost:11434'}"
-    missing = litellm.validate_environment(model)["missing_keys"]
-    if missing:
-        raise Trouble(
-            f"{model} needs {', '.join(missing)}, not set here",
-            f"export {missing[0]}=..., or name a server of your own with {option}",
-        )
-    return f"the key of {model} is set"
-
-
-def check_rubric(config: TrainConfig) -> str:
-    """The file of RULER's rubric can be read, and says something."""
-    return f"{config.judge.rubric}: {len(config.rubric() or ''):,} characters"
 
 
 def _env(config: TrainConfig) -> MessageEnv:
@@ -310,7 +293,7 @@ def _play(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
         observation = env.step(action)
         if observation.terminated or observation.truncated:
             return turn, how
-    raise Trouble(f"an episode did not end within {MAX_TURNS} turns", "give the env a limit of turns")
+    raise EnvError(f"an episode did not end within {MAX_TURNS} turns; give the env a limit of turns")
 
 
 def _provoke(env: MessageEnv, task: Task) -> None:
@@ -335,14 +318,6 @@ def _provoke(env: MessageEnv, task: Task) -> None:
         except EnvError as error:
             if " failed at step: " not in str(error):
                 raise
-            fix = f"answer {what} with a text, an error code and a small penalty: {turn!r}"
-            raise Trouble(f"{what}: {error}", fix) from error
-
-
-def _version(name: str) -> str:
-    for distribution in (name, f"{name}-cpu"):
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return "of unknown version"
+            raise EnvError(
+                f"{what}: {error}; answer it with a text, an error code and a small penalty: {turn!r}"
+            ) from error

@@ -7,7 +7,7 @@ but the next update asks the system for all of it again: 17.5 s of CPU instead o
 pairs). The peak is what a machine must have room for, and it hardly changed (6.2 GB, and 6.6 without). Half the
 ``token_budget`` lowers the peak: from 6.6 to 4.2 GB with 1,024 tokens, for 9 % more CPU and up to 45 % elsewhere.
 Over the steps of a run live tensors do not grow. What grows is oneDNN's kernels, until their cache is full, and the
-free pieces of glibc's heap that fit no tensor of the next micro-batch; ``grpo.machine.allocator`` makes these fewer.
+free pieces of glibc's heap that fit no tensor of the next micro-batch; ``grpo.machine.processes`` makes these fewer.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ from grpo.devices.shape import ModelShape
 from grpo.errors import CheckpointError
 from grpo.learner.cpu import attention, fused_lora, gated_activation, norm, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
-from grpo.learner.lora_model import LoraSpec, load_lora_model, usable_device
+from grpo.learner.lora_model import LoraSpec, WaitingWeights, explained_where_full, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
-from grpo.learner.waiting_weights import WaitingWeights
-from grpo.machine import torchrun
-from grpo.machine.dtype import computing_dtype
+from grpo.machine.probe import computing_dtype
+from grpo.machine.processes import torchrun_rank
 from grpo.settings import KERNELS, Kernel
 
 LOGIT_CHUNK_TOKENS = 128
@@ -56,7 +55,7 @@ def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | N
     """What a run's settings say of a ``LocalEngine``, but its model; on a GPU, its part of the plan."""
     dtype = computing_dtype(config.dtype, config.device, model_path).dtype
     plan = plan_gpus(config, ModelShape.read(model_path)) if config.device == "cuda" else None
-    here = torchrun.place()
+    here = torchrun_rank()
     return {
         "lora": LoraSpec(config.lora.rank, config.lora.alpha),
         "seed": config.seed,
@@ -77,6 +76,7 @@ def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | N
 class LocalEngine:
     """One process, one LoRA policy, AdamW."""
 
+    @explained_where_full()
     def __init__(
         self,
         model_path: Path,
@@ -113,6 +113,7 @@ class LocalEngine:
         Raises:
             ConfigError: The device is not there.
             ModelError: The model or the adapter cannot be used.
+            FullGpuError: The GPU has no room; so do the methods that compute.
         """
         if threads is not None:
             torch.set_num_threads(threads)
@@ -167,6 +168,7 @@ class LocalEngine:
             found |= zip(map(id, batch), tokens.by_row(tokens.logprobs_T), strict=True)
         return [found[id(row)] for row in rows]
 
+    @explained_where_full()
     def optim_step(self, learning_rate: float, max_grad_norm: float) -> float:
         """Clip, step and clear gradients; returns the gradient norm before clipping."""
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, max_grad_norm)
@@ -180,6 +182,7 @@ class LocalEngine:
         """Forget the moments, for example between the warm start and reinforcement learning."""
         self.optimizer.state.clear()
 
+    @explained_where_full()
     def wake_up(self) -> None:
         """Of an engine that ``sleeps``: have the base model on the device, ready to compute."""
         if self._waiting is not None:
@@ -191,9 +194,18 @@ class LocalEngine:
             self._waiting.unload()
 
     def save_adapter(self, folder: Path) -> None:
-        """Write ``adapter_model.safetensors`` and ``adapter_config.json``."""
-        # The vocabulary's weights are frozen; told so, peft does not look the base model up on the hub to find out.
-        self.model.save_pretrained(str(folder), save_embedding_layers=False)
+        """Write ``adapter_model.safetensors`` and ``adapter_config.json``.
+
+        Raises:
+            CheckpointError: The disk refuses the file.
+        """
+        try:  # the vocabulary's weights are frozen; told so, peft does not ask the hub for the base model's
+            self.model.save_pretrained(str(folder), save_embedding_layers=False)
+        except SafetensorError as error:
+            raise CheckpointError(
+                f"the adapter cannot be written to {folder} ({error}); make room, or check the disk and the limits "
+                "(ulimit -a)"
+            ) from error
 
     def state(self) -> dict[str, bytes]:
         """See ``Engine``: Adam's two moments, 8 bytes for each weight of the adapter."""
@@ -248,6 +260,7 @@ class LocalEngine:
     def _batches(self, rows: Sequence[Segment]) -> list[list[Segment]]:
         return micro_batches(rows, self.token_budget, share_beginnings=self._share_beginnings)
 
+    @explained_where_full()
     def _backward(self, batch: Sequence[Segment], loss: LossSpec) -> list[RowStatistics]:
         """Accumulate the gradient of a micro-batch."""
         reference_T = self._reference_logprobs(batch, loss.temperature) if loss.kl_coef > 0 else None
@@ -263,6 +276,7 @@ class LocalEngine:
         with self.model.disable_adapter():
             return self._forward(batch, temperature)[0].logprobs_T
 
+    @explained_where_full()
     def _forward(self, batch: Sequence[Segment], temperature: float = 1.0) -> tuple[ActionTokens, torch.Tensor]:
         """The batch's action tokens, and the entropy at each, shape ``T``."""
         layout = shared_rows.lay_out(batch, share_beginnings=self._share_beginnings)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from grpo.devices.placement import CARD_ORDER
-from grpo.errors import ConfigError, ModelError
-from grpo.learner.cpu import shared_rows
+from grpo.devices.plan import CARD_ORDER
+from grpo.errors import ConfigError, FullGpuError, ModelError
+from grpo.learner.cpu import attention
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 LOGIT_CHANGES = (
@@ -27,6 +29,8 @@ LOGIT_CHANGES = (
     "output_multiplier",
 )
 """What some models' configs name that they do to logits."""
+
+_CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,10 @@ def _load_base(model_path: Path, dtype: torch.dtype) -> Any:
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
-    attention = shared_rows.register()
     try:
-        return AutoModelForCausalLM.from_pretrained(str(model_path), dtype=dtype, attn_implementation=attention)
+        return AutoModelForCausalLM.from_pretrained(
+            str(model_path), dtype=dtype, attn_implementation=attention.register()
+        )
     except (OSError, ValueError) as error:
         raise ModelError(f"the model in {model_path} could not be loaded: {error}") from error
 
@@ -119,6 +124,24 @@ def _check_logits(base: Any) -> None:
         )
 
 
+@contextmanager
+def explained_where_full() -> Iterator[None]:
+    """Say what to lower where the GPU has no room.
+
+    Raises:
+        FullGpuError: torch or CUDA found none.
+    """
+    try:
+        yield
+    except (torch.OutOfMemoryError, torch.AcceleratorError) as error:
+        if getattr(error, "error_code", _CUDA_OUT_OF_MEMORY) != _CUDA_OUT_OF_MEMORY:
+            raise
+        raise FullGpuError(
+            f"the GPU's memory is full ({next(iter(str(error).splitlines()), '')}); lower its use with "
+            "--set learner.token_budget=N or --set learner.gradient_checkpointing=true"
+        ) from error
+
+
 def usable_device(name: str) -> torch.device:
     """The device of this name, a GPU with its number: ``cuda`` is ``cuda:0``. Nothing is put on a card.
 
@@ -136,3 +159,35 @@ def usable_device(name: str) -> torch.device:
         )
     device = torch.device(name)
     return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+
+
+class WaitingWeights:
+    """The frozen weights of a model in the host's memory, and on a GPU only while they are computed with.
+
+    They never change, so the copy on the host is made once, and the one on the GPU is dropped without a look at it. It
+    is in ordinary memory: torch gives page-locked memory out in powers of two, so up to twice as much of it, for a copy
+    that takes seconds of a step of minutes. The other parameters and the buffers, which are small, stay on the device.
+    """
+
+    def __init__(self, model: Any, device: torch.device):
+        """Bring what is not frozen to ``device``; the model is on the CPU, and computes nothing before ``load``."""
+        self._device = device
+        self._host = [(weight, weight.data) for weight in model.parameters() if not weight.requires_grad]
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.data = weight.data.to(device)
+        for module in model.modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                setattr(module, name, buffer.to(device))
+
+    def load(self) -> None:
+        """Copy them to the device."""
+        for weight, host in self._host:
+            weight.data = host.to(self._device, copy=True)
+
+    def unload(self) -> None:
+        """Give their memory on the device back to it, for other processes, too."""
+        for weight, host in self._host:
+            weight.data = host
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()

@@ -22,16 +22,16 @@ import torch
 import torch.distributed as dist
 
 from grpo.config import TrainConfig
-from grpo.devices.placement import CARD_ORDER
+from grpo.devices.plan import CARD_ORDER
 from grpo.errors import TrainingError
 from grpo.learner.distributed import RankEngine
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.local_engine import engine_options
 from grpo.learner.segments import Segment
-from grpo.machine.dtype import computing_dtype
 from grpo.machine.hardware import cpu_count
 from grpo.machine.models import resolve_model
-from grpo.machine.torchrun import Place
+from grpo.machine.probe import computing_dtype
+from grpo.machine.processes import Rank
 
 T = TypeVar("T")
 LONGEST_WAIT = timedelta(days=30)
@@ -42,7 +42,7 @@ STOP, MAKE = "stop", "make"
 class Processes:
     """All processes, as one of them sees them."""
 
-    def __init__(self, place: Place):
+    def __init__(self, place: Rank):
         """Meet the others."""
         self.place = place
         os.environ.update(CARD_ORDER)  # before CUDA is asked for anything
@@ -107,7 +107,7 @@ _met: Processes | None = None
 
 
 @contextmanager
-def met(place: Place) -> Iterator[bool]:
+def met(place: Rank) -> Iterator[bool]:
     """Meet the other processes; says whether this one drives. One that does not has served when this says so."""
     global _met
     if place.rank != 0:

@@ -1,4 +1,8 @@
-"""What this machine has, found without torch: cores, memory, GPUs, and whether a model hub is in reach."""
+"""What this machine has, found without torch: cores, memory, GPUs, and whether a model hub is in reach.
+
+The limits of containers and cgroups are counted in: a process that passes a cgroup's limit is killed without a word,
+however much the machine itself has left.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,26 @@ import os
 import platform
 import subprocess
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grpo.machine.cgroups import CGROUPS, PROC, cgroup_folders
-from grpo.machine.memory import memory_gib
+PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 LEAST_CAPABILITY = 8.0
 """Of a GPU on which vLLM computes in bfloat16: Ampere (2020) and later."""
 
-_GPU_FIELDS = "index,uuid,name,memory.total"
+_GPU_QUERY = "--query-gpu=index,uuid,name,memory.total,compute_cap,mig.mode.current"
+_GIB = 1024**3
+_FILES = {  # by cgroup version: limit, usage, and the keys of memory.stat for cached files and those that programs map
+    2: ("memory.max", "memory.current", ("inactive_file", "active_file"), "file_mapped"),
+    1: (
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_inactive_file", "total_active_file"),
+        "total_mapped_file",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +46,6 @@ class Gpu:
     id: str = "0"
     capability: float | None = None
     divided: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """What a run may use.
-
-    Attributes:
-        cpus: Cores this process may run on (affinity and container quota).
-        memory_gib: Memory of the machine, or what a container allows of it.
-        gpus: CUDA devices that ``CUDA_VISIBLE_DEVICES`` leaves visible.
-    """
-
-    cpus: int
-    memory_gib: float
-    gpus: tuple[Gpu, ...]
-
-
-def detect() -> Hardware:
-    """Look at this machine. Takes well under a second and opens no connection."""
-    return Hardware(cpu_count(), memory_gib(), visible_gpus())
 
 
 def cpu_count(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
@@ -88,22 +82,81 @@ def _cpu_quota(version: int, folder: Path) -> float | None:
     return quota / period if quota > 0 and period > 0 else None
 
 
+def memory_gib() -> float:
+    """Memory in GiB that this machine has, or what a container or cgroup allows of it."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([total, *(limit for limit, _ in _limits(PROC, CGROUPS))]) / _GIB
+
+
+def available_gib(proc: Path = PROC, cgroups: Path = CGROUPS) -> float | None:
+    """Memory in GiB that can be taken now without swapping: the least of what the kernel and each cgroup have left.
+
+    Cached files count as free. ``None`` where the system does not tell.
+    """
+    left = [limit - used for limit, used in _limits(proc, cgroups)]
+    try:
+        lines = (line.split() for line in (proc / "meminfo").read_text(encoding="ascii").splitlines())
+        left += [int(fields[1]) * 1024 for fields in lines if fields[0] == "MemAvailable:"]
+    except (OSError, ValueError, IndexError):
+        pass
+    return max(0, min(left)) / _GIB if left else None
+
+
+def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
+    """Limit and usage in bytes of each cgroup that this process is in, from its own up to the root."""
+    for version, folder in cgroup_folders("memory", proc, cgroups):
+        if (found := _limit(folder, version)) is not None:
+            yield found
+
+
+def _limit(folder: Path, version: int) -> tuple[int, int] | None:
+    """Limit and what is used of it: without cached files, which can be dropped, but with those that programs map."""
+    limit_file, usage_file, cached_keys, mapped_key = _FILES[version]
+    try:
+        limit = int((folder / limit_file).read_text(encoding="ascii"))
+        used = int((folder / usage_file).read_text(encoding="ascii"))
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+        cached = sum(int(stat.get(key, 0)) for key in cached_keys) - int(stat.get(mapped_key, 0))
+        return limit, used - max(0, cached)
+    except (OSError, ValueError):  # "max": no limit
+        return None
+
+
+def cgroup_folders(controller: str, proc: Path = PROC, cgroups: Path = CGROUPS) -> Iterator[tuple[int, Path]]:
+    """Version and folder of each cgroup with this controller that this process is in, from its own up to the root."""
+    for version, root, own in _own(controller, proc, cgroups):
+        for folder in (own, *own.parents):
+            if folder.is_relative_to(root):
+                yield version, folder
+
+
+def _own(controller: str, proc: Path, cgroups: Path) -> Iterator[tuple[int, Path, Path]]:
+    """Version, root and folder of the innermost ones."""
+    try:
+        lines = (proc / "self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    yield 2, cgroups, cgroups  # a container sees its own cgroup as the root, whatever path it is told
+    yield 1, cgroups / controller, cgroups / controller
+    for controllers, path in (line.split(":", 2)[1:] for line in lines if line.count(":") >= 2):
+        if controllers == "":
+            yield 2, cgroups, cgroups / path.strip("/")
+        elif controller in controllers.split(","):
+            yield 1, cgroups / controller, cgroups / controller / path.strip("/")
+
+
 def visible_gpus() -> tuple[Gpu, ...]:
     """CUDA devices, asked of ``nvidia-smi`` and cut to ``CUDA_VISIBLE_DEVICES``; empty where there are none."""
-    for fields in (f"{_GPU_FIELDS},compute_cap,mig.mode.current", _GPU_FIELDS):  # old drivers know no compute_cap
-        query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-        try:
-            done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
-        except subprocess.CalledProcessError:
-            continue
-        except (OSError, subprocess.SubprocessError):
-            return ()
-        return parse_gpus(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return ()
+    query = ["nvidia-smi", _GPU_QUERY, "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return parse_gpus(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
-    """Read nvidia-smi's lines ``index, uuid, name, MiB`` and, where it says them, compute capability and MIG mode.
+    """Read nvidia-smi's lines ``index, uuid, name, MiB, compute capability, MIG mode``.
 
     Args:
         listing: The lines.
@@ -111,7 +164,7 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
             list. None leaves all visible.
     """
     rows = [[field.strip() for field in line.split(",")] for line in listing.splitlines() if line.strip()]
-    found = [_gpu(*row) for row in rows if 4 <= len(row) <= 6]
+    found = [_gpu(*row) for row in rows if len(row) == 6]
     if visible is None:
         return tuple(gpu for _, _, gpu in found)
     chosen: list[Gpu] = []
@@ -127,7 +180,7 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
     return tuple(chosen)
 
 
-def _gpu(index: str, uuid: str, name: str, mib: str, capability: str = "", mig: str = "") -> tuple[str, str, Gpu]:
+def _gpu(index: str, uuid: str, name: str, mib: str, capability: str, mig: str) -> tuple[str, str, Gpu]:
     """A line of nvidia-smi, which writes "[N/A]" where there is none."""
     size = _number(mib) / 1024 or memory_gib()
     return index, uuid, Gpu(name, size, index, _number(capability) or None, mig == "Enabled")

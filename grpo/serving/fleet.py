@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from grpo.errors import ServerDiedError, ServerStartError, describe
-from grpo.serving.server import PolicyServer
-from grpo.serving.startable import Progress, Startable
+from grpo.serving.server import PolicyServer, Progress, Servers
 
 CHECK_SECONDS = 5.0
 _LOGGER = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Fleet(Startable):
+class Fleet(Servers):
     """The servers of a run.
 
     Attributes:

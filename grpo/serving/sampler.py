@@ -1,7 +1,7 @@
 """What training samples from: it takes new versions of the policy, and gives each out to be sampled.
 
-The trainer knows no more than `Sampler`. `VllmSampler` is a fleet of vLLM servers with the run's adapters on them; a
-Tinker server has a sampler of its own (`tinker_sampler`), and `samplers` chooses.
+The trainer knows no more than `Sampler`. `VllmSampler` is a fleet of vLLM servers with the run's adapters on them;
+another engine may bring a sampler of its own (`grpo.training.engines`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, Policy
-from grpo.serving.startable import Progress
 
 
 class Sampler(Protocol):
@@ -28,30 +27,6 @@ class Sampler(Protocol):
 
     def policy(self, version: int) -> AbstractAsyncContextManager[Policy]:
         """The policy of a published version; the version stays served to the end of the ``async with``."""
-        ...
-
-
-class Servers(Protocol):
-    """What a run starts, waits for and ends; ``url`` and ``name`` are for people."""
-
-    name: ClassVar[str]
-    """What they are."""
-
-    @property
-    def url(self) -> str:
-        """The URLs of all."""
-        ...
-
-    def start(self) -> None:
-        """Begin to start what is ours."""
-        ...
-
-    def wait_ready(self, on_progress: Progress | None = None) -> float:
-        """Wait until all answer; returns the seconds that the last one took."""
-        ...
-
-    def stop(self) -> None:
-        """End what is ours."""
         ...
 
 

@@ -1,30 +1,83 @@
-"""A server that samples, as a run sees it: a vLLM process of its own, or a URL that the user gives."""
+"""A server that samples, as a run sees it: started, waited for, asked whether it is well, brought back, stopped.
+
+A vLLM process of the run's own is in `vllm`; here is the one whose URL the user gives.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable
+from typing import ClassVar, Protocol, Self
 
 import httpx
 
-from grpo.config import TrainConfig
-from grpo.devices.plan import plan_gpus, served_adapters
-from grpo.devices.shape import ModelShape
-from grpo.errors import ConfigError, ServerDiedError, ServerStartError
-from grpo.machine.dtype import computing_dtype
-from grpo.machine.hardware import cpu_count
-from grpo.machine.loopback import is_loopback
-from grpo.serving.startable import Progress
-from grpo.serving.vllm import VllmServer, is_healthy
-from grpo.serving.vllm_options import ServerOptions, on_gpus, with_user_arguments
+from grpo.errors import ServerDiedError, ServerStartError
+from grpo.machine.processes import is_loopback
 
-__all__ = ["ExternalServer", "PolicyServer", "Progress", "ServerOptions", "VllmServer", "make_servers"]
+Progress = Callable[[float, str], None]
+"""Called about once a second during a start with the seconds so far and what the server is doing."""
+
+SILENT_SECONDS = 30.0
+"""A start may take so long before something is said of it; on a GPU the first one takes minutes."""
 
 
-class PolicyServer(Protocol):
-    """What a run needs of a server.
+def said_if_long(say: Callable[[str], None]) -> Progress:
+    """Tells ``say`` now and then what a server is doing that takes long to start."""
+    said = 0.0
+
+    def on_progress(seconds: float, doing: str) -> None:
+        nonlocal said
+        if seconds >= said + SILENT_SECONDS:
+            said = seconds
+            say(f"still starting: {doing} ({seconds:.0f} s)")
+
+    return on_progress
+
+
+class Startable(Protocol):
+    """What ``with`` starts, hands out ready, and stops, however it ends: a server, or all of a run."""
+
+    def start(self) -> None:
+        """Begin to start; returns at once."""
+        ...
+
+    def wait_ready(self, on_progress: Progress | None = None) -> float:
+        """Wait until requests are answered; returns the seconds since ``start``."""
+        ...
+
+    def stop(self) -> None:
+        """Stop what is ours. Twice does no harm."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Start, and wait until it is ready."""
+        try:
+            self.start()
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+
+class Servers(Startable, Protocol):
+    """All servers of a run; ``name`` and ``url`` are for people."""
+
+    name: ClassVar[str]
+    """What they are."""
+
+    @property
+    def url(self) -> str:
+        """The URLs of all."""
+        ...
+
+
+class PolicyServer(Startable, Protocol):
+    """One server.
 
     Attributes:
         url: Base URL, without ``/v1``.
@@ -38,14 +91,6 @@ class PolicyServer(Protocol):
     trust_env: bool
     patience_seconds: float
 
-    def start(self) -> None:
-        """Begin to start; returns at once."""
-        ...
-
-    def wait_ready(self, on_progress: Progress | None = None) -> float:
-        """Wait until requests are answered; returns the seconds since ``start``."""
-        ...
-
     def is_well(self) -> bool:
         """Whether it answers its health check; asked after a failed request."""
         ...
@@ -54,61 +99,8 @@ class PolicyServer(Protocol):
         """Restart a server that is not well. Returns whether it was restarted; False if it is well as it is."""
         ...
 
-    def stop(self) -> None:
-        """Stop it, if it is ours. Twice does no harm."""
-        ...
 
-
-def make_servers(
-    config: TrainConfig, model_path: Path, log_path: Path, *, learners: int | None = None
-) -> list[PolicyServer]:
-    """The servers that a run's settings ask for: the given URLs, or vLLM processes of our own.
-
-    The log of the first is ``log_path``; that of the second ends in ``-2``, and so on.
-
-    On a GPU it gets its share (`grpo.devices.plan`) beside ``learners`` processes that train; 0 for none, and by
-    default those of torchrun, or one.
-
-    Raises:
-        ConfigError: There are fewer cores or GPUs than servers, or the GPUs have too little memory.
-    """
-    if config.server.urls:
-        return [ExternalServer(url) for url in config.server.urls]
-    replicas = config.server.replicas
-    if config.device == "cpu" and 1 < replicas > (cores := config.threads or cpu_count()):
-        raise ConfigError(
-            f"server.replicas = {replicas}, but there are {cores} CPU cores for them, and each needs one of its own; "
-            "ask for fewer, or give the URLs of servers on other machines (--server)"
-        )
-    logs = [log_path, *(log_path.with_stem(f"{log_path.stem}-{number}") for number in range(2, replicas + 1))]
-    options = server_options(config, model_path, learners)
-    return [VllmServer(model_path, log, each) for log, each in zip(logs, options, strict=True)]
-
-
-def server_options(
-    config: TrainConfig, model_path: Path, learners: int | None, shape: ModelShape | None = None
-) -> list[ServerOptions]:
-    """What servers of our own are started with; see ``make_servers``. ``shape`` stands in for a model not yet here."""
-    options = ServerOptions(
-        device=config.device,
-        dtype=computing_dtype(config.dtype, config.device, model_path).dtype,
-        max_model_len=config.rollout.max_tokens,
-        max_lora_rank=config.lora.rank,
-        max_loras=served_adapters(config),
-        max_num_seqs=config.rollout.concurrency,
-        threads=config.threads,
-        seed=config.seed,
-        kv_cache_gib=config.server.kv_cache_gib,
-        draft_tokens=config.server.draft_tokens,
-    )
-    servers = [replace(options, share=(index, config.server.replicas)) for index in range(config.server.replicas)]
-    if config.device == "cuda":
-        plan = plan_gpus(config, shape or ModelShape.read(model_path), learners=learners)
-        servers = [on_gpus(server, plan, number) for number, server in enumerate(servers)]
-    return [with_user_arguments(server, config.server.extra_args) for server in servers]
-
-
-class ExternalServer:
+class ExternalServer(PolicyServer):
     """A vLLM server that somebody else runs, and may restart, and that sees the same file system as this process."""
 
     def __init__(self, url: str, *, start_timeout_seconds: float = 30.0, patience_seconds: float = 90.0):
@@ -167,3 +159,11 @@ class ExternalServer:
 
     def stop(self) -> None:
         """Nothing to stop: the server is not ours."""
+
+
+def is_healthy(client: httpx.Client) -> bool:
+    """Whether the server that ``client`` is bound to answers its health check."""
+    try:
+        return client.get("/health").status_code == 200
+    except httpx.HTTPError:
+        return False

@@ -23,11 +23,13 @@ from typing import Literal
 
 import httpx
 
-from grpo.errors import ServerDiedError, ServerError, ServerStartError
+from grpo.config import TrainConfig
+from grpo.errors import ConfigError, ServerDiedError, ServerError, ServerStartError
+from grpo.machine.hardware import cpu_count
 from grpo.machine.models import check_model_folder
 from grpo.machine.processes import module_command
-from grpo.serving.startable import Progress, Startable
-from grpo.serving.vllm_options import ServerOptions
+from grpo.serving.server import ExternalServer, PolicyServer, Progress, is_healthy
+from grpo.serving.vllm_options import ServerOptions, server_options
 
 BASE_MODEL = "base"
 """The name under which a server of ours serves the model without an adapter."""
@@ -63,7 +65,7 @@ def built_for() -> Literal["cpu", "cuda"] | None:
     return None
 
 
-class VllmServer(Startable):
+class VllmServer(PolicyServer):
     """A vLLM process of our own, alive between ``start`` and ``stop``."""
 
     trust_env = False
@@ -293,14 +295,6 @@ class VllmServer(Startable):
         return f"{what}{ended}{why}\nThe end of {self.log_path}:\n{tail}"
 
 
-def is_healthy(client: httpx.Client) -> bool:
-    """Whether the server that ``client`` is bound to answers its health check."""
-    try:
-        return client.get("/health").status_code == 200
-    except httpx.HTTPError:
-        return False
-
-
 def free_port(host: str, port: int) -> int:
     """``port`` if it is free, or any free one for 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -313,3 +307,29 @@ def free_port(host: str, port: int) -> int:
                 f"cannot listen on {host} port {port}: {error.strerror}. Choose another port, or 0 for any free one"
             ) from error
         return probe.getsockname()[1]
+
+
+def make_servers(
+    config: TrainConfig, model_path: Path, log_path: Path, *, learners: int | None = None
+) -> list[PolicyServer]:
+    """The servers that a run's settings ask for: the given URLs, or vLLM processes of our own.
+
+    The log of the first is ``log_path``; that of the second ends in ``-2``, and so on.
+
+    On a GPU it gets its share (`grpo.devices.plan`) beside ``learners`` processes that train; 0 for none, and by
+    default those of torchrun, or one.
+
+    Raises:
+        ConfigError: There are fewer cores or GPUs than servers, or the GPUs have too little memory.
+    """
+    if config.server.urls:
+        return [ExternalServer(url) for url in config.server.urls]
+    replicas = config.server.replicas
+    if config.device == "cpu" and 1 < replicas > (cores := config.threads or cpu_count()):
+        raise ConfigError(
+            f"server.replicas = {replicas}, but there are {cores} CPU cores for them, and each needs one of its own; "
+            "ask for fewer, or give the URLs of servers on other machines (--server)"
+        )
+    logs = [log_path, *(log_path.with_stem(f"{log_path.stem}-{number}") for number in range(2, replicas + 1))]
+    options = server_options(config, model_path, learners)
+    return [VllmServer(model_path, log, each) for log, each in zip(logs, options, strict=True)]

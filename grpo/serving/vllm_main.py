@@ -1,4 +1,4 @@
-"""vLLM's API server as its guard starts it: every process of it ends when its own parent is gone.
+"""What a run adds to vLLM's processes: each ends when its own parent is gone, and on a CPU the room ``cpu`` is put in.
 
 On the CPU the engine process, which has the model, computes on the run's cores (``CORES_VARIABLE``).
 
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import runpy
 import signal
 import sys
 import threading
 import time
 
+from grpo.machine.installed import has_room
 from grpo.serving.guard import CORES_VARIABLE, PARENT_VARIABLE, THREADS_VARIABLE
 
 _POLL_SECONDS = 0.5
@@ -59,20 +59,26 @@ def _ask_kernel() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _serve() -> None:
-    try:
-        from vllm.entrypoints.launchers.api_server.entry import main
-    except ModuleNotFoundError:  # an older vLLM; ``vllm serve`` is no way in, its CPU build has no metadata for it
-        runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__", alter_sys=False)
-    else:
-        main()
+def register() -> None:
+    """What vLLM calls in each of its processes, whoever started it: on a CPU, ``cpu.lora.register``, where it is there.
+
+    ``pyproject.toml`` names this function, because the room ``cpu`` may be taken out. No run's server starts then.
+    """
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu() and has_room("grpo.serving.cpu"):
+        from grpo.serving.cpu import lora
+
+        lora.register()
 
 
 if __name__ == "__main__":
     _ask_kernel()
     end_with_parent()
     os.register_at_fork(after_in_child=end_with_parent)
-    _serve()
+    from vllm.entrypoints.launchers.api_server.entry import main
+
+    main()
 elif __name__ == "__mp_main__":  # multiprocessing has just started this process, the engine's, and prepares it
     end_with_parent()
     bind_threads()

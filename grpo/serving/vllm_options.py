@@ -16,30 +16,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from grpo.devices.memory import SERVER_TOKENS
-from grpo.devices.placement import CARD_ORDER
-from grpo.devices.plan import GpuPlan
+from grpo.config import TrainConfig
+from grpo.devices.memory import CPU_KV_CACHE_GIB, GIB, SERVER_TOKENS, served_adapters
+from grpo.devices.plan import CARD_ORDER, plan_gpus
+from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError
-from grpo.machine.allocator import kept_memory
-from grpo.machine.compilers import can_compile_for_cpu
-from grpo.machine.dtype import Dtype
 from grpo.machine.hardware import cpu_count, spin_count
-from grpo.machine.processes import child_environment
+from grpo.machine.installed import can_compile_for_cpu, has_room
+from grpo.machine.probe import Dtype, computing_dtype
+from grpo.machine.processes import child_environment, kept_memory
 from grpo.serving.guard import CORES_VARIABLE, THREADS_VARIABLE
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The maximum ranks that vLLM knows."""
 
-CPU_KV_CACHE_GIB = 2.0
-"""Of the KV cache on a CPU, where no size is set."""
-
-_GIB = 1024**3
+CPU_ROOM = "grpo.serving.cpu"
+"""What vLLM on a CPU needs; a folder that can be taken out where none serves on a CPU."""
 PLUGIN = "grpo_cpu_lora"
-"""What ``pyproject.toml`` calls ``cpu.lora.register``, which vLLM on the CPU needs for adapters."""
+"""What ``pyproject.toml`` calls ``vllm_main.register``, by which vLLM finds that room."""
 ONE_ENGINE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The model in vLLM's engine process. On the CPU vLLM would start one more for it, to give it OpenMP's variables before
 torch is loaded; ``vllm_main`` gives them to the engine process."""
-PROPOSER = "grpo.serving.cpu.drafts.Proposer"
+PROPOSER = f"{CPU_ROOM}.drafts.Proposer"
 """What vLLM's engine process loads and asks for guesses."""
 _OTHERS_OF_OURS = frozenset(
     {"-tp", "-dp", "-pp", "--data-parallel-size", "--pipeline-parallel-size", "--enable-sleep-mode", "--block-size"}
@@ -102,7 +100,7 @@ class ServerOptions:
         """Arguments of vLLM's API server.
 
         Raises:
-            ConfigError: The adapter's rank is above what vLLM serves.
+            ConfigError: The adapter's rank is above what vLLM serves; on a CPU, ``CPU_ROOM`` was taken out.
         """
         arguments = [
             *("--model", str(model_path), "--served-model-name", served_name),
@@ -120,6 +118,7 @@ class ServerOptions:
         ]
         kv_cache_gib = self.kv_cache_gib
         if self.device == "cpu":
+            check_cpu_room()
             # With an explicit cache vLLM skips a warm-up that would size it. Small blocks share more of a prefix.
             kv_cache_gib = kv_cache_gib or CPU_KV_CACHE_GIB
             # No prompt is cut in chunks; see the module.
@@ -136,7 +135,7 @@ class ServerOptions:
             arguments += ["--tensor-parallel-size", str(self.tensor_parallel)]
             arguments += ["--enable-sleep-mode"] if self.sleep_mode else []
         if kv_cache_gib is not None:
-            arguments += ["--kv-cache-memory-bytes", str(int(kv_cache_gib * _GIB))]
+            arguments += ["--kv-cache-memory-bytes", str(int(kv_cache_gib * GIB))]
         return [*arguments, *self.extra_args]
 
     def environment(self) -> dict[str, str]:
@@ -190,17 +189,52 @@ class ServerOptions:
             )
 
 
-def on_gpus(options: ServerOptions, plan: GpuPlan, number: int) -> ServerOptions:
-    """A server's part of a plan: its cards, its share of their memory, and the size of its cache."""
-    assert plan.server is not None, "a server is ours"
-    return replace(
-        options,
-        cards=plan.server_cards(number),
-        tensor_parallel=len(plan.server_cards(number)),
-        kv_cache_gib=plan.server.kv_cache / _GIB,
-        gpu_memory_utilization=plan.gpu_memory_utilization,
-        sleep_mode=plan.in_turns,
+def check_cpu_room() -> None:
+    """vLLM as it is gives requests for the base model an adapter where a batch on a CPU mixes them.
+
+    Raises:
+        ConfigError: What repairs that was taken out of this installation.
+    """
+    if not has_room(CPU_ROOM):
+        raise ConfigError(
+            f"vLLM on a CPU needs {CPU_ROOM}, which was taken out of this installation: without it requests for the "
+            "base model are answered with an adapter. Install the whole package, sample on a GPU (--cuda), or name a "
+            "server that somebody else runs (server.urls)"
+        )
+
+
+def server_options(
+    config: TrainConfig, model_path: Path, learners: int | None, shape: ModelShape | None = None
+) -> list[ServerOptions]:
+    """What servers of our own are started with; see ``make_servers``. ``shape`` stands in for a model not yet here."""
+    options = ServerOptions(
+        device=config.device,
+        dtype=computing_dtype(config.dtype, config.device, model_path).dtype,
+        max_model_len=config.rollout.max_tokens,
+        max_lora_rank=config.lora.rank,
+        max_loras=served_adapters(config),
+        max_num_seqs=config.rollout.concurrency,
+        threads=config.threads,
+        seed=config.seed,
+        kv_cache_gib=config.server.kv_cache_gib,
+        draft_tokens=config.server.draft_tokens,
     )
+    servers = [replace(options, share=(index, config.server.replicas)) for index in range(config.server.replicas)]
+    if config.device == "cuda":
+        plan = plan_gpus(config, shape or ModelShape.read(model_path), learners=learners)
+        assert plan.server is not None, "a server is ours"
+        servers = [
+            replace(
+                server,
+                cards=plan.server_cards(number),
+                tensor_parallel=len(plan.server_cards(number)),
+                kv_cache_gib=plan.server.kv_cache / GIB,
+                gpu_memory_utilization=plan.gpu_memory_utilization,
+                sleep_mode=plan.in_turns,
+            )
+            for number, server in enumerate(servers)
+        ]
+    return [with_user_arguments(server, config.server.extra_args) for server in servers]
 
 
 def with_user_arguments(options: ServerOptions, arguments: tuple[str, ...]) -> ServerOptions:

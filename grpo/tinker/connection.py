@@ -6,6 +6,7 @@ The package ``tinker`` (the extra of that name) sends the requests; what goes wr
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import os
 import secrets
@@ -17,7 +18,6 @@ from typing import Any
 import httpx
 
 from grpo.errors import ConfigError, GrpoError, ServerError, ServerStartError
-from grpo.machine.packages import TINKER, require
 
 ADAPTER_FILE = "tinker.json"
 """Beside an adapter: where the server has it. ``state`` is what training goes on from, ``sampler`` what is sampled."""
@@ -87,11 +87,14 @@ def connect(url: str, model: str) -> TinkerService:
         model: The run's model. A server that has it under another name must have no second one.
 
     Raises:
-        ModuleNotFoundError: The extra ``tinker`` is not installed.
         ServerStartError: Nothing answers there, or not as a Tinker server does.
-        ConfigError: The server has several models, and none of this name.
+        ConfigError: The server has several models, and none of this name; or the extra ``tinker`` is not installed.
     """
-    require(*TINKER)
+    if importlib.util.find_spec("tinker") is None:
+        raise ConfigError(
+            "engine = 'tinker' needs the package tinker, which is not installed; install the extra 'tinker' beside "
+            "'cpu' or 'gpu' (scripts/install cpu,tinker)"
+        )
     url = url.rstrip("/")
     _check_health(url)
     os.environ.setdefault("TINKER_TELEMETRY", "0")  # what a run does is nobody else's business

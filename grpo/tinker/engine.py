@@ -1,6 +1,6 @@
 """The engine over a server that speaks the Tinker API (experimental): the server has the model and its adapter.
 
-A call asks the server for log-probabilities and computes the loss and its coefficients here (`tinker_rows`). The
+A call asks the server for log-probabilities and computes the loss and its coefficients here (`rows`). The
 gradient is asked for in ``optim_step``: on a server that takes the mean over an update's rows, what a row weighs is
 known only then.
 """
@@ -50,15 +50,14 @@ class Saved:
     weights: bytes
 
 
-def tinker_engine(config: TrainConfig, model_path: Path, init_adapter: Path | None = None) -> TinkerEngine:
+def tinker_engine(config: TrainConfig, url: str, model_path: Path, init_adapter: Path | None) -> TinkerEngine:
     """The engine that a run's settings ask for; the server is probed first.
 
     Raises:
         ConfigError: The server ignores a setting, or is another one than the adapter's.
         ServerError: The server does not answer as it should.
     """
-    assert config.tinker.url is not None, "engine_name has seen to it"
-    service = connect(config.tinker.url, config.model)
+    service = connect(url, config.model)
     state = None if init_adapter is None else _state_of(init_adapter)
     return TinkerEngine(service, LoraSpec(config.lora.rank, config.lora.alpha), config.seed, model_path, state)
 

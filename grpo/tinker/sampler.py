@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 from grpo.errors import AdapterError, ServerError
 from grpo.serving.policy import Policy, SamplingParams
-from grpo.serving.startable import Progress, Startable
+from grpo.serving.server import Progress, Servers
 from grpo.tinker.connection import ADAPTER_FILE, TinkerService, connect, package
 from grpo.types import SampledTurn
 
 _SEEDS = 2**31
 
 
-class TinkerServer(Startable):
+class TinkerServer(Servers):
     """The server of a run, as the command sees it: it is not ours to start or to stop."""
 
     name: ClassVar[str] = "the Tinker server"
@@ -32,14 +32,18 @@ class TinkerServer(Startable):
             url: The server's.
             model: The run's model.
         """
-        self.url = url
-        self._model = model
+        self._url, self._model = url, model
         self._service: TinkerService | None = None
+
+    @property
+    def url(self) -> str:
+        """The server's."""
+        return self._url
 
     @property
     def service(self) -> TinkerService:
         """A session for sampling; raises as ``connect`` does."""
-        self._service = self._service or connect(self.url, self._model)
+        self._service = self._service or connect(self._url, self._model)
         return self._service
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""A first look at servers that somebody else started, before the warm start: do they sample the model that is trained?
+"""A first look at servers, by a run at those that somebody else started, and by the doctor: do they sample the policy?
 
 Each is asked for a few tokens, of which the learner says how probable they are. A server of another model answers, too,
 and may take the adapter: vLLM does not compare all of its sizes.
@@ -8,46 +8,74 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from pathlib import Path
 
+from grpo.chat import Chat
 from grpo.devices.shape import ModelShape
 from grpo.errors import ModelError, ServerError
 from grpo.learner.engine import Engine
 from grpo.learner.segments import Segment
 from grpo.serving.fleet import Fleet, Place
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
-from grpo.training.trainer import Trainer
+from grpo.serving.sampler import Sampler
+from grpo.serving.server import Servers
 from grpo.types import Message, SampledTurn
 
 PROMPT: list[Message] = [{"role": "user", "content": "Name three colours of the rainbow."}]
-TOKENS = 16
+TOKENS = 48
 
 
-def look_at_servers(training: Trainer) -> None:
-    """Sample a turn from every server of a run that is about to begin, and compare it with the learner.
+def look_at_servers(
+    sampler: Sampler,
+    servers: Servers,
+    engine: Engine,
+    chat: Chat,
+    model_path: Path,
+    *,
+    version: int,
+    max_gap: float,
+    between: Callable[[], None] = lambda: None,
+) -> float:
+    """Sample a turn of the published ``version`` from every server, and compare it with the learner.
+
+    ``between`` is called when the servers have sampled and before the learner computes.
+
+    Returns:
+        The largest difference, in nats a token.
 
     Raises:
-        ServerError: A server samples something else (above ``loss.max_gap``), takes no adapter, or does not answer.
+        ServerError: A server samples something else (above ``max_gap``), or does not answer.
     """
-    training.sampler.publish(training.engine.save_adapter, training.step)
-    asyncio.run(_look(training))
+    prompt = chat.prompt_ids(PROMPT, [])
+    gaps: list[float] = []
+    turns = asyncio.run(_turns(sampler, servers, prompt, version))
+    between()
+    for url, model, turn in turns:
+        gap = _gap(prompt, turn, engine) if max(turn.ids) < _vocabulary(model_path) else math.inf
+        if not gap <= max_gap:
+            raise ServerError(
+                f"the server at {url} does not sample the model that is trained: log-probabilities differ by {gap:.3f} "
+                f"nats a token, above loss.max_gap = {max_gap}. It serves {model!r}; start it with the run's model and "
+                "with the options of docs/scale.md"
+            )
+        gaps.append(gap)
+    return max(gaps)
 
 
-async def _look(training: Trainer) -> None:
-    prompt = training.chat.prompt_ids(PROMPT, [])
-    async with training.sampler.policy(training.step) as policy:
+async def _turns(
+    sampler: Sampler, servers: Servers, prompt: list[int], version: int
+) -> list[tuple[str, str, SampledTurn]]:
+    """Of each server its URL, its model's name, and a turn."""
+    found: list[tuple[str, str, SampledTurn]] = []
+    async with sampler.policy(version) as policy:
         assert isinstance(policy, CompletionsPolicy), "vLLM's"
-        assert isinstance(training.servers, Fleet), "vLLM's"
-        for member in training.servers.members:
+        assert isinstance(servers, Fleet), "vLLM's"
+        for member in servers.members:
             at = CompletionsPolicy(policy.connection, policy.model, policy.stop_token_ids, place=Place(member))
             turn = await at.sample(prompt, SamplingParams(1.0), max_tokens=TOKENS, seed=1)
-            gap = _gap(prompt, turn, training.engine) if max(turn.ids) < _vocabulary(training.model.path) else math.inf
-            if not gap <= (bound := training.config.loss.max_gap):
-                raise ServerError(
-                    f"the server at {member.server.url} does not sample the model that is trained: log-probabilities "
-                    f"differ by {gap:.3f} nats a token, above loss.max_gap = {bound}. It serves "
-                    f"{member.server.model!r}; start it with the run's model and with the options of docs/scale.md"
-                )
+            found.append((member.server.url, member.server.model, turn))
+    return found
 
 
 def _vocabulary(model_path: Path) -> float:

@@ -177,11 +177,11 @@ def imitate(
     Returns:
         The validation loss (nats a token) before, after each epoch, and after the last step.
     """
-    from grpo.learner.engines import make_engine
     from grpo.runs.trained_policy import init_adapter
+    from grpo.training.engines import backend_of
 
     display.phase(f"Imitation: {steps} steps of {config.warm_start.batch}, rows: {len(train)}")
-    engine = make_engine(without_servers(config), model_path, init_adapter(config))
+    engine = backend_of(without_servers(config)).engine(model_path, init_adapter(config))
     epoch_steps = max(1, len(train) // config.warm_start.batch)
     losses = [validation_loss(engine, held_out)]
     with JsonlLog(folder / "metrics.jsonl") as log, display.progress("sft", steps) as bar:

@@ -29,7 +29,6 @@ from grpo.episodes.marking import Marker, newest_audits_warning
 from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ModelError, TrainingError
-from grpo.learner.engines import make_engine
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, schedule_note, update_config, update_policy
 from grpo.learner.update_metrics import check_gap
@@ -43,11 +42,13 @@ from grpo.runs.retention import checkpoint_name, note_score
 from grpo.runs.trackers import Tracking
 from grpo.runs.trained_policy import init_adapter, run_card
 from grpo.seeds import derive_seed
-from grpo.serving.sampler import Sampler, Servers
-from grpo.serving.samplers import make_sampler
-from grpo.serving.turns import turns_of
+from grpo.serving.sampler import Sampler
+from grpo.serving.server import Servers
+from grpo.serving.sleep_mode import turns_of
 from grpo.training.background import BackgroundLoop
 from grpo.training.batches import Batches
+from grpo.training.engines import backend_of
+from grpo.training.first_look import look_at_servers
 from grpo.training.held_out import HeldOutEvaluation
 from grpo.training.imitation import demonstrations, warm_start
 from grpo.training.pace import Began, Clock, estimated_pace, mean_tokens
@@ -82,8 +83,9 @@ class Trainer:
         self.model = model
         self.workers = EnvWorkers(rollout.env_workers, config.env_import, display.note)
         self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split), self.workers)
-        self.engine = make_engine(config, model.path, init_adapter(config))
-        self.sampler: Sampler = make_sampler(servers, run.adapters, self.chat.stop_token_ids, rollout.concurrency)
+        backend = backend_of(config)
+        self.engine = backend.engine(model.path, init_adapter(config))
+        self.sampler: Sampler = backend.sampler(servers, run.adapters, self.chat.stop_token_ids, rollout.concurrency)
         self.turns = turns_of(self.engine, servers)
         self.marker = Marker(config.answer_judge, run.root)
         self.held_out = HeldOutEvaluation(config, run, self.chat, display, self.marker, self.workers)
@@ -130,6 +132,16 @@ class Trainer:
             self._evaluate(checkpoint_name(self.step))
         if self.step:
             self._evaluate(AFTER)
+
+    def look_at_servers(self) -> None:
+        """Ask servers that somebody else started whether they sample the model that is about to be trained.
+
+        Raises:
+            ServerError: One does not, takes no adapter, or does not answer.
+        """
+        self.sampler.publish(self.engine.save_adapter, self.step)
+        where = self.sampler, self.servers, self.engine, self.chat, self.model.path
+        look_at_servers(*where, version=self.step, max_gap=self.config.loss.max_gap)
 
     def close(self) -> None:
         """End what is played and the worker processes, close envs and judge's cache, and wait for the checkpoint."""

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from grpo.chat import Chat
-from grpo.machine.dtype import computing_dtype
 from grpo.machine.models import EMBEDDED_MODEL, resolve_model
-from grpo.serving.server import ServerOptions, VllmServer
+from grpo.machine.probe import computing_dtype
+from grpo.serving.vllm import VllmServer
+from grpo.serving.vllm_options import ServerOptions
 from tests.grpo.chat.templates import FAMILIES, Family
 
 
@@ -87,7 +88,9 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     def pretend(*mebibytes: int, capability: float = 9.0) -> None:
         program = tmp_path / "bin" / "nvidia-smi"
         program.parent.mkdir(exist_ok=True)
-        rows = "".join(f"{card}, GPU-{card}, a card, {memory}, {capability}\n" for card, memory in enumerate(mebibytes))
+        rows = "".join(
+            f"{card}, GPU-{card}, a card, {memory}, {capability}, Disabled\n" for card, memory in enumerate(mebibytes)
+        )
         program.write_text(f"#!/bin/sh\ncat <<'ROWS'\n{rows}ROWS\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")

@@ -1,11 +1,12 @@
-"""Causal attention for CPU training over a list of tokens that rows share, with a hand-written backward.
+"""Causal attention over a list of tokens that rows share (``cpu.shared_rows``).
 
-Each token of the list is a query once, in the row that it belongs to first, and sees the keys of that row up to itself:
-no row is padded, and no query is computed again for a row that shares it. Queries go in blocks, so that little is
-computed of what causality hides. The fused CPU kernel of ``scaled_dot_product_attention`` is fast forward and slow
-backward: matrix products block by block are faster. Probabilities are computed again in backward, not kept: with 300
-tokens seen on average they would be a third of what a forward pass keeps, with 1,000 a half (SmolLM2-135M).
-Grouped key/value heads are never repeated: the query heads that share one are laid out as more queries.
+On a GPU torch's attention sees whole rows, put together from their pieces. On a CPU it is that of this module, with a
+hand-written backward. Each token of the list is a query once, in the row that it belongs to first, and sees the keys of
+that row up to itself: no row is padded, and no query is computed again for a row that shares it. Queries go in blocks,
+so that little is computed of what causality hides. The fused CPU kernel of ``scaled_dot_product_attention`` is fast
+forward and slow backward: matrix products block by block are faster. Probabilities are computed again in backward, not
+kept: with 300 tokens seen on average they would be a third of what a forward pass keeps, with 1,000 a half
+(SmolLM2-135M). Grouped key/value heads are never repeated: the query heads that share one are laid out as more queries.
 
     softmax(Q K^T / sqrt(D) + M) V          (Attention Is All You Need, arXiv 1706.03762, eq. 1)
 
@@ -18,13 +19,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from grpo.learner.cpu.shared_rows import Layout
+from grpo.errors import ModelError
+from grpo.learner.cpu.shared_rows import Layout, OwnTokens, RowMaps, WholeRows
+
+NAME = "grpo_shared_rows"
+"""Name under which ``register`` makes the attention known to transformers (``attn_implementation``)."""
 
 BLOCK_TOKENS = 256
 
@@ -127,3 +131,67 @@ def _bias(tokens: int, groups: int, dtype: torch.dtype) -> Tensor:
     """``(M, N)``: 0 where a query may look, minus infinity where it may not, the same for a token's heads."""
     blocked = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
     return torch.zeros(tokens, tokens, dtype=dtype).masked_fill_(blocked, float("-inf")).repeat_interleave(groups, 0)
+
+
+def register() -> str:
+    """Make the attention known to transformers; returns the name for ``attn_implementation``."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(NAME, _forward)
+    AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)
+    return NAME
+
+
+def _forward(
+    module: Any,
+    q_1HTD: Tensor,
+    k_1KTD: Tensor,
+    v_1KTD: Tensor,
+    attention_mask: Any,
+    scaling: float,
+    maps: RowMaps | None = None,
+    blocks: Sequence[Block] | None = None,
+    **special: Any,
+) -> tuple[Tensor, None]:
+    """Causal attention: that of this module with ``blocks``, else torch's; without either the inputs are whole rows."""
+    if blocks is not None:
+        _refuse_special(special, max(block.num_seen for block in blocks))
+        return block_attention(q_1HTD[0], k_1KTD[0], v_1KTD[0], blocks, scaling)[None], None
+    _refuse_special(special, maps.shape[1] if maps else q_1HTD.shape[2])
+    if maps is None:
+        return _torchs_attention(q_1HTD, k_1KTD, v_1KTD, scaling), None
+    q, k, v = (_whole_rows(x, maps) for x in (q_1HTD, k_1KTD, v_1KTD))
+    out_BLHD = _torchs_attention(q, k, v, scaling)
+    out_TW = OwnTokens.apply(out_BLHD.flatten(2), maps)
+    return out_TW.view(1, -1, *out_BLHD.shape[2:]), None  # type: ignore[union-attr]
+
+
+def _refuse_special(special: dict[str, Any], longest: int) -> None:
+    window = special.get("sliding_window")
+    found = [name for name in ("softcap", "s_aux") if special.get(name) is not None]
+    if window is not None and window < longest:
+        found.append(f"sliding_window={window}")
+    if found:
+        raise ModelError(
+            f"the model's attention has {', '.join(found)}, which the learner does not compute; "
+            "train a model with plain causal attention, for example Llama, Qwen2.5 or SmolLM2"
+        )
+
+
+def _whole_rows(x_1HTD: Tensor, maps: RowMaps) -> Tensor:
+    _, heads, tokens, width = x_1HTD.shape
+    rows_BLW = WholeRows.apply(x_1HTD[0].transpose(0, 1).reshape(tokens, heads * width), maps)
+    return rows_BLW.unflatten(2, (heads, width)).transpose(1, 2)  # type: ignore[union-attr]
+
+
+def _torchs_attention(q_BHLD: Tensor, k_BKLD: Tensor, v_BKLD: Tensor, scale: float) -> Tensor:
+    """``(B, L, H, D)``."""
+    grouped = q_BHLD.shape[1] != k_BKLD.shape[1]
+    if grouped and q_BHLD.is_cuda and q_BHLD.dtype == torch.float32:
+        # The kernel that takes float32 on GPUs has no groups; with them torch would keep B x H x L x L probabilities.
+        k_BKLD, v_BKLD = (x.repeat_interleave(q_BHLD.shape[1] // x.shape[1], dim=1) for x in (k_BKLD, v_BKLD))
+        grouped = False
+    out_BHLD = torch.nn.functional.scaled_dot_product_attention(
+        q_BHLD, k_BKLD, v_BKLD, is_causal=True, scale=scale, enable_gqa=grouped
+    )
+    return out_BHLD.transpose(1, 2)

@@ -1,9 +1,9 @@
-"""The gated activation of an MLP, keeping for its gradient the two inputs alone.
+"""The gated activation of an MLP with the fused projection behind it, keeping for its gradient the two inputs alone.
 
 Written as two operations it keeps ``silu(gate)`` besides, and the projection behind it keeps their product: each is an
 eighth of what a forward pass keeps (in SmolLM2-135M 1,536 of about 13,000 values a token and layer). Here both are
-computed again in backward, the product where the projection is one of ``fused_lora``: two passes over the values.
-Values and gradients are those of the two operations. ``learner.kernels`` turns it off.
+computed again in backward: two passes over the values. Values and gradients are those of the two operations, up to
+rounding. It is used where the projection is one of ``fused_lora``; ``learner.kernels`` turns it off.
 """
 
 from __future__ import annotations
@@ -16,25 +16,8 @@ from torch import Tensor
 from grpo.learner.cpu.fused_lora import cast, fused_parts, input_gradient, lora_product
 
 
-class GatedActivation(torch.autograd.Function):
-    """``silu(gate) * up``, elementwise (SwiGLU without its projections, arXiv 2002.05202, eq. 5)."""
-
-    @staticmethod
-    def forward(ctx, gate: Tensor, up: Tensor):  # type: ignore[override]
-        """Keeps both inputs."""
-        ctx.save_for_backward(gate, up)
-        return torch.nn.functional.silu(gate).mul_(up)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor):  # type: ignore[override]
-        """Product rule; ``silu(gate)`` is computed again."""
-        gate, up = ctx.saved_tensors
-        grad_gate = torch.ops.aten.silu_backward(grad * up, gate)
-        return grad_gate, torch.nn.functional.silu(gate).mul_(grad)
-
-
 class GatedLoraLinear(torch.autograd.Function):
-    """``FusedLoraLinear`` of ``silu(gate) * up``; gate and up are ``(..., in)``."""
+    """``FusedLoraLinear`` of ``silu(gate) * up`` (SwiGLU, arXiv 2002.05202, eq. 5); gate and up are ``(..., in)``."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -76,11 +59,12 @@ def fuse_gates(model: Any) -> int:
 
 
 def _gated_forward(mlp: Any) -> Any:
+    plain = mlp.forward
+
     def forward(x: Tensor) -> Tensor:
-        gate, up = mlp.gate_proj(x), mlp.up_proj(x)
         parts = fused_parts(mlp.down_proj)
         if parts is None:
-            return mlp.down_proj(GatedActivation.apply(gate, up))
-        return GatedLoraLinear.apply(gate, up, *parts)  # type: ignore[no-any-return]
+            return plain(x)
+        return GatedLoraLinear.apply(mlp.gate_proj(x), mlp.up_proj(x), *parts)  # type: ignore[no-any-return]
 
     return forward

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from grpo.devices.memory import MOST_DRAFT_LOGITS
+
 CONTEXT = 6
 """Tokens that a guess follows from. With fewer more is guessed, and more of it wrongly."""
 LIKELY, ALL_LIKELY = 0.7, 0.5
 """How likely a guess must be, and all guesses of a step together: a wrong one costs about what it could have saved."""
-MOST_LOGITS = 2**24
-"""Of all guesses of a step together; in float32 they take 64 MiB, and several copies of them are made."""
 _PATIENCE = 0.3  # by which a share moves with each token that is seen
 _FIRST = 0.5  # the share of a token that was seen once
 _MOST_CONTEXTS = 200_000  # 40 MB
@@ -76,7 +76,7 @@ class Proposer:
     def __init__(self, vllm_config: Any):
         self._most = vllm_config.speculative_config.num_speculative_tokens
         self._longest = vllm_config.model_config.max_model_len
-        self._most_of_all = MOST_LOGITS // vllm_config.model_config.get_vocab_size()
+        self._most_of_all = MOST_DRAFT_LOGITS // vllm_config.model_config.get_vocab_size()
         self._drafts = Drafts()
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:

@@ -23,34 +23,13 @@ _NORMS = ("rms_norm", "fused_add_rms_norm")
 _ROTARY = "rotary_embedding"
 
 
-def why_not_kernels(ops: Any, platform: Any, kernels: Any) -> str:
-    """Say why vLLM's choice should be left alone; an empty string means that the kernels can be used.
+def install_kernels(ops: Any, platform: Any, kernels: Any) -> None:
+    """Use the kernels.
 
     Args:
         ops: vLLM's module ``vllm.ir.ops``.
         platform: vLLM's class ``CpuPlatform``.
         kernels: ``torch.ops._C``, vLLM's compiled kernels.
-    """
-    for name in _NORMS:
-        op: Any = getattr(ops, name, None)
-        if not callable(getattr(op, "register_impl", None)):
-            return f"this vLLM has no table of implementations for {name}"
-        if PROVIDER in op.impls:
-            return "they are in use already"
-    for name in (*_NORMS, _ROTARY):
-        if not hasattr(kernels, name):
-            return f"this vLLM has no kernel {name}"
-    for name in ("get_default_ir_op_priority", "check_and_update_config"):
-        if not callable(getattr(platform, name, None)):
-            return f"this vLLM has no {name}"
-    return ""
-
-
-def install_kernels(ops: Any, platform: Any, kernels: Any) -> None:
-    """Use the kernels; the arguments are those of ``why_not_kernels``.
-
-    Raises:
-        ValueError: vLLM's norms take other parameters than the functions here.
     """
 
     @ops.rms_norm.register_impl(PROVIDER, supports_args=_takes)

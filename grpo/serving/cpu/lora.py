@@ -8,60 +8,51 @@ merge the weights of an adapter that is alone (``cpu.merge``), sample with less 
 guessed tokens that are sampled anyway (``cpu.verifier``), use kernels of vLLM's that lie idle
 (``cpu.kernels``) and count a container's free memory (``cpu.memory``).
 
-vLLM finds it through the entry-point group ``vllm.general_plugins`` and calls ``register`` in each of its processes. It
-acts on the CPU backend alone, and only while the wrapper is the one described above (``why_not``); otherwise it says
-so in the log and leaves vLLM alone. It does not touch the sharded (tensor-parallel) and the embedding paths.
+vLLM calls ``grpo.serving.vllm_main.register`` in each of its processes, which calls ``register`` here on the CPU alone.
+All parts patch private names of one release, ``RELEASE``: a server of a run does not start with another one, and a vLLM
+that somebody else starts is then left alone. The sharded (tensor-parallel) and the embedding paths are not touched.
 
 Sources: LoRA, arXiv 2106.09685, eq. 3; the batched form, Punica, arXiv 2310.18547, section 4.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable
-from types import ModuleType
+import os
 from typing import Any
 
 import torch
 from torch.nn.functional import linear
 
-from grpo.serving.cpu.kernels import install_kernels, why_not_kernels
-from grpo.serving.cpu.memory import install_count, why_not_count
-from grpo.serving.cpu.merge import Tally, install_merge, why_not_merge
-from grpo.serving.cpu.sampler import install_sampler, why_not_sample
-from grpo.serving.cpu.verifier import install_verifier, why_not_verify
+from grpo.serving.cpu.kernels import install_kernels
+from grpo.serving.cpu.memory import install_count
+from grpo.serving.cpu.merge import Tally, install_merge
+from grpo.serving.cpu.sampler import install_sampler
+from grpo.serving.cpu.verifier import install_verifier
+from grpo.serving.guard import PARENT_VARIABLE
+
+RELEASE = "0.32.0"
+"""Of vLLM, whose private names this room knows."""
 
 Plan = list[tuple[int, "torch.Tensor | None"]]
 """For each adapter slot of a batch: the slot and its rows (a 1-D index tensor), or None for all rows."""
 
 _LOGGER = logging.getLogger("vllm.grpo_cpu_lora")  # below "vllm", whose handler writes to the server's log
-_LINEAR_PARAMETERS = [
-    "self", "y", "x", "lora_a_stacked", "lora_b_stacked", "scale", "output_slices", "buffer", "kwargs",
-]  # fmt: skip
-_LOGITS_PARAMETERS = ["self", "y", "x", "lora_a_stacked", "lora_b_stacked", "scale", "buffer", "kwargs"]
 
 
 def register() -> None:
-    """Entry point for vLLM: repair its CPU wrapper, once in each process, or say in the log why not."""
-    from vllm.platforms import current_platform
+    """Put every part of this room into the vLLM of this process; a second call does nothing.
 
-    if not current_platform.is_cpu():
+    Raises:
+        RuntimeError: It is a server of a run, and another release.
+    """
+    import vllm
+
+    if not is_known(vllm.__version__):
         return
-    from vllm.lora.punica_wrapper import punica_cpu
-
-    reason = why_not(punica_cpu)
-    if reason:
-        _LOGGER.warning("grpo's LoRA plugin for the CPU is off: %s.", reason)
-        return
-    install(punica_cpu.PunicaWrapperCPU)
-    _LOGGER.info("grpo's LoRA plugin for the CPU is on: one matrix product per active adapter.")
-    _register_other_parts()
-
-
-def _register_other_parts() -> None:
     from vllm.ir import ops as vllm_ops
     from vllm.lora.layers.base_linear import BaseLinearLayerWithLoRA
+    from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
     from vllm.model_executor.layers.linear import UnquantizedLinearMethod
     from vllm.platforms import current_platform
     from vllm.v1 import outputs
@@ -69,50 +60,31 @@ def _register_other_parts() -> None:
     from vllm.v1.sample.rejection_sampler import RejectionSampler
     from vllm.v1.worker import cpu_worker
 
+    if getattr(PunicaWrapperCPU, "grpo_installed", False):
+        return
     current_platform.import_kernels()
-    layers, kernels = (
-        (BaseLinearLayerWithLoRA, UnquantizedLinearMethod),
-        (vllm_ops, type(current_platform), torch.ops._C),
-    )
-    _install(why_not_merge(*layers), "merges no weights", lambda: install_merge(*layers))
-    _install(why_not_sample(TopKTopPSampler), "leaves vLLM's sampler alone", lambda: install_sampler(TopKTopPSampler))
-    _install(
-        why_not_verify(RejectionSampler),
-        "leaves vLLM's rejection sampling alone",
-        lambda: install_verifier(RejectionSampler, outputs),
-    )
-    _install(why_not_count(cpu_worker), "leaves vLLM's count of free memory alone", lambda: install_count(cpu_worker))
-    _install(why_not_kernels(*kernels), "leaves vLLM's kernels for norms unused", lambda: install_kernels(*kernels))
+    install(PunicaWrapperCPU)
+    install_merge(BaseLinearLayerWithLoRA, UnquantizedLinearMethod)
+    install_sampler(TopKTopPSampler)
+    install_verifier(RejectionSampler, outputs)
+    install_count(cpu_worker)
+    install_kernels(vllm_ops, type(current_platform), torch.ops._C)
+    _LOGGER.info("grpo's LoRA plugin for the CPU is on: one matrix product per active adapter.")
 
 
-def _install(reason: str, otherwise: str, part: Callable[[], object]) -> None:
-    """Install a part where there is no reason against it; else the log says what the plugin does otherwise, and why."""
-    if reason:
-        _LOGGER.warning("grpo's LoRA plugin for the CPU %s: %s.", otherwise, reason)
-    else:
-        part()
+def is_known(version: str) -> bool:
+    """Whether this vLLM is the release that the parts were written for.
 
-
-def why_not(punica_cpu: ModuleType) -> str:
-    """Say why vLLM's CPU wrapper should be left alone; an empty string means that it needs the repair.
-
-    Args:
-        punica_cpu: vLLM's module ``vllm.lora.punica_wrapper.punica_cpu``.
+    Raises:
+        RuntimeError: It is not, and serves a run: as it is, it gives requests for the base model an adapter.
     """
-    wrapper = getattr(punica_cpu, "PunicaWrapperCPU", None)
-    if wrapper is None:
-        return "this vLLM has no PunicaWrapperCPU"
-    if getattr(wrapper, "_grpo_installed", False):
-        return "it is installed already"
-    if "update_metadata" in vars(wrapper) or not callable(getattr(wrapper, "update_metadata", None)):
-        return "this vLLM prepares a batch in another way"
-    for name, expected in (("add_lora_linear", _LINEAR_PARAMETERS), ("add_lora_logits", _LOGITS_PARAMETERS)):
-        seen = list(inspect.signature(getattr(wrapper, name, lambda: None)).parameters)
-        if seen != expected:
-            return f"{name} takes {seen}, not {expected}"
-    if not hasattr(punica_cpu, "bgmv_shrink"):
-        return "this vLLM no longer gathers weights per token"
-    return ""
+    if version.partition("+")[0] == RELEASE:
+        return True
+    reason = f"grpo.serving.cpu knows vLLM {RELEASE}, and this is {version}"
+    if PARENT_VARIABLE in os.environ:
+        raise RuntimeError(f"{reason}; on a CPU a run needs that release (scripts/install cpu)")
+    _LOGGER.warning("grpo's LoRA plugin for the CPU is off: %s.", reason)
+    return False
 
 
 def install(wrapper: Any) -> None:
@@ -131,7 +103,7 @@ def install(wrapper: Any) -> None:
     wrapper.update_metadata = update_metadata
     wrapper.add_lora_linear = add_lora_linear
     wrapper.add_lora_logits = add_lora_logits
-    wrapper._grpo_installed = True
+    wrapper.grpo_installed = True
 
 
 def plan_rows(slots_T: torch.Tensor) -> Plan:

@@ -6,12 +6,11 @@ would find no room for a cache of 2. The kernel drops such pages when memory is 
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable
 from typing import Any
 
-from grpo.machine.memory import available_gib, memory_gib
+from grpo.machine.hardware import available_gib, memory_gib
 
 _GIB = 1024**3
 
@@ -22,14 +21,8 @@ def left_in_container() -> float | None:
     return available_gib() if memory_gib() < whole else None
 
 
-def why_not_count(worker: Any) -> str:
-    """Say why vLLM's module ``vllm.v1.worker.cpu_worker`` should be left alone; "" means that it fits."""
-    seen = list(inspect.signature(getattr(worker, "get_memory_node_info", lambda: None)).parameters)
-    return "" if seen == ["node_id"] else f"get_memory_node_info takes {seen}, not ['node_id']"
-
-
 def install_count(worker: Any, left: Callable[[], float | None] = left_in_container) -> None:
-    """Have it count what the kernel can drop as available, within what there is."""
+    """Have vLLM's module ``vllm.v1.worker.cpu_worker`` count what the kernel can drop, within what there is."""
     of_vllm = worker.get_memory_node_info
 
     def get_memory_node_info(node_id: int = 0) -> Any:

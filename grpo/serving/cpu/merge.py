@@ -15,7 +15,6 @@ Source: LoRA, arXiv 2106.09685, section 4.1 ("no additional inference latency").
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 from typing import Any
 
@@ -27,27 +26,13 @@ MERGE_AFTER_TOKENS = 1024
 """Merging costs as much as serving a few hundred tokens unmerged."""
 
 
-def why_not_merge(linear_layer: Any, linear_method: Any) -> str:
-    """Say why vLLM's classes should be left alone; an empty string means that ``install_merge`` fits them.
+def install_merge(linear_layer: Any, linear_method: Any) -> None:
+    """Let linear layers with LoRA use merged weights.
 
     Args:
         linear_layer: vLLM's ``BaseLinearLayerWithLoRA``.
         linear_method: vLLM's ``UnquantizedLinearMethod``.
     """
-    expected = (
-        (linear_layer, "_apply_sync", ["self", "x", "bias"]),
-        (linear_layer, "reset_lora", ["self", "index"]),
-        (linear_method, "process_weights_after_loading", ["self", "layer"]),
-    )
-    for owner, name, parameters in expected:
-        seen = list(inspect.signature(getattr(owner, name, lambda: None)).parameters)
-        if seen != parameters:
-            return f"{owner.__name__}.{name} takes {seen}, not {parameters}"
-    return ""
-
-
-def install_merge(linear_layer: Any, linear_method: Any) -> None:
-    """Let linear layers with LoRA use merged weights; arguments as in ``why_not_merge``."""
     apply_unmerged, reset, process = (
         linear_layer._apply_sync,
         linear_layer.reset_lora,

@@ -10,21 +10,12 @@ Source: inverse transform sampling, Devroye, Non-Uniform Random Variate Generati
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
 
 _CHUNK = 256
 _BELOW_ONE = 1.0 - 2.0**-53
-
-
-def why_not_sample(sampler: Any) -> str:
-    """Say why vLLM's class ``TopKTopPSampler`` should be left alone; an empty string means that it fits."""
-    seen = list(inspect.signature(getattr(sampler, "forward_cpu", lambda: None)).parameters)
-    if seen != ["self", "logits", "generators", "k", "p"]:
-        return f"forward_cpu takes {seen}, not ['self', 'logits', 'generators', 'k', 'p']"
-    return ""
 
 
 def install_sampler(sampler: Any) -> None:

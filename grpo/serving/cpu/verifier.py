@@ -11,7 +11,6 @@ Source: speculative sampling, arXiv 2211.17192, section 2.3, for guesses that ar
 
 from __future__ import annotations
 
-import inspect
 from itertools import accumulate
 from typing import Any
 
@@ -21,13 +20,6 @@ from grpo.serving.cpu.sampler import sample_rows
 
 _GREEDY_BELOW = 1e-5
 _NOTHING = -1
-
-
-def why_not_verify(rejection_sampler: Any) -> str:
-    """Say why vLLM's class ``RejectionSampler`` should be left alone; an empty string means that it fits."""
-    seen = list(inspect.signature(getattr(rejection_sampler, "forward", lambda: None)).parameters)
-    expected = ["self", "metadata", "draft_probs", "logits", "sampling_metadata"]
-    return "" if seen == expected else f"forward takes {seen}, not {expected}"
 
 
 def install_verifier(rejection_sampler: Any, outputs: Any) -> None:

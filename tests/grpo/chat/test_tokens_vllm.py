@@ -14,13 +14,14 @@ from grpo.episodes.player import planned_episodes  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec  # noqa: E402
 from grpo.learner.segments import segments_of  # noqa: E402
-from grpo.machine.dtype import computing_dtype  # noqa: E402
+from grpo.machine.probe import computing_dtype  # noqa: E402
 from grpo.seeds import derive_seed  # noqa: E402
 from grpo.serving.adapters import AdapterStore  # noqa: E402
 from grpo.serving.connection import Connection  # noqa: E402
 from grpo.serving.fleet import Fleet  # noqa: E402
 from grpo.serving.policy import CompletionsPolicy, SamplingParams  # noqa: E402
-from grpo.serving.server import ServerOptions, VllmServer  # noqa: E402
+from grpo.serving.vllm import VllmServer  # noqa: E402
+from grpo.serving.vllm_options import ServerOptions  # noqa: E402
 from grpo.types import Task  # noqa: E402
 from tests.grpo.chat.templates import FAMILIES, QWEN3  # noqa: E402
 from tests.support.envs import TALK_ENV, TalkEnv  # noqa: E402

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from email_env._version import __version__
 from grpo.cli.train import _check_memory, _train, train
 from grpo.config import load_config
+from grpo.devices.memory import cpu_needs
 from grpo.devices.shape import QWEN_MODELS
 from grpo.display.terminal import Display
-from grpo.doctor.memory import memory_needs
 from grpo.errors import ConfigError
 from tests import documents
 from tests.support.commands import COMMANDS
@@ -95,7 +95,7 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
             events.append("learner")
             raise LookupError
 
-    monkeypatch.setattr("grpo.serving.samplers.make_servers", lambda *_arguments: [Server()])
+    monkeypatch.setattr("grpo.training.engines.make_servers", lambda *_arguments: [Server()])
     monkeypatch.setattr(trainer, "Trainer", Learner)
     config = load_config(None, {"env": "CartPole-v1", "device": device})
     run, model = SimpleNamespace(server_log="server.log"), SimpleNamespace(path=None)
@@ -107,20 +107,21 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
 def test_memory_that_is_short_is_said_before_anything_starts_and_too_little_is_refused(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config()))
     config = load_config(None, {"env": "CartPole-v1", "device": "cpu", "dtype": "float32"})
-    needs = memory_needs(config, tmp_path)
-    assert needs.least < needs.total
+    needs = cpu_needs(config, QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"])
+    total = needs.trainer + needs.server
+    assert needs.least < total
     said = []
 
     def checked(free):
-        monkeypatch.setattr("grpo.machine.memory.available_gib", lambda: free)
+        monkeypatch.setattr("grpo.machine.hardware.available_gib", lambda: free)
         _check_memory(config, SimpleNamespace(path=tmp_path), SimpleNamespace(note=said.append))
 
-    checked(needs.total + 1)
-    assert said[0].startswith(f"{needs.total + 1:.1f} GiB of memory are free, and the run needs about ")
-    checked((needs.least + needs.total) / 2)
+    checked(total + 1)
+    assert said[0].startswith(f"{total + 1:.1f} GiB of memory are free, and the run needs about ")
+    checked((needs.least + total) / 2)
     assert said[1].startswith("Warning: only ")
-    assert "The system may end it without a word: end other programs, lower it with" in said[1]
-    with pytest.raises(ConfigError, match=f"of which {needs.least:.1f} cannot be lowered; end other programs"):
+    assert "the system may end it without a word. End other programs, lower learner.token_budget" in said[1]
+    with pytest.raises(ConfigError, match=r"^only \d+\.\d GiB of memory are free"):
         checked(needs.least - 0.1)
     assert len(said) == 2
 

@@ -118,7 +118,7 @@ def test_imitation_leaves_no_room_on_the_gpu_for_a_server_that_does_not_run(tmp_
     shape = QWEN_MODELS["Qwen/Qwen2.5-14B-Instruct"]
     (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
     config = load_config(None, {"env": "X-v0", "device": "cuda", "learner.token_budget": 4096})
-    with pytest.raises(ConfigError, match=r"does not fit: the learner takes 3\d.* of 38.8 GiB .*, vLLM at least"):
+    with pytest.raises(ConfigError, match=r"does not fit: needed are 33\.1 GiB for the learner, .* GiB for vLLM"):
         plan_gpus(config, shape)
     with pytest.raises(ConfigError, match=r"but torch .* sees no GPU"):  # it fits: the next step is the real card
         imitate(config, tmp_path, [], [], 1, tmp_path, Display(quiet=True))
@@ -145,7 +145,7 @@ def test_a_gpu_that_is_not_there_or_too_small_is_named_before_a_demonstration_is
     nvidia_smi(81559)
     unseen = CliRunner().invoke(sft, command)
     assert without.output.startswith("Error: device = 'cuda', but nvidia-smi shows no GPU; ")
-    assert small.output.startswith("Error: the model does not fit: the learner takes ")
+    assert small.output.startswith("Error: the model does not fit: needed are ")
     assert unseen.output.startswith("Error: device = 'cuda', but torch ")
 
 

@@ -8,8 +8,10 @@ import torch
 
 from grpo.config import load_config
 from grpo.learner.engine import LossSpec
-from grpo.learner.engines import learner_processes, make_engine
 from grpo.learner.segments import Segment
+from grpo.learner.torchrun_engine import met
+from grpo.machine.processes import torchrun_rank
+from grpo.training.engines import backend_of
 from tests.support import processes
 from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine
 
@@ -49,7 +51,7 @@ def run(engine, calls, folder, *arguments, **settings):
     """What ``calls(engine, *arguments)`` returns, over the model and the adapter in ``folder``."""
     config = config_of(engine, folder / "model", **settings)
     if engine == "local":
-        return calls(make_engine(config, folder / "model", folder / "adapter"), *arguments)
+        return calls(backend_of(config).engine(folder / "model", folder / "adapter"), *arguments)
     out = folder / "returned.pt"
     out.unlink(missing_ok=True)
     port = free_port()
@@ -77,7 +79,7 @@ def as_rank(rank, port):
 
 def _process(rank, port, config, folder: Path, calls, arguments, out):
     as_rank(rank, port)
-    with learner_processes() as drives:
+    with met(torchrun_rank()) as drives:
         assert drives == (rank == 0)
         if drives:
-            torch.save(calls(make_engine(config, folder / "model", folder / "adapter"), *arguments), out)
+            torch.save(calls(backend_of(config).engine(folder / "model", folder / "adapter"), *arguments), out)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import resource
 
 import pytest
 
@@ -10,11 +11,12 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from transformers import AttentionInterface  # noqa: E402
 
 from grpo.envs.pool import EnvPool  # noqa: E402
-from grpo.errors import CheckpointError, ModelError  # noqa: E402
-from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, NAME, lay_out  # noqa: E402
+from grpo.errors import CheckpointError, FullGpuError, ModelError  # noqa: E402
+from grpo.learner.cpu.attention import NAME  # noqa: E402
+from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, lay_out  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
-from grpo.learner.lora_model import LoraSpec, usable_device  # noqa: E402
+from grpo.learner.lora_model import LoraSpec, explained_where_full, usable_device  # noqa: E402
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses  # noqa: E402
 from grpo.learner.segments import Segment, segments_of  # noqa: E402
 from grpo.serving.policy import SamplingParams  # noqa: E402
@@ -331,3 +333,41 @@ def test_the_gradient_norm_is_reported_before_clipping_and_clipping_bounds_the_u
     made.forward_backward(segments, LossSpec("imitation", normalizer=1e-3))
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in made.parameters))
     assert made.optim_step(0.0, 1.0) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_sleeping_model_leaves_the_device_but_its_adapter_and_learns_what_one_that_stays_learns(tmp_path):
+    model = tiny_model_folder(tmp_path)
+    rows = [Segment(list(range(n)), [False] * 4 + [True] * (n - 4), [0.0] * n, 1.0) for n in (20, 33)]
+    stays, sleeps = engine(model), engine(model, sleeps=True)
+    frozen = [weight for weight in sleeps.model.parameters() if not weight.requires_grad]
+    on_host = [weight.data_ptr() for weight in frozen]
+    for step in range(2):
+        sleeps.wake_up()
+        assert not set(on_host) & {weight.data_ptr() for weight in frozen}, "they are computed with where the device is"
+        found = [each.forward_backward(rows, LossSpec("imitation")) for each in (stays, sleeps)]
+        assert found[0] == found[1], step
+        for each in (stays, sleeps):
+            each.optim_step(0.01, 1.0)
+        sleeps.sleep()
+        assert [weight.data_ptr() for weight in frozen] == on_host
+    for one, other in zip(stays.parameters, sleeps.parameters, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_full_gpu_is_one_line_that_says_what_to_lower():
+    said = r"^the GPU's memory is full \(CUDA out of memory\. Tried 2 GiB\); lower its use with --set learner\.token_budget=N"
+    with pytest.raises(FullGpuError, match=said), explained_where_full():
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB\nsee the documentation")
+    with pytest.raises(RuntimeError, match="of another kind"), explained_where_full():
+        raise RuntimeError("of another kind")
+
+
+def test_a_disk_that_refuses_an_adapter_is_an_error_of_ours(tmp_path):
+    learner = engine(tiny_model_folder(tmp_path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8000, limits[1]))
+    try:
+        with pytest.raises(CheckpointError, match=r"cannot be written to .*File too large.*; make room, or check"):
+            learner.save_adapter(tmp_path / "adapter")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -11,7 +11,9 @@ from safetensors.torch import load_file  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.learner.distributed import RankEngine  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
-from grpo.learner.engines import learner_processes, make_engine  # noqa: E402
+from grpo.learner.torchrun_engine import met  # noqa: E402
+from grpo.machine.processes import torchrun_rank  # noqa: E402
+from grpo.training.engines import backend_of  # noqa: E402
 from tests.grpo.learner import engine_runs  # noqa: E402
 from tests.grpo.learner.engine_runs import PROCESSES, config_of, rows_of_groups  # noqa: E402
 from tests.support import processes  # noqa: E402
@@ -80,10 +82,10 @@ def drive_until(what, rank, port, config, folder, out):
     engine_runs.as_rank(rank, port)
     if what == "the other dies" and rank == 1:
         RankEngine.optim_step = lambda *_: os._exit(3)
-    with learner_processes() as drives:
+    with met(torchrun_rank()) as drives:
         if not drives:
             return
-        engine = make_engine(config, folder / "model", folder / "adapter")
+        engine = backend_of(config).engine(folder / "model", folder / "adapter")
         engine.forward_backward(rows_of_groups(), LossSpec())
         if what == "ctrl-c":
             raise KeyboardInterrupt

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from grpo.machine import hardware
-from grpo.machine.hardware import current_rss_gb, parse_gpus
-from grpo.machine.memory import memory_gib
+from grpo.machine.hardware import available_gib, current_rss_gb, memory_gib, parse_gpus
 
-LISTING = "0, GPU-aaa, NVIDIA H200, 143771\n1, GPU-bbb, NVIDIA L4, 23034\n2, GPU-ccc, NVIDIA GB10, [N/A]\n"
+LISTING = """0, GPU-aaa, NVIDIA H200, 143771, 9.0, Enabled
+1, GPU-bbb, NVIDIA L4, 23034, 8.9, [N/A]
+2, GPU-ccc, NVIDIA GB10, [N/A], [N/A], Disabled
+"""
+GIB = 1024**3
 
 
 @pytest.mark.parametrize(
@@ -27,42 +30,20 @@ def test_visible_gpus_are_those_that_cuda_would_show(visible: str | None, names:
     assert [gpu.name for gpu in parse_gpus(LISTING, visible)] == names
 
 
-def test_gpu_memory_is_in_gib_and_the_machines_where_it_is_shared():
-    sizes = [round(gpu.memory_gib, 1) for gpu in parse_gpus(LISTING, None)]
-    assert sizes == [140.4, 22.5, round(memory_gib(), 1)], "the last one shares the machine's memory"
-
-
-def test_the_compute_capability_is_read_where_nvidia_smi_says_it():
-    listing = "0, GPU-a, Tesla T4, 15360, 7.5\n1, GPU-b, NVIDIA B200, 183359, 10.0\n2, GPU-c, a card, 8192, [N/A]\n"
-    assert [gpu.capability for gpu in parse_gpus(listing, None)] == [7.5, 10.0, None]
-    assert [gpu.memory_gib for gpu in parse_gpus(listing, "1,0")] == [183359 / 1024, 15.0]
-    assert [gpu.capability for gpu in parse_gpus(LISTING, None)] == [None] * 3
-
-
-def test_a_gpu_that_is_divided_is_known_by_its_mig_mode():
-    listing = "0, GPU-a, NVIDIA A100, 40960, 8.0, Enabled\n1, GPU-b, NVIDIA A100, 40960, 8.0, Disabled\n"
-    listing += "2, GPU-c, NVIDIA GeForce RTX 4090, 24564, 8.9, [N/A]\n"
-    assert [(gpu.divided, gpu.capability) for gpu in parse_gpus(listing, None)] == [
-        (True, 8.0), (False, 8.0), (False, 8.9),
-    ]  # fmt: skip
-
-
-def test_an_old_driver_that_knows_no_capability_shows_its_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    program = tmp_path / "nvidia-smi"
-    refuses = 'case "$1" in *compute_cap*) echo Field \'"compute_cap"\' is not a valid field to query.; exit 2;; esac'
-    program.write_text(f"#!/bin/sh\n{refuses}\necho 0, GPU-a, Tesla V100, 16160\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert hardware.visible_gpus() == (hardware.Gpu("Tesla V100", 16160 / 1024, "0", None),)
+def test_a_gpu_has_its_memory_in_gib_or_the_machines_its_capability_and_whether_it_is_divided():
+    h200, l4, gb10 = parse_gpus(LISTING, None)
+    assert (round(h200.memory_gib, 1), h200.capability, h200.divided) == (140.4, 9.0, True)
+    assert (round(l4.memory_gib, 1), l4.capability, l4.divided) == (22.5, 8.9, False)
+    assert (gb10.memory_gib, gb10.capability, gb10.divided) == (memory_gib(), None, False)
 
 
 def test_detection_agrees_with_the_system(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")  # no nvidia-smi
-    found = hardware.detect()
-    assert 1 <= found.cpus <= len(os.sched_getaffinity(0))
-    assert 0.1 < found.memory_gib <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    assert found.gpus == ()
+    assert 1 <= hardware.cpu_count() <= len(os.sched_getaffinity(0))
+    assert 0.1 < memory_gib() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    available = available_gib()
+    assert available is None or 0 < available <= memory_gib()
+    assert hardware.visible_gpus() == ()
 
 
 def test_a_hub_that_does_not_answer_is_out_of_reach(monkeypatch: pytest.MonkeyPatch):
@@ -117,3 +98,54 @@ def test_threads_that_share_a_core_are_one_core(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 4, 1, 5, 2})
     assert hardware.physical_cores(tmp_path) == 3
     assert hardware.physical_cores(tmp_path / "nothing") == 5
+
+
+def machine(folder: Path, available_gib: float, cgroup: str = "0::/\n") -> tuple[Path, Path]:
+    """A /proc with that much available and a cgroup tree without limits."""
+    proc, cgroups = folder / "proc", folder / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(f"MemTotal: 99999999 kB\nMemAvailable: {int(available_gib * 2**20)} kB\n")
+    (proc / "self/cgroup").write_text(cgroup)
+    cgroups.mkdir()
+    return proc, cgroups
+
+
+def limit(folder: Path, names: tuple[str, ...], values: tuple[str, *tuple[int, ...]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{values[0]}\n")
+    (folder / names[1]).write_text(f"{values[1]}\n")
+    stat = "".join(f"{name} {value}\n" for name, value in zip(names[2:], values[2:], strict=False))
+    (folder / "memory.stat").write_text(f"anon 7\n{stat}")
+
+
+V2 = ("memory.max", "memory.current", "inactive_file", "active_file", "file_mapped")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file", "total_mapped_file")
+
+
+def test_without_a_limit_it_is_what_the_kernel_says(tmp_path):
+    proc, cgroups = machine(tmp_path, 6.5)
+    limit(cgroups, V2, ("max", GIB, 0))
+    assert available_gib(proc, cgroups) == 6.5
+
+
+@pytest.mark.parametrize(("names", "folder"), [(V2, ""), (V1, "memory")])
+def test_a_container_counts_what_its_cgroup_leaves_and_its_cached_files_as_free(tmp_path, names, folder):
+    """By hand: of 8 GiB 7 are used, 5 of them by files, of which programs map 1: 5 are left."""
+    proc, cgroups = machine(tmp_path, 20, "4:memory:/docker/1\n")  # a path that the container does not see
+    limit(cgroups / folder, names, (str(8 * GIB), 7 * GIB, 2 * GIB, 3 * GIB, 1 * GIB))
+    assert available_gib(proc, cgroups) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "names"),
+    [("0::/user/run", "user", V2), ("4:cpu:/x\n5:memory:/user/run", "memory/user", V1)],
+)
+def test_a_cgroup_above_the_own_one_may_be_the_tighter(tmp_path, line, folder, names):
+    proc, cgroups = machine(tmp_path, 20, f"{line}\n")
+    limit(cgroups / folder / "run", names, (str(16 * GIB), 0, 0))
+    limit(cgroups / folder, names, (str(4 * GIB), 1 * GIB, 0))
+    assert available_gib(proc, cgroups) == 3.0
+
+
+def test_where_nothing_is_told_nothing_is_said(tmp_path):
+    assert available_gib(tmp_path, tmp_path) is None

@@ -11,7 +11,7 @@ import pytest
 
 from grpo.errors import GrpoError, ModelError, ModelUnavailableError
 from grpo.machine import models
-from grpo.machine.models import EMBEDDED_MODEL, INSTALL_EMBEDDED, ModelSource, check_model_folder, resolve_model
+from grpo.machine.models import EMBEDDED_MODEL, INSTALL_EMBEDDED, check_model_folder, resolve_model
 
 
 def small_model(folder: Path) -> Path:
@@ -25,7 +25,7 @@ def small_model(folder: Path) -> Path:
 def test_a_folder_is_used_as_it_is(tmp_path: Path):
     folder = small_model(tmp_path / "m")
     found = resolve_model(str(folder))
-    assert (found.path, found.source) == (folder.resolve(), ModelSource.FOLDER)
+    assert (found.path, found.public_name) == (folder.resolve(), str(folder.resolve()))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_the_embedded_model_is_converted_once_and_atomically(tmp_path: Path, mon
     first = resolve_model(EMBEDDED_MODEL, tmp_path / "cache")
     again = resolve_model(EMBEDDED_MODEL, tmp_path / "cache")
     assert first == again
-    assert first.source is ModelSource.EMBEDDED
+    assert first.public_name == models.EMBEDDED_HUB_ID
     assert len(calls) == 2
     assert calls[1] != first.path  # written elsewhere, then moved
     assert check_model_folder(first.path) == first.path

@@ -9,7 +9,7 @@ import pytest
 from grpo.chat import ServedChat
 from grpo.config import TrainConfig, load_config
 from grpo.errors import CheckpointError, ConfigError
-from grpo.machine.models import EMBEDDED_HUB_ID, ModelSource, ResolvedModel
+from grpo.machine.models import EMBEDDED_HUB_ID
 from grpo.runs.directory import RunDirectory
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.retention import best_of, checkpoints, find_checkpoint, note_score, prune
@@ -221,11 +221,6 @@ def test_a_card_without_scores_or_hub_id_says_so(tmp_path):
 
 def test_the_base_is_named_as_others_find_it(tmp_path):
     folder = write_adapter(tmp_path / "a", base="/home/me/.cache/x")
-    for source, public in (
-        (ModelSource.HUB, "org/base"),
-        (ModelSource.EMBEDDED, EMBEDDED_HUB_ID),
-        (ModelSource.FOLDER, "/m"),
-    ):
-        name_base_model(folder, ResolvedModel(Path("/m"), "org/base", source).public_name)
-        config = json.loads((folder / "adapter_config.json").read_text())
-        assert config == {"r": 8, "lora_alpha": 16, "base_model_name_or_path": public}
+    name_base_model(folder, "org/base")
+    config = json.loads((folder / "adapter_config.json").read_text())
+    assert config == {"r": 8, "lora_alpha": 16, "base_model_name_or_path": "org/base"}

@@ -10,7 +10,7 @@ import pytest
 
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.fleet import Fleet
-from grpo.serving.server import VllmServer
+from grpo.serving.vllm import VllmServer
 from tests.grpo.serving.fake_vllm import write_fake_vllm
 from tests.grpo.serving.published import Published
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from grpo.serving.adapters import AdapterHandle
-from grpo.serving.server import VllmServer
+from grpo.serving.vllm import VllmServer
 
 if TYPE_CHECKING:
     import torch

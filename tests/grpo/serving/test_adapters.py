@@ -10,7 +10,8 @@ import pytest
 from grpo.errors import AdapterError, ServerDiedError
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.fleet import Fleet
-from grpo.serving.server import ExternalServer, VllmServer
+from grpo.serving.server import ExternalServer
+from grpo.serving.vllm import VllmServer
 from tests.support.policy_server import PolicyStub, save_nothing
 
 

@@ -18,8 +18,9 @@ from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import VllmSampler
-from grpo.serving.server import ExternalServer, ServerOptions, VllmServer
-from grpo.serving.startable import said_if_long
+from grpo.serving.server import ExternalServer, said_if_long
+from grpo.serving.vllm import VllmServer
+from grpo.serving.vllm_options import ServerOptions
 from grpo.types import Task
 from tests.grpo.serving.test_server import kill_api_server
 from tests.support.envs import WORD_ENV

@@ -17,8 +17,10 @@ import pytest
 
 from grpo.config import load_config
 from grpo.errors import ConfigError, ModelError, ServerDiedError, ServerError, ServerStartError
-from grpo.machine.allocator import KEPT_MEMORY
-from grpo.serving.server import ExternalServer, ServerOptions, VllmServer, make_servers
+from grpo.machine.processes import KEPT_MEMORY
+from grpo.serving.server import ExternalServer
+from grpo.serving.vllm import VllmServer, make_servers
+from grpo.serving.vllm_options import ServerOptions
 from grpo.settings import ServerSettings
 from tests.support.http_stub import HttpStub, Response
 from tests.support.sessions import processes_in
@@ -27,7 +29,8 @@ from tests.support.wait import wait_until
 OWNER = """
 import os, sys, time
 from pathlib import Path
-from grpo.serving.server import ServerOptions, VllmServer
+from grpo.serving.vllm import VllmServer
+from grpo.serving.vllm_options import ServerOptions
 server = VllmServer(Path(sys.argv[1]), Path(sys.argv[2]), ServerOptions(max_model_len=256, kv_cache_gib=0.25))
 server.start()
 server.wait_ready()

@@ -12,8 +12,8 @@ import pytest
 from grpo.config import load_config
 from grpo.devices.shape import QWEN_MODELS
 from grpo.errors import ConfigError, ServerStartError
-from grpo.serving.server import ServerOptions, VllmServer, make_servers
-from grpo.serving.vllm import built_for
+from grpo.serving.vllm import VllmServer, built_for, make_servers
+from grpo.serving.vllm_options import ServerOptions
 
 
 def test_on_a_gpu_a_server_gets_its_card_and_its_share(tmp_path: Path, nvidia_smi: Callable[..., None]):
@@ -56,7 +56,7 @@ def test_a_gpu_that_is_too_small_is_refused_before_anything_starts(tmp_path: Pat
     shape = QWEN_MODELS["Qwen/Qwen2.5-7B-Instruct"]
     (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
     config = load_config(None, {"env": "X-v0", "device": "cuda"})
-    with pytest.raises(ConfigError, match=r"the model does not fit: the learner takes 1\d"):
+    with pytest.raises(ConfigError, match=r"the model does not fit: needed are \d\d\.\d GiB for the learner"):
         make_servers(config, tmp_path, tmp_path / "log")
 
 

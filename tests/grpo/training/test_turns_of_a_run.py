@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from grpo.cli.train import run_training  # noqa: E402
 from grpo.config import load_config  # noqa: E402
-from grpo.serving.turns import Together  # noqa: E402
+from grpo.serving.sleep_mode import Together  # noqa: E402
 from grpo.training.trainer import Trainer  # noqa: E402
 from grpo.types import Group  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from grpo.devices.memory import MOST_DRAFT_LOGITS
 from grpo.serving.cpu import drafts as drafts_module
-from grpo.serving.cpu.drafts import CONTEXT, MOST_LOGITS, Drafts, Proposer
+from grpo.serving.cpu.drafts import CONTEXT, Drafts, Proposer
 
 CALL = [101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112]
 
@@ -118,4 +119,4 @@ def test_a_large_batch_or_vocabulary_has_fewer_guesses_for_each_request():
         requests = 1 if most == 15 else many
         found = vllm_asks.propose([[text[8]]] * requests, np.full(many, 9, dtype=np.int32), rows)
         assert found == [text[9 : 9 + most]] * requests
-    assert MOST_LOGITS // 152_000 == 110
+    assert MOST_DRAFT_LOGITS // 152_000 == 110

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from types import ModuleType, SimpleNamespace
 
 import httpx
@@ -11,9 +12,11 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
+from grpo.serving import vllm_main  # noqa: E402
 from grpo.serving.cpu import lora  # noqa: E402
-from grpo.serving.cpu.lora import install, plan_rows, why_not  # noqa: E402
-from grpo.serving.server import VllmServer  # noqa: E402
+from grpo.serving.cpu.lora import install, plan_rows  # noqa: E402
+from grpo.serving.guard import PARENT_VARIABLE  # noqa: E402
+from grpo.serving.vllm import VllmServer  # noqa: E402
 from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request  # noqa: E402
 
 SLOTS, RANK, IN = 3, 4, 6
@@ -110,63 +113,27 @@ def test_a_batch_of_one_kind_is_not_gathered():
     assert rows.tolist() == [1, 2]
 
 
-def vllm_like(**changes: object) -> ModuleType:
-    class Base:
-        def update_metadata(self, *args: object, **kwargs: object) -> None: ...
-
-    class PunicaWrapperCPU(Base):
-        def add_lora_linear(
-            self, y, x, lora_a_stacked, lora_b_stacked, scale, output_slices, *, buffer=None, **kwargs
-        ): ...
-
-        def add_lora_logits(self, y, x, lora_a_stacked, lora_b_stacked, scale, *, buffer=None, **kwargs): ...
-
-    for name, value in changes.items():
-        if name != "bgmv_shrink":
-            setattr(PunicaWrapperCPU, name, value)
-    module = ModuleType("punica_cpu")
-    module.PunicaWrapperCPU = PunicaWrapperCPU  # type: ignore[attr-defined]
-    if changes.get("bgmv_shrink", True):
-        module.bgmv_shrink = print  # type: ignore[attr-defined]
-    return module
-
-
-def test_the_plugin_stays_off_where_vllm_is_another_one():
-    assert why_not(vllm_like()) == ""
-    assert why_not(ModuleType("punica_cpu")) == "this vLLM has no PunicaWrapperCPU"
-    assert why_not(vllm_like(bgmv_shrink=False)) == "this vLLM no longer gathers weights per token"
-    assert "add_lora_linear takes ['self', 'y']" in why_not(vllm_like(add_lora_linear=lambda self, y: None))
-    assert "prepares a batch in another way" in why_not(vllm_like(update_metadata=lambda self: None))
-    once = vllm_like()
-    install(once.PunicaWrapperCPU)
-    assert why_not(once) == "it is installed already"
-
-
-def test_register_acts_on_the_cpu_alone_and_says_when_it_does_not(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    platforms, wrappers = ModuleType("vllm.platforms"), ModuleType("vllm.lora.punica_wrapper")
-    monkeypatch.setitem(__import__("sys").modules, "vllm.platforms", platforms)
-    monkeypatch.setitem(__import__("sys").modules, "vllm.lora.punica_wrapper", wrappers)
-    wrappers.punica_cpu = vllm_like()  # type: ignore[attr-defined]
-    others: list[str] = []
-    monkeypatch.setattr(lora, "_register_other_parts", lambda: others.append("installed"))
-    stock = wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear
-    platforms.current_platform = SimpleNamespace(is_cpu=lambda: False)  # type: ignore[attr-defined]
-    lora.register()
-    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is stock
-
-    platforms.current_platform = SimpleNamespace(is_cpu=lambda: True)  # type: ignore[attr-defined]
-    lora.register()
-    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is lora.add_lora_linear
-    assert others == ["installed"]
-
-    wrappers.punica_cpu = vllm_like(bgmv_shrink=False)  # type: ignore[attr-defined]
+def test_another_release_is_left_alone_and_no_server_of_a_run(monkeypatch, caplog):
+    assert lora.is_known(lora.RELEASE)
+    assert lora.is_known(f"{lora.RELEASE}+cpu")
+    monkeypatch.delenv(PARENT_VARIABLE, raising=False)
     with caplog.at_level(logging.WARNING, logger="vllm.grpo_cpu_lora"):
-        lora.register()
-    assert "plugin for the CPU is off: this vLLM no longer gathers weights per token" in caplog.text
-    assert wrappers.punica_cpu.PunicaWrapperCPU.add_lora_linear is not lora.add_lora_linear
-    assert others == ["installed"]
+        assert not lora.is_known("0.99.1")
+    assert f"plugin for the CPU is off: grpo.serving.cpu knows vLLM {lora.RELEASE}, and this is 0.99.1" in caplog.text
+    monkeypatch.setenv(PARENT_VARIABLE, "1")
+    with pytest.raises(RuntimeError, match=r"this is 0\.99\.1; on a CPU a run needs that release"):
+        lora.is_known("0.99.1")
+
+
+@pytest.mark.parametrize(("on_cpu", "is_there"), [(True, True), (True, False), (False, True)])
+def test_vllm_gets_the_room_on_a_cpu_alone_and_where_it_is_there(monkeypatch, on_cpu, is_there):
+    platforms, called = ModuleType("vllm.platforms"), []
+    platforms.current_platform = SimpleNamespace(is_cpu=lambda: on_cpu)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm.platforms", platforms)
+    monkeypatch.setattr(vllm_main, "has_room", lambda name: is_there and name == "grpo.serving.cpu")
+    monkeypatch.setattr(lora, "register", lambda: called.append("registered"))
+    vllm_main.register()
+    assert called == ["registered"] * (on_cpu and is_there)
 
 
 # -- in a real server ------------------------------------------------------------------------------------------------
@@ -237,5 +204,3 @@ def test_the_plugin_is_on_in_the_real_server_and_wanted_by_this_vllm(vllm_server
     assert "grpo's LoRA plugin for the CPU is on" in log
     for part in ("lora", "memory", "merge", "sampler", "kernels", "drafts", "verifier"):
         assert f'serving/cpu/{part}.py", line' not in log, "no traceback goes through the plugin"
-    for complaint in ("merges no weights", "leaves vLLM's"):
-        assert complaint not in log

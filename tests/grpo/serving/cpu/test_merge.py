@@ -15,7 +15,6 @@ from grpo.serving.cpu.merge import (  # noqa: E402
     compact,
     install_merge,
     merged_weight,
-    why_not_merge,
 )
 
 SLOTS, RANK, IN, WIDTHS = 3, 4, 6, (5, 2, 2)
@@ -165,14 +164,3 @@ def test_an_adapter_is_merged_after_enough_tokens_of_its_own_and_never_in_a_mixe
     assert tally.slot(plan_rows(torch.tensor([-1, 1])), 2) is None
     assert tally.slot(plan_rows(torch.tensor([0])), MERGE_AFTER_TOKENS - 1) is None
     assert tally.slot(alone, 1) is None, "another adapter was alone meanwhile"
-
-
-def test_it_declines_where_vllm_is_not_what_it_was_written_for():
-    layer_class, method_class = layer_classes()
-    assert why_not_merge(layer_class, method_class) == ""
-    method_class.process_weights_after_loading = lambda self, layer, more: None
-    assert why_not_merge(layer_class, method_class) == (
-        "Method.process_weights_after_loading takes ['self', 'layer', 'more'], not ['self', 'layer']"
-    )
-    del layer_class._apply_sync
-    assert "Layer._apply_sync takes [], not ['self', 'x', 'bias']" in why_not_merge(layer_class, method_class)

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from grpo.serving.cpu.sampler import install_sampler, sample_rows, why_not_sample  # noqa: E402
+from grpo.serving.cpu.sampler import install_sampler, sample_rows  # noqa: E402
 
 
 def sample(probabilities: list[float], *uniforms: float) -> list[int]:
@@ -93,8 +93,3 @@ def test_what_it_does_not_do_stays_vllms():
     precise = Sampler()
     precise.use_fp64_gumbel = True
     assert precise.forward_cpu(logits, {}, None, None) == "nine"
-
-
-def test_it_declines_where_vllm_is_not_what_it_was_written_for():
-    assert why_not_sample(Sampler) == ""
-    assert why_not_sample(object) == "forward_cpu takes [], not ['self', 'logits', 'generators', 'k', 'p']"

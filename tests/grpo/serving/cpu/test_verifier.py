@@ -12,7 +12,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from grpo.serving.cpu.sampler import sample_rows  # noqa: E402
-from grpo.serving.cpu.verifier import install_verifier, why_not_verify  # noqa: E402
+from grpo.serving.cpu.verifier import install_verifier  # noqa: E402
 from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request  # noqa: E402
 
 VOCABULARY = 300
@@ -171,13 +171,6 @@ def test_guesses_with_probabilities_of_their_own_and_other_modes_stay_vllms():
         other = RejectionSampler()
         setattr(other.sampler, name, value)
         assert other.forward(guessed([[1]]), None, logits, sampling([1.0], {})) == "nine"
-
-
-def test_it_declines_where_vllm_is_not_what_it_was_written_for():
-    assert why_not_verify(RejectionSampler) == ""
-    assert why_not_verify(object) == (
-        "forward takes [], not ['self', 'metadata', 'draft_probs', 'logits', 'sampling_metadata']"
-    )
 
 
 @pytest.mark.vllm

@@ -10,8 +10,9 @@ import pytest
 
 from grpo.serving.fleet import Fleet
 from grpo.serving.sampler import VllmSampler
-from grpo.serving.server import ServerOptions, VllmServer
-from grpo.serving.turns import Together, Turns, turns_of
+from grpo.serving.sleep_mode import Together, Turns, turns_of
+from grpo.serving.vllm import VllmServer
+from grpo.serving.vllm_options import ServerOptions
 from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request
 from tests.grpo.serving.test_server import kill_api_server
 from tests.support.policy_server import save_nothing

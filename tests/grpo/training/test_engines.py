@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.errors import ConfigError
-from grpo.learner.engines import described, engine_name
-from grpo.machine.processes import child_environment
-from grpo.machine.torchrun import Place, place
+from grpo.machine.processes import Rank, child_environment, torchrun_rank
+from grpo.tinker.backend import Tinker
+from grpo.training.engines import Local, Torchrun, backend_of
 from tests.support.envs import LETTER_ENV
 
 
@@ -28,57 +28,63 @@ def under_torchrun(monkeypatch):
     return launch
 
 
+def kind(**settings):
+    return type(backend_of(config(**settings)))
+
+
 def test_the_engine_is_what_the_program_was_started_as(under_torchrun):
-    assert place() is None
-    assert engine_name(config()) == engine_name(config(engine="local")) == "local"
-    assert described(config()) == ""
+    assert torchrun_rank() is None
+    assert kind() is kind(engine="local") is Local
+    assert backend_of(config()).described() == ""
     under_torchrun(1, 4)
-    assert place() == Place(rank=1, size=4, local_rank=1, local_size=4)
-    assert engine_name(config()) == engine_name(config(engine="torchrun")) == "torchrun"
-    assert described(config()) == "learner: 4 processes of torchrun train the model; they have it whole"
+    assert torchrun_rank() == Rank(rank=1, size=4, local_rank=1, local_size=4)
+    assert kind() is kind(engine="torchrun") is Torchrun
+    said = "learner: 4 processes of torchrun train the model; they have it whole"
+    assert backend_of(config()).described() == said
 
 
 def test_an_engine_that_was_not_started_or_would_ignore_a_setting_is_refused(under_torchrun):
     with pytest.raises(ConfigError, match="torchrun did not start this program; start it with torchrun --nproc"):
-        engine_name(config(engine="torchrun"))
+        kind(engine="torchrun")
     with pytest.raises(ConfigError, match=r"learner\.shard = true, but the engine is one process"):
-        engine_name(config(**{"learner.shard": True}))
+        kind(**{"learner.shard": True})
     with pytest.raises(ConfigError, match="engine = 'ray': Input should be 'auto', 'local', 'torchrun' or 'tinker'"):
         config(engine="ray")
     under_torchrun(0, 2)
-    assert engine_name(config(**{"learner.shard": True})) == "torchrun"
+    assert kind(**{"learner.shard": True}) is Torchrun
     with pytest.raises(ConfigError, match="engine = 'local', but 2 processes were started"):
-        engine_name(config(engine="local"))
+        kind(engine="local")
 
 
 TINKER = {"engine": "tinker", "tinker.url": "http://127.0.0.1:9", "optimizer.max_grad_norm": None}
 
 
 def test_a_tinker_server_gets_no_setting_that_it_would_ignore(under_torchrun):
-    assert engine_name(config(**TINKER)) == "tinker"
-    assert described(config(**TINKER)).startswith("the Tinker server at http://127.0.0.1:9 trains and samples")
+    backend = backend_of(config(**TINKER))
+    assert not backend.computes_here
+    assert backend.described().startswith("the Tinker server at http://127.0.0.1:9 trains and samples")
     wrong = {"loss.kl_coef": 0.1, "optimizer.max_grad_norm": 1.0, "rollout.temperature": 0.9}
     wrong |= {"rollout.max_staleness": 1, "dtype": "bfloat16", "device": "cuda", "learner.shard": True}
     wrong |= {"learner.kernels": ["attention"], "learner.gradient_checkpointing": True, "server.replicas": 2}
     with pytest.raises(ConfigError) as refused:
-        engine_name(config(**{**TINKER, **wrong}))
+        kind(**{**TINKER, **wrong})
     lines = str(refused.value).splitlines()
     assert lines[0] == "a Tinker server would ignore these settings:"
     assert [line.split(":")[0].strip() for line in lines[1:]] == list(wrong)
     assert lines[2] == "  optimizer.max_grad_norm: it may cut no gradients; --set optimizer.max_grad_norm=null"
     assert lines[-1] == "  server.replicas: no vLLM server takes part; leave it out"
     with pytest.raises(ConfigError, match=r"engine = 'tinker' needs a server .*; add --tinker-url URL"):
-        engine_name(config(engine="tinker"))
+        kind(engine="tinker")
     with pytest.raises(ConfigError, match=r"tinker\.url = 'http://x', but engine = 'auto'; add --engine tinker"):
-        engine_name(config(**{"tinker.url": "http://x"}))
+        kind(**{"tinker.url": "http://x"})
     under_torchrun(0, 2)
     with pytest.raises(ConfigError, match="engine = 'tinker' is one process, but torchrun started this program"):
-        engine_name(config(**TINKER))
+        kind(**TINKER)
 
 
 def test_what_is_set_instead_is_taken_by_a_tinker_server():
     loss = config(**TINKER, **{"loss.kl_coef": 0, "rollout.temperature": 1, "rollout.max_staleness": 0})
-    assert engine_name(loss) == "tinker"
+    assert isinstance(backend_of(loss), Tinker)
     assert loss.optimizer.gradient_bound == float("inf")
     assert config().optimizer.gradient_bound == 1.0
 

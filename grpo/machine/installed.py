@@ -1,14 +1,15 @@
-"""Packages of the extras: what is said where one is not installed."""
+"""What is installed: packages of the extras, optional rooms of this one, and what torch and vLLM compile with."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import sysconfig
+from pathlib import Path
 
 LEARNER = ("torch", "transformers", "peft", "safetensors")
 """What training, and serving what was trained, needs besides vLLM."""
-
-TINKER = ("tinker",)
-"""The client of a Tinker server."""
 
 OF_TRAINING = (*LEARNER, "accelerate", "gguf", "vllm")
 
@@ -27,14 +28,31 @@ def require(*names: str) -> None:
 def how_to_install(error: ModuleNotFoundError) -> str | None:
     """What to do about a package that is not installed; None where it is none of an extra."""
     package = (error.name or "").partition(".")[0]
-    if package in TINKER:
-        return (
-            "this needs the package tinker, which is not installed; install the extra 'tinker' beside 'cpu' or 'gpu' "
-            "(scripts/install cpu,tinker)"
-        )
     if package not in OF_TRAINING:
         return None
     return (
         f"this needs the package {package}, which is not installed; scripts/install cpu (or gpu) installs all that "
         "training needs (docs/install.md)"
     )
+
+
+def has_room(name: str) -> bool:
+    """Whether an optional room of this package is here: its folder may be taken out, and may leave caches behind."""
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
+
+
+def c_compiler() -> str | None:
+    """As Triton looks for it."""
+    names = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def python_header() -> Path:
+    """Where ``Python.h`` is, or would be."""
+    return Path(sysconfig.get_paths()["include"]) / "Python.h"
+
+
+def can_compile_for_cpu() -> bool:
+    """Whether ``torch.compile`` can do its work on a CPU."""
+    return shutil.which(os.environ.get("CXX", "g++")) is not None and python_header().exists()
