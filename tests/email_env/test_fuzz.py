@@ -16,8 +16,8 @@ from email_env.ingest.sources import open_source
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase
 from email_env.search.query import bare_message_id, who
-from email_env.tools.actions import ToolCall
 from email_env.tools.toolbox import Toolbox
+from judges.common.tool_calls import Call
 
 HOSTILE = (
     "", " ", "?!*", '"', '""" OR "', "'; DROP TABLE emails; --", "' OR 1=1 --", "who : p1", "p1 f2 t3",
@@ -83,14 +83,14 @@ def random_call(draw, mail, found):
         }
         if draw.random() < 0.03:
             arguments[draw.choice(("max_result", "message_id", "\ud83d"))] = 1
-        return ToolCall("search_inbox", arguments)
+        return Call("search_inbox", arguments)
     if pick < 0.9:
         arguments = {"message_id": either(draw, draw.choice(found or mail.ids), 0.3)}
-        return ToolCall("read_email", arguments | ({"offset": anything(draw)} if draw.random() < 0.1 else {}))
+        return Call("read_email", arguments | ({"offset": anything(draw)} if draw.random() < 0.1 else {}))
     if pick < 0.97:
         sources = [either(draw, draw.choice(mail.ids), 0.2) for _ in range(draw.randint(0, 3))]
-        return ToolCall("return_final_answer", {"answer": either(draw, "Thursday", 0.3), "sources": sources})
-    return ToolCall(str(anything(draw)), {str(anything(draw)): anything(draw)})
+        return Call("return_final_answer", {"answer": either(draw, "Thursday", 0.3), "sources": sources})
+    return Call(str(anything(draw)), {str(anything(draw)): anything(draw)})
 
 
 def play(mail, database, calls, seed):
