@@ -123,15 +123,10 @@ class TrainConfig(EnvSettings):
     @model_validator(mode="after")
     def _fits_the_device(self) -> Self:
         given = self.server.model_dump(exclude_defaults=True).keys()
-        of_gpus = {"tensor_parallel", "gpu_memory_utilization", "sleep_mode"} & given
+        of_gpus = {"tensor_parallel", "sleep_mode"} & given
         if self.device == "cpu" and of_gpus:
             raise ValueError(
                 f"server.{min(of_gpus)} is for GPUs, but device = 'cpu'; leave it out, or train with --cuda"
-            )
-        if self.device == "cuda" and "draft_tokens" in given:
-            raise ValueError(
-                "server.draft_tokens is for the CPU, but device = 'cuda'; leave it out, or give vLLM a "
-                "--speculative-config in server.extra_args"
             )
         return self
 

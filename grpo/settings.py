@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator, model_validator
 
@@ -18,10 +18,6 @@ from judges.llm.client import TIMEOUT_SECONDS, CallOptions
 
 LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.learner.loss``, by the names of their papers."""
-
-Kernel = Literal["shared_rows", "attention", "fused_lora", "gated_activation", "norm"]
-KERNELS: tuple[Kernel, ...] = get_args(Kernel)
-"""The fast paths of the learner, named after their modules in ``grpo.learner.cpu``."""
 
 EngineName = Literal["auto", "local", "torchrun", "tinker"]
 """What trains: one process, all that torchrun started, or a Tinker server; auto: as the program was started."""
@@ -278,9 +274,6 @@ class LearnerSettings(Settings):
     token_budget: Annotated[int, AtResume.FREE] = Field(
         default=3072, ge=64, description="tokens of one forward pass, shared ones once"
     )
-    kernels: tuple[Kernel, ...] | None = Field(
-        default=None, description="fast paths in use; default: all; results are the same"
-    )
     gradient_checkpointing: Annotated[Literal["auto", True, False], AtResume.FREE] = Field(
         default="auto",
         description="compute activations again for the gradient instead of keeping them; auto: on a GPU where its "
@@ -347,19 +340,10 @@ class ServerSettings(Settings):
         description="memory of the KV cache; null: 2 on a CPU, on a GPU room for all sequences at full length, if "
         "the GPU has it",
     )
-    gpu_memory_utilization: Annotated[float | None, AtResume.FREE] = Field(
-        default=None, gt=0, le=1, description="share of the GPU's memory for vLLM, instead of kv_cache_gib"
-    )
     sleep_mode: Annotated[Literal["auto", True, False], AtResume.FREE] = Field(
         default="auto",
         description="learner and vLLM take turns on one GPU, while the other's model waits in the host's memory; auto: "
         "where both do not fit",
-    )
-    draft_tokens: Annotated[int, AtResume.FREE] = Field(
-        default=15,
-        ge=0,
-        le=64,
-        description="tokens that vLLM guesses ahead in a step at most (speculative decoding, CPU only); 0: none",
     )
     extra_args: Annotated[tuple[str, ...], AtResume.FREE] = Field(
         default=(), description="further arguments of vllm serve"
@@ -379,9 +363,4 @@ class ServerSettings(Settings):
                 raise ValueError(f"server.urls names {url!r}, which is no URL; give it as http://HOST:PORT")
         if len({url.rstrip("/").removesuffix("/v1") for url in self.urls}) < len(self.urls):
             raise ValueError(f"server.urls names a server twice: {', '.join(self.urls)}")
-        if self.kv_cache_gib is not None and self.gpu_memory_utilization is not None:
-            raise ValueError(
-                f"server.kv_cache_gib = {self.kv_cache_gib} and server.gpu_memory_utilization = "
-                f"{self.gpu_memory_utilization} both size the KV cache; leave one of them out"
-            )
         return self

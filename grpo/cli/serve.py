@@ -90,14 +90,16 @@ def serve(
 
     share_cores()
     policy = find_policy(run, checkpoint, model)
-    config = _settings(policy, device, dtype, threads, draft_tokens)
+    config = _settings(policy, device, dtype, threads)
+    if draft_tokens and config.device == "cuda":
+        raise click.UsageError("--draft-tokens is for the CPU, and this would be on a GPU; leave it out, or add --cpu")
     if dry_run:
-        for line in what_would_be_served(policy, config, host, port):
+        for line in what_would_be_served(policy, config, host, port, draft_tokens):
             click.echo(line)
         return
     base = resolve_model(policy.model)
     served = served_policy(policy, base.path)
-    options = _options(policy, config, base.path, host, port)
+    options = _options(policy, config, base.path, host, port, draft_tokens)
     with tempfile.TemporaryDirectory(prefix="grpo-serve-") as scratch, Display() as display:
         if served is not None:
             options = replace(options, extra_args=(*options.extra_args, *_chat_arguments(served, Path(scratch))))
@@ -120,9 +122,7 @@ def serve(
             server.stop()
 
 
-def _settings(
-    policy: TrainedPolicy, device: str | None, dtype: str | None, threads: int | None, draft_tokens: int
-) -> TrainConfig:
+def _settings(policy: TrainedPolicy, device: str | None, dtype: str | None, threads: int | None) -> TrainConfig:
     """Those of the run, or the defaults, for one server of ours and nothing that trains."""
     from grpo.machine.hardware import visible_gpus
     from grpo.serving.vllm import built_for
@@ -130,31 +130,37 @@ def _settings(
     here = "cuda" if visible_gpus() and built_for() != "cpu" else "cpu"
     config = policy.config or load_config(None, {"env": "", "device": here})
     device = device or config.device
-    if draft_tokens and device == "cuda":
-        raise click.UsageError("--draft-tokens is for the CPU, and this would be on a GPU; leave it out, or add --cpu")
     changes = {
         "device": device,
         "dtype": dtype or (config.dtype if device == config.device else "auto"),
         "threads": threads,
         "lora": config.lora.model_copy(update={"rank": policy.rank}),
-        "server": config.server.model_copy(update={"urls": [], "replicas": 1, "draft_tokens": draft_tokens}),
+        "server": config.server.model_copy(update={"urls": [], "replicas": 1}),
     }
     return config.model_copy(update=changes)
 
 
 def _options(
-    policy: TrainedPolicy, config: TrainConfig, base: Path, host: str, port: int, shape: ModelShape | None = None
+    policy: TrainedPolicy,
+    config: TrainConfig,
+    base: Path,
+    host: str,
+    port: int,
+    draft_tokens: int,
+    shape: ModelShape | None = None,
 ) -> ServerOptions:
     """As a run starts vLLM, but with this adapter alone; on a GPU it has the memory to itself."""
     from grpo.serving.vllm_options import server_options
 
     (options,) = server_options(config, base, 0, shape)
     adapter = ("--lora-modules", f"{policy.name}={policy.adapter.resolve()}")
-    extra_args = (*options.extra_args, *adapter)
-    return replace(options, max_loras=1, asks_for_key=True, host=host, port=port, extra_args=extra_args)
+    options = replace(options, host=host, port=port, extra_args=(*options.extra_args, *adapter))
+    return replace(options, max_loras=1, asks_for_key=True, draft_tokens=draft_tokens)
 
 
-def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, host: str, port: int) -> Iterator[str]:
+def what_would_be_served(
+    policy: TrainedPolicy, config: TrainConfig, host: str, port: int, draft_tokens: int
+) -> Iterator[str]:
     """Lines about the policy, the devices with their memory, and vLLM's arguments; nothing is fetched or started.
 
     Raises:
@@ -178,7 +184,7 @@ def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, host: str, 
         yield "on the CPU; vLLM's arguments: not known before the dtype is measured"
     else:
         base = Path(policy.model) if here is None else here.parent
-        options = _options(policy, config, base, host, port, shape)
+        options = _options(policy, config, base, host, port, draft_tokens, shape)
         yield f"vLLM's arguments: {shlex.join(options.arguments(base, BASE_MODEL, port))}"
 
 

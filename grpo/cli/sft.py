@@ -17,7 +17,7 @@ from grpo.settings import ServerSettings
 
 SETTINGS_OF_BOTH = frozenset(
     {"rollout.chat_template_kwargs", "rollout.history", "rollout.max_tokens", "lora.alpha", "lora.rank", "dtype"}
-    | {"learner.gradient_checkpointing", "learner.kernels", "learner.shard", "learner.token_budget"}
+    | {"learner.gradient_checkpointing", "learner.shard", "learner.token_budget"}
     | {"optimizer.max_grad_norm", "train_split"}
 )
 """Settings of ``grpo-train`` that have no option here and that imitation depends on, too."""

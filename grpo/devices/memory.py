@@ -20,7 +20,6 @@ from grpo.devices.shape import DTYPE_BYTES, ModelShape
 from grpo.errors import ConfigError
 from grpo.machine.probe import Dtype
 from grpo.machine.processes import torchrun_rank
-from grpo.settings import KERNELS
 
 GIB = 1024**3
 
@@ -199,13 +198,12 @@ class CpuNeeds:
 def cpu_needs(config: TrainConfig, shape: ModelShape) -> CpuNeeds:
     """What a run with these settings needs, whose ``dtype`` is measured."""
     dtype = cast("Dtype", config.dtype)
-    kernels = KERNELS if config.learner.kernels is None else config.learner.kernels
     learner = learner_memory(
         shape,
         config.lora.rank,
         dtype,
         tokens=config.learner.token_budget,
-        rows_per_token=1.0 if "attention" in kernels else ROWS_BUDGET,  # torch's attention works on whole rows
+        rows_per_token=1.0,
         gradient_checkpointing=config.learner.gradient_checkpointing is True,
         logit_chunk_tokens=CPU_LOGIT_CHUNK_TOKENS,
     )
@@ -214,8 +212,7 @@ def cpu_needs(config: TrainConfig, shape: ModelShape) -> CpuNeeds:
         config.lora.rank,
         dtype,
         adapters=served_adapters(config),
-        sampled_tokens=config.rollout.concurrency
-        + (MOST_DRAFT_LOGITS // shape.vocab if config.server.draft_tokens else 0),
+        sampled_tokens=config.rollout.concurrency + MOST_DRAFT_LOGITS // shape.vocab,
         kv_cache=int((config.server.kv_cache_gib or CPU_KV_CACHE_GIB) * GIB),
     )
     here = torchrun_rank()

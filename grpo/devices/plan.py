@@ -326,19 +326,14 @@ def _kv_sizes(plan: GpuPlan) -> list[int]:
         blocks = count * math.ceil(config.rollout.max_tokens / _KV_BLOCK) + 1
         return blocks * _KV_BLOCK * plan.shape.kv_bytes(_dtype(config)) // settings.tensor_parallel
 
-    if settings.kv_cache_gib is None and settings.gpu_memory_utilization is None:
+    if settings.kv_cache_gib is None:
         at_once = math.ceil(config.rollout.concurrency / settings.replicas)
         return [of_sequences(at_once), of_sequences(max(1, at_once // LEAST_SEQUENCES))]
-    if settings.kv_cache_gib is not None:
-        name, value, size = "kv_cache_gib", settings.kv_cache_gib, settings.kv_cache_gib * GIB
-    else:
-        name, value = "gpu_memory_utilization", settings.gpu_memory_utilization or 0.0
-        size = value * plan.usable(plan.placement.server_cards) / USABLE - plan.server.total
+    size = settings.kv_cache_gib * GIB
     if size < (needed := of_sequences(1)):
         raise ConfigError(
-            f"server.{name} = {value} leaves {max(0.0, size / GIB):.1f} GiB for the KV cache, but one sequence of "
-            f"rollout.max_tokens = {config.rollout.max_tokens} takes {needed / GIB:.1f}; raise the one or lower the "
-            "other"
+            f"server.kv_cache_gib = {settings.kv_cache_gib}, but one sequence of rollout.max_tokens = "
+            f"{config.rollout.max_tokens} takes {needed / GIB:.1f}; raise the one or lower the other"
         )
     return [int(size)]
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -35,7 +35,6 @@ from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
 from grpo.machine.probe import computing_dtype
 from grpo.machine.processes import torchrun_rank
-from grpo.settings import KERNELS, Kernel
 
 LOGIT_CHUNK_TOKENS = 128
 """Action tokens whose logits are there at once: 12 MB (bfloat16, 49,152 ids), which are used again for the next ones.
@@ -44,6 +43,10 @@ ALLOCATOR_VARIABLES = frozenset({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 """By which a user sets torch's allocator on GPUs."""
 STATE_FILE = "engine.pt"
 WEIGHTS_FILE = "adapter_model.safetensors"
+
+Kernel = Literal["shared_rows", "attention", "fused_lora", "gated_activation", "norm"]
+KERNELS: tuple[Kernel, ...] = get_args(Kernel)
+"""The fast paths, named after their modules in ``grpo.learner.cpu``."""
 
 
 def local_engine(config: TrainConfig, model_path: Path, init_adapter: Path | None = None) -> LocalEngine:
@@ -64,7 +67,6 @@ def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | N
         "threads": config.threads,
         "token_budget": config.learner.token_budget,
         "init_adapter": init_adapter,
-        "kernels": KERNELS if config.learner.kernels is None else config.learner.kernels,
         "gradient_checkpointing": plan.gradient_checkpointing
         if plan
         else config.learner.gradient_checkpointing is True,

@@ -217,7 +217,6 @@ def server_options(
         threads=config.threads,
         seed=config.seed,
         kv_cache_gib=config.server.kv_cache_gib,
-        draft_tokens=config.server.draft_tokens,
     )
     servers = [replace(options, share=(index, config.server.replicas)) for index in range(config.server.replicas)]
     if config.device == "cuda":
@@ -248,8 +247,8 @@ def with_user_arguments(options: ServerOptions, arguments: tuple[str, ...]) -> S
         if argument.startswith("-") and _flag(argument) in taken:
             raise ConfigError(
                 f"server.extra_args has {argument.partition('=')[0]}, which a run sets itself; leave it out. Settings "
-                "that are like it: server.kv_cache_gib, server.gpu_memory_utilization, server.tensor_parallel, "
-                "server.draft_tokens, rollout.max_tokens, rollout.concurrency, dtype"
+                "that are like it: server.kv_cache_gib, server.tensor_parallel, rollout.max_tokens, "
+                "rollout.concurrency, dtype"
             )
     return replace(options, extra_args=(*options.extra_args, *arguments))
 

@@ -40,7 +40,6 @@ class Tinker:
             (config.dtype != "auto", "dtype", "auto", "it was started with a dtype of its own"),
             (config.device != "cpu", "device", "cpu", "it computes on its own devices, and nothing is computed here"),
             (learner.shard, "learner.shard", "false", "its start says how a model is spread"),
-            (learner.kernels is not None, "learner.kernels", "null", "it has kernels of its own"),
             (checkpointing != "auto", "learner.gradient_checkpointing", "auto", "its start says that"),
             *((bool(value), f"server.{name}", "", "no vLLM server takes part") for name, value in given.items()),
         ]

@@ -3,7 +3,7 @@
 peft computes ``base(x) + B(A(x)) * scale`` with separate kernels for the scaling, the sum and their gradients, each
 over a full-sized activation. Here the update is accumulated into the base product by ``addmm``, both ways.
 The learner is 1.04 times as fast with it in float32 (Xeon with AVX-512, ``scripts/bench_learner``, November 2026).
-``learner.kernels`` turns it off. Values and gradients are peft's up to rounding (arXiv 2106.09685, eq. 3); the
+`LocalEngine` can do without it. Values and gradients are peft's up to rounding (arXiv 2106.09685, eq. 3); the
 parameters stay peft's own float32 ones.
 """
 

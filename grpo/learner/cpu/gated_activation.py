@@ -3,7 +3,7 @@
 Written as two operations it keeps ``silu(gate)`` besides, and the projection behind it keeps their product: each is an
 eighth of what a forward pass keeps (in SmolLM2-135M 1,536 of about 13,000 values a token and layer). Here both are
 computed again in backward: two passes over the values. Values and gradients are those of the two operations, up to
-rounding. It is used where the projection is one of ``fused_lora``; ``learner.kernels`` turns it off.
+rounding. It is used where the projection is one of ``fused_lora``; `LocalEngine` can do without it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 transformers computes it in float32, operation by operation: of a bfloat16 input autograd keeps a float32 copy, which
 for the two norms of a layer is a fifth of what a forward pass keeps (SmolLM2-135M: 4.6 of 23 kB a token and layer), and
 its backward is a dozen passes over it. Here float32 lives within the norm alone. Values are those of transformers,
-gradients too, up to rounding. ``learner.kernels`` turns it off.
+gradients too, up to rounding. `LocalEngine` can do without it.
 
     y = w * x / sqrt(mean(x^2) + eps)       (RMSNorm, arXiv 1910.07467, eq. 4)
 

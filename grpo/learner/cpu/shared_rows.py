@@ -8,7 +8,7 @@ attention, on GPUs, sees whole rows, put together from their pieces. Values and 
 up to rounding (Tree Training, arXiv 2511.00413, does the same for trees of trajectories). One packed row with a
 four-dimensional mask was the alternative; its attention pays for every pair of rows. After the warm start a rollout of
 the email recipe has about 30 % of its tokens in common with another; the learner is 1.13 times as fast with it in
-float32 (Xeon with AVX-512, ``scripts/bench_learner``, November 2026). ``learner.kernels`` turns it off.
+float32 (Xeon with AVX-512, ``scripts/bench_learner``, November 2026). `LocalEngine` can do without it.
 
 Shapes: T tokens of the list, B rows, L the longest row (rounded up), W values a token, H heads, D values a head.
 """

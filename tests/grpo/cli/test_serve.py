@@ -15,9 +15,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from grpo.cli.serve import _settings, serve
-from grpo.runs.trained_policy import find_policy
-from grpo.serving.vllm_options import server_options
+from grpo.cli.serve import serve
 from tests.grpo.chat.templates import FAMILIES
 from tests.grpo.chat.test_turns import played
 from tests.support.envs import TalkEnv
@@ -128,11 +126,11 @@ def test_on_a_gpu_it_takes_the_plan_of_a_run_without_a_learner(adapter, nvidia_s
 
 @pytest.mark.parametrize("draft_tokens", [0, 7])
 def test_on_the_cpu_it_guesses_tokens_where_one_asks_for_it(adapter, draft_tokens):
-    settings = _settings(find_policy(Path(adapter), "newest", None), "cpu", None, None, draft_tokens)
-    (options,) = server_options(settings.model_copy(update={"dtype": "float32"}), Path(adapter), 0)
-    arguments = options.arguments(Path(adapter), "base", 1)
-    assert ("--speculative-config" in arguments) == (draft_tokens > 0)
-    assert options.draft_tokens == draft_tokens
+    asked = [adapter, "--cpu", "--dtype", "float32", "--dry-run", "--draft-tokens", str(draft_tokens)]
+    shown = CliRunner().invoke(serve, asked)
+    assert shown.exit_code == 0, shown.output
+    guessing = re.search(r'"num_speculative_tokens": (\d+)', shown.output)
+    assert (int(guessing[1]) if guessing else 0) == draft_tokens
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from grpo.learner.cpu.fused_lora import fuse_lora  # noqa: E402
 from grpo.learner.cpu.gated_activation import fuse_gates  # noqa: E402
 from grpo.learner.cpu.norm import RmsNorm, fuse_norms  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
+from grpo.learner.local_engine import KERNELS  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
-from grpo.settings import KERNELS  # noqa: E402
 from tests.support.tiny_model import tiny_engine, tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch

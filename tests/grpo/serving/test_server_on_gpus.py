@@ -73,15 +73,12 @@ def test_arguments_of_ours_are_not_taken_from_the_user(tmp_path: Path, argument:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"kv_cache_gib": 1, "gpu_memory_utilization": 0.5}, "both size the KV cache; leave one of them out"),
         (
             {"urls": ["http://a"], "kv_cache_gib": 1},
             "server.kv_cache_gib = 1.0 is of servers that are started, but server.urls names 1",
         ),
-        ({"draft_tokens": 65}, "less than or equal to 64"),
         ({"tensor_parallel": 2}, "server.tensor_parallel is for GPUs, but device = 'cpu'"),
         ({"sleep_mode": True}, "server.sleep_mode is for GPUs, but device = 'cpu'"),
-        ({"gpu_memory_utilization": 1.5}, "less than or equal to 1"),
     ],
 )
 def test_settings_of_a_server_that_contradict_each_other_are_refused(settings: dict[str, object], said: str):
@@ -117,18 +114,6 @@ def test_the_log_of_a_start_on_a_gpu_says_what_vllm_does(tmp_path: Path):
         "starting the engine process", "loading the weights", "preparing the cache", "opening the port",
         "capturing CUDA graphs", "opening the port",
     ]  # fmt: skip
-
-
-def test_guesses_are_for_the_cpu_where_another_kind_may_take_their_place(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"server.draft_tokens is for the CPU, but device = 'cuda'.*--speculative"):
-        load_config(None, {"env": "X-v0", "device": "cuda", "server.draft_tokens": 3})
-    own = ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}']
-    settings = {"env": "X-v0", "dtype": "float32", "server.extra_args": own}
-    with pytest.raises(ConfigError, match=r"has --speculative-config, .*server.draft_tokens"):
-        make_servers(load_config(None, settings), tmp_path, tmp_path / "log")
-    (server,) = make_servers(load_config(None, settings | {"server.draft_tokens": 0}), tmp_path, tmp_path / "log")
-    assert isinstance(server, VllmServer)
-    assert server.options.arguments(tmp_path, "base", 1).count("--speculative-config") == 1
 
 
 def test_each_of_several_servers_has_a_gpu_of_its_own(

@@ -65,7 +65,7 @@ def test_a_tinker_server_gets_no_setting_that_it_would_ignore(under_torchrun):
     assert backend.described().startswith("the Tinker server at http://127.0.0.1:9 trains and samples")
     wrong = {"loss.kl_coef": 0.1, "optimizer.max_grad_norm": 1.0, "rollout.temperature": 0.9}
     wrong |= {"rollout.max_staleness": 1, "dtype": "bfloat16", "device": "cuda", "learner.shard": True}
-    wrong |= {"learner.kernels": ["attention"], "learner.gradient_checkpointing": True, "server.replicas": 2}
+    wrong |= {"learner.gradient_checkpointing": True, "server.replicas": 2}
     with pytest.raises(ConfigError) as refused:
         kind(**{**TINKER, **wrong})
     lines = str(refused.value).splitlines()
