@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from examples.brevity import brevity
 from grpo.envs.message_env import MessageEnv
-from grpo.types import Episode, Group, Task
+from grpo.types import Episode, Group, ModelCall, Task
 from tests import ROOT, documents
 
 EXAMPLES = ROOT / "examples"
@@ -71,5 +71,5 @@ def test_the_example_env_reads_a_call_in_openais_form_and_not_its_id():
 
 
 def test_the_example_reward_prefers_the_shorter_of_two_equal_answers():
-    long, short = (Episode("E", Task(0), n, 0, action_mask=[True] * n, reward=1.0) for n in (300, 100))
+    long, short = (Episode("E", Task(0), calls=[ModelCall(completion_tokens=n)], reward=1.0) for n in (300, 100))
     assert brevity(Group(Task(0), [long, short])) == [0.7, 0.9]

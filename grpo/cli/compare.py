@@ -86,7 +86,7 @@ def _lines(flip: Flip) -> list[str]:
         f"    {side}: {'no answer' if answer is None else _short(answer)}"
         for side, answer in (("A", flip.a_answer), ("B", flip.b_answer))
     )
-    return [f"{mark} {flip.key} ({flip.reward_change:+.2f})  {_short(flip.question)}", *answers]
+    return [f"{mark} {flip.key[0]}#{flip.key[1]} ({flip.reward_change:+.2f})  {_short(flip.question)}", *answers]
 
 
 def _short(text: str) -> str:

@@ -73,10 +73,12 @@ class EnvWorkers(Closeable):
             return MessageEnv(env_id, env_kwargs, self.cost)
         with self._lock:
             worker = self._least_occupied()
-            number = worker.new_number()
+            is_shared, number = worker.envs > 0, worker.new_number()
         try:
             return WorkerEnv(worker, number, env_id, env_kwargs, self._module, self.cost)
         except EnvError as error:
+            if is_shared and not worker.is_alive:  # another env has ended it
+                return self.make(env_id, env_kwargs, place)
             if self._setting != "auto":
                 raise EnvError(f"{error}; with env_workers 0 it plays in this process") from error
             env = MessageEnv(env_id, env_kwargs, self.cost)

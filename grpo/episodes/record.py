@@ -142,7 +142,9 @@ def with_transcript(episode: Episode) -> Episode:
     try:
         return episode_of(record_at(Path(path), place))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} has no record of {episode.key} at byte {place}: {error}") from error
+        raise ValueError(
+            f"{path} has no record of {episode.task.key}#{episode.sample_index} at byte {place}: {error}"
+        ) from error
 
 
 def _call_record(call: ModelCall, logprobs: bool) -> dict[str, Any]:

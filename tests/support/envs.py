@@ -60,7 +60,7 @@ class WordEnv(gymnasium.Env):
             "messages": [{"role": "tool", "content": text}],
             "metrics": self._metrics(float(right)),
             "error": "no_tool_call" if "?" in action else "",
-            "ending": "answer" if right else "max_turns" if truncated else "",
+            "stop_reason": "answer" if right else "max_turns" if truncated else "",
         }
         return text, (1.0 + self.bonus if right else 0.0), right, truncated, info
 

@@ -18,7 +18,7 @@ from grpo.envs.step_cost import Place
 from grpo.envs.workers import EnvWorkers
 from grpo.episodes.player import planned_episodes
 from grpo.episodes.record import line_of
-from grpo.errors import ConfigError
+from grpo.errors import ConfigError, EnvError
 from grpo.machine.processes import child_environment
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import SampledTurn, Task
@@ -239,14 +239,14 @@ def test_an_env_that_only_this_process_knows_is_refused_or_stays():
     gymnasium.register("tests/Local-v0", entry_point=Local)
     try:
         policy = Guesses("oak", "pine", "maple")
-        failed = play("tests/Local-v0", {}, 1, policy, 1)
-        assert "in a worker process: no env with the id 'tests/Local-v0' could be made" in failed[0].error
-        assert failed[0].error.endswith("with env_workers 0 it plays in this process")
+        said = r"^in a worker process: no env with the id 'tests/Local-v0' could be made.* with env_workers 0"
+        with pytest.raises(EnvError, match=said):
+            play("tests/Local-v0", {}, 1, policy, 1)
         assert any(stays() for _ in range(5)) or not TELLS_WAITS  # as above
     finally:
         del gymnasium.registry["tests/Local-v0"]
-    unsendable = play(HARD_ENV, {"tool": threading.Lock()}, 1, policy, 1)
-    assert unsendable[0].error.startswith(f"the arguments of {HARD_ENV} cannot be sent to a worker process: ")
+    with pytest.raises(EnvError, match=f"^the arguments of {HARD_ENV} cannot be sent to a worker process: "):
+        play(HARD_ENV, {"tool": threading.Lock()}, 1, policy, 1)
 
 
 HANGING = """
