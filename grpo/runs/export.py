@@ -88,7 +88,10 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
         merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"the adapter {adapter} cannot be merged into {base}: {error}") from error
-    merged.to(dtype).save_pretrained(folder)
+    try:
+        merged.to(dtype).save_pretrained(folder)
+    except SafetensorError as error:
+        raise ModelError(f"the merged model cannot be written ({error}); make room, or check the disk") from error
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = chat_template or tokenizer.chat_template
     tokenizer.save_pretrained(folder)
