@@ -15,7 +15,7 @@ from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
 from grpo.episodes.tasks import TaskStream
 from grpo.types import Task
-from judges.answers.reach import within_reach
+from judges.answers.matching import is_short_enough
 
 MAX_LOOKED_AT = 200
 """Questions that are looked at; more say nothing new."""
@@ -42,7 +42,7 @@ def reach_warning(env: MessageEnv, tasks: Sequence[Task]) -> list[str]:
     for task in islice(tasks, MAX_LOOKED_AT):
         env.reset(task)
         if (key := env.answer_key()) is not None:
-            found.append(within_reach(key.references, key.question))
+            found.append(is_short_enough(key.references, key.question))
     if not found or (share := sum(found) / len(found)) >= ENOUGH:
         return []
     return [

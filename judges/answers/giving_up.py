@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-from .beside import MAIL
-from .values import tokens
+from .tokens import tokens
 
+MAIL = r"(?:(?:this|that|your|my|an) )?(?:e ?)?(?:mails?|messages?|threads?|inbox|mailbox)"
+_MAX_CHARS = 600
+"""A longer text says something."""
 _GIVEN = "(?:mentioned|stated|specified|given|available|found|known|provided|included|listed|contained|indicated)"
 _TOLD = "(?:say|mention|contain|state|specify|tell|include|provide|give|indicate)"
 _FIND = "(?:find|locate|determine|answer)"
@@ -44,8 +46,10 @@ _YES_NO = re.compile(r"\s*(?:is|are|was|were|do|does|did|has|have|had|will|would
 
 def gives_up(text: str, question: str = "") -> bool:
     """Whether a text says that the answer is not known, and nothing that could be an answer."""
-    words, asked = _plain(text), tokens(question)
-    if not (_GIVES_UP.search(words) or (not _YES_NO.match(question) and _NOT_THERE.search(words))):
+    words, asked = _plain(text[: _MAX_CHARS + 1]), tokens(question)
+    if len(text) > _MAX_CHARS or not (
+        _GIVES_UP.search(words) or (not _YES_NO.match(question) and _NOT_THERE.search(words))
+    ):
         return False
     others = [token for token in tokens(text) if token.kind not in ("word", "yes-no") and token.value != "/"]
     return all(token in asked for token in others) and (_IDLE | {*_plain(question).split()}).issuperset(words.split())

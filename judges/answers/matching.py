@@ -1,13 +1,26 @@
 """Is this answer right, as far as a rule can tell: right, wrong or undecided. No model, no network.
 
-- Right: the answer says the reference, and nothing else is said. Beside it may stand only a frame of a closed list
-  ("the answer is"), a preposition that adds nothing, and the question's own words as the question has them (`beside`).
-  So no answer is right that doubts, denies, compares or halves the reference, or names a second candidate.
-- Wrong: it is empty, gives up, or is another value of the same kind (another date, time, number, amount, weekday).
-- Undecided: all else, such as another wording. A judge may decide it; without one it earns nothing, since a policy
-  would learn to use what a rule lets through.
+Answer and reference are read as tokens (`tokens`), so that a date or an amount is the same however it is written. The
+answer is right if it is the reference, but for a frame around it. These are the frames; they say nothing of their own:
 
-`email_env` marks by this rule too: it is all that the environment imports of `judges`.
+- "the answer is", "according to the mail", and the like;
+- the whole question, with the answer in the place of its question word: `Alvero acquired Kelbrook`;
+- "it is", "these were", where the question does not ask how much: of "How much was the rent raised?" `it was $50` may
+  say another amount;
+- a preposition that the question begins or ends with, or that days, times and places have: `on 5 May`. But asked until
+  when, `on 5 May` says something else;
+- the noun that is asked for (room 204, 370 valves) and the rate of a monthly rent;
+- Mr. and Dr., the weekday beside its date, and the order of a list where none is asked for.
+
+Every other word refutes. So no answer is right that doubts, denies, compares or halves the reference, or names a second
+candidate. Where the question itself compares, ranks, multiplies, offers a choice or asks yes or no, only the first two
+frames count.
+
+An answer is wrong if it is empty, gives up (`giving_up`), or is another value of the same kind. All else is undecided,
+such as another wording. A judge may decide it; without one it earns nothing, since a policy would learn to use what a
+rule lets through. A reference that gives up itself decides nothing.
+
+`email_env` marks by this rule, too.
 """
 
 from __future__ import annotations
@@ -16,37 +29,50 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
-from itertools import permutations
+from itertools import pairwise, takewhile
+from typing import Any
 
-from .beside import SMALL_WORDS, TURNS, WH, at, cause, stands_alone, stem
-from .giving_up import gives_up, speaks_of_not_knowing
-from .refuting import refutation
-from .respelled import respelled
-from .token import POINTS, RATES, VALUES, Token, agrees, undashed
-from .values import tokens
+from .giving_up import MAIL, gives_up, speaks_of_not_knowing
+from .tokens import AMOUNTS, POINTS, RATES, VALUES, Token, agrees, tokens, weekday
 
 MAX_ANSWER_CHARS = 600
 """A longer answer is undecided, unless it is the reference itself."""
+MAX_WORDS = 4
+"""A reference with more words of its own is a sentence, which can be said in too many ways for a rule."""
 
-_ABOUT = frozenset("approximately about around roughly circa approx".split())  # noqa: SIM905
-_TITLES = frozenset("mr mrs ms miss dr prof".split())  # noqa: SIM905
-_ORDERED = frozenset(  # a question with one of these may want a list in its order
-    (  # noqa: SIM905
-        "and first last next order ordered then respectively route rank ranked ranking sequence itinerary step steps"
-        " priority priorities top agenda score from before after"
-    ).split()
+_BE = ("is", "was", "are", "were")
+_LEAD = re.compile(
+    rf"(?:(?:according to|based on|(?:as )?(?:stated|mentioned|said|written) in|per) {MAIL} )?"
+    rf"(?:{MAIL} (?:says?|said|states?|stated|mentions?|mentioned) (?:that )?)?"
+    r"(?:(?:my )?(?:final |correct |right )?answer (?:to (?:this|that|your) question )?(?:is )?)?"
 )
-_BESIDES = re.compile(r"^\s*(?:besides|apart from|other than|except for|aside from) [^,]+,", re.IGNORECASE)
-_ADDRESS = re.compile(r"\s*[<(\[]([\w.+-]+)@[\w-]+(?:\.[\w-]+)+[>)\]]")
-_JOINING = ("at", "on", "in")
-_STRAIGHT = str.maketrans("‘’“”", "''\"\"")
-_QUOTED = re.compile(r"(?<!\w)([\"'])(.*?)\1", re.DOTALL)
+_TAIL = re.compile(rf"(?: (?:according to|based on|as stated in) {MAIL})?(?: is (?:my )?(?:final |right )?answer)?\Z")
+_POINTING = ("it", "that", "this", "they", "these", "those")
+_PREPOSITIONS = frozenset("to in at on of for by with from into under until since before after".split())  # noqa: SIM905
+_DIRECTIONS = frozenset("from by until since before after".split())  # noqa: SIM905
+_PLACING = frozenset(("at", "on", "in"))
+_TITLES = frozenset("mr mrs ms miss dr prof sir".split())  # noqa: SIM905
+_WH = frozenset("who whom whose which what when where how why".split())  # noqa: SIM905
+_PRESENT = frozenset("is are do does has have will would can could should may might must shall".split())  # noqa: SIM905
+_YES_NO = _PRESENT | {"was", "were", "did", "had"}
+_COMPARING = re.compile(
+    r"than|more|less|fewer|most|least|other|else|twice|double|triple|half|halves|times|difference|or|better|best|worse|worst"
+    r"|(?:high|low|larg|small|long|short|cheap|great|bigg|old|young|new|earli|lat|fast|slow|hard|eas|clos|near|tall|deep"
+    r"|wid|heavi|light|strong|weak|rich|poor|furth|farth|few|busi)(?:er|est)"
+)
+_ORDERED = frozenset("and next last order ordered then route ranking sequence steps priority from before after".split())  # noqa: SIM905
+_SCALED = frozenset("hundred thousand million billion dozen hundreds thousands millions billions dozens".split())  # noqa: SIM905
+_ASIDE = re.compile(r"(?<=[\w.%)])\s+[(\[]([^()\[\]]*)[)\]](?!\s*[-\d])")
+_LIMITING = re.compile(r"(?i)\b(?:not|no|or|if|unless|except|only|but|without|until|before|after)\b|n't\b|\?")
+_CONTRAST = re.compile(r"(?i)(?<=\w)(?:, not|,? (?:rather than|instead of|as opposed to)) ")
+_ABOUT = re.compile(r"(?i)^(?:about|approximately|roughly) (?=[$€£¥]?\d)")
 _UNSPACED = re.compile(
     "[\u0e01-\u0e5b\u3005-\u3007\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-_LENGTH = re.compile(r"(?<=\d)[\"'](?![^\W\d])")
-_CONTRAST = re.compile(r"(?<=\w)(?:, not|,? (?:rather than|instead of|as opposed to)) ", re.IGNORECASE)
+
+Tokens = Sequence[Token]
 
 
 class Verdict(StrEnum):
@@ -84,31 +110,19 @@ def decide(answer: str, references: Sequence[str], question: str = "") -> Decisi
     if len(answer) > MAX_ANSWER_CHARS:
         return Decision(Verdict.UNDECIDED, f"The answer has more than {MAX_ANSWER_CHARS} characters.")
     if gives_up(answer, question):
-        if any(map(gives_up, references)):
-            return Decision(Verdict.RIGHT, "The answer gives up, as the reference does.")
-        if not any(says(answer, text) or speaks_of_not_knowing(text) for text in references):
-            return Decision(Verdict.WRONG, "The answer gives up.")
-        return Decision(Verdict.UNDECIDED, "The answer and a reference say that something is not known.")
+        if any(says(answer, text) or speaks_of_not_knowing(text) for text in references):
+            return Decision(Verdict.UNDECIDED, "The answer and a reference say that something is not known.")
+        return Decision(Verdict.WRONG, "The answer gives up.")
     if "password" in question.casefold():
         return Decision(Verdict.UNDECIDED, "A password must be the same to the letter.")
-    asked, said = tokens(_BESIDES.sub("", question)), tokens(answer)
-    known = [token for text in references for token in tokens(text)]
+    asked = [token for token in tokens(question) if token.value != "?"]
+    said = [*_without_frames(answer, asked)]
     for reference in references:
-        if any(one != other for one, other in zip(_lengths(answer), _lengths(reference), strict=False)):
-            continue
-        titles = _titles(tokens(reference))
-        if titles and _titles(said) and titles.isdisjoint(_titles(said)):  # Mr and Mrs Keller are two
-            continue
-        for form in _forms(reference, question, asked, known):
-            versions = list(_versions(answer, said, form))
-            if any(
-                stands_alone(version, form, asked, known)
-                or stands_alone(undashed(version), undashed(form), asked, known)
-                for version in versions
-            ):
-                return Decision(Verdict.RIGHT, f"The answer says {reference!r}.")
-    why = refutation(said, [tokens(_core(text)) for text in references], asked)
-    return Decision(Verdict.WRONG, why) if why else Decision(Verdict.UNDECIDED, "The rule cannot say.")
+        texts = dict.fromkeys((reference, _core(reference)))
+        forms = [form for text in texts if not gives_up(text) for form in _without_frames(text, asked)]
+        if any(_same(one, form) for one in said for form in forms) or _same_list(answer, reference, asked):
+            return Decision(Verdict.RIGHT, f"The answer says {reference!r}.")
+    return _refuted(said[-1], [tokens(_core(text)) for text in references], asked)
 
 
 def says(text: str, answer: str) -> bool:
@@ -124,17 +138,17 @@ def says(text: str, answer: str) -> bool:
     said, form = tokens(text), tokens(answer)
     if form and all(token.kind in VALUES for token in form) and len({token.kind for token in form}) == len(form):
         return all(any(agrees(token, other) or agrees(other, token) for other in said) for token in form)
-    pairs = ((said, form), (undashed(said), undashed(form)))
-    return bool(form) and any(at(one, n, other) for one, other in pairs for n in range(len(one) - len(other) + 1))
+    return any(_agree(said[n : n + len(form)], form) for n in range(len(said) - len(form) + 1))
 
 
-def _titles(some: Iterable[Token]) -> set[str]:
-    return {token.value for token in some if token.value in _TITLES and token.named}
+def is_short_enough(references: Iterable[str], question: str = "") -> bool:
+    """Whether a rule can be expected to recognise right answers: a reference gives up, or says little of its own."""
+    asked = {*_values(tokens(question)), *_PREPOSITIONS, *_BE, "and", "or"}
 
+    def words(text: str) -> int:
+        return sum(token.kind != "symbol" and token.value not in asked for token in tokens(_ASIDE.sub("", text)))
 
-def _squeezed(text: str) -> str:
-    """The text without blanks, in letters and digits of the usual width."""
-    return "".join(unicodedata.normalize("NFKC", text).split()).casefold()
+    return any(gives_up(text) or words(text) <= MAX_WORDS for text in references)
 
 
 def _folded(text: str) -> str:
@@ -145,124 +159,192 @@ def _folded(text: str) -> str:
     return text
 
 
-def _lengths(text: str) -> list[str]:
-    """The marks of feet and inches of a text. They are no tokens: most quotes behind a number end what is quoted."""
-    straight = text.translate(_STRAIGHT).replace("''", '"')
-    return _LENGTH.findall(_QUOTED.sub(r"\2", straight))
+def _squeezed(text: str) -> str:
+    """The text without blanks, in letters and digits of the usual width."""
+    return "".join(unicodedata.normalize("NFKC", text).split()).casefold()
 
 
 def _core(reference: str) -> str:
-    """The reference without what explains it: a parenthesis behind it, and what it is not."""
-    text = re.sub(r"(?<=[\w.%)])\s+[(\[][^()\[\]]*[)\]](?!\s*[-\d])", "", reference)
-    return _CONTRAST.split(text)[0]
+    """The reference without what explains it: a parenthesis that limits nothing, and what it is not."""
+    text = _ASIDE.sub(lambda aside: aside[0] if _LIMITING.search(aside[1]) else "", reference)
+    return _ABOUT.sub("", _CONTRAST.split(text)[0])
 
 
-def _forms(reference: str, question: str, asked: Sequence[Token], known: Sequence[Token]) -> Iterator[list[Token]]:
-    """The ways to say a reference that need no understanding."""
-    core = _core(reference)
-    for text in dict.fromkeys((reference, core, _CONTRAST.split(reference)[0], *respelled(core, question))):
-        form = [_most_specific(token, known) for token in tokens(text)]
-        if any(token.kind == "date" for token in form):  # a weekday beside a date adds nothing that must be said
-            form = [token for token in form if token.kind != "weekday"]
-        if not any(token.kind != "symbol" for token in form):
-            continue
-        yield form
-        if len(form) > 1 and form[0].value in _ABOUT and form[1].kind in VALUES:
-            form = form[1:]
-            yield form
-            yield from ([Token("word", word), *form] for word in _ABOUT)
-        if len(form) > 1 and (form[0].value in _TITLES or form[0].value in _JOINING):
-            yield form[1:]
-        reason = next((n for n in (1, 2, 3) if cause(form[:n], asked) == n < len(form)), 0)
-        if reason:
-            yield form[max(reason, cause(form[: reason + 1], asked)) :]
-        if any(token.value == "whose" for token in asked):
-            owner = Token("symbol", "'s", "'s")
-            yield form[:-1] if form[-1] == owner else [*form, owner]
-        short = _without_asked(form, asked)
-        if short != form:
-            yield short
-        yield from _bare_points(form)
-    yield from _orders(core, asked)
+def _values(some: Tokens) -> list[Any]:
+    return [token.value for token in some]
 
 
-def _without_asked(form: list[Token], asked: Sequence[Token]) -> list[Token]:
-    """Without the common words at its ends that the question says: `Room 204` asked for a room is `204`."""
-    common = {stem(token) for token in asked if token.kind == "word" and not token.named} - TURNS
-    common |= {RATES[word] for token in asked if (word := str(token.value)) in RATES}
-
-    def said(token: Token) -> bool:
-        return token.kind == "word" and stem(token) in common and token.value not in SMALL_WORDS
-
-    start, end = 0, len(form)
-    if any(token.value == "or" for token in asked):  # how many hours or days
-        return form
-    while end - start > 1 and said(form[end - 1]):
-        end -= 2 if form[end - 2].value == "per" and end - start > 2 else 1
-    while end - start > 1 and said(form[start]):
-        start += 1
-    short = form[start:end]
-    if any(
-        token.kind in VALUES or (token.kind == "word" and token.value not in SMALL_WORDS and not said(token))
-        for token in short
-    ):
-        return short
-    return form
+# Frames: each function takes one off, if it is there.
 
 
-def _bare_points(form: Sequence[Token]) -> Iterator[list[Token]]:
-    """A day and its time in any order, without what joins them: `Friday at 2 pm` is `2 pm on Friday`."""
-    points = [token for token in form if token.value not in _JOINING]
-    kinds = [token.kind for token in points]
-    if len(points) > 1 and {*kinds} <= {*POINTS} and len({*kinds}) == len(kinds):
-        yield from map(list, permutations(points))
+def _without_frames(text: str, asked: Tokens) -> Iterator[Tokens]:
+    """The tokens of a text, and what is left of them when its frames are taken off, one after the other."""
+    left: Tokens = tokens(text)
+    yield left
+    for frame in _FRAMES[: 2 if _compares(asked) else None]:
+        left = frame(left, _values(asked))
+        yield left
 
 
-def _orders(core: str, asked: Sequence[Token]) -> Iterator[list[Token]]:
-    """A list of names in any order, unless the question says an order."""
-    words = [token.value for token in asked]
-    if _ORDERED.intersection(words) or sum(word in WH for word in words) > 1 or "respectively" in core:
-        return
-    items = [list(tokens(item)) for item in re.split(r"[,;\n]|\band\b|&", core)]
-    items = [item for item in items if item]
+def _compares(asked: Tokens) -> bool:
+    """Whether a question compares, ranks, multiplies, offers a choice, or asks yes or no."""
+    compares = any(token.kind == "ordinal" or _COMPARING.fullmatch(str(token.value)) for token in asked)
+    return compares or any(token.value in _YES_NO for token in asked[:1])
+
+
+def _without_saying(left: Tokens, asked: list[Any]) -> Tokens:
+    """Without `the answer is` and `according to the mail`."""
+    lead = _LEAD.match("".join(f"{value} " for value in _values(left)))
+    left = left[len(lead[0].split()) if lead else 0 :]
+    text = "".join(f" {value}" for value in _values(left))
+    tail = _TAIL.search(text)
+    return left[: len(text[: tail.start()].split()) if tail else None]
+
+
+def _without_question(left: Tokens, asked: list[Any]) -> Tokens:
+    """Without the whole question: behind the answer, which stands for who or which company, or turned round an `is`."""
+    if not asked or asked[0] not in _WH:
+        return left
+    said, is_which = _values(left), asked[0] in ("how", "which") and asked[1:2] != [] and asked[1] not in _BE
+    rest = asked[2:] if is_which else asked[1:]
+    if rest and said[-len(rest) :] == rest:
+        return left[: -len(rest)]
+    is_measure = asked[0] == "how" and asked[1:2] != ["much"]  # the train was 20 minutes: late, or under way?
+    if len(rest) > 1 and rest[0] in _BE and not is_measure and said[: len(rest)] == [*rest[1:], rest[0]]:
+        return left[len(rest) :]
+    return left
+
+
+def _without_pointing(left: Tokens, asked: list[Any]) -> Tokens:
+    """Without `it is`; `it was` does not say what is."""
+    if len(left) < 3 or left[0].value not in _POINTING or left[1].value not in _BE or "how" in asked:
+        return left
+    return left if left[1].value in ("was", "were") and _PRESENT.intersection(asked) else left[2:]
+
+
+def _without_preposition(left: Tokens, asked: list[Any]) -> Tokens:
+    """Without the question's preposition, or one of a day, a time or a place."""
+    ties = {*asked[:1], *asked[-1:], *(word for word, then in pairwise(asked) if then in _WH)} & _PREPOSITIONS
+    is_point = all(token.kind in POINTS or token.value in _PLACING for token in left)
+    if (is_point or ("where" in asked and not ties)) and _DIRECTIONS.isdisjoint(asked):
+        ties |= _PLACING
+    if "why" in asked:
+        ties |= {"because"}
+    return left[1:] if len(left) > 1 and left[0].value in ties else left
+
+
+def _without_noun(left: Tokens, asked: list[Any]) -> Tokens:
+    """Without the noun that is asked for: the room of `Room 204` and `Green Room`, the valves of `370 valves`."""
+    start = next((place for place, word in enumerate(asked) if word in ("which", "what", "many")), len(asked))
+    noun = asked[start + 1 : start + 2]
+    if noun and noun[0] in _BE:
+        noun = [*takewhile(lambda word: word not in _PREPOSITIONS, asked[start + 2 :])]
+    values, count = _values(left), len(noun)
+    if not noun or len(left) <= count or not _SCALED.isdisjoint(noun):
+        return left
+    if values[:count] == noun or (noun[1:] == ["number"] and values[:1] == noun[:1]):
+        return left[count if values[:count] == noun else 1 :]
+    return left[:-count] if values[-count:] == noun and (left[0].kind != "number" or asked[start] == "many") else left
+
+
+def _without_rate(left: Tokens, asked: list[Any]) -> Tokens:
+    """Without the `per month` of a rent that is asked for as monthly."""
+    rates = {RATES[word] for word in asked if word in RATES} | {then for word, then in pairwise(asked) if word == "per"}
+    return left[:-2] if len(left) > 2 and left[-2].value == "per" and left[-1].value in rates else left
+
+
+_FRAMES = (
+    _without_saying, _without_question, _without_pointing, _without_preposition, _without_noun, _without_rate,
+)  # fmt: skip
+
+
+# What is left of an answer, beside what is left of a reference.
+
+
+def _agree(said: Tokens, form: Tokens) -> bool:
+    return len(said) == len(form) > 0 and all(map(agrees, said, form))
+
+
+def _same(said: Tokens, form: Tokens) -> bool:
+    """Whether the two agree: but for a title, for the weekday of a date, and for the order of a day and its time."""
+    (title, said), (known, form) = _titled(said), _titled(form)
+    if title and known and title.isdisjoint(known):
+        return False
+    if any(token.kind == "date" for token in form):
+        days = {token.value for token in form if token.kind == "weekday"} | {weekday(token) for token in form}
+        said, form = ([token for token in some if token.value not in days] for some in (said, form))
+    kinds = [token.kind for token in form if token.value not in _PLACING]
+    if {*kinds} <= {*POINTS} and len({*kinds}) == len(kinds):
+        said, form = (sorted(_points(some), key=lambda token: token.kind) for some in (said, form))
+    return _agree(said, form)
+
+
+def _points(some: Tokens) -> list[Token]:
+    """A day and its time without what joins them: `Friday at 2 pm`."""
+    return [token for place, token in enumerate(some) if place == 0 or token.value not in _PLACING]
+
+
+def _titled(some: Tokens) -> tuple[set[str], Tokens]:
+    """The titles before a name, and the rest."""
+    count = next((n for n, token in enumerate(some) if token.value not in _TITLES or not token.named), 0)
+    if count == 0 or not some[count].named:
+        return set(), some
+    return {*_values(some[:count])}, some[count:]
+
+
+def _same_list(answer: str, reference: str, asked: Tokens) -> bool:
+    """Whether both name the same things in another order, and the question asks for none."""
+    words = _values(asked)
+    if not _ORDERED.isdisjoint(words) or len(_WH.intersection(words)) > 1 or _compares(asked):
+        return False
+    said, known = _items(answer), _items(_core(reference))
+    return len(known) > 1 and said == known
+
+
+def _items(text: str) -> list[tuple[Any, ...]]:
+    """The names or single words of a list, sorted; nothing where an item is something else."""
+    items = [item for part in re.split(r"[,;\n]|\band\b|&", text) if (item := tokens(part))]
     names = all(token.named for item in items for token in item)
     words = all(len(item) == 1 and item[0].kind == "word" for item in items)
-    if 2 <= len(items) <= 4 and (names or words):
-        for order in permutations(items):
-            yield [token for item in order for token in item]
-            yield [token for item in order[:-1] for token in item] + [Token("word", "and", "and"), *order[-1]]
+    return sorted(tuple(_values(item)) for item in items) if names or words else []
 
 
-def _versions(answer: str, said: Sequence[Token], form: Sequence[Token]) -> Iterator[list[Token]]:
-    """The answer, and where it is a name written `Keller, Anna`, the name turned round."""
-    yield list(said)
-    if len(form) > 1 and all(token.kind in POINTS for token in form):
-        before, after = [None, *said[:-1]], [*said[1:], None]
-        yield [
-            token
-            for last, token, then in zip(before, said, after, strict=True)
-            if token.value not in _JOINING or not (last and then and {last.kind, then.kind} <= {*POINTS})
-        ]
-    turned = re.fullmatch(r"\s*([^\W\d_][\w'-]*), ([^\W\d_][\w'-]*)\.?\s*", answer)
-    if turned and len(form) == 2 and all(token.named for token in form):
-        yield list(tokens(f"{turned[2]} {turned[1]}"))
-    if "@" in answer:  # as the mail has it: Anna Keller <anna.keller@x.com>
-        plain = _ADDRESS.sub(lambda match: " " if _is_address_of(match[1], form) else match[0], answer)
-        if plain.strip() and plain != answer:
-            yield list(tokens(plain))
-    if form[0].named and form[0].value not in _TITLES:
-        yield [token for token in said if token.value not in _TITLES or not token.named]
+def _refuted(said: Tokens, references: Sequence[Tokens], asked: Tokens) -> Decision:
+    """Wrong, if answer and references are values, and none that the answer could mean is among the references."""
+    forms = [[token for token in form if token.kind != "weekday" or len(form) == 1] for form in references]
+    are_values = all(len(form) == 1 and form[0].kind in VALUES and "/" not in form[0].written for form in forms)
+    day = [token for token in said if token.kind != "weekday" or len(said) == 1]
+    known = [token for form in forms for token in form]
+    if (
+        not are_values
+        or len(day) != 1
+        or _kind(day[0]) not in map(_kind, known)
+        or any(_may_mean(day[0], other) for other in known)
+        or not _SCALED.isdisjoint(_values(asked))
+    ):
+        return Decision(Verdict.UNDECIDED, "The rule cannot say.")
+    return Decision(Verdict.WRONG, f"The answer is another {_kind(day[0])} than the reference.")
 
 
-def _is_address_of(local: str, form: Iterable[Token]) -> bool:
-    """Whether what stands before the @ is made of a name's words: anna.keller, a.keller and akeller of Anna Keller."""
-    words = [str(token.value) for token in form if token.named]
-    parts = re.findall(r"[^\W\d_]+", local.casefold())
-    return all(any(word.startswith(part) or part.endswith(word) for word in words) for part in parts) and bool(parts)
+def _kind(token: Token) -> str:
+    return "number" if token.kind == "money" else token.kind
 
 
-def _most_specific(token: Token, known: Iterable[Token]) -> Token:
-    """Of a date without a year, or a time without its half of the day, the known one that has it."""
-    if token.kind not in ("date", "time"):
-        return token
-    return next((other for other in known if other.value != token.value and agrees(token, other)), token)
+def _may_mean(one: Token, other: Token) -> bool:
+    """Whether the two could mean the same: rounded, without a sign or a currency, with day and month turned round."""
+    said, known = one.value, other.value
+    if {one.kind, other.kind} <= {*AMOUNTS}:
+        said, known = (value[1] if isinstance(value, tuple) else value for value in (said, known))
+        if (one.kind == "percent") != (other.kind == "percent") or str in (type(said), type(known)):
+            return True
+        rounding = Decimal(1).scaleb(int(said.normalize().as_tuple().exponent)) / 2 if said else 0
+        return abs(abs(said) - abs(known)) <= rounding or (
+            known > 10**6 and str(said).endswith(str(known))
+        )  # a phone number
+    if one.kind != other.kind:
+        return False
+    if one.kind == "date":
+        return {*said[1:]} == {*known[1:]} and (said[0] == known[0] or None in (said[0], known[0]))
+    if one.kind == "time":
+        return said[0] % 12 == known[0] % 12 and said[1] == known[1]
+    return said == known

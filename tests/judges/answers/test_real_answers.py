@@ -16,7 +16,7 @@ from tests.support.judge_server import JudgeServer
 pytestmark = pytest.mark.skipif(
     not QUESTIONS.is_file(), reason=f"no real questions in {QUESTIONS.parent}; name the folder in EMAIL_ENV_REAL_MAIL"
 )
-PLAIN = ("{}", "The answer is {}.", "According to the mail, it is {}")
+PLAIN = ("{}", "The answer is {}.", "According to the mail, {}")
 REWORDED = ("From what I read there I would go with {}", "As the sender put it: yes, {} and that is final")
 WRONG = ("It is not {}", "{} or {other}", "I think it is {}, but it may be {other}", "{other}", "anything but {}")
 
