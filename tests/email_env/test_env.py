@@ -126,7 +126,7 @@ def test_an_action_that_is_no_text_is_an_invalid_action(env, action):
 
 
 def test_prose_is_an_implicit_answer(env):
-    _, info = play(env, BUDGET, search("falcon"), "The approved budget is $48,250.")
+    _, info = play(env, BUDGET, search("falcon"), "The answer is $48,250.")
     metrics = info["metrics"]
     assert (info["stop_reason"], info["error"]) == ("answer", "")
     assert (metrics["success"], metrics["implicit_answer"], metrics["source_recall"]) == (1.0, 1.0, 0.0)

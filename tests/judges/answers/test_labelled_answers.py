@@ -33,9 +33,13 @@ def test_no_wrong_answer_is_accepted_and_no_right_one_refuted():
 @pytest.mark.skipif(not SHARED.is_file(), reason=f"there are no labelled answers in {SHARED}")
 def test_the_shared_answers_get_no_wrong_verdict_either():
     rows = [json.loads(line) for line in SHARED.read_text(encoding="utf-8").splitlines()]
-    verdicts = Counter((row["label"], decide(row["answer"], row["references"], row["question"]).verdict) for row in rows)
+    verdicts = Counter(
+        (row["label"], decide(row["answer"], row["references"], row["question"]).verdict) for row in rows
+    )
     assert verdicts["wrong", Verdict.RIGHT] == verdicts["right", Verdict.WRONG] == 0
-    assert (verdicts["right", Verdict.RIGHT], verdicts.total()) == (31, 117), "the other 25 right ones are left to a judge"
+    assert (verdicts["right", Verdict.RIGHT], verdicts.total()) == (31, 117), (
+        "the other 25 right ones are left to a judge"
+    )
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
