@@ -23,8 +23,8 @@ from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-CONFIDENCE = 0.95
-"""Coverage of the intervals."""
+TAIL = 0.025
+"""What lies beyond either end of an interval: their coverage is 95 %."""
 
 MIN_CLUSTERS = 5
 """With fewer clusters an interval would say more of its formula than of the data: there is none."""
@@ -35,6 +35,8 @@ NO_SHARES = frozenset(
 )
 """Columns that are no shares of 0 to 1, even where every value is 1."""
 
+RESAMPLES = 10_000
+"""How many times a bootstrap draws."""
 _DRAWN_AT_ONCE = 2_000_000  # a bootstrap's memory: 16 MB of numbers
 
 
@@ -76,10 +78,8 @@ class Interval:
         }
 
 
-def mean_interval(
-    values: Sequence[float], clusters: Sequence[Hashable] | None = None, confidence: float = CONFIDENCE
-) -> Interval:
-    """The mean of ``values`` with a cluster-robust t interval.
+def mean_interval(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Interval:
+    """The mean of ``values`` with a cluster-robust t interval of 95 %.
 
     The variance of the mean is ``G/(G-1) * sum_g (sum_{i in g} (x_i - mean))^2 / n^2`` over G clusters; where every
     value is its own cluster this is the familiar ``s^2 / n``. Values that are all equal give an interval of no width;
@@ -88,17 +88,16 @@ def mean_interval(
     Args:
         values: Observations, finite numbers, at least one.
         clusters: One label for each value, usually scenario ids; ``None`` takes each value as its own cluster.
-        confidence: Coverage of the interval, between 0 and 1.
 
     Raises:
-        ValueError: No values, a value that is not finite, labels of another length, or a confidence outside (0, 1).
+        ValueError: No values, a value that is not finite, or labels of another length.
     """
-    mean, count, variance = _clustered(values, clusters, confidence)
+    mean, count, variance = _clustered(values, clusters)
     if count < MIN_CLUSTERS:
         return Interval(mean, -math.inf, math.inf, len(values))
     from scipy.special import stdtrit
 
-    margin = float(stdtrit(count - 1, 0.5 + confidence / 2)) * math.sqrt(variance)
+    margin = float(stdtrit(count - 1, 1.0 - TAIL)) * math.sqrt(variance)
     return Interval(mean, mean - margin, mean + margin, len(values))
 
 
@@ -119,7 +118,7 @@ def share_interval(values: Sequence[float], clusters: Sequence[Hashable] | None 
     Raises:
         ValueError: As `mean_interval`, and for a value outside 0 to 1.
     """
-    mean, count, variance = _clustered(values, clusters, CONFIDENCE)
+    mean, count, variance = _clustered(values, clusters)
     if outside := next((value for value in values if not 0.0 <= value <= 1.0), None):
         raise ValueError(f"{outside} is no share: it lies outside 0 to 1")
     n = len(values)
@@ -127,18 +126,17 @@ def share_interval(values: Sequence[float], clusters: Sequence[Hashable] | None 
         return Interval(mean, -math.inf, math.inf, n)
     from scipy.special import betaincinv, stdtrit
 
-    tail = 0.5 - CONFIDENCE / 2
     effective = float(count)
     if variance > 0.0:
         labels = range(n) if clusters is None else clusters
         telling = len({label for label, value in zip(labels, values, strict=True) if value != round(mean)})
-        worth = float(stdtrit(n - 1, tail) / stdtrit(min(count - 1, telling), tail)) ** 2
+        worth = float(stdtrit(n - 1, TAIL) / stdtrit(min(count - 1, telling), TAIL)) ** 2
         spread = mean * (1.0 - mean)  # the variance of 0 and 1 with this mean; no values of 0 to 1 have more
         most = n * spread / (math.fsum((value - mean) ** 2 for value in values) / n)
         effective = min(max(spread / variance * worth, count), most)
     right = mean * effective
-    low = float(betaincinv(right, effective - right + 1.0, tail)) if mean > 0.0 else 0.0
-    high = float(betaincinv(right + 1.0, effective - right, 1.0 - tail)) if mean < 1.0 else 1.0
+    low = float(betaincinv(right, effective - right + 1.0, TAIL)) if mean > 0.0 else 0.0
+    high = float(betaincinv(right + 1.0, effective - right, 1.0 - TAIL)) if mean < 1.0 else 1.0
     return Interval(mean, low, high, n)
 
 
@@ -158,9 +156,7 @@ def observed_interval(name: str, values: Sequence[float], clusters: Sequence[Has
     return Interval(interval.mean, max(interval.low, min(values)), min(interval.high, max(values)), interval.n)
 
 
-def _clustered(
-    values: Sequence[float], clusters: Sequence[Hashable] | None, confidence: float
-) -> tuple[float, int, float]:
+def _clustered(values: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[float, int, float]:
     """The mean, the number of clusters, and the variance of the mean (infinite with one cluster)."""
     if not values:
         raise ValueError("cannot take the mean of no values; pass at least one observation")
@@ -170,8 +166,6 @@ def _clustered(
     labels: Sequence[Hashable] = range(len(values)) if clusters is None else clusters
     if len(labels) != len(values):
         raise ValueError(f"{len(values)} values but {len(labels)} cluster labels; pass one label for each value")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence is {confidence}; it must lie between 0 and 1, for example 0.95")
 
     n = len(values)
     mean = math.fsum(values) / n
@@ -213,21 +207,17 @@ def paired_difference(
     return mean_interval([after[key] - before[key] for key in keys], clusters)
 
 
-def bootstrap_interval(
-    values: Sequence[float], *, seed: int = 0, resamples: int = 10_000, confidence: float = CONFIDENCE
-) -> Interval:
-    """The mean of ``values`` with a percentile bootstrap interval (Efron and Tibshirani, 1993, section 13.3).
+def bootstrap_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
+    """The mean of ``values`` with a percentile bootstrap interval of 95 % (Efron and Tibshirani, 1993, section 13.3).
 
     Args:
         values: One number for each cluster, for example a scenario's paired difference; drawn whole, with replacement.
         seed: Of the draws; the same seed gives the same interval.
-        resamples: How many times to draw.
-        confidence: Coverage of the interval, between 0 and 1.
 
     Raises:
         ValueError: No values, or one that is not finite.
     """
-    mean = mean_interval(values, confidence=confidence).mean
+    mean = mean_interval(values).mean
     count = len(values)
     if count < MIN_CLUSTERS:
         return Interval(mean, -math.inf, math.inf, count)
@@ -237,11 +227,10 @@ def bootstrap_interval(
     array = np.asarray(values, dtype=np.float64)
     at_once = max(_DRAWN_AT_ONCE // count, 1)
     means = [
-        array[generator.integers(0, count, (min(at_once, resamples - done), count))].mean(axis=1)
-        for done in range(0, resamples, at_once)
+        array[generator.integers(0, count, (min(at_once, RESAMPLES - done), count))].mean(axis=1)
+        for done in range(0, RESAMPLES, at_once)
     ]
-    tail = 0.5 - confidence / 2
-    low, high = np.quantile(np.concatenate(means), (tail, 1 - tail))
+    low, high = np.quantile(np.concatenate(means), (TAIL, 1.0 - TAIL))
     return Interval(mean, float(low), float(high), count)
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import linecache
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -21,11 +19,9 @@ from grpo.agents.typed_tools import typed_tools
 from grpo.agents.upstream import Upstream
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
-from grpo.errors import ConfigError, EvaluationError
+from grpo.errors import EvaluationError
 from grpo.machine.user_code import load_function
 from grpo.types import Answer
-
-_OF_A_MODEL = ("name", "base_url", "api_key", "chat", "responses")
 
 
 class FunctionAgent:
@@ -73,17 +69,10 @@ class FunctionAgent:
 
     async def _play(self, arguments: tuple[Any, ...]) -> Any:
         assert self._loop is not None, "the agent is open"
-        try:
-            if inspect.iscoroutinefunction(self.function):
-                return await self._loop.run(self.function(*arguments))
-            result = await _in_thread(self.function, arguments)
-            return await self._loop.run(result) if inspect.isawaitable(result) else result
-        except Exception as error:
-            if self.endpoint is None and (used := _use_of_no_model(error)):
-                raise ConfigError(
-                    f"the agent uses model.{used}, but there is no model: give --model openai:MODEL@URL or litellm:NAME"
-                ) from error
-            raise
+        if inspect.iscoroutinefunction(self.function):
+            return await self._loop.run(self.function(*arguments))
+        result = await _in_thread(self.function, arguments)
+        return await self._loop.run(result) if inspect.isawaitable(result) else result
 
 
 def agent_function(target: str) -> Callable[..., Any]:
@@ -138,18 +127,3 @@ async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -
     if error is not None:
         raise error
     return result
-
-
-def _use_of_no_model(error: BaseException | None) -> str:
-    """The attribute that was asked of a ``model`` that is None, "" where no cause of an error is that.
-
-    The agent has a ``model`` of None in any case, so the words of the place that failed decide.
-    """
-    while error is not None:
-        if isinstance(error, AttributeError) and error.obj is None and error.name in _OF_A_MODEL:
-            for place in traceback.extract_tb(error.__traceback__)[-1:]:
-                line = linecache.getline(place.filename, place.lineno or 0).encode()
-                if line[place.colno : place.end_colno] == f"model.{error.name}".encode():
-                    return error.name
-        error = error.__cause__
-    return ""

@@ -36,9 +36,6 @@ from grpo.types import Answer
 MAX_OUTPUT_BYTES = 1 << 20
 """What is kept of each output, from its end."""
 
-LAST_WORDS_SECONDS = 0.5
-"""How long the output of a program that has ended may still arrive."""
-
 _SECRET_PREFIX = "EMAIL_ENV_"  # where mail and questions lie is none of the agent's business
 
 
@@ -94,18 +91,15 @@ class ProgramAgent:
                 environment = without_proxy_to_loopback(environment)
                 filled = {"{question}": task.question, "{task_file}": str(file)}
                 words = [_filled(word, filled) for word in self.words]
-                status, output, errors = await _run(words, environment)
+                status, output, errors = await _run(words, environment, Path(folder))
         finally:
             self.env_thread.dismiss(token)
             self.endpoint.dismiss(token)
         # not splitlines(): a text may hold U+2028, U+0085 or a form feed
-        lines = [line.strip() for line in re.split("[\r\n]", output.decode(errors="replace")) if line.strip()]
+        lines = [line.strip() for line in re.split("[\r\n]", output) if line.strip()]
         if status != 0 and not play.is_over:
-            last = errors.decode(errors="replace").strip().splitlines()[-1:] or lines[-1:] or ["it said nothing"]
-            hint = ""
-            if self.endpoint.upstream is None and re.search("OPENAI_|AGENT_MODEL|api_key", last[0]):
-                hint = " (no model was given: --model openai:MODEL@URL or litellm:NAME)"
-            raise ProgramFailed(f"exit status {status}: {last[0][:300]}{hint}")
+            last = errors.strip().splitlines()[-1:] or lines[-1:] or ["it said nothing"]
+            raise ProgramFailed(f"exit status {status}: {last[0][:300]}")
         await play.seat.run(play.conclude, Answer(lines[-1]) if lines else None)
 
 
@@ -119,37 +113,32 @@ def _filled(word: str, values: dict[str, str]) -> str:
     return word
 
 
-async def _run(words: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
-    pipe = asyncio.subprocess.PIPE
+async def _run(words: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str, str]:
+    """Exit status and the ends of both outputs. These are files: a child that outlives the program holds nothing up."""
+    output, errors = folder / "output", folder / "errors"
+    with output.open("wb") as said, errors.open("wb") as complained:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=said,
+                stderr=complained,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EvaluationError(f"the program {words[0]!r} cannot be started: {error}") from error
     try:
-        process = await asyncio.create_subprocess_exec(
-            *words, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
-        )
-    except OSError as error:
-        raise EvaluationError(f"the program {words[0]!r} cannot be started: {error}") from error
-    assert process.stdout is not None, "asked for a pipe"
-    assert process.stderr is not None, "asked for a pipe"
-    try:
-        tails = asyncio.gather(_tail(process.stdout), _tail(process.stderr))
-        while process.returncode is None and not tails.done():
-            await asyncio.wait([tails], timeout=0.05)  # a child that outlives the program may hold its pipes open
-        if tails.done():  # a program may close its outputs before its end, as coreutils do
-            await process.wait()
-        _kill_group(process.pid)
-        await asyncio.wait([tails], timeout=LAST_WORDS_SECONDS)
-        if not tails.done():  # a child in a group of its own holds the pipes still; asyncio has no public word for it
-            process._transport.close()  # type: ignore[attr-defined]
-        output, errors = await tails
-        return await process.wait(), output, errors
+        status = await process.wait()
     finally:
         _kill_group(process.pid)
+    return status, _end_of(output), _end_of(errors)
 
 
-async def _tail(stream: asyncio.StreamReader) -> bytes:
-    kept = b""
-    while chunk := await stream.read(1 << 16):
-        kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
-    return kept
+def _end_of(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - MAX_OUTPUT_BYTES))
+        return file.read().decode(errors="replace")
 
 
 def _kill_group(group: int) -> None:

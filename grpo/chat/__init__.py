@@ -1,13 +1,13 @@
 """Messages become token ids once, and ids are only ever appended.
 
 A chat format tokenises the first prompt and whatever follows an assistant turn. It never renders or tokenises a turn
-that was sampled: those ids come from the policy and stay as they are. There are two formats:
+that was sampled: those ids come from the policy and stay as they are. ``TemplateChat`` does so with a template:
 
-- ``TemplateChat`` for models whose own template knows tools (Qwen2.5, Qwen3, Llama 3.1 and later, SmolLM3 and others).
-- ``HermesChat`` for ChatML models without tools in their template (SmolLM2): a short signature of each tool in the
+- the model's own where that knows tools (Qwen2.5, Qwen3, Llama 3.1 and later, SmolLM3 and others);
+- ``hermes.jinja`` for ChatML models without tools in their template (SmolLM2): a short signature of each tool in the
   system message and calls in ``<tool_call>`` tags.
 
-A probe is rendered before a format is taken (``grpo/chat/probe.py``).
+A probe is rendered before a template is taken (``grpo/chat/probe.py``).
 """
 
 from __future__ import annotations
@@ -16,22 +16,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo.chat.base import Chat, History, next_prompt, own_form
-from grpo.chat.hermes import HermesChat, describe_tools
 from grpo.chat.probe import USABLE, require_chatml, require_readable_calls, shows_tools
 from grpo.chat.served import TEMPLATE_FILE, ServedChat, served_chat
-from grpo.chat.template import TemplateChat
-from grpo.chat.tokenizer import load_tokenizer
+from grpo.chat.template import HERMES, TemplateChat, load_tokenizer
 from grpo.errors import ModelError
 
 __all__ = [
     "TEMPLATE_FILE",
     "Chat",
-    "HermesChat",
     "History",
     "ServedChat",
     "TemplateChat",
     "chat_for",
-    "describe_tools",
     "load_tokenizer",
     "next_prompt",
     "own_form",
@@ -54,12 +50,10 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
     Raises:
         ModelError: No format fits, its calls cannot be read, or the template cannot be appended to.
     """
-    template = tokenizer.chat_template or ""
-    if isinstance(template, dict):
-        template = template.get("tool_use") or template.get("default") or ""
+    own = tokenizer.get_chat_template(tools=[{}]) if tokenizer.chat_template else ""
     lacks = "knows no tools"
-    if "tools" in template:
-        chat = TemplateChat(tokenizer, history, template_kwargs)
+    if "tools" in own:
+        chat = TemplateChat(tokenizer, own, history, template_kwargs)
         if shows_tools(chat):
             require_readable_calls(chat)
             return chat
@@ -69,9 +63,9 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
             f"the model's chat template {lacks} and its vocabulary has no <|im_end|>, so no chat format fits; {USABLE} "
             "(for example Qwen/Qwen2.5-0.5B-Instruct)"
         )
-    chat = HermesChat(tokenizer)
-    if template:
-        require_chatml(chat)
+    chat = TemplateChat(tokenizer, HERMES, "append")
+    if own:
+        require_chatml(chat, own)
     if template_kwargs:
         raise ModelError(
             f"rollout.chat_template_kwargs {dict(template_kwargs)} would have no effect: the model's template {lacks}, "

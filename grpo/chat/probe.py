@@ -6,11 +6,7 @@ no ChatML (Phi-4), and models may write calls that are no JSON (Qwen3.5, Ministr
 
 from __future__ import annotations
 
-from typing import Any
-
-from grpo.chat.base import BaseChat
-from grpo.chat.hermes import HermesChat
-from grpo.chat.template import TemplateChat, render
+from grpo.chat.template import TemplateChat
 from grpo.errors import ModelError
 from grpo.types import Message
 from judges.common.tool_calls import parse_turn
@@ -52,7 +48,7 @@ def shows_tools(chat: TemplateChat) -> bool:
     return _NAME in chat.render([_QUESTION], [_TOOL])
 
 
-def require_readable_calls(chat: BaseChat) -> None:
+def require_readable_calls(chat: TemplateChat) -> None:
     """The call that the template writes is read back as that call.
 
     Raises:
@@ -69,15 +65,14 @@ def require_readable_calls(chat: BaseChat) -> None:
         )
 
 
-def require_chatml(chat: HermesChat) -> None:
-    """The tokenizer's own template writes a conversation without tools as ``HermesChat`` does.
+def require_chatml(chat: TemplateChat, own: str) -> None:
+    """The model's own template writes a conversation without tools as ``hermes.jinja`` does.
 
     Raises:
         ModelError: It does not.
     """
-    tokenizer: Any = chat.tokenizer
-    text = render(tokenizer, _CONVERSATION, [])
-    if chat.encode(text) != chat.prompt_ids(_CONVERSATION, []):
+    text = chat.render(_CONVERSATION, [], template=own)
+    if text != chat.render(_CONVERSATION, []):
         raise ModelError(
             "the model's chat template shows no tools, and plain ChatML cannot take its place: the template writes a "
             f"conversation otherwise, as {text[:160]!r}; {USABLE}"

@@ -1,7 +1,7 @@
 """A chat format for servers that render messages themselves: one Jinja template that gives the ids of the rollout.
 
 A prelude does in Jinja what a ``Chat`` does in Python: it breaks tokens that a message may not spell, fixes the date
-and sets the run's template variables. The model's own template follows (for ``HermesChat``: ``hermes.jinja``). No
+and sets the run's template variables. The chat's own template follows. No
 template knows how a turn was sampled: the ids of a turn are the same where the model tokenised and spaced it as usual.
 
 The options of one server (``--default-chat-template-kwargs``) would not do, because another server would prompt a
@@ -13,19 +13,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from grpo.chat.base import BaseChat, Chat, control_tokens, markup_tokens
-from grpo.chat.hermes import HermesChat
+from grpo.chat.base import Chat
 from grpo.chat.probe import PROBE_CALL
-from grpo.chat.template import TEMPLATE_DATE, TemplateChat
+from grpo.chat.template import TEMPLATE_DATE, TemplateChat, control_tokens, markup_tokens
 from grpo.errors import ModelError
 
 TEMPLATE_FILE = "chat_template.jinja"
 """Where tokenizers keep their template, and where it lies beside an adapter."""
 
-_HERMES = Path(__file__).with_name("hermes.jinja")
 _TIME_CODE = re.compile(r"%-?[A-Za-z]")
 _HARMLESS = """\
 {{%- set safe = namespace(messages=[], text="") -%}}
@@ -59,14 +55,9 @@ class ServedChat:
 
 def served_chat(chat: Chat) -> ServedChat:
     """The template and the parser for a chat format of ``chat_for``."""
-    assert isinstance(chat, BaseChat)
-    variables: dict[str, Any] = {}
-    if isinstance(chat, TemplateChat):
-        body = chat.tokenizer.get_chat_template(tools=[{}])
-        variables = {name: value for name, value in chat.template_kwargs.items() if name != "strftime_now"}
-    else:
-        assert isinstance(chat, HermesChat)
-        body = _HERMES.read_text(encoding="utf-8")
+    assert isinstance(chat, TemplateChat)
+    body = chat.template
+    variables = {name: value for name, value in chat.template_kwargs.items() if name != "strftime_now"}
     broken = {"control": control_tokens(chat.tokenizer), "markup": markup_tokens(chat.tokenizer)}
     prelude = _HARMLESS.format(**{name: json.dumps(tokens, ensure_ascii=False) for name, tokens in broken.items()})
     prelude += "".join(

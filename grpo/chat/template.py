@@ -1,4 +1,4 @@
-"""The chat format of a model whose own template knows tools; its prompts grow token for token.
+"""The chat format of a model's template; its prompts grow token for token.
 
 A delta is what the template renders after the end of the last assistant turn. Some templates show an earlier turn
 otherwise once the conversation goes on: Qwen3 drops its reasoning when a user speaks again. Then nothing can be
@@ -8,20 +8,31 @@ The template alone is asked whether it rewrites: its rendering before the turn, 
 after it. Blanks and empty ``<think>`` blocks, which templates add and trim, do not count. A comparison with the sampled
 text would begin a segment at every trimmed blank. By default a new segment follows the template, because that is what
 the model sees wherever else it is served; ``history = "append"`` keeps the reasoning in sight and one row per episode.
+
+A control token that an env's text spells is broken by a blank before the text is tokenised. Mail that holds
+``<|im_end|>`` would otherwise end its own message and speak as the system. Other tokens that look like markup are
+broken too: Qwen shows a tool's result in ``<tool_response>`` tags in a message of the user, and mail must not end it.
+They stay in a system message, which is the env's own and may show how to write a call, and in turns of the policy.
 """
 
 from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from grpo.chat.base import BaseChat, History
-from grpo.chat.turns import calls_of
+from grpo.chat.base import History
+from grpo.chat.turns import calls_of, hermes_turn
 from grpo.errors import ModelError
 from grpo.types import Message
+
+HERMES = Path(__file__).with_name("hermes.jinja").read_text(encoding="utf-8")
+"""ChatML with tools in the system message and calls as Hermes 2 Pro and Qwen2.5 write them, JSON in ``<tool_call>``
+tags: for models whose own template has no tools. It rewrites nothing."""
 
 TEMPLATE_DATE = datetime.date(2024, 7, 26)
 """The day it is for templates that ask, so that a group, a resumed run and an evaluation begin from the same ids.
@@ -29,20 +40,48 @@ TEMPLATE_DATE = datetime.date(2024, 7, 26)
 It is what Llama 3's templates fall back on themselves.
 """
 
+CALL_MARK = "<|python_tag|>"
+"""Llama 3 may begin a call with it; it is no part of the call's text."""
+
+_OTHER_ENDS = ("<|eom_id|>", "<|endoftext|>", "<|end_of_text|>")
+"""Tokens with which a model may also end a turn; Llama 3 ends one that waits for a tool with ``<|eom_id|>``."""
+
+_MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
+_OWN = {"<tool_call>", "</tool_call>", "<think>", "</think>"}
+"""What a policy writes in its own turns: it ends no message, and an env's hint may show it."""
+
 _PLACEHOLDER = "\u2042placeholder\u2042"
 _EMPTY_THOUGHT = re.compile(r"^<think>\s*</think>\s*")
 _OF_NO_WEIGHT = re.compile(r"<think>\s*</think>|\s+")
 """What templates add and trim around turns; no rewriting of what was said."""
 
 
-class TemplateChat(BaseChat):
-    """Tokenises with the model's own template; a delta is what the template adds after a turn."""
+def load_tokenizer(model_path: Path) -> Any:
+    """The model folder's tokenizer (transformers, no torch needed)."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers import AutoTokenizer
 
-    def __init__(self, tokenizer: Any, history: History = "fork", template_kwargs: Mapping[str, Any] | None = None):
-        """Take the tokenizer's template, and learn from it how a turn ends.
+    try:
+        return AutoTokenizer.from_pretrained(str(model_path))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"no tokenizer could be loaded from {model_path}: {error}") from error
+
+
+class TemplateChat:
+    """Tokenises with a chat template; a delta is what the template adds after a turn."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        template: str,
+        history: History = "fork",
+        template_kwargs: Mapping[str, Any] | None = None,
+    ):
+        """Learn from the template how a turn ends.
 
         Args:
-            tokenizer: Of the model.
+            tokenizer: Of the model, from transformers.
+            template: The model's own, or `HERMES`.
             history: Where the template rewrites earlier turns: ``fork`` begins a new segment with what it shows,
                 ``append`` keeps the turns as they were sampled.
             template_kwargs: Variables for the template, for example ``{"enable_thinking": False}``.
@@ -51,9 +90,16 @@ class TemplateChat(BaseChat):
             ModelError: The template does not end a turn with a token of its own.
         """
         self.tokenizer = tokenizer
+        self.template = template
         self.history = history
         self.template_kwargs = {"strftime_now": TEMPLATE_DATE.strftime, **(template_kwargs or {})}
-        super().__init__(tokenizer, self._end_of_turn())
+        self.end = self._end_of_turn()
+        names = dict.fromkeys((self.end, *_OTHER_ENDS, tokenizer.eos_token or self.end))
+        vocabulary = tokenizer.get_vocab()
+        self.stop_token_ids = [vocabulary[name] for name in names if name in vocabulary]
+        self._call_mark = vocabulary.get(CALL_MARK)
+        self._control = _pattern(control_tokens(tokenizer))
+        self._control_or_markup = _pattern(control_tokens(tokenizer) + markup_tokens(tokenizer))
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
         """What the template renders, generation prompt included."""
@@ -70,7 +116,7 @@ class TemplateChat(BaseChat):
                 f"the chat template does not write an assistant turn as its text followed by {self.end!r} where "
                 f"{new[0]['role'] if new else 'nothing'!r} follows; it cannot be appended to token for token"
             )
-        return self._encode_after_turn(after)
+        return self.encode(self.end + after)[1:]  # tokenised with the turn's end, for the sake of blanks
 
     def rewritten_ids(
         self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]
@@ -88,6 +134,21 @@ class TemplateChat(BaseChat):
             return None
         return self.encode(text)
 
+    def close_ids(self, ids: list[int]) -> list[int]:
+        """The format's own end of a turn, unless ``ids`` end with it."""
+        return [] if ids[-1:] == self.stop_token_ids[:1] else self.stop_token_ids[:1]
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text as it stands, nothing added."""
+        return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+
+    def decode(self, sampled_ids: list[int]) -> str:
+        """The text of a sampled turn as an env reads it: without the token that ends it, and without `CALL_MARK`."""
+        ids = sampled_ids[:-1] if sampled_ids and sampled_ids[-1] in self.stop_token_ids else sampled_ids
+        if ids and ids[0] == self._call_mark:
+            ids = ids[1:]
+        return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
     def turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
         """The text of an assistant message, its ``tool_calls`` as the template writes them.
 
@@ -101,7 +162,7 @@ class TemplateChat(BaseChat):
         """
         calls = calls_of(message)
         if not calls:
-            return super().turn_text(message, tools)
+            return hermes_turn(message)
         opening: list[Message] = [{"role": "user", "content": "?"}]
         content = _PLACEHOLDER if message.get("content") else ""
         turn: Message = {"role": "assistant", "content": content, "tool_calls": calls}
@@ -110,14 +171,33 @@ class TemplateChat(BaseChat):
         text, found, _ = whole.rpartition(self.end)
         said = _EMPTY_THOUGHT.sub("", text.removeprefix(head))
         if calls[0]["function"]["name"] not in said:
-            return super().turn_text(message, tools)
+            return hermes_turn(message)
         if not found or not text.startswith(head):
             raise ModelError(f"the chat template does not end a turn of tool calls with {self.end!r}: {whole[-80:]!r}")
         return said.replace(_PLACEHOLDER, message.get("content") or "")
 
-    def render(self, messages: list[Message], tools: list[dict[str, Any]], *, open_turn: bool = True) -> str:
-        """What the template writes, with the chat's variables."""
-        return render(self.tokenizer, messages, tools, open_turn=open_turn, **self.template_kwargs)
+    def render(
+        self, messages: list[Message], tools: list[dict[str, Any]], *, open_turn: bool = True, template: str = ""
+    ) -> str:
+        """What the template, or another one, writes with the chat's variables.
+
+        Raises:
+            ModelError: The template refuses the messages.
+        """
+        from jinja2 import TemplateError
+
+        try:
+            return self.tokenizer.apply_chat_template(
+                messages,
+                tools=tools or None,
+                chat_template=template or self.template,
+                add_generation_prompt=open_turn,
+                tokenize=False,
+                **self.template_kwargs,
+            )
+        except (TemplateError, TypeError) as error:  # TypeError: arguments of a call that are taken for a text
+            roles = ", ".join(message["role"] for message in messages)
+            raise ModelError(f"the model's chat template refuses the roles {roles}: {error}") from error
 
     def _end_of_turn(self) -> str:
         """The special token that follows the text of an assistant turn."""
@@ -137,21 +217,32 @@ class TemplateChat(BaseChat):
         added = self.tokenizer.added_tokens_decoder.get(token_id)
         return added is not None and added.special
 
+    def _without_control(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages, with a blank in every token that their text may not spell."""
+        return [
+            {**message, "content": self._broken(message["role"], message["content"])}
+            if isinstance(message.get("content"), str)
+            else message
+            for message in messages
+        ]
 
-def render(
-    tokenizer: Any, messages: list[Message], tools: list[dict[str, Any]], *, open_turn: bool = True, **variables: Any
-) -> str:
-    """What a tokenizer's template writes.
+    def _broken(self, role: str, text: str) -> str:
+        pattern = self._control if role in ("system", "assistant") else self._control_or_markup
+        return pattern.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
-    Raises:
-        ModelError: The template refuses the messages.
-    """
-    from jinja2 import TemplateError
 
-    try:
-        return tokenizer.apply_chat_template(
-            messages, tools=tools or None, add_generation_prompt=open_turn, tokenize=False, **variables
-        )
-    except (TemplateError, TypeError) as error:  # TypeError: arguments of a call that are taken for a text
-        roles = ", ".join(message["role"] for message in messages)
-        raise ModelError(f"the model's chat template refuses the roles {roles}: {error}") from error
+def control_tokens(tokenizer: Any) -> list[str]:
+    """The spelling of every special token of a tokenizer, the longest first."""
+    special = {str(token) for token in tokenizer.all_special_tokens}
+    special |= {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    return sorted(special, key=lambda token: (-len(token), token))
+
+
+def markup_tokens(tokenizer: Any) -> list[str]:
+    """The spelling of other added tokens that look like markup (``</tool_response>``) and are no policy's own."""
+    added = {token.content for token in tokenizer.added_tokens_decoder.values()} - {*control_tokens(tokenizer)} - _OWN
+    return sorted(filter(_MARKUP.fullmatch, added), key=lambda token: (-len(token), token))
+
+
+def _pattern(tokens: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, tokens)) or r"(?!)")

@@ -262,7 +262,7 @@ def check_data(config: TrainConfig) -> str:
     except GrpoError as error:
         raise Unneeded("needs the check of the env") from error
     try:
-        problems = env.told("integrity_problems")
+        problems = env.optional("integrity_problems")
         if problems is None:
             return f"{config.env} has no data that it can check"
         if problems := list(problems):

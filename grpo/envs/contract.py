@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,19 @@ class Contract:
         """The error for what was given instead of what is wanted."""
         return EnvError(f"{self.env_id} gives {given} at {when}; {wanted}")
 
+    def began(self, returned: Any) -> Sequence[Any]:
+        """What ``reset`` returns."""
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            raise EnvError(f"{self.env_id}.reset() returns {_seen(returned)}; want (observation, info)")
+        return returned
+
+    def stepped(self, returned: Any) -> Sequence[Any]:
+        """What ``step`` returns."""
+        if not isinstance(returned, tuple | list) or len(returned) != 5:
+            wanted = "(observation, reward, terminated, truncated, info); in the old Gym's form it has four parts"
+            raise EnvError(f"{self.env_id}.step() returns {_seen(returned)}; want {wanted}")
+        return returned
+
     def info(self, when: str, given: Any) -> dict[str, Any]:
         """The dict that an env gives beside its observation."""
         if not isinstance(given, dict):
@@ -56,12 +70,6 @@ class Contract:
         if not math.isfinite(value := _number(given)):
             raise self.breach(when, f"the reward {_seen(given)}", "a reward must be a finite number")
         return value
-
-    def success(self, key: str, given: Any) -> float:
-        """1.0 or 0.0, of what a plain env says under ``key``."""
-        if not math.isfinite(value := _number(given)):
-            raise self.breach("step", f"info[{key!r}] = {_seen(given)}", "a success is True, False or a number")
-        return float(value != 0)
 
     def flag(self, name: str, given: Any) -> bool:
         """``terminated`` or ``truncated``."""
@@ -119,9 +127,6 @@ class Contract:
         given = info.get("metrics", {})
         if not isinstance(given, dict):
             raise self.breach(when, f"info['metrics'] = {_seen(given)}", "metrics are a dict of numbers")
-        is_usual = given.keys() == self._metric_names and {float}.issuperset(map(type, given.values()))
-        if is_usual and all(map(math.isfinite, given.values())):
-            return dict(given)  # as it should be; what follows is for the first, and for what is wrong
         metrics: dict[str, float] = {}
         for name, value in given.items():
             metrics[str(name)] = _number(value)
@@ -161,12 +166,10 @@ class Contract:
 
     def scenario_ids(self, given: Any) -> list[str]:
         """Names, each once."""
-        if not isinstance(given, list | tuple):
+        if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
             raise EnvError(f"{self.env_id}.scenario_ids() gives {_seen(given)}; scenario ids are a list of texts")
         if not given:
             raise EnvError(f"{self.env_id} names no scenario; choose another split or other data")
-        if odd := [name for name in given if not isinstance(name, str)]:
-            raise EnvError(f"{self.env_id}.scenario_ids() gives {_seen(odd[0])}; a scenario id is a text")
         if len(set(given)) < len(given):
             twice = next(name for name, count in Counter(given).items() if count > 1)
             raise EnvError(f"{self.env_id}.scenario_ids() gives {twice!r} twice; a scenario has an id of its own")

@@ -9,7 +9,6 @@ its episode is recorded as failed, and the env is not used again.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,20 +17,10 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from grpo.envs.contract import Contract
 from grpo.envs.registry import make_env
 from grpo.envs.step_cost import Meter, StepCost
-from grpo.errors import EnvError, describe, raised_in
+from grpo.errors import EnvError, describe
 from grpo.types import AnswerKey, Message, Outcome, Task
 
-_RETURNED = {
-    "reset": "(observation, info)",
-    "step": "(observation, reward, terminated, truncated, info); in the old Gym's form it has four parts",
-}
 _TRIAL = "a random step, with which a plain env is tried before its first episode"
-_HINTS = (
-    ("event loop", "envs are called from a running event loop: let an env's async code run in a thread of its own"),
-    ("signal only works in main thread", "a worker process has the env in its main thread: env_workers N"),
-)
-"""What to say of an error whose text has these words."""
-_GOT = re.compile(r"got \d+|non-iterable \w+")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -112,21 +101,18 @@ class MessageEnv:
 
     def scenario_ids(self) -> list[str] | None:
         """Names of the env's scenarios, or None where it has none to name."""
-        given = self.told("scenario_ids")
+        given = self.optional("scenario_ids")
         return None if given is None else self._contract.scenario_ids(given)
 
-    def told(self, name: str) -> Any:
-        """What a method of the env gives that it need not have; None where it has none.
+    def optional(self, name: str) -> Any:
+        """What an attribute or a method gives that an env need not have; None where it has none.
 
         Raises:
             EnvError: It raised.
         """
 
         def ask() -> Any:
-            try:
-                found = self.env.get_wrapper_attr(name)
-            except AttributeError:
-                return None
+            found = self.env.get_wrapper_attr(name) if self.env.has_wrapper_attr(name) else None
             return found() if callable(found) else found
 
         return self._guarded(name, ask)
@@ -141,10 +127,7 @@ class MessageEnv:
         Raises:
             EnvError: The env's ``answer_key()`` raised, or gave something else than question and answers.
         """
-        if not self.has_answer_key():
-            return None
-        found: Any = self._guarded("answer_key", self.env.get_wrapper_attr("answer_key"))
-        return self._contract.answer_key(found)
+        return self._contract.answer_key(self.optional("answer_key"))
 
     def answered(self, given: str | None) -> AnswerKey | None:
         """The key of an episode that has ended with an answer, and what the episode comes to right or wrong.
@@ -201,7 +184,7 @@ class MessageEnv:
                 raise
 
     def _scripted(self) -> dict[str, Any]:
-        if (given := self.told("scripted_policies")) is not None:
+        if (given := self.optional("scripted_policies")) is not None:
             return self._contract.policies(given)
         if self._settled:
             return {}
@@ -209,7 +192,7 @@ class MessageEnv:
         return self._scripted()
 
     def _reset(self, seed: int, options: dict[str, Any] | None) -> Observation:
-        text, given = self.env.reset(seed=seed, options=options)
+        text, given = self._contract.began(self.env.reset(seed=seed, options=options))
         info = self._contract.info("reset", given)
         if "messages" not in info and not self._settled:
             if contract := info.keys() & {"tools", "scenario_id"}:
@@ -223,7 +206,7 @@ class MessageEnv:
         return self._observation("reset", text, 0.0, False, False, info)
 
     def _step(self, action: str) -> Observation:
-        text, reward, terminated, truncated, info = self.env.step(action)
+        text, reward, terminated, truncated, info = self._contract.stepped(self.env.step(action))
         return self._observation("step", text, reward, terminated, truncated, self._contract.info("step", info))
 
     def _judged(self, right: bool) -> Outcome:
@@ -236,20 +219,10 @@ class MessageEnv:
         own = self.env.spec.max_episode_steps if self.env.spec is not None else None
         if "ansi" in (self.env.metadata.get("render_modes") or ()) and "render_mode" not in self._env_kwargs:
             self.env.close()
-            self.env = self._drawing() or make_env(self.env_id, **self._env_kwargs)
+            self.env = make_env(self.env_id, render_mode="ansi", **self._env_kwargs)
         most = asked if asked > 0 else min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS)
         self.env = self._guarded(_TRIAL, PlainEnv, self.env, most, own)
         self._is_plain = True
-
-    def _drawing(self) -> Any:
-        """The env as it draws itself in text; None where it says that it can and then cannot."""
-        try:
-            env = make_env(self.env_id, render_mode="ansi", **self._env_kwargs)
-            env.reset(seed=0)
-            drawn = env.render()
-        except (EnvError, NotImplementedError):
-            return None
-        return env if isinstance(drawn, str) and drawn.strip() else None
 
     def _observation(
         self, when: str, text: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
@@ -278,18 +251,7 @@ class MessageEnv:
             self.broken = True
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 raise  # the user's
-            said = describe(error)
-            if "unpack" in said and when in (*_RETURNED, _TRIAL) and not raised_in(error):
-                when = "step" if "expected 5" in said else "reset"
-                seen = _GOT.search(said)
-                found = f" ({seen[0]})" if seen else ""
-                raise EnvError(f"{self.env_id}.{when}() does not return {_RETURNED[when]}{found}") from error
-            hint = next((f"; {hint}" for words, hint in _HINTS if _is_told(error, words, said)), "")
-            raise EnvError(f"{self.env_id} failed at {when}: {said}{hint}") from error
-
-
-def _is_told(error: BaseException, words: str, said: str) -> bool:
-    return isinstance(error, RuntimeError | ValueError) and words in said
+            raise EnvError(f"{self.env_id} failed at {when}: {describe(error)}") from error
 
 
 CALL_OF_AN_ENV = MessageEnv._guarded.__code__

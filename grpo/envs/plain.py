@@ -27,7 +27,7 @@ from gymnasium import spaces
 
 from grpo.envs.contract import Contract
 from grpo.envs.docstrings import read_docs
-from grpo.envs.spaces import check_readable, in_words, schema_of, to_action, to_json, to_text
+from grpo.envs.spaces import in_words, schema_of, to_action, to_json, to_text
 from grpo.errors import EnvError
 from judges.common.text import shown
 from judges.common.tool_calls import Call, ErrorCode, format_call, parse_turn
@@ -40,7 +40,7 @@ MAX_INVALID_IN_A_ROW = 5
 INVALID_CALL_MARGIN = 0.1
 REHEARSAL_STEPS = 32
 
-_REHEARSED: dict[str, tuple[float, str, bool]] = {}
+_REHEARSED: dict[str, tuple[float, str]] = {}
 """What rehearsals of this process found, by the spec of the env: another of the same kind needs none."""
 
 _HIGHLIGHT = re.compile(r"((?:\x1b\[[\d;]+m)+)(.+?)(?:\x1b\[0?m)+", re.DOTALL)
@@ -73,15 +73,13 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         self._of_own = f" of the env's {own_turns}" if own_turns and own_turns > max_turns else ""
         self._actions = env.action_space
         self._draws = env.render_mode == "ansi"
-        if not self._draws:
-            check_readable(env.observation_space, self.env_id)
         self._docs = read_docs(type(env.unwrapped))
         self._schema = schema_of(self._actions)
         self._words = {name.casefold(): value for value, name in self._docs.actions.items()}
         spec = repr(env.spec)
         if env.spec is None or spec not in _REHEARSED:
             _REHEARSED[spec] = self._rehearse()
-        self.invalid_call_reward, self._success_key, self._names_colours = _REHEARSED[spec]
+        self.invalid_call_reward, self._success_key = _REHEARSED[spec]
         whole = f"episodes are cut after {max_turns}{self._of_own} turns; to play whole ones: "
         option = json.dumps({"max_episode_steps": own_turns})
         self.cut_remark = f"{self.env_id}: {whole}--env-kwargs '{option}'" if self._of_own else ""
@@ -89,7 +87,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin an episode; info has ``messages``, ``tools`` and ``metrics``."""
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = self._contract.began(self.env.reset(seed=seed, options=options))
         self._total, self._turns, self._steps, self._invalid, self._invalid_in_a_row = 0.0, 0, 0, 0, 0
         text = self._last_text = self._text(observation)
         messages = [{"role": "system", "content": self._introduction()}, {"role": "user", "content": text}]
@@ -104,7 +102,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         rewards: list[float] = []
         replies: list[tuple[str, str]] = []
         for call_id, value in calls:
-            observation, step_reward, ended, cut, given = self.env.step(value)
+            observation, step_reward, ended, cut, given = self._contract.stepped(self.env.step(value))
             terminated = self._contract.flag("terminated", ended)
             truncated = self._contract.flag("truncated", cut)
             info = self._contract.info("step", given)
@@ -165,16 +163,14 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             if turn.calls:
                 return [(call.call_id, self._action(call)) for call in turn.calls[:MAX_CALLS_PER_TURN]], "", ""
             return [("", self._bare(turn.text))], "", ""
-        except _UnknownToolError as error:
-            return [], ErrorCode.UNKNOWN_TOOL, str(error)
-        except _NoCallError as error:
-            return [], ErrorCode.NO_TOOL_CALL, str(error)
+        except _WrongCall as error:
+            return [], error.code, str(error)
         except ValueError as error:
             return [], ErrorCode.BAD_ARGS, str(error)
 
     def _action(self, call: Call) -> Any:
         if call.name != TOOL:
-            raise _UnknownToolError(f"there is no tool {shown(call.name)}")
+            raise _WrongCall(ErrorCode.UNKNOWN_TOOL, f"there is no tool {shown(call.name)}")
         if call.arguments.keys() != {"action"}:
             raise ValueError(f'the arguments must be {{"action": ...}}, got {shown(call.arguments)}')
         return self._named_action(call.arguments["action"])
@@ -186,7 +182,8 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
                 return self._named_action(json.loads(text))
             except json.JSONDecodeError:
                 if text.casefold() not in self._words:
-                    raise _NoCallError("no tool was called" if text else "the turn is empty") from None
+                    why = "no tool was called" if text else "the turn is empty"
+                    raise _WrongCall(ErrorCode.NO_TOOL_CALL, why) from None
         return self._named_action(text)
 
     def _named_action(self, value: Any) -> Any:
@@ -211,27 +208,22 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             "turns": float(self._turns),
         }
         if self._success_key:
-            metrics["success"] = self._contract.success(self._success_key, info.get(self._success_key, False))
+            metrics["success"] = info.get(self._success_key, False)
         return metrics
 
     def _text(self, observation: Any) -> str:
         if self._draws:
-            return (
-                _ESCAPE.sub("", _HIGHLIGHT.sub(self._highlighted, str(self.env.render()))).replace("\r", "").strip("\n")
-            )
-        space = self.env.observation_space
+            if not isinstance(drawn := self.env.render(), str):
+                given = f"{self.env_id} has the render mode 'ansi' and draws {shown(drawn)}, which is no text"
+                raise EnvError(f"{given}; with --env-kwargs '{{\"render_mode\": null}}' its observations are shown")
+            return _picture(drawn)
         try:
-            return to_text(space, self._contract.observed(observation), self._docs.observations)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-            seen = f"gives the observation {shown(observation)}"
-            raise EnvError(f"{self.env_id} {seen}, which is not of its observation_space {space}") from None
-
-    def _highlighted(self, found: re.Match[str]) -> str:
-        """``[S]``; where the env's pictures have several colours, which tell things apart, ``blue[R]``."""
-        return f"{'+'.join(_colours(found[1])) if self._names_colours else ''}[{found[2]}]"
+            return to_text(self._contract.observed(observation), self._docs.observations)
+        except ValueError as error:
+            raise EnvError(f"{self.env_id} {error}") from None
 
     def _introduction(self) -> str:
-        parts = [" ".join(filter(None, [f"{self.env_id}.", self._docs.summary, self._docs.goal]))]
+        parts = [f"{self.env_id}. {self._docs.about}".strip()]
         if not self._draws and not self._docs.observations and self._docs.observation:
             parts.append(self._docs.observation)
         parts.append(f"At most {self.max_turns}{self._of_own} turns. {self._form()}")
@@ -249,26 +241,22 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         function = {"name": TOOL, "description": self._form(), "parameters": parameters}
         return {"type": "function", "function": function}
 
-    def _rehearse(self) -> tuple[float, str, bool]:
-        """Random steps with seed 0: what an invalid call is rewarded with, the info key that tells of success, and
-        whether the pictures have several colours.
-        """
+    def _rehearse(self) -> tuple[float, str]:
+        """Random steps with seed 0: what an invalid call is rewarded with, and the info key that tells of success."""
         rewards: list[float] = []
         keys: set[str] = set()
-        colours: set[str] = set()
         self._actions.seed(0)
-        self.env.reset(seed=0)
+        self._text(self._contract.began(self.env.reset(seed=0))[0])
         for _ in range(REHEARSAL_STEPS):
             action = to_action(self._actions, to_json(self._actions, self._actions.sample()))  # typed as a call's
-            _, reward, terminated, truncated, info = self.env.step(action)
+            _, reward, terminated, truncated, info = self._contract.stepped(self.env.step(action))
             rewards.append(self._contract.reward("step", reward))
             keys |= self._contract.info("step", info).keys()
-            colours.update(_colours(str(self.env.render())) if self._draws else ())
             if terminated or truncated:
                 self.env.reset()
         mean = sum(rewards) / len(rewards)
         key = next((name for name in ("is_success", "success") if name in keys), "")
-        return min(0.0, mean) - INVALID_CALL_MARGIN, key, len(colours) > 1
+        return min(0.0, mean) - INVALID_CALL_MARGIN, key
 
 
 class RandomPolicy:
@@ -282,6 +270,16 @@ class RandomPolicy:
     def act(self, observation: str, info: dict[str, Any]) -> str:
         """A call of a random action."""
         return self._env.write_action(self._space.sample())
+
+
+def _picture(drawn: str) -> str:
+    """A picture for terminals as text: ``[S]``; where it has several colours, which tell things apart, ``blue[R]``."""
+    several = len(set(_colours(drawn))) > 1
+
+    def highlighted(found: re.Match[str]) -> str:
+        return f"{'+'.join(_colours(found[1])) if several else ''}[{found[2]}]"
+
+    return _ESCAPE.sub("", _HIGHLIGHT.sub(highlighted, drawn)).replace("\r", "").strip("\n")
 
 
 def _colours(text: str) -> list[str]:
@@ -298,9 +296,9 @@ def _shortened(value: Any) -> Any:
     return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
-class _UnknownToolError(ValueError):
-    """A call of a tool that does not exist."""
+class _WrongCall(ValueError):
+    """A turn that calls nothing, or a tool that does not exist."""
 
-
-class _NoCallError(ValueError):
-    """A turn that calls nothing."""
+    def __init__(self, code: ErrorCode, why: str):
+        super().__init__(why)
+        self.code = code

@@ -8,6 +8,7 @@ agent that does so hardly meets others in the env.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,6 +30,7 @@ Result = TypeVar("Result")
 
 CLOSING_SECONDS = 5.0
 """How long envs in threads may take to close, all together."""
+_POLL_SECONDS = 0.01
 
 
 class Seat:
@@ -41,13 +43,11 @@ class Seat:
 
     Attributes:
         thread: Where the env is called; None for the thread that calls.
-        after_step: Called there after each step.
     """
 
     def __init__(self, place: Place, make: Callable[[], MessageEnv | WorkerEnv], home: OwnThread | None = None):
         self.place = place
         self.thread = home if place is Place.LOOP else OwnThread()
-        self.after_step: Callable[[], object] | None = None
         self._make = make
         self._env: MessageEnv | WorkerEnv | None = None
         self._is_busy = False
@@ -69,14 +69,7 @@ class Seat:
 
     async def step(self, action: str) -> Observation:
         """As of `MessageEnv`."""
-        return await self.run(self.step_here, action)
-
-    def step_here(self, action: str) -> Observation:
-        """`step`, for what `run` calls."""
-        observation = self.env.step(action)
-        if self.after_step is not None:
-            self.after_step()
-        return observation
+        return await self.run(lambda: self.env.step(action))
 
     async def answered(self, given: str | None) -> AnswerKey | None:
         """As of `MessageEnv`."""
@@ -97,15 +90,10 @@ class Seat:
         return None if self._is_busy else self._env
 
     def close(self) -> None:
-        """Have the env closed after the calls that are under way; `wait_closed` waits for it."""
+        """Have the env closed after the calls that are under way; its thread ends then."""
         assert self.thread is not None, "the pool closes what lives in the loop"
         self.thread.post(lambda: self._env.close() if self._env is not None else None)
         self.thread.end()
-
-    def wait_closed(self, until: float) -> None:
-        """Wait until it is closed, or until a time of ``time.monotonic``."""
-        assert self.thread is not None, "the pool closes what lives in the loop"
-        self.thread.join(max(0.0, until - time.monotonic()))
 
 
 class EnvPool(Closeable):
@@ -116,8 +104,7 @@ class EnvPool(Closeable):
         env_kwargs: As for `MessageEnv`.
         workers: Where envs are called, shared by the pools of a run; by default in the thread of the event loop.
         home: Thread that has the envs which would be called in the event loop.
-        patience_seconds: How long episodes of the pool wait, all together, for the cost of a step; None: until it is
-            known.
+        patience_seconds: How long episodes of the pool wait, all together, for the cost of a step.
     """
 
     def __init__(
@@ -126,7 +113,7 @@ class EnvPool(Closeable):
         env_kwargs: dict[str, Any],
         workers: EnvWorkers | None = None,
         home: OwnThread | None = None,
-        patience_seconds: float | None = None,
+        patience_seconds: float = math.inf,
     ):
         allow_many_files()
         self.env_id = env_id
@@ -139,7 +126,7 @@ class EnvPool(Closeable):
         self._all: list[MessageEnv] = []
         self._idle_seats: list[Seat] = []
         self._seats: set[Seat] = set()
-        self._pilot: asyncio.Event | None = None
+        self._pilot: Seat | None = None
 
     def take(self) -> MessageEnv:
         """An env for the thread that calls, idle or new."""
@@ -174,11 +161,13 @@ class EnvPool(Closeable):
         Raises:
             EnvError: The system gives no further thread.
         """
-        while (place := self.workers.place()) is None and ((left := self._patience_left()) is None or left > 0):
+        if self._patient_until is None:
+            self._patient_until = time.monotonic() + self._patience_seconds
+        while (place := self.workers.place()) is None and time.monotonic() < self._patient_until:
             if self._pilot is None:
-                return self._pilots_seat()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._pilot.wait(), left)
+                self._pilot = Seat(Place.LOOP, self.take, self.home)
+                return self._pilot
+            await asyncio.sleep(_POLL_SECONDS)
         if place is None or place is Place.LOOP:
             return Seat(Place.LOOP, self.take, self.home)
         while self._idle_seats:
@@ -192,8 +181,8 @@ class EnvPool(Closeable):
 
     def leave(self, seat: Seat) -> None:
         """After the episode, however it ended; an env that is broken or belongs elsewhere by now is closed."""
-        if seat.after_step is not None:
-            self._land()
+        if seat is self._pilot:
+            self._pilot = None
         env = seat.free_env
         if seat.place is Place.LOOP:
             if isinstance(env, MessageEnv):
@@ -214,7 +203,8 @@ class EnvPool(Closeable):
             with suppress(TimeoutError):
                 self.home.post(self._close_own).result(CLOSING_SECONDS)
         for seat in seats:
-            seat.wait_closed(until)
+            assert seat.thread is not None, "the pool closes what lives in the loop"
+            seat.thread.join(max(0.0, until - time.monotonic()))
         self._idle_seats.clear()
 
     def _close_own(self) -> None:
@@ -227,26 +217,3 @@ class EnvPool(Closeable):
     def _close(self, seat: Seat) -> None:
         self._seats.discard(seat)
         seat.close()
-
-    def _patience_left(self) -> float | None:
-        if self._patience_seconds is None:
-            return None
-        if self._patient_until is None:
-            self._patient_until = time.monotonic() + self._patience_seconds
-        return self._patient_until - time.monotonic()
-
-    def _pilots_seat(self) -> Seat:
-        def look() -> None:
-            if self.workers.place() is not None:
-                self._land()
-
-        seat = Seat(Place.LOOP, self.take, self.home)
-        self._pilot = asyncio.Event()
-        seat.after_step = partial(asyncio.get_running_loop().call_soon_threadsafe, look)
-        return seat
-
-    def _land(self) -> None:
-        """The others need not wait for the pilot any more."""
-        if self._pilot is not None:
-            self._pilot.set()
-            self._pilot = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import importlib.metadata
 import inspect
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,35 +22,25 @@ def make_env(env_id: str, **kwargs: Any) -> Any:
     """``gymnasium.make`` that also finds bare ids of installed packages through the entry-point group.
 
     Raises:
-        EnvError: The id is unknown, or the env refused its arguments.
+        EnvError: The id is unknown, or the env does not take its arguments, or it raised.
     """
     import gymnasium
 
     spec = find_spec(env_id)
+    own = {name: value for name, value in kwargs.items() if name not in inspect.signature(gymnasium.make).parameters}
+    try:
+        _signature(env_id).bind(**{**spec.kwargs, **own})
+    except TypeError as error:
+        raise EnvError(f"{env_id} refused the arguments {kwargs}: {error}") from error
     try:
         return gymnasium.make(spec, disable_env_checker=True, **kwargs)
-    except gymnasium.error.Error as error:
-        raise EnvError(f"{env_id} could not be made: {error}") from error
     except (Exception, SystemExit) as error:  # whatever the env's constructor does
-        reason = re.sub(r" was raised from the environment creator .*?(?= \(\S+:\d+\)$|$)", "", describe(error))
-        if kwargs and isinstance(error, TypeError | ValueError):
-            raise EnvError(f"{env_id} refused the arguments {kwargs}: {reason}") from error
-        raise EnvError(f"{env_id} could not be made{f' with {kwargs}' if kwargs else ''}: {reason}") from error
+        raise EnvError(f"{env_id} could not be made{f' with {kwargs}' if kwargs else ''}: {describe(error)}") from error
 
 
 def takes_split(env_id: str) -> bool:
     """Whether the env's constructor has a ``split`` argument, so that held-out scenarios can be asked for by name."""
-    import gymnasium
-    from gymnasium.envs.registration import load_env_creator
-
-    entry = find_spec(env_id).entry_point
-    try:
-        creator = load_env_creator(entry) if isinstance(entry, str) else entry
-        return creator is not None and "split" in inspect.signature(creator).parameters
-    except gymnasium.error.Error as error:  # of an env whose packages are not installed
-        raise EnvError(f"{env_id} cannot be loaded: {error}") from error
-    except (Exception, SystemExit) as error:  # whatever its module does
-        raise EnvError(f"{env_id} is registered with {entry!r}, which cannot be loaded: {describe(error)}") from error
+    return "split" in _signature(env_id).parameters
 
 
 def with_split(env_id: str, env_kwargs: Mapping[str, Any], split: str) -> dict[str, Any]:
@@ -82,3 +71,18 @@ def find_spec(env_id: str) -> Any:
 def _installed() -> dict[str, str]:
     """What installed packages register, by id; their modules need not be imported yet."""
     return {entry.name: entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _signature(env_id: str) -> inspect.Signature:
+    """What an env's constructor takes.
+
+    Raises:
+        EnvError: It cannot be loaded.
+    """
+    from gymnasium.envs.registration import load_env_creator
+
+    entry = find_spec(env_id).entry_point
+    try:
+        return inspect.signature(load_env_creator(entry) if isinstance(entry, str) else entry)
+    except (Exception, SystemExit) as error:  # whatever its module does; of an env whose packages are not installed
+        raise EnvError(f"{env_id} cannot be loaded: {describe(error)}") from error

@@ -16,12 +16,11 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo.envs.message_env import Observation
 from grpo.envs.registry import find_spec
 from grpo.envs.step_cost import StepCost
-from grpo.envs.worker_calls import PARENT_VARIABLE, Recipe, Reply
 from grpo.errors import EnvError
 from grpo.machine.processes import child_environment, module_command
 from grpo.types import AnswerKey, Task
@@ -30,15 +29,24 @@ ENDING_SECONDS = 2.0
 """How long a worker may take to end by itself."""
 
 
+class Called(NamedTuple):
+    """What became of a call: the value, or why there is none; and what it took."""
+
+    value: Any
+    error: str
+    seconds: float
+    computing_seconds: float
+
+
 class Worker:
     """A worker process."""
 
     def __init__(self) -> None:
         ours, theirs = multiprocessing.Pipe()
-        variables = {PARENT_VARIABLE: str(os.getpid()), "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}
+        variables = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}
         with theirs:
             self._process = subprocess.Popen(
-                module_command("grpo.envs.worker_main", str(theirs.fileno())),
+                module_command("grpo.envs.worker_main", str(theirs.fileno()), str(os.getpid())),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what envs print is no output of the command
@@ -70,7 +78,7 @@ class Worker:
         """The env of that number is gone, or never was."""
         self._given.discard(number)
 
-    def ask(self, number: int, name: str, *arguments: Any) -> Reply:
+    def ask(self, number: int, name: str, *arguments: Any) -> Called:
         """Call a method of an env; waits for the calls before it.
 
         Raises:
@@ -79,7 +87,7 @@ class Worker:
         try:
             with self._free:
                 self._connection.send((number, name, *arguments))
-                return self._connection.recv()
+                return Called(*self._connection.recv())
         except (OSError, EOFError) as error:
             raise EnvError(f"the worker process of the env has ended ({self._ending()}) at {name}") from error
 
@@ -135,7 +143,7 @@ class WorkerEnv:
         self._number = number
         self._cost = cost
         try:
-            self._make(Recipe(env_id, env_kwargs, module, _pickled_spec(env_id), sys.path))
+            self._make(env_id, env_kwargs, module, _pickled_spec(env_id), sys.path)
         except EnvError:
             worker.take_back(number)
             raise
@@ -146,9 +154,9 @@ class WorkerEnv:
 
     def step(self, action: str) -> Observation:
         """As of `MessageEnv`."""
-        reply = self._ask("step", action)
-        self._cost.add(reply.seconds, reply.computing_seconds)
-        return reply.value
+        called = self._ask("step", action)
+        self._cost.add(called.seconds, called.computing_seconds)
+        return called.value
 
     def answered(self, given: str | None) -> AnswerKey | None:
         """As of `MessageEnv`."""
@@ -168,26 +176,25 @@ class WorkerEnv:
             if not was_broken and self._worker.is_alive:
                 raise
 
-    def _make(self, recipe: Recipe) -> None:
+    def _make(self, *recipe: Any) -> None:
         try:
             pickle.dumps(recipe)
         except Exception as error:  # pickle raises what it likes
             raise EnvError(f"the arguments of {self.env_id} cannot be sent to a worker process: {error}") from error
         try:
-            self._ask("make", recipe)
+            self._ask("make", *recipe)
         except EnvError as error:
             raise EnvError(f"in a worker process: {error}") from error
 
-    def _ask(self, name: str, *arguments: Any) -> Reply:
+    def _ask(self, name: str, *arguments: Any) -> Called:
         try:
-            reply = self._worker.ask(self._number, name, *arguments)
+            called = self._worker.ask(self._number, name, *arguments)
+            if called.error:
+                raise EnvError(called.error)
         except EnvError:
             self.broken = True
             raise
-        if reply.error:
-            self.broken = True
-            raise EnvError(reply.error)
-        return reply
+        return called
 
 
 def _pickled_spec(env_id: str) -> bytes:

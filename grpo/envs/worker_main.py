@@ -1,8 +1,8 @@
 """A worker process of envs: it makes them, calls one at a time as it is told, and sends back what they say.
 
-Run by `grpo.envs.worker_env` as ``python -m grpo.envs.worker_main FD``, FD being its end of a socket pair. It ends when
-that closes, and when the process that started it is gone, in the middle of a step too; what its envs have started
-(its process group) ends with it.
+Run by `grpo.envs.worker_env` as ``python -m grpo.envs.worker_main FD PARENT``: its end of a socket pair, and the
+process that started it. It ends when that closes, and when that process is gone, in the middle of a step too; what its
+envs have started (its process group) ends with it.
 """
 
 from __future__ import annotations
@@ -17,31 +17,21 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from grpo.envs.step_cost import Meter
-from grpo.envs.worker_calls import PARENT_VARIABLE, Recipe, Reply
 from grpo.errors import EnvError, GrpoError
 from grpo.machine.user_code import import_user_module
 
 _POLL_SECONDS = 0.25
 
 
-class Envs:
-    """The envs of this process, by the numbers that the other side gave them."""
+def make(env_id: str, env_kwargs: dict[str, Any], module: str | None, pickled_spec: bytes, path: list[str]) -> Any:
+    """An env as it is made in the process that asks.
 
-    def __init__(self) -> None:
-        self._envs: dict[int, Any] = {}
-
-    def call(self, number: int, name: str, *arguments: Any) -> Any:
-        """Make, call or close an env."""
-        if name == "make":
-            self._envs[number] = made(arguments[0])
-            return None
-        if name == "close":
-            return self._envs.pop(number).close() if number in self._envs else None
-        return getattr(self._envs[number], name)(*arguments)
-
-
-def made(recipe: Recipe) -> Any:
-    """The env of a recipe.
+    Args:
+        env_id: As for `MessageEnv`.
+        env_kwargs: As for `MessageEnv`.
+        module: Imported first, because it registers envs.
+        pickled_spec: The env's registration, where it can be pickled.
+        path: ``sys.path``.
 
     Raises:
         GrpoError: It cannot be made here.
@@ -50,57 +40,46 @@ def made(recipe: Recipe) -> Any:
 
     from grpo.envs.message_env import MessageEnv
 
-    sys.path[:] = [*recipe.path, *(folder for folder in sys.path if folder not in recipe.path)]
-    if recipe.module is not None:
-        import_user_module(recipe.module)
-    module, _, name = recipe.env_id.rpartition(":")
-    if not module and name not in gymnasium.registry and recipe.spec:
+    sys.path[:] = [*path, *(folder for folder in sys.path if folder not in path)]
+    if module is not None:
+        import_user_module(module)
+    if pickled_spec and ":" not in env_id and env_id not in gymnasium.registry:
         try:
-            spec = pickle.loads(recipe.spec)
+            spec = pickle.loads(pickled_spec)
         except (Exception, SystemExit) as error:  # whatever the modules do that it names
-            raise EnvError(f"{recipe.env_id} is registered with what another process cannot load: {error}") from error
-        gymnasium.registry.setdefault(spec.id, spec)
-    return MessageEnv(recipe.env_id, recipe.env_kwargs)
+            raise EnvError(f"{env_id} is registered with what another process cannot load: {error}") from error
+        gymnasium.registry[spec.id] = spec
+    return MessageEnv(env_id, env_kwargs)
 
 
 def serve(connection: Connection) -> None:
     """Answer calls until the other side closes."""
-    envs = Envs()
+    envs: dict[int, Any] = {}
     while True:
         try:
-            call = connection.recv()
+            number, name, *arguments = connection.recv()
         except EOFError:
             return
         meter = Meter()
+        value: Any = None
+        error = ""
         try:
-            value, error = envs.call(*call), ""
+            if name == "make":
+                envs[number] = make(*arguments)
+            elif name == "close":
+                if number in envs:
+                    envs.pop(number).close()
+            else:
+                value = getattr(envs[number], name)(*arguments)
         except GrpoError as fault:
-            value, error = None, str(fault)
-        connection.send_bytes(_pickled(Reply(value, error, *meter.read())))
+            error = str(fault)
+        spent = meter.read()
+        if name in ("reset", "step") and not error:  # an env's info may hold what cannot be sent, and nobody reads it
+            value = value._replace(info={"error": value.info.get("error", "")})
+        connection.send((value, error, *spent))
 
 
-def _pickled(reply: Reply) -> bytes:
-    try:
-        return pickle.dumps(reply)
-    except Exception:  # an env's info may hold anything
-        value = reply.value
-        if not hasattr(value, "info"):
-            raise
-        info = {key: part for key, part in value.info.items() if _can_be_sent(part)}
-        return pickle.dumps(reply._replace(value=value._replace(info=info)))
-
-
-def _can_be_sent(value: Any) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:
-        return False
-    return True
-
-
-def _end_with_parent() -> None:
-    parent = int(os.environ[PARENT_VARIABLE])
-
+def _end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(_POLL_SECONDS)
@@ -110,7 +89,7 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    _end_with(int(sys.argv[2]))
     try:
         serve(Connection(int(sys.argv[1])))
     except (BrokenPipeError, ConnectionResetError):  # the other side is gone

@@ -164,7 +164,7 @@ class Play:
             return self._answer(said, implicit=True)
         episode, (action, spoken) = self.episode, said
         episode.messages.append(spoken or {"role": "assistant", "content": action})
-        observation = self._guarded(self.seat.step_here, action)
+        observation = self._guarded(self.seat.env.step, action)
         episode.messages.extend(observation.messages)
         episode.turn_errors.append(str(observation.info.get("error", "")))
         episode.reward += observation.reward

@@ -100,7 +100,7 @@ def _prepared(config: EvalConfig) -> tuple[dict[str, Any], list[PlannedEpisode],
             model=config.model,
             say=lambda line: click.echo(line, err=True),
         )
-        if remark := probe.told("cut_remark"):
+        if remark := probe.optional("cut_remark"):
             click.echo(remark, err=True)
         fingerprint = _fingerprint(probe)
         if config.answer_judge.model is not None:
@@ -209,7 +209,7 @@ def _policy_fingerprint(config: EvalConfig, agent: Agent) -> str | None:
 
 
 def _fingerprint(probe: MessageEnv) -> dict[str, str]:
-    found = probe.told("fingerprint") or {}
+    found = probe.optional("fingerprint") or {}
     if not isinstance(found, dict):
         raise EnvError(
             f"{probe.env_id}.fingerprint() gives {found!r:.100}; a fingerprint is a dict of names and hashes"

@@ -9,15 +9,15 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 from grpo.chat.transcript import opening_of, text_of
 from grpo.display.metrics import counted, short_number
 from grpo.ending import Ending
 from grpo.types import Episode, Message
+from judges.common.tool_calls import Fault, parse_turn
 
 MAX_BLOCK_CHARS = 6000
-_TOOL_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
+_TAGGED = re.compile(r"<tool_call>.*?(?:</tool_call>|$)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Block:
     """A piece of a transcript.
 
     Attributes:
-        kind: ``text``, ``call``, ``broken`` (a call that is no JSON), ``observation``, or ``model`` (of
+        kind: ``text``, ``call``, ``broken`` (a call that cannot be read), ``observation``, or ``model`` (of
             ``model_blocks_of``).
         title: Name of the tool, or the first line of what is folded.
         body: Arguments, or the whole text.
@@ -216,50 +216,20 @@ def _content(message: Message) -> str:
 
 
 def _assistant_blocks(message: Message) -> list[Block]:
-    blocks: list[Block] = []
-    content, end = _content(message), 0
-    for match in _TOOL_CALL.finditer(content):
-        _add_text(blocks, content[end : match.start()])
-        blocks.append(_call_block(match.group(1)))
-        end = match.end()
-    rest = content[end:]
-    if not blocks and rest.lstrip().startswith("{") and _call_of(rest) is not None:
-        blocks.append(_call_block(rest))
-    else:
-        _add_text(blocks, rest)
-    for call in message.get("tool_calls") or ():
-        blocks.append(_call_block(json.dumps(call.get("function", call))))
+    """What a turn says, then what it calls."""
+    content = _content(message)
+    turn = parse_turn(json.dumps(message) if message.get("tool_calls") else content)
+    said = _TAGGED.sub("", content).strip()
+    if turn.items and said == content.strip() and said.startswith(("{", "[")):  # a call without tags
+        said = ""
+    blocks = [Block("text", "", _shortened(said))] if said else []
+    for item in turn.items:
+        if isinstance(item, Fault):
+            blocks.append(Block("broken", "a tool call that cannot be read", _shortened(item.message)))
+            continue
+        listed = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in item.arguments.items())
+        blocks.append(Block("call", item.name, _shortened(listed)))
     return blocks or [Block("text", "", "(an empty turn)")]
-
-
-def _add_text(blocks: list[Block], text: str) -> None:
-    if text.strip():
-        blocks.append(Block("text", "", _shortened(text.strip())))
-
-
-def _call_block(text: str) -> Block:
-    call = _call_of(text)
-    if call is None:
-        return Block("broken", "a tool call that is not JSON", _shortened(text))
-    name, arguments = call
-    listed = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-    return Block("call", name, _shortened(listed))
-
-
-def _call_of(text: str) -> tuple[str, dict[str, Any]] | None:
-    try:
-        value = json.loads(text)
-        if isinstance(value, dict) and isinstance(value.get("arguments"), str):
-            value["arguments"] = json.loads(value["arguments"])
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict):
-        return None
-    call = cast(dict[str, Any], value)
-    arguments = call.get("arguments", call.get("parameters", {}))
-    if not isinstance(call.get("name"), str) or not isinstance(arguments, dict):
-        return None
-    return call["name"], cast(dict[str, Any], arguments)
 
 
 def _shortened(text: str) -> str:

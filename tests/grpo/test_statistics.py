@@ -69,11 +69,6 @@ def test_equal_values_have_no_width() -> None:
     assert mean_interval([1.0] * 8) == Interval(1.0, 1.0, 1.0, 8)
 
 
-def test_a_higher_confidence_is_wider_by_the_ratio_of_the_quantiles() -> None:
-    narrow, wide = mean_interval([1, 2, 3, 4, 5], confidence=0.9), mean_interval([1, 2, 3, 4, 5], confidence=0.99)
-    assert (wide.high - 3) / (narrow.high - 3) == pytest.approx(4.60409 / 2.13185, rel=1e-5)
-
-
 def test_unusable_values_are_refused_with_what_was_seen() -> None:
     with pytest.raises(ValueError, match="no values"):
         mean_interval([])
@@ -81,8 +76,6 @@ def test_unusable_values_are_refused_with_what_was_seen() -> None:
         mean_interval([1.0, math.nan])
     with pytest.raises(ValueError, match="2 values but 1 cluster labels"):
         mean_interval([1.0, 2.0], clusters=["a"])
-    with pytest.raises(ValueError, match=r"confidence is 95"):
-        mean_interval([1.0, 2.0], confidence=95)
 
 
 def test_a_paired_difference_removes_the_spread_between_questions() -> None:
@@ -144,10 +137,9 @@ def test_samples_that_agree_within_their_scenario_are_worth_one_each() -> None:
     assert share_interval(four).high < share_interval(four, clusters).high
 
 
-@pytest.mark.parametrize("together", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize(("samples", "together"), [(1, 0.0), (4, 0.0), (4, 0.5), (4, 1.0)])
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
-@pytest.mark.parametrize("scenarios", [10, 50, 200])
+@pytest.mark.parametrize("scenarios", [10, 100])
 def test_the_interval_of_a_share_covers_the_truth(scenarios: int, share: float, samples: int, together: float) -> None:
     """Simulated, 1,000 draws: with the chance ``together`` the samples of a scenario are all the same."""
     rng = random.Random(f"{scenarios} {share} {samples} {together}")
@@ -164,8 +156,8 @@ def test_the_interval_of_a_share_covers_the_truth(scenarios: int, share: float, 
 
 
 @pytest.mark.parametrize("together", [0.0, 1.0])
-@pytest.mark.parametrize("shape", [(8, 2), (2, 2), (0.5, 4), (0.2, 0.2)])
-@pytest.mark.parametrize("scenarios", [10, 100])
+@pytest.mark.parametrize("shape", [(8, 2), (0.5, 4), (0.2, 0.2)])
+@pytest.mark.parametrize("scenarios", [10, 50])
 def test_the_interval_of_graded_shares_covers_the_truth_and_is_no_wider_than_it_must_be(
     scenarios: int, shape: tuple[float, float], together: float
 ) -> None:
@@ -223,9 +215,9 @@ def test_the_bootstrap_of_five_values_has_the_ends_of_its_binomial() -> None:
 @pytest.mark.parametrize("values", [[0.0, 1.0, 3.0, 3.0, 4.5], [-1.0, 0.5, 0.5, 2.0, 7.0]])
 def test_the_bootstrap_agrees_with_every_resample_there_is(values: list[float]) -> None:
     means = sorted(sum(drawn) / len(values) for drawn in itertools.product(values, repeat=len(values)))
-    interval = bootstrap_interval(values, confidence=0.8, resamples=40_000)
-    for end, share in ((interval.low, 0.1), (interval.high, 0.9)):
-        near = [means[round((share + off) * (len(means) - 1))] for off in (-0.02, 0.02)]
+    interval = bootstrap_interval(values)
+    for end, share in ((interval.low, 0.025), (interval.high, 0.975)):
+        near = [means[round((share + off) * (len(means) - 1))] for off in (-0.01, 0.01)]
         assert near[0] <= end <= near[1]
 
 

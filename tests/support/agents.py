@@ -131,32 +131,7 @@ async def in_a_thread(task, tools, model):
 
 
 def chatty(task, tools, model):
-    try:
-        return model.base_url
-    except AttributeError as error:
-        raise RuntimeError("my framework wraps what it meets") from error
-
-
-class Client:
-    """Of an agent's own, which finds nobody at its second question."""
-
-    chat = None
-    asked = 0
-
-    def lookup(self):
-        Client.asked += 1
-        return None if Client.asked == 2 else self
-
-
-def of_own_client(task, tools, model):
-    return f"{Client().lookup().chat}"
-
-
-def after_a_fallback(task, tools, model):
-    try:
-        return model.chat
-    except AttributeError:
-        raise LookupError("nobody to ask")  # noqa: B904
+    return model.base_url
 
 
 def of_odd_type(task, tools, model):

@@ -59,6 +59,7 @@ def test_an_async_function_may_return_an_answer_with_sources(tmp_path):
         ("of_no_exception", "agent_crash", "Odd: neither error nor exit (agents.py:"),
         ("leaving_async", "agent_crash", "SystemExit: 3"),
         ("interrupting_async", "agent_crash", "RuntimeError: the agent raised KeyboardInterrupt"),
+        ("chatty", "agent_crash", "AttributeError: 'NoneType' object has no attribute 'base_url' (agents.py:"),
         ("of_odd_type", "agent_crash", "the agent returned int '42'; return str, Answer or None"),
         ("overflowing", "agent_crash", "maximum context length"),
     ],
@@ -161,28 +162,6 @@ def test_none_is_an_argument_where_the_tool_insists_on_one():
 
     threading.Thread(target=serve).start()
     assert json.loads(find(until=None, limit=None)) == {"until": None}
-
-
-@pytest.mark.parametrize("agent", ["one_question", "chatty", "by_responses"])
-def test_an_agent_that_uses_a_model_without_one_is_told_so_at_once(tmp_path, agent):
-    shown = run("--agent", f"{HERE}:{agent}", "--out", str(tmp_path / "run"), count=3)
-    assert shown.exit_code == 1
-    error = "Error: the agent uses model.base_url, but there is no model: give --model openai:MODEL@URL or litellm:NAME"
-    assert error in shown.output
-    assert rows(tmp_path / "run") == []
-
-
-def test_what_an_agents_own_client_lacks_is_the_crash_of_one_episode(tmp_path):
-    found, shown = evaluated(tmp_path, "of_own_client", "--concurrency", "1", count=3)
-    assert shown.exit_code == 0, shown.output
-    assert [row["ending"] for row in found] == ["answered", "agent_crash", "answered"]
-    assert "AttributeError: 'NoneType' object has no attribute 'chat'" in found[1]["error"]
-
-
-def test_a_missing_model_that_the_agent_has_dealt_with_is_no_cause(tmp_path):
-    found, _ = evaluated(tmp_path, "after_a_fallback", count=2)
-    assert [row["ending"] for row in found] == ["agent_crash"] * 2
-    assert "LookupError: nobody to ask" in found[0]["error"]
 
 
 def test_last_words_are_no_action_of_a_plain_env(tmp_path):

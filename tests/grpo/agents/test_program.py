@@ -63,13 +63,6 @@ def test_a_program_that_fails_is_a_crash_and_says_so(tmp_path):
     assert "exit status 1: the disk is full" in found[0]["error"]
 
 
-def test_a_program_that_misses_its_model_is_told_which_option_gives_one(tmp_path, monkeypatch):
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    found, _ = evaluated(tmp_path, "import os\nos.environ['OPENAI_BASE_URL']", count=1)
-    said = "KeyError: 'OPENAI_BASE_URL' (no model was given: --model openai:MODEL@URL or litellm:NAME)"
-    assert found[0]["error"].endswith(said)
-
-
 def test_a_program_that_is_not_there_is_said_before_anything_is_played(tmp_path):
     shown = run("--agent", "cmd:/no/such/program {question}", "--out", str(tmp_path / "run"), count=1)
     assert shown.exit_code == 1

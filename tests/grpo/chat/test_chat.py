@@ -4,7 +4,8 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from grpo.chat import HermesChat, TemplateChat, chat_for, describe_tools, load_tokenizer
+from grpo.chat import chat_for, load_tokenizer
+from grpo.chat.template import HERMES
 from grpo.errors import ModelError
 
 TOOLS = [
@@ -37,7 +38,7 @@ def tokenizer(model_dir):
 
 def test_hermes_writes_chatml_with_one_signature_a_tool(tokenizer):
     chat = chat_for(tokenizer)
-    assert isinstance(chat, HermesChat)
+    assert chat.template == HERMES
     assert tokenizer.decode(chat.prompt_ids(MESSAGES, TOOLS)) == (
         "<|im_start|>system\nFind mail.\nTools:\nsearch_inbox(keywords, from_addr?)\nCall one tool per turn:\n"
         '<tool_call>\n{"name": NAME, "arguments": {...}}\n</tool_call><|im_end|>\n'
@@ -46,7 +47,7 @@ def test_hermes_writes_chatml_with_one_signature_a_tool(tokenizer):
 
 
 def test_a_whole_conversation_in_pieces_is_the_conversation_in_one_piece(tokenizer):
-    chat = HermesChat(tokenizer)
+    chat = chat_for(tokenizer)
     sampled = [*chat.encode(CALL), chat.stop_token_ids[0]]
     ids = chat.prompt_ids(MESSAGES, []) + sampled + chat.delta_ids([], [{"role": "tool", "content": "m1 | Atlas"}], [])
     assert tokenizer.decode(ids) == (
@@ -56,7 +57,7 @@ def test_a_whole_conversation_in_pieces_is_the_conversation_in_one_piece(tokeniz
 
 
 def test_turns_that_ended_need_no_closing_and_turns_cut_for_length_do(tokenizer):
-    chat = HermesChat(tokenizer)
+    chat = chat_for(tokenizer)
     end = chat.stop_token_ids[0]
     assert chat.close_ids([5, 6, end]) == []
     assert chat.close_ids([5, 6]) == [end]
@@ -67,7 +68,7 @@ def test_a_template_with_tools_is_used_and_its_delta_is_what_it_adds(model_dir):
     tokenizer = load_tokenizer(model_dir)
     tokenizer.chat_template = TOOL_TEMPLATE
     chat = chat_for(tokenizer)
-    assert isinstance(chat, TemplateChat)
+    assert chat.template == TOOL_TEMPLATE
     assert tokenizer.decode(chat.prompt_ids(MESSAGES, TOOLS)).startswith(
         "<|im_start|>system\ntools: search_inbox<|im_end|>\n"
     )
@@ -108,10 +109,6 @@ def test_a_template_without_tools_that_is_not_chatml_is_refused_with_what_to_use
     llama3.chat_template = "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
     with pytest.raises(ModelError, match=r"knows no tools and its vocabulary has no <\|im_end\|>.*for example Qwen"):
         chat_for(llama3)
-
-
-def test_no_tools_means_no_description():
-    assert describe_tools([]) == ""
 
 
 def test_a_folder_without_a_tokenizer_is_a_clear_error(tmp_path):

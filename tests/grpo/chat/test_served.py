@@ -1,22 +1,18 @@
 """What a server makes of the served template: the ids of the rollout, and calls that its parser reads."""
 
-import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from grpo.chat import TEMPLATE_FILE, HermesChat, ServedChat, chat_for, load_tokenizer, served_chat
+from grpo.chat import TEMPLATE_FILE, ServedChat, served_chat
 from grpo.config import TrainConfig
-from grpo.machine.models import resolve_model
 from grpo.runs.trained_policy import TrainedPolicy, served_policy
 from tests.grpo.chat.templates import FAMILIES, Family
 from tests.grpo.chat.test_turns import played
 from tests.support.envs import TalkEnv
 from tests.support.episodes import ids_of, mask_of
 
-SYSTEM, QUESTION = TalkEnv.opening
+_, QUESTION = TalkEnv.opening
 TOOLS = list(TalkEnv.tools)
 SMOLLM2 = FAMILIES[0]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -94,58 +90,6 @@ def test_variables_of_the_run_hold_unless_a_request_sets_others(chats):
     with_thought = rendered(chat, [QUESTION], None, enable_thinking=True)
     assert rendered(chat, [QUESTION], None) == chat.prompt_ids([QUESTION], []) != with_thought
     assert with_thought == chats(FAMILIES[2]).prompt_ids([QUESTION], [])
-
-
-names = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
-texts = st.text(st.characters(codec="utf-8"), max_size=60)
-schemas = st.dictionaries(names, st.just({"type": "string"}), max_size=4).flatmap(
-    lambda properties: st.fixed_dictionaries(
-        {"type": st.just("object"), "properties": st.just(properties)},
-        optional={"required": st.lists(st.sampled_from(sorted(properties) or ["x"]), unique=True)},
-    )
-)
-tools = st.lists(
-    st.builds(
-        lambda name, schema: {"type": "function", "function": {"name": name, "parameters": schema}}, names, schemas
-    )
-    | st.builds(lambda name: {"type": "function", "function": {"name": name}}, names),
-    max_size=3,
-)
-arguments = st.dictionaries(
-    texts, st.recursive(texts | st.integers() | st.booleans() | st.none(), st.lists), max_size=3
-)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(system=st.none() | texts, question=texts, tools=tools)
-def test_the_hermes_template_writes_what_hermes_chat_writes(chats, system, question, tools):
-    chat = chats(SMOLLM2)
-    messages = [{"role": "user", "content": question}]
-    if system is not None:
-        messages = [{"role": "system", "content": system}, *messages]
-    assert rendered(chat, messages, tools) == chat.prompt_ids(messages, tools)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(said=texts, calls=st.lists(st.tuples(names, arguments), min_size=1, max_size=2))
-def test_the_hermes_template_writes_calls_as_demonstrations_have_them(chats, said, calls):
-    chat = chats(SMOLLM2)
-    said = said.rstrip("\n")
-    tool_calls = [{"type": "function", "function": {"name": name, "arguments": given}} for name, given in calls]
-    turn = {"role": "assistant", "content": said, "tool_calls": tool_calls}
-    text = rendered(chat, [QUESTION, turn], None, tokenize=False)
-    assert text.endswith(f"<|im_start|>assistant\n{chat.turn_text(turn, [])}<|im_end|>\n<|im_start|>assistant\n")
-    written = json.loads(text.rpartition("<tool_call>\n")[2].partition("\n</tool_call>")[0])
-    assert written == {"name": calls[-1][0], "arguments": calls[-1][1]}
-
-
-def test_the_embedded_model_is_served_with_tools_that_its_own_template_does_not_show(chats):
-    tokenizer = load_tokenizer(resolve_model("smollm2-135m").path)
-    assert "tools" not in tokenizer.chat_template
-    chat = chat_for(tokenizer)
-    assert isinstance(chat, HermesChat)
-    shown = tokenizer.decode(rendered(chat, [SYSTEM, QUESTION], TOOLS))
-    assert "Tools:\nsearch_inbox(keywords?)\nCall one tool per turn:" in shown
 
 
 def test_an_adapter_on_its_own_is_served_by_the_template_beside_it(chats, model_dir, tmp_path):

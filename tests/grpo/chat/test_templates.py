@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from email_env.tools.actions import parse_action
-from grpo.chat import TemplateChat
 from grpo.envs.pool import EnvPool
 from grpo.learner.segments import TurnWeights, weighted_segments
 from grpo.serving.policy import SamplingParams
@@ -23,14 +22,6 @@ TOOLS = list(TalkEnv.tools)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
-def at_once(chat, messages, tools):
-    """The ids of the template's rendering of a whole conversation, next head included."""
-    if isinstance(chat, TemplateChat):
-        return chat.prompt_ids(messages, tools)
-    text = chat.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    return chat.encode(text)
-
-
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]) | st.just("\n"), min_size=1, max_size=40)
 texts = texts.filter(lambda text: not any(mark in text for mark in ("<|", "think>", "\u2042")))
 turns = st.lists(st.tuples(texts, st.sampled_from(["tool", "user"]), texts), min_size=1, max_size=4)
@@ -41,25 +32,23 @@ turns = st.lists(st.tuples(texts, st.sampled_from(["tool", "user"]), texts), min
 @given(turns=turns)
 def test_a_conversation_in_pieces_has_the_ids_of_the_conversation_at_once(chats, family: Family, turns):
     chat = chats(family)
-    tools = TOOLS if isinstance(chat, TemplateChat) else []
     messages = [SYSTEM, QUESTION]
-    ids = chat.prompt_ids(messages, tools)
-    assert ids == at_once(chat, messages, tools)
+    ids = chat.prompt_ids(messages, TOOLS)
     for said, role, answer in turns:
         sampled = chat.encode(said)
         assume(said == said.strip() and chat.tokenizer.decode(sampled) == said)
         new = [{"role": role, "content": answer}]
         messages = [*messages, {"role": "assistant", "content": said}]
         assert chat.decode([*sampled, chat.stop_token_ids[0]]) == said
-        assert chat.rewritten_ids(messages, new, tools) is None
-        ids += [*sampled, chat.stop_token_ids[0], *chat.delta_ids(messages, new, tools)]
+        assert chat.rewritten_ids(messages, new, TOOLS) is None
+        ids += [*sampled, chat.stop_token_ids[0], *chat.delta_ids(messages, new, TOOLS)]
         messages += new
         if family.name == "qwen3 without reasoning":
             # the empty reasoning of the turn's head, which the template leaves out in earlier turns, stays as it was seen
-            shown = chat.tokenizer.decode(at_once(chat, messages, tools))
+            shown = chat.tokenizer.decode(chat.prompt_ids(messages, TOOLS))
             assert without_empty_thoughts(chat.tokenizer.decode(ids)) == without_empty_thoughts(shown)
         else:
-            assert ids == at_once(chat, messages, tools)
+            assert ids == chat.prompt_ids(messages, TOOLS)
 
 
 def without_empty_thoughts(text):
@@ -193,7 +182,7 @@ def test_qwen3_keeps_reasoning_within_a_tool_loop_and_forks_where_a_user_speaks(
     assert chat.rewritten_ids(ANSWERED, [{"role": "tool", "content": "m1"}], TOOLS) is None
     user = [{"role": "user", "content": "No."}]
     forked = chat.rewritten_ids(ANSWERED, user, TOOLS)
-    assert forked == at_once(chat, [*ANSWERED, *user], TOOLS)
+    assert forked == chat.prompt_ids([*ANSWERED, *user], TOOLS)
     text = chat.tokenizer.decode(forked)
     assert text.endswith("assistant\nIs it in May?<|im_end|>\n<|im_start|>user\nNo.<|im_end|>\n<|im_start|>assistant\n")
     assert "The review is in May." not in text
@@ -217,7 +206,7 @@ def test_reasoning_that_is_kept_has_the_ids_of_trls_template_that_keeps_it(chats
         messages = [*messages, {"role": "assistant", "content": THOUGHT}]
         ids += [*sampled, *chat.delta_ids(messages, [{"role": role, "content": answer}], TOOLS)]
         messages.append({"role": role, "content": answer})
-        assert ids == at_once(reference, messages, TOOLS)
+        assert ids == reference.prompt_ids(messages, TOOLS)
 
 
 def episode(chat, turns, **limits):

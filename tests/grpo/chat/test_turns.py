@@ -6,7 +6,7 @@ import json
 import pytest
 
 from email_env.tools.actions import parse_action
-from grpo.chat import TemplateChat, own_form
+from grpo.chat import own_form
 from grpo.envs.pool import EnvPool
 from grpo.episodes.record import write_episodes
 from grpo.errors import DataError
@@ -79,7 +79,7 @@ def test_what_is_written_is_read_back_and_is_what_the_template_writes(family: Fa
     said = chat.decode([*chat.encode(text), chat.stop_token_ids[0]])
     assert said == text
     assert parse_action(said).items == (Call("search_inbox", arguments),)
-    if isinstance(chat, TemplateChat) and family.name.startswith(("qwen", "llama")):
+    if family.name.startswith(("qwen", "llama")):
         function = {"name": "search_inbox", "arguments": arguments}
         shown = chat.tokenizer.apply_chat_template(
             [TalkEnv.opening[1], {**message, "tool_calls": [{"type": "function", "function": function}]}],

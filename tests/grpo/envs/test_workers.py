@@ -105,15 +105,15 @@ async def _observed(setting):
         return first, second
 
 
-async def test_what_an_env_says_crosses_whole_but_for_values_of_info_that_cannot_be_pickled():
+async def test_what_an_env_says_crosses_whole_but_for_what_nobody_reads_of_its_info():
     (here, step_here), (there, step_there) = await _observed(0), await _observed(1)
-    assert type(here.info.pop("lock")).__name__ == "lock"
-    assert there == here
-    assert there.info["drawn"] == here.info["drawn"] > 0
+    assert type(here.info["lock"]).__name__ == "lock"
+    assert there.info == {"error": ""}
+    assert there == here._replace(info=there.info)
     pid, _, thread = step_here.text.partition(" ")
     assert (int(pid), int(thread)) == (os.getpid(), threading.get_ident())
     assert int(step_there.text.split()[0]) != os.getpid()
-    assert step_there._replace(text="") == step_here._replace(text="")
+    assert step_there._replace(text="", info={}) == step_here._replace(text="", info={})
 
 
 @pytest.mark.parametrize(("setting", "count"), [("threads", 8), (2, 2), (3, 3)])
@@ -304,17 +304,3 @@ def test_a_continued_run_may_call_its_envs_elsewhere():
     for wrong in (-1, "process", 1.5):
         with pytest.raises(ConfigError, match=r"rollout\.env_workers"):
             load_config(None, {"env": WORD_ENV, "rollout.env_workers": wrong})
-
-
-def test_a_step_in_a_thread_that_needs_the_main_thread_says_what_to_do():
-    class Alarmed(WordEnv):
-        def step(self, action):
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            return super().step(action)
-
-    gymnasium.register("tests/Alarmed-v0", entry_point=Alarmed)
-    try:
-        (failed,) = play("tests/Alarmed-v0", {}, "threads", Guesses("oak"), 1)
-        assert "env_workers N" in failed.error
-    finally:
-        del gymnasium.registry["tests/Alarmed-v0"]

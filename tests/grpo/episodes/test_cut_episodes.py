@@ -21,7 +21,7 @@ from tests.support.policies import ByteChat, always
 UP, RIGHT, DOWN = 0, 1, 2
 FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
 """What CliffWalking gives for a first step: to the right of the start is the cliff, and it leads back there."""
-ROLLOUT = RolloutSettings(max_tokens=2000, max_turn_tokens=600)
+ROLLOUT = RolloutSettings(max_tokens=2400, max_turn_tokens=600)
 
 
 class Walkers(Policy):
@@ -71,7 +71,7 @@ def test_a_cut_episode_is_neither_learned_from_nor_part_of_the_baseline():
     assert (metrics["episodes/context_full"], metrics["episodes/failed"]) == (1.0, 0.0)
     (remark,) = batch.remarks(ROLLOUT)
     assert remark.startswith(
-        "1 of 3 episodes were cut, their context full (rollout.max_tokens = 2000), and are not learned"
+        "1 of 3 episodes were cut, their context full (rollout.max_tokens = 2400), and are not learned"
     )
     assert cut.metrics["return"] == -2.0, "it stays in the log as it was"
 
@@ -142,7 +142,7 @@ def test_cut_episodes_are_not_imitated_however_high_their_reward(tmp_path):
     batch = walked((False, UP), (True, UP), (False, RIGHT))
     path = tmp_path / "step-0001.jsonl"
     write_episodes(path, batch.sampled)
-    found = Demonstrations(2000)
+    found = Demonstrations(2400)
     from_episodes(found, [path], ByteChat(), same_model=True, best_per_scenario=1)
     (row,) = segments_of(batch.sampled[0], 1.0)
     assert [(r.ids, r.action_mask) for kept in found.kept for r in kept.rows] == [(row.ids, row.action_mask)]

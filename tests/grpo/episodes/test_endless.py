@@ -110,7 +110,7 @@ def test_an_env_that_ends_the_process_has_failed_and_not_the_agent(tmp_path, age
     ("env", "how", "said"),
     [
         (ENDLESS_ENV, "close", f"Error: {ENDLESS_ENV} failed at close: RuntimeError: no such window (envs.py:"),
-        ("LunarLander-v3", None, "Error: LunarLander-v3 cannot be loaded: Box2D is not installed, "),
+        ("LunarLander-v3", None, "Error: LunarLander-v3 cannot be loaded: DependencyNotInstalled: Box2D"),
         ("Ant-v5", None, "Error: Ant-v5 cannot be loaded: "),
     ],
 )

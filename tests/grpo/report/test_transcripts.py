@@ -57,7 +57,7 @@ def test_a_bare_json_call_and_openai_tool_calls_are_calls_too() -> None:
     assert [(block.kind, block.title, block.body) for block in blocks] == [
         ("call", "act", "action=2"),
         ("call", "act", "action=3"),
-        ("text", "", '{"name": 3}'),
+        ("broken", "a tool call that cannot be read", 'a tool call needs "name" and "arguments", got {\'name\': 3}'),
     ]
 
 
