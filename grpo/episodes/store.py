@@ -13,21 +13,20 @@ a last line that was torn.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import math
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, cast
 
 from grpo.config import EvalConfig, resume_differences
 from grpo.episodes.record import drop_transcript, line_of, read_episodes
 from grpo.episodes.summary import summarise
 from grpo.errors import EvaluationError, first_of_ours
 from grpo.types import Episode
-from judges.common.files import Closeable, JsonlLog, write_json, write_lines
+from judges.common.files import Closeable, JsonlLog, locked, write_json, write_lines
 
 FILE_NAME = "results.jsonl"
 
@@ -46,7 +45,7 @@ class Results(Closeable):
         episodes: What is finished, by scenario and sample, without transcripts.
     """
 
-    def __init__(self, root: Path, lock: TextIO, episodes: dict[tuple[str, int], Episode]):
+    def __init__(self, root: Path, lock: BinaryIO, episodes: dict[tuple[str, int], Episode]):
         """Take over a locked folder; ``open`` does all that comes before."""
         self.root = root.absolute()  # an agent may change the working directory
         self.episodes = episodes
@@ -180,18 +179,13 @@ def different_settings(before: dict[str, Any], now: dict[str, Any]) -> list[str]
     return resume_differences(EvalConfig, {**before, "versions": None}, {**now, "versions": None})
 
 
-def _locked(root: Path) -> TextIO:
+def _locked(root: Path) -> BinaryIO:
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        lock = (root / ".lock").open("w")
+        return locked(root / ".lock", wait=False)
+    except BlockingIOError as error:
+        raise EvaluationError(f"another process is writing to {root}; wait for it, or choose another --out") from error
     except OSError as error:
         raise EvaluationError(f"{root} cannot be written: {error}; choose another --out") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.close()
-        raise EvaluationError(f"another process is writing to {root}; wait for it, or choose another --out") from error
-    return lock
 
 
 def read_results(root: Path) -> list[Episode]:
