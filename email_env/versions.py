@@ -3,7 +3,7 @@
 SCHEMA_VERSION = "7"
 """Changes when a mail database gets other tables or columns, or its words another form."""
 
-BUILDER_VERSION = "12"
+BUILDER_VERSION = "13"
 """Changes when the same mail gives another database."""
 
 GENERATOR_VERSION = "1"

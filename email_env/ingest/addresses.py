@@ -8,14 +8,13 @@ not check whether an address could receive mail.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import repeat
 
 from email_env.ingest.headers import readable
 
-_NEEDS_CARE = re.compile(r"[<>\"'():;=\s]")
-_BARE_MARKS = r"[,;]|=\?[^?\s]*+\?[bq]\?[^?]*+\?=|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
+_BARE_MARKS = r",|;|=\?[^?\s]*+\?[bq]\?[^?]*+\?=|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
 _MARK = re.compile(rf'"[^"]*+"|{_BARE_MARKS}', re.IGNORECASE)
 _BARE_MARK = re.compile(_BARE_MARKS, re.IGNORECASE)
 _ANGLE = re.compile(r"<[^<>]*>")
@@ -30,13 +29,9 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 def parse_mailboxes(header: str) -> dict[str, str]:
     """The lower-case addresses of a header in order, each once, with their display names, "" where there is none."""
-    if not header or _NOBODY.fullmatch(header):
-        return {}
-    if not _NEEDS_CARE.search(plain := header.replace(", ", ",")):
-        return dict.fromkeys(filter(None, plain.lower().split(",")), "")
     found: dict[str, str] = {}
-    for part in _mailboxes(header):
-        address, name = (part.lower(), "") if not _NEEDS_CARE.search(part) else parse_mailbox(part)
+    for part in _mailboxes(header) if header and not _NOBODY.fullmatch(header) else ():
+        address, name = parse_mailbox(part)
         if address:
             found[address] = found.get(address) or name
     return found
@@ -49,16 +44,16 @@ def listed_names(x_header: str, addresses: Collection[str]) -> list[tuple[str, s
     A name counts where its address stands beside it, where there is but one of both, or where both lists are equally
     long and the two share letters.
     """
-    entries = _entries(x_header)
+    entries = _rejoined(_split(x_header))
     if len(entries) == len(addresses):
-        told = map(_told, entries, addresses, repeat(len(addresses) == 1))
+        named = map(_named, entries, addresses, repeat(len(addresses) == 1))
     else:
-        told = map(_told, entries) if "@" in x_header else ()
-    return [pair for pair in told if pair[1] and pair[0] in addresses]
+        named = map(_named, entries) if "@" in x_header else ()
+    return [pair for pair in named if pair[1] and pair[0] in addresses]
 
 
-@lru_cache(maxsize=1 << 16)  # the same people are listed again and again
-def _told(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]:
+@lru_cache(maxsize=1 << 16)
+def _named(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]:
     """(address, name) of an entry of X-To: the address beside it, else that at its place, where it looks `sure`."""
     angle = _ANGLE.search(entry)  # Notes has its own `<IMCEANOTES-...@x.com>` behind the address, which it quotes
     own, name = parse_mailbox(entry[: angle.end()] if angle else entry)
@@ -68,27 +63,20 @@ def _told(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]:
     return (address, name) if sure or _alike(name, address) else ("", "")
 
 
-def _entries(x_header: str) -> list[str]:
-    """The people of an X-To header."""
-    if "<" not in x_header and '"' not in x_header:
-        return x_header.split(", ") if x_header else []
-    return _rejoined(_split(x_header), _SURNAME.fullmatch)
-
-
 def _mailboxes(header: str) -> list[str]:
     """The mailboxes of a header, their names still encoded; some senders encode the whole mailbox."""
     parts: list[str] = []
     for part in _split(header):
         shown = part if "@" in part else readable(part)
         parts += _split(shown) if shown != part and "@" in shown else [part]
-    return _rejoined(parts, _is_surname)
+    return _rejoined(parts)
 
 
-def _rejoined(parts: Iterable[str], is_surname: Callable[[str], object]) -> list[str]:
+def _rejoined(parts: Iterable[str]) -> list[str]:
     """`Ward, Kim <...>` is one mailbox, although a comma separates mailboxes too."""
     whole: list[str] = []
     for part in parts:
-        if "<" in part and whole and "<" not in whole[-1] and is_surname(whole[-1]):
+        if "<" in part and whole and "<" not in whole[-1] and _is_surname(whole[-1]):
             whole[-1] += f", {part}"
         else:
             whole.append(part)
@@ -97,7 +85,8 @@ def _rejoined(parts: Iterable[str], is_surname: Callable[[str], object]) -> list
 
 def _is_surname(part: str) -> bool:
     """Whether it may be the surname of the next part; in small letters it is an address without an @, as `kay`."""
-    return ("=?" in part or not part.islower()) and _SURNAME.fullmatch(part) is not None
+    is_name = not part.islower() or part.startswith(("=?", "'"))
+    return is_name and _SURNAME.fullmatch(part) is not None
 
 
 def _alike(name: str, address: str) -> bool:
@@ -108,14 +97,13 @@ def _alike(name: str, address: str) -> bool:
 
 def parse_sender(header: str) -> tuple[str, str]:
     """The first mailbox of a From header as (address, display name)."""
-    if "," not in header and not _NEEDS_CARE.search(header):
-        return header.lower(), ""
     header = header if "@" in header else readable(header)
     if header.count("@") > 1:
         header = next((part for part in _mailboxes(header) if "@" in part), header)
     return parse_mailbox(header)
 
 
+@lru_cache(maxsize=1 << 16)  # the same people are listed again and again
 def parse_mailbox(part: str) -> tuple[str, str]:
     """One mailbox as (address, display name); either may be "".
 

@@ -18,7 +18,7 @@ else took part in more mails than the owner.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -28,7 +28,6 @@ MAJORITY = 0.5
 NAMED_SHARE = 0.25
 """A source without folders is a named person's from this share of its mail on."""
 
-_MAX_CANDIDATES = 2048
 _NUMBERED = re.compile(r"(?:line|row) \d+")
 
 
@@ -63,9 +62,9 @@ class Mailbox:
     source: str
     folder: str
     mails: int = 0
-    votes: dict[int, float] = field(default_factory=dict[int, float])
-    present: dict[int, int] = field(default_factory=dict[int, int])
-    received: dict[int, int] = field(default_factory=dict[int, int])
+    votes: defaultdict[int, float] = field(default_factory=lambda: defaultdict[int, float](float))
+    present: Counter[int] = field(default_factory=Counter[int])
+    received: Counter[int] = field(default_factory=Counter[int])
 
     @property
     def name(self) -> str:
@@ -76,25 +75,19 @@ class Mailbox:
         """Counts a mail that these people sent or received."""
         self.mails += 1
         for person in people:
-            self.votes[person] = self.votes.get(person, 0.0) + 1 / len(people)
-            self.present[person] = self.present.get(person, 0) + 1
-        for person in received:
-            self.received[person] = self.received.get(person, 0) + 1
-        if len(self.votes) > _MAX_CANDIDATES:
-            leading = sorted(self.votes, key=self.votes.__getitem__)[_MAX_CANDIDATES // 2 :]
-            self.votes = {person: self.votes[person] for person in leading}
-            self.present = {person: self.present[person] for person in leading}
-            self.received = {person: count for person, count in self.received.items() if person in self.votes}
+            self.votes[person] += 1 / len(people)
+        self.present.update(people)
+        self.received.update(received)
 
     def likely_owner(self, among: Collection[int] | None = None) -> int | None:
         """Who has the most votes; of equals, who received more, then who was seen first."""
         candidates = self.votes.keys() if among is None else self.votes.keys() & among
         able = [person for person in candidates if person in self.received or self.share(person) > MAJORITY]
-        return max(able, key=lambda person: (self.votes[person], self.received.get(person, 0), -person), default=None)
+        return max(able, key=lambda person: (self.votes[person], self.received[person], -person), default=None)
 
     def share(self, person: int | None) -> float:
         """In which share of the mails a person takes part."""
-        return self.present.get(person, 0) / max(self.mails, 1) if person is not None else 0.0
+        return self.present[person] / max(self.mails, 1) if person is not None else 0.0
 
 
 class Mailboxes:
@@ -177,4 +170,4 @@ def _is_mains(box: Mailbox, person: int | None, main: int, named: Collection[int
 
 def _has_written(boxes: list[Mailbox], person: int | None) -> bool:
     """Whether a person sent any mail of a source, which the address of a list does not."""
-    return person is not None and any(box.present.get(person, 0) > box.received.get(person, 0) for box in boxes)
+    return person is not None and any(box.present[person] > box.received[person] for box in boxes)

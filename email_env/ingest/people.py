@@ -21,7 +21,6 @@ from email_env.search.query import name_words
 
 _PART = re.compile(r"[^\W\d_]+")
 _ASCII_PART = re.compile("[a-z]{2,}")
-_COUNTED_AT_ONCE = 5_000
 
 
 class People:
@@ -35,8 +34,7 @@ class People:
         self.ids: dict[str, int] = {}
         self._groups = {address: group for group in groups for address in group}
         self._addresses: list[list[str]] = []
-        self._told: Counter[tuple[str, str]] = Counter()
-        self._uncounted: list[tuple[str, str]] = []
+        self._given: Counter[tuple[str, str]] = Counter()
 
     def number(self, address: str) -> int:
         """The id of whose address this is; a new one where none of theirs was seen before."""
@@ -54,21 +52,14 @@ class People:
         first = self._addresses[number - 1][0]
         return self._groups.get(first, (first,))[0]
 
-    def note(self, told: Iterable[tuple[str, str]]) -> None:
-        """Counts what a mail tells, (address, display name)."""
-        self._uncounted += told
-        if len(self._uncounted) > _COUNTED_AT_ONCE:
-            self._count()
-
-    def _count(self) -> None:
-        self._told.update(self._uncounted)
-        self._uncounted.clear()
+    def note(self, names: Iterable[tuple[str, str]]) -> None:
+        """Counts the names that a mail gives its people, as (address, display name)."""
+        self._given.update(names)
 
     def forms(self) -> dict[int, str]:
         """Everything that is indexed as name of a person, by id; who has no name is left out."""
-        self._count()
         names: dict[int, Counter[str]] = {}
-        for (address, name), mails in self._told.items():
+        for (address, name), mails in self._given.items():
             if (number := self.ids.get(address)) and (form := index_form(name)):
                 names.setdefault(number, Counter())[form] += mails
         return {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import mailbox
 import tarfile
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from email_env.ingest.build import BuildReport, build_database
-from email_env.mail import ParsedMail
+from email_env.mail import ParsedMail, Skip
 from email_env.scenarios.scenario import Scenario
 
 ANNA, BEN, CARO, DAN = "anna@x.com", "ben@x.com", "caro@x.com", "dan@y.org"
@@ -61,3 +63,31 @@ def tar_of(path: Path, members: Iterable[tuple[str | tarfile.TarInfo, bytes]], m
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
     return path
+
+
+def message(number: object, sender: str = "a@x.com", body: str = "Text.") -> bytes:
+    """A message to me@x.com with this number in its subject and its id."""
+    return raw(f"From: {sender}\nTo: me@x.com\nSubject: S{number}\nMessage-ID: <{number}@x>", body + "\n")
+
+
+def mbox_of(path: Path, *messages: bytes) -> Path:
+    """An mbox file of these messages, at `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    box = mailbox.mbox(path)
+    for data in messages:
+        box.add(data)
+    box.close()
+    return path
+
+
+def zip_of(path: Path, members: Mapping[str, bytes]) -> Path:
+    """A zip archive of these members, at `path`."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def subjects_and_labels(mails: Iterable[ParsedMail | Skip]) -> list[tuple[str, str]]:
+    """Subject and source of what is no skip."""
+    return [(mail.subject, mail.source) for mail in mails if not isinstance(mail, Skip)]

@@ -1,52 +1,54 @@
 """Where mail comes from: `open_source` finds out what a source is and opens it, `open_sources` opens several as one.
 
-Every source is read as a stream: archives are never unpacked, and downloads are not kept. Each kind of source has its
-own file here. `source` has what they all give, and `stream` the bytes of files and downloads.
+Every source is read as a stream: archives are never unpacked, and downloads are not kept. `file` finds out what a file
+is, alone or in a folder or an archive, `stream` has its bytes, and `source` what all sources give.
 """
 
 from __future__ import annotations
 
+import io
 import os
-import re
-from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import IO
 
 from email_env.errors import SourceError
-from email_env.ingest.sources.archive import tar_mails
-from email_env.ingest.sources.file import OUTLOOK, file_mails
+from email_env.ingest.sources.archive import tar_mails, zip_mails
+from email_env.ingest.sources.file import SUFFIXES, TABLES, eml_mails, kind_by_content, kind_by_name
 from email_env.ingest.sources.folder import folder_source
-from email_env.ingest.sources.gzipped import is_gzipped, unpacked
-from email_env.ingest.sources.joined import joined_source
-from email_env.ingest.sources.mbox import begins_mbox, mbox_mails
-from email_env.ingest.sources.records import hub_source, jsonl_mails, parquet_source
-from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source
-from email_env.ingest.sources.stream import is_url, stream_source
-from email_env.ingest.sources.table import csv_mails
-from email_env.ingest.sources.zipped import zip_source
+from email_env.ingest.sources.mbox import mbox_mails
+from email_env.ingest.sources.source import MARK, MAX_MESSAGE_BYTES, Source, counted_source
+from email_env.ingest.sources.stream import beginning, is_url, stream_source, unpacked
+from email_env.ingest.sources.tables import hub_source
+from email_env.mail import ParsedMail, Skip
 from email_env.scenarios.hub import MAILS, is_dataset
 
 __all__ = ["FORMATS", "MAX_MESSAGE_BYTES", "Source", "open_source", "open_sources"]
 
-_SUFFIXES = {
-    ".tar.gz": "tar",
-    ".tgz": "tar",
-    ".tar": "tar",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".parquet": "parquet",
-    ".mbox": "mbox",
-    ".mbox.gz": "mbox",
-    ".zip": "zip",
-    ".eml": "eml",
-    ".emlx": "eml",
+_SHOWN = 10
+_STEPS = 1000  # a source's progress is in bytes, files or messages: added up as thousandths of each
+
+
+def _demo(_location: str) -> Source:
+    from email_env import demo
+
+    corpus = demo.generate()
+    return counted_source("demo", corpus.mails, len(corpus.mails), corpus.scenarios)
+
+
+_OF_FILES = {"tar": tar_mails, "mbox": mbox_mails, "zip": zip_mails, "eml": eml_mails, **TABLES}
+FORMATS: dict[str, Callable[[str], Source]] = {
+    "demo": _demo,
+    "hub": hub_source,
+    "folder": folder_source,
+    **{kind: partial(stream_source, read=read) for kind, read in _OF_FILES.items()},
 }
-_BEGINNINGS = {b"From ": "mbox", b"PAR1": "parquet", b"PK\x03\x04": "zip"}
-_BEGINNING_BYTES = 4096
-_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
-_PACKED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+"""Kinds of source by the name that `--format` takes."""
+
+_FROM_URL = ("tar", "mbox", "csv", "jsonl")  # the others do not come in the order in which they are read
 
 
 def open_source(spec: str | Path | None = None, format: str | None = None) -> Source:
@@ -79,83 +81,78 @@ def open_source(spec: str | Path | None = None, format: str | None = None) -> So
 
 
 def open_sources(specs: Sequence[str | Path] = (), format: str | None = None) -> Source:
-    """Opens several sources as one; none for the hub data set of Enron's mail. Arguments and errors: `open_source`."""
+    """Opens several sources as one; none for the hub data set of Enron's mail. Arguments and errors: `open_source`.
+
+    The mail of several is labelled `SOURCE::PLACE`, or `SOURCE` where that is a message. One without mail gives a note.
+    """
     if len(specs) < 2:
         return open_source(specs[0] if specs else None, format)
-    return joined_source([open_source(spec, format) for spec in specs])
+    sources = [open_source(spec, format) for spec in specs]
+    names = [Path(source.name).name or source.name for source in sources]
+    if len(set(names)) < len(names):
+        names = [source.name for source in sources]
+    notes: list[str] = []
+
+    def mails() -> Generator[ParsedMail | Skip, None, None]:
+        with ExitStack() as opened:
+            for source in sources:
+                opened.enter_context(closing(source.mails))
+            for name, source in zip(names, sources, strict=True):
+                empty = True
+                for mail in source.mails:
+                    empty = False
+                    is_whole = mail.source == Path(source.name).name  # a saved message, whose folder is no mailbox
+                    yield replace(mail, source=name if is_whole else f"{name}{MARK}{mail.source}")
+                notes.extend(source.notes)
+                if empty:
+                    notes.append(f"{source.name} has no mail.")
+
+    def checksum() -> str:
+        checksums = [source.checksum() for source in sources]
+        return " ".join(checksums) if all(checksums) else ""
+
+    more = f" and {len(sources) - _SHOWN:,} more" if sources[_SHOWN:] else ""
+    return Source(
+        ", ".join(source.name for source in sources[:_SHOWN]) + more,
+        mails(),
+        [scenario for source in sources for scenario in source.scenarios],
+        notes,
+        total=lambda: _STEPS * len(sources),
+        position=lambda: sum(_STEPS * source.position() // max(source.total(), 1) for source in sources),
+        checksum=checksum,
+    )
 
 
 def _detected(location: str) -> str:
-    if location == "demo":
-        return "demo"
-    if location == MAILS:
-        return "hub"
-    path = Path(location.partition("?")[0] if is_url(location) else location)
-    if not is_url(location):
-        if os.path.isdir(location):
-            return "hub" if is_dataset(path) else "folder"
-        if not os.path.exists(location):
-            raise SourceError(_no_mail(location))
-    by_suffix = next((kind for suffix, kind in _SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
-    kind = by_suffix or (None if is_url(location) else _by_first_bytes(path))
-    if kind is None:
-        if path.suffix.lower() in OUTLOOK:
-            raise SourceError(
-                f"{path.name!r} is a file of Outlook's, which is not read. readpst makes mbox files of a .pst, and"
-                " msgconvert an .eml of a .msg."
-            )
-        raise SourceError(f"Unknown kind of mail {path.name!r}. Name it with --format: {', '.join(_OF_FILES)}.")
-    return kind
-
-
-def _by_first_bytes(path: Path) -> str | None:
-    try:
-        with path.open("rb") as handle:
-            if is_gzipped(handle):
-                return "mbox" if begins_mbox(unpacked(str(path), handle).read(_BEGINNING_BYTES)) else "tar"
-            beginning = handle.read(_BEGINNING_BYTES).removeprefix(BOM_UTF8)
-    except OSError as error:
-        raise SourceError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
-    packed = next((kind for start, kind in _PACKED.items() if beginning.startswith(start)), None)
-    if packed:
+    """The format of a source by its name, or the first bytes of a file."""
+    if location in ("demo", MAILS):
+        return "demo" if location == "demo" else "hub"
+    if os.path.isdir(location):
+        return "hub" if is_dataset(Path(location)) else "folder"
+    if not is_url(location) and not os.path.exists(location):
+        raise SourceError(_no_mail(location))
+    name = Path(location.partition("?")[0] if is_url(location) else location).name
+    kind = kind_by_name(name)
+    if not kind and not is_url(location):
+        try:
+            with open(location, "rb") as handle:
+                kind = kind_by_content(name, beginning(unpacked(location, handle)))
+        except OSError as error:
+            raise SourceError(f"Cannot read {location!r}: {error.strerror}.") from error
+    if kind == "Outlook":
         raise SourceError(
-            f"{str(path)!r} is packed with {packed}, which is not read. Unpack it and name what comes out."
+            f"{name!r} is a file of Outlook's, which is not read. readpst makes mbox files of a .pst, and msgconvert an"
+            " .eml of a .msg."
         )
-    kind = next((kind for start, kind in _BEGINNINGS.items() if beginning.startswith(start)), None)
-    return kind or ("eml" if _HEADER.match(beginning) else None)
+    if kind and kind not in FORMATS:
+        raise SourceError(f"{location!r} is packed with {kind}, which is not read. Unpack it and name what comes out.")
+    if not kind:
+        raise SourceError(f"Unknown kind of mail {name!r}. Name it with --format: {', '.join(_OF_FILES)}, folder.")
+    return kind
 
 
 def _no_mail(location: str) -> str:
     return (
-        f"No mail at {location!r}. A source is `demo`, a folder of mail, a file ({', '.join(_SUFFIXES)}), the web"
+        f"No mail at {location!r}. A source is `demo`, a folder of mail, a file (.{', .'.join(SUFFIXES)}, .gz), the web"
         " address of one, or with --format hub a data set."
     )
-
-
-def _eml_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
-    return file_mails(Path(name).name, os.path.getsize(name), handle)
-
-
-def _demo(_location: str) -> Source:
-    from email_env import demo
-
-    corpus = demo.generate()
-    return counted_source("demo", corpus.mails, len(corpus.mails), corpus.scenarios)
-
-
-FORMATS: dict[str, Callable[[str], Source]] = {
-    "demo": _demo,
-    "hub": hub_source,
-    "tar": lambda location: stream_source(location, tar_mails),
-    "folder": folder_source,
-    "mbox": lambda location: stream_source(location, mbox_mails),
-    "zip": zip_source,
-    "eml": lambda location: stream_source(location, _eml_mails),
-    "csv": lambda location: stream_source(location, csv_mails),
-    "jsonl": lambda location: stream_source(location, jsonl_mails),
-    "parquet": parquet_source,
-}
-"""Kinds of source by the name that `--format` takes."""
-
-_OF_FILES = [name for name in FORMATS if name not in ("demo", "hub")]
-_FROM_URL = ("tar", "mbox", "csv", "jsonl")

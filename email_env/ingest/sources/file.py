@@ -1,90 +1,124 @@
-"""One file of a folder or an archive, read for what it is: an mbox, gzipped or not, a table, or else one message.
+"""One file, read for what it is: an mbox, a table, or else one message.
 
-What else is packed is not opened, and counted as such; so are files of Outlook's. Apple Mail's `.emlx` is a message
-between a line with its length in bytes and a property list.
+Its name tells, or its first bytes. In a folder or an archive, what else is packed is not opened, and counted as such;
+so are files of Outlook's. Apple Mail's `.emlx` is a message between a line with its length in bytes and a property list.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import IO, Any, cast
+from pathlib import Path
+from typing import IO
 
 from email_env.errors import SourceError
-from email_env.ingest.sources.gzipped import is_gzipped, unpacked
 from email_env.ingest.sources.mbox import begins_mbox, mbox_mails
-from email_env.ingest.sources.records import jsonl_mails
-from email_env.ingest.sources.source import MARK, Entry, Note, is_too_large
-from email_env.ingest.sources.table import csv_mails
+from email_env.ingest.sources.source import MARK, Entry, Note, Reader, whole_message
+from email_env.ingest.sources.stream import beginning, unpacked
+from email_env.ingest.sources.tables import csv_mails, jsonl_mails, parquet_mails
 from email_env.mail import RawMail, Skip, SkipReason
 
-Reader = Callable[[str, IO[bytes]], Iterator[Entry]]
-
-_TABLES: dict[str, Reader] = {".csv": csv_mails, ".jsonl": jsonl_mails}
-_BEGINNING_BYTES = 4096
-_PACKED = (b"PK\x03\x04", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
-OUTLOOK = (".pst", ".ost", ".msg")
-_OUTLOOK = (b"!BDN", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
+SUFFIXES = {
+    "tar": "tar",
+    "tgz": "tar",
+    "csv": "csv",
+    "jsonl": "jsonl",
+    "parquet": "parquet",
+    "mbox": "mbox",
+    "zip": "zip",
+    "eml": "eml",
+    "emlx": "eml",
+}
+_OUTLOOK = (".pst", ".ost", ".msg")
+_BEGINNINGS = {
+    b"PK\x03\x04": "zip",
+    b"PAR1": "parquet",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"Rar!\x1a\x07": "rar",
+}
+_OF_OUTLOOK = (b"!BDN", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _TAR, _TAR_AT = (b"ustar\x00", b"ustar  \x00"), 257
+_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
 _TRASHED = re.compile(r"(?:^|/)cur/[^/]*[:;!]2,[A-Za-z]*T[A-Za-z]*\Z")  # as Maildirs mark it
 _EMLX_LENGTH = re.compile(rb"(\d{1,12})[ \t]*\r?\n")
 
 
-def file_mails(label: str, size_bytes: int, handle: IO[bytes]) -> Iterator[Entry]:
-    """The mail of a file. A message may not be too large; an mbox or a table may have any size.
+def kind_by_name(name: str) -> str:
+    """The kind of a file by its name, as `tar` or `mbox`, with `.gz` behind it or not; "" where that does not tell."""
+    return SUFFIXES.get(name.lower().removesuffix(".gz").rpartition(".")[2], "")
+
+
+def kind_by_content(name: str, first: bytes) -> str:
+    """The kind of a file by its first bytes, also one that is not read, as `xz` or `Outlook`; "" where no one knows."""
+    if begins_mbox(first):
+        return "mbox"
+    if first.startswith(_TAR, _TAR_AT):
+        return "tar"
+    if name.lower().endswith(_OUTLOOK) and first.startswith(_OF_OUTLOOK):
+        return "Outlook"
+    kind = next((kind for start, kind in _BEGINNINGS.items() if first.startswith(start)), "")
+    return kind or ("eml" if _HEADER.match(first) else "")
+
+
+def message_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
+    """The one message of a file."""
+    data = whole_message(handle)
+    if data is None:
+        yield Skip(name, SkipReason.TOO_LARGE)
+    else:
+        length = _EMLX_LENGTH.match(data) if name.lower().endswith(".emlx") else None
+        yield RawMail(name, data[length.end() : length.end() + int(length[1])] if length else data)
+
+
+def eml_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
+    """The message of a file that was named alone, labelled with the file's name."""
+    return message_mails(Path(name).name, handle)
+
+
+TABLES: dict[str, Reader] = {"csv": csv_mails, "jsonl": jsonl_mails, "parquet": parquet_mails}
+
+
+def file_mails(
+    label: str, handle: IO[bytes], path: str = "", archives: Mapping[str, Reader] | None = None
+) -> Iterator[Entry]:
+    """The mail of a file in a folder or an archive, labelled with its place there.
+
+    Args:
+        label: its place.
+        handle: its bytes.
+        path: names it in errors; its place where that is "".
+        archives: what reads which kind of archive; without it, none is opened.
 
     Raises:
-        SourceError: a table turns out to be damaged after some of its mail has been read, or a gzipped file anywhere.
+        SourceError: it is damaged: mail would be missing without a word. A table that is no table of mail is no error.
     """
-    beginning: bytes = cast(Any, handle).peek(_BEGINNING_BYTES)
-    if table := next((read for suffix, read in _TABLES.items() if label.lower().endswith(suffix)), None):
-        yield from contained(label, table(label, handle), MARK)
-    elif _TRASHED.search(label):
+    if _TRASHED.search(label):
         yield Skip(label, SkipReason.DELETED)
-    elif begins_mbox(beginning):
-        yield from contained(label, mbox_mails(label, handle), "/")
-    elif is_gzipped(handle):
-        yield from gzipped_mails(label, label, handle)
-    elif is_packed(beginning) or (label.lower().endswith(OUTLOOK) and beginning.startswith(_OUTLOOK)):
-        yield Skip(label, SkipReason.PACKED)
-    elif is_too_large(size_bytes):
-        yield Skip(label, SkipReason.TOO_LARGE)
-    else:
-        data = handle.read()
-        yield RawMail(label, _message_of_emlx(data) if label.lower().endswith(".emlx") else data)
-
-
-def gzipped_mails(label: str, name: str, handle: IO[bytes]) -> Iterator[Entry]:
-    """The mail of a gzipped mbox, which may have any size; `name` is that of the file, for errors.
-
-    Raises:
-        SourceError: it is damaged, cut short, or made to exhaust the machine.
-    """
-    plain = unpacked(name, handle)
-    if begins_mbox(cast(Any, plain).peek(_BEGINNING_BYTES).lstrip(b"\r\n")):
-        yield from contained(label, mbox_mails(name, plain), "/", is_sure=True)
+        return
+    path, archives = path or label, archives or {}
+    plain = unpacked(path, handle)
+    named, found = kind_by_name(label), kind_by_content(label, beginning(plain).lstrip(b"\r\n"))
+    if named in TABLES:
+        yield from _contained(label, MARK, TABLES[named](label, plain), is_sure=False)
+    elif named in archives and found == named:
+        yield from _contained(label, MARK, archives[named](path, plain))
+    elif named in archives:
+        yield Skip(label, SkipReason.UNREADABLE)
+        yield Note(f"{label} is left out: it is no {named} archive.")
+    elif found == "mbox":
+        yield from _contained(label, "/", mbox_mails(label, plain))
+    elif found == "eml" or (not found and plain is handle):
+        yield from message_mails(label, plain)
     else:
         yield Skip(label, SkipReason.PACKED)
 
 
-def is_packed(beginning: bytes) -> bool:
-    """Whether a file that begins so holds others, or was packed by another program than gzip."""
-    return beginning.startswith(_PACKED) or beginning.startswith(_TAR, _TAR_AT)
-
-
-def _message_of_emlx(data: bytes) -> bytes:
-    length = _EMLX_LENGTH.match(data)
-    return data[length.end() : length.end() + int(length[1])] if length else data
-
-
-def contained(label: str, entries: Iterable[Entry], mark: str, *, is_sure: bool = False) -> Iterator[Entry]:
-    """The entries of a file in a folder or an archive, labelled with its place there.
-
-    Raises:
-        SourceError: it turns out to be damaged after some of its mail has been read, or it `is_sure` that the file is
-            what it is read for: mail would be missing without a word. Any other file is no mail, and is skipped.
-    """
+def _contained(label: str, mark: str, entries: Iterable[Entry], *, is_sure: bool = True) -> Iterator[Entry]:
+    """The entries of a file, labelled with its place; where it `is_sure` what it is, it has some."""
     begun = is_sure
     try:
         for entry in entries:

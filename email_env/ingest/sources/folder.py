@@ -1,9 +1,8 @@
 """A folder of mail and all below it, read file by file for what each is.
 
 A file may be one message, as in the CMU layout, a Maildir or saved .eml files; an mbox, as in Thunderbird's folders; or
-an archive or table by its name. A gzipped file that is no archive by its name is read as an mbox. Files that are no
-mail are counted as such. A damaged archive or gzipped file is an error, as it is where it is named alone; what is an
-archive only by its name is left out with a note. A folder that has both `cur` and `new` is a Maildir. Mail lies in
+an archive or table by its name. Files that are no mail are counted as such. A damaged archive or gzipped file is an
+error, as it is where it is named alone; what is an archive only by its name is left out with a note. A folder that has both `cur` and `new` is a Maildir. Mail lies in
 these two; files in `tmp` are still being delivered, and files beside the three belong to the mail server. Folders are
 walked in sorted order, and links are not followed but named. The stdlib's `mailbox.Maildir` is not used: it follows
 links and has no limit on sizes.
@@ -16,14 +15,10 @@ import stat
 from collections.abc import Generator, Iterator
 
 from email_env.errors import SourceError
-from email_env.ingest.sources.archive import tar_mails
-from email_env.ingest.sources.file import Reader, contained, file_mails, gzipped_mails, is_packed
-from email_env.ingest.sources.gzipped import is_gzipped
-from email_env.ingest.sources.source import MARK, Entry, Note, Source, parsed, storable
-from email_env.ingest.sources.zipped import zip_mails
+from email_env.ingest.sources.archive import ARCHIVES
+from email_env.ingest.sources.file import file_mails
+from email_env.ingest.sources.source import Entry, Note, Source, parsed, storable
 from email_env.mail import Skip, SkipReason
-
-_ARCHIVES: dict[str, Reader] = {".tar.gz": tar_mails, ".tgz": tar_mails, ".tar": tar_mails, ".zip": zip_mails}
 
 
 def folder_source(location: str) -> Source:
@@ -66,20 +61,12 @@ def _file_paths(root: str) -> list[str]:
 
 
 def _entries(path: str, label: str) -> Iterator[Entry]:
-    read = next((read for suffix, read in _ARCHIVES.items() if label.lower().endswith(suffix)), None)
     begun = False
     try:
-        found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode):  # a link could lead anywhere, a pipe would never end
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # a link could lead anywhere, a pipe would never end
             raise OSError("no regular file")
         with open(path, "rb") as handle:
-            if read:
-                mails = _archived(label, read(path, handle), is_sure=is_gzipped(handle) or is_packed(handle.peek()))
-            elif is_gzipped(handle):
-                mails = gzipped_mails(label, path, handle)
-            else:
-                mails = file_mails(label, found.st_size, handle)
-            for entry in mails:
+            for entry in file_mails(label, handle, path, ARCHIVES):
                 begun = True
                 yield entry
     except OSError as error:
@@ -88,17 +75,3 @@ def _entries(path: str, label: str) -> Iterator[Entry]:
         yield Skip(label, SkipReason.UNREADABLE)
         if os.path.isdir(path):
             yield Note(f"{label} is left out: it is a link to a folder. To read its mail, name that folder, too.")
-
-
-def _archived(label: str, entries: Iterator[Entry], *, is_sure: bool) -> Iterator[Entry]:
-    """The entries of a file that is an archive by its name, and if it `is_sure` by its first bytes too."""
-    begun = is_sure
-    try:
-        for entry in contained(label, entries, MARK, is_sure=True):
-            begun = True
-            yield entry
-    except SourceError as error:
-        if begun:
-            raise
-        yield Skip(label, SkipReason.UNREADABLE)
-        yield Note(f"{label} is left out: {error}")

@@ -1,4 +1,4 @@
-"""An mbox file, gzipped or not: messages one after another, each behind a line `From <sender> <date>`.
+"""An mbox file: messages one after another, each behind a line `From <sender> <date>`.
 
 The file is read as a stream and split by our own code. The stdlib's `mailbox.mbox` needs a file in which it can seek,
 reads messages of any size, and takes every line that begins with "From " for the start of a message. Here such a line
@@ -10,13 +10,11 @@ again.
 from __future__ import annotations
 
 import re
-from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import IO
 
 from email_env.errors import SourceError
 from email_env.ingest.dates import separator_date
-from email_env.ingest.sources.gzipped import unpacked
 from email_env.ingest.sources.source import Entry, Note, is_too_large
 from email_env.mail import RawMail, Skip, SkipReason
 
@@ -34,14 +32,13 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     """The messages of an mbox, labelled by their number.
 
     Raises:
-        SourceError: it does not begin with a `From ` line, or is gzipped and damaged or cut short.
+        SourceError: it does not begin with a `From ` line.
     """
-    handle = unpacked(name, handle)
     lines: list[bytes] = []
     separator = b""
     size, number, after_blank, at_line_start = 0, 0, True, True
     unsure, first_unsure = 0, 0
-    following = handle.readline(_MAX_LINE_BYTES).removeprefix(BOM_UTF8)
+    following = handle.readline(_MAX_LINE_BYTES)
     while line := following:
         following = handle.readline(_MAX_LINE_BYTES)
         is_from = at_line_start and line.startswith(_FROM)
@@ -76,7 +73,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
 
 def begins_mbox(beginning: bytes) -> bool:
     """Whether a file that begins so is an mbox."""
-    line, _, following = beginning.removeprefix(BOM_UTF8).partition(b"\n")
+    line, _, following = beginning.partition(b"\n")
     return line.startswith(_FROM) and _is_start(line, following, after_blank=True)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import IO
 
 from email_env.ingest.parse import parse_message
 from email_env.mail import ParsedMail, RawMail, Skip, SkipReason
@@ -15,6 +16,7 @@ MARK = "::"
 """In a label, behind the name of one of several sources, or of an archive or a table in a folder."""
 
 _NAMED = 5
+_USUAL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Note:
 
 
 Entry = RawMail | ParsedMail | Skip | Note
+Reader = Callable[[str, IO[bytes]], Iterator[Entry]]
+"""Makes mail of the bytes of a file; takes its name, for errors and labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,14 @@ def parsed(name: str, entries: Iterable[Entry], notes: list[str]) -> Generator[P
 def is_too_large(size_bytes: int) -> bool:
     """Whether a message of this size is to be skipped unread."""
     return size_bytes > MAX_MESSAGE_BYTES
+
+
+def whole_message(handle: IO[bytes]) -> bytes | None:
+    """The bytes of a file that is one message; None where it is too large."""
+    data = handle.read(_USUAL_BYTES)
+    if len(data) == _USUAL_BYTES:  # asked for at once, room for the largest would be made for every message
+        data += handle.read(MAX_MESSAGE_BYTES)
+    return None if is_too_large(len(data)) else data
 
 
 def storable(label: str) -> str:

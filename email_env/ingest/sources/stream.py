@@ -1,19 +1,29 @@
-"""A file or a download as one stream of bytes that is counted and hashed on its way; nothing is written to disk."""
+"""A file or a download as one stream of bytes that is counted and hashed on its way, and what gzip packed in it.
+
+Nothing is written to disk. A hostile gzip file costs no more than reading its bytes: one that expands more than
+`MAX_EXPANSION`-fold, not counting the first `FREE_BYTES`, is refused; mail compresses about fourfold.
+"""
 
 from __future__ import annotations
 
-import codecs
+import gzip
 import io
 import os
-from collections.abc import Callable, Generator, Iterator
-from hashlib import sha256
-from typing import IO, Any
+import zlib
+from collections.abc import Generator
+from hashlib import file_digest, sha256
+from typing import IO, Any, cast
 
 from email_env.errors import SourceError
-from email_env.ingest.sources.source import Entry, Source, parsed
+from email_env.ingest.sources.source import Reader, Source, parsed
 from email_env.mail import ParsedMail, Skip
 
+MAX_EXPANSION = 200
+FREE_BYTES = 256 * 1024 * 1024
+
+_GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
+_PEEKED_BYTES = 4096
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -22,16 +32,14 @@ def is_url(location: str) -> bool:
     return location.lower().startswith(("http://", "https://"))
 
 
-def stream_source(location: str, read: Callable[[str, IO[bytes]], Iterator[Entry]]) -> Source:
-    """A source that is read from its first byte to its last; `read` makes mail of the bytes."""
+def stream_source(location: str, read: Reader) -> Source:
+    """A source of one file or web address; `read` makes mail of its bytes, and progress is counted in bytes."""
     stream = ByteStream(location)
     notes: list[str] = []
 
     def mails() -> Generator[ParsedMail | Skip, None, None]:
         with io.BufferedReader(stream, _READ_BYTES) as handle:
-            if handle.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                raise SourceError(f"{location!r} is text in UTF-16, not in UTF-8. Save it as UTF-8.")
-            yield from parsed(location, read(location, handle), notes)
+            yield from parsed(location, read(location, unpacked(location, handle)), notes)
             while handle.read(_READ_BYTES):  # what follows the last mail belongs to the checksum
                 pass
 
@@ -63,40 +71,46 @@ class ByteStream(io.RawIOBase):
         self._location = location
         self._raw: Any = None
         self._digest = sha256()
-        self._ended = False
+        self._has_ended = self._has_jumped = False
 
     def readable(self) -> bool:
         """Always."""
         return True
 
+    def seekable(self) -> bool:
+        """Whether it is a file on disk."""
+        return os.path.isfile(self._location)
+
     def readinto(self, buffer: Any) -> int:
         """Reads the next bytes."""
         try:
-            raw = self._raw or self._open()
-            count = raw.readinto(buffer)
+            count = self._opened().readinto(buffer)
         except OSError as error:
-            raise SourceError(f"Cannot read {self._location!r}: {error.strerror or error}.") from error
+            raise SourceError(self._failure(error)) from error
         self._digest.update(memoryview(buffer)[:count])
-        self.position += count
-        self._ended = count == 0 and len(buffer) > 0
+        self._has_ended = count == 0 and len(buffer) > 0
+        self.total = self._raw.total if is_url(self._location) else os.fstat(self._raw.fileno()).st_size
+        read = self.position + count
+        self.position = self.total if self.total and (self._has_ended or read > self.total) else read
         return count
 
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Goes to another place of a file; a zip archive has its directory at its end."""
+        self._has_jumped = True
+        return self._opened().seek(offset, whence)
+
     def tell(self) -> int:
-        """Bytes read."""
-        return self.position
+        """The place of the next byte."""
+        return self._raw.tell() if self._has_jumped else self.position
 
     def checksum(self) -> str:
         """SHA-256 of all bytes; "" where not all have been read."""
-        return self._digest.hexdigest() if self._ended else ""
-
-    def _open(self) -> Any:
-        if is_url(self._location):
-            self._raw = Download(self._location)
-            self.total = self._raw.total
-        else:
-            self._raw = io.FileIO(self._location)
-            self.total = os.fstat(self._raw.fileno()).st_size
-        return self._raw
+        if not self._has_ended:
+            return ""
+        if not self._has_jumped:
+            return self._digest.hexdigest()
+        with open(self._location, "rb") as file:
+            return file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
         """Closes what was opened; may be called twice."""
@@ -104,61 +118,97 @@ class ByteStream(io.RawIOBase):
             self._raw.close()
         super().close()
 
+    def _opened(self) -> Any:
+        if self._raw is None:
+            self._raw = _Download(self._location) if is_url(self._location) else io.FileIO(self._location)
+        return self._raw
 
-class Download(io.RawIOBase):
-    """The body of a web address, as it comes.
+    def _failure(self, error: OSError) -> str:
+        if not is_url(self._location):
+            return f"Cannot read {self._location!r}: {error.strerror or error}."
+        if not self.position:
+            return f"Cannot download {self._location!r}: {error}."
+        size = f" of {self.total:,}" if self.total else ""
+        return (
+            f"The download of {self._location!r} broke off after {self.position:,}{size} bytes ({error}). Run it again,"
+            " or download the file by other means and name it here."
+        )
 
-    Raises:
-        SourceError: there is no such address or no such page; when read: the connection broke off.
-    """
+
+class _Download(io.RawIOBase):
+    """The body of a web address, as it comes; what goes wrong is an OSError."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        import httpx
-
-        self._url = url
-        self._error = httpx.HTTPError
+        self.total = 0
+        self._chunks = self._received(url)
         self._left = b""
-        self._position = 0
-        self._client = httpx.Client(
-            follow_redirects=True, timeout=_TIMEOUT_SECONDS, headers={"Accept-Encoding": "identity"}
-        )
-        try:
-            self._response = self._client.send(self._client.build_request("GET", url), stream=True)
-            self._response.raise_for_status()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            self._client.close()
-            raise SourceError(f"Cannot download {url!r}: {str(error).splitlines()[0]}.") from error
-        length = self._response.headers.get("Content-Length", "")
-        self.total = int(length) if length.isdecimal() else 0
-        self._chunks = self._response.iter_raw()
 
     def readable(self) -> bool:
-        """Always."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Reads the next bytes."""
-        try:
-            while not self._left:
-                self._left = next(self._chunks, None) or b""
-                if not self._left:
-                    return 0
-        except self._error as error:
-            size = f" of {self.total:,}" if self.total else ""
-            raise SourceError(
-                f"The download of {self._url!r} broke off after {self._position:,}{size} bytes ({error}). Run it again,"
-                " or download the file by other means and name it here."
-            ) from error
+        while not self._left and (chunk := next(self._chunks, None)) is not None:
+            self._left = chunk
         count = min(len(buffer), len(self._left))
-        buffer[:count] = self._left[:count]
-        self._left = self._left[count:]
-        self._position += count
+        buffer[:count], self._left = self._left[:count], self._left[count:]
         return count
 
     def close(self) -> None:
-        """Ends the connection."""
-        if not self.closed:
-            self._response.close()
-            self._client.close()
+        self._chunks.close()
         super().close()
+
+    def _received(self, url: str) -> Generator[bytes, None, None]:
+        import httpx
+
+        headers = {"Accept-Encoding": "identity"}
+        try:
+            with httpx.stream("GET", url, follow_redirects=True, timeout=_TIMEOUT_SECONDS, headers=headers) as response:
+                response.raise_for_status()
+                self.total = int(response.headers.get("Content-Length", 0))
+                yield from response.iter_raw()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise OSError(str(error).splitlines()[0]) from error
+
+
+def unpacked(name: str, handle: IO[bytes]) -> IO[bytes]:
+    """What gzip packed; any other file as it is.
+
+    Args:
+        name: of the file, for errors.
+        handle: can peek, and tells how many packed bytes were read.
+
+    Raises (when read):
+        SourceError: it is damaged, cut short, or made to exhaust the machine.
+    """
+    is_gzipped = beginning(handle).startswith(_GZIP)
+    return io.BufferedReader(_Unpacked(name, handle), _READ_BYTES) if is_gzipped else handle
+
+
+def beginning(handle: IO[bytes]) -> bytes:
+    """The first bytes of what comes next; they stay to be read."""
+    return cast(Any, handle).peek(_PEEKED_BYTES)[:_PEEKED_BYTES]
+
+
+class _Unpacked(io.RawIOBase):
+    def __init__(self, name: str, packed: IO[bytes]) -> None:
+        super().__init__()
+        self._name = name
+        self._packed = packed
+        self._plain = gzip.GzipFile(fileobj=packed)
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            count = self._plain.readinto(buffer)
+        except (OSError, EOFError, zlib.error) as error:
+            raise SourceError(
+                f"{self._name!r} cannot be read to its end ({error}); is it a whole gzip file? Fetch it again."
+            ) from error
+        self._position += count
+        if self._position > FREE_BYTES + MAX_EXPANSION * self._packed.tell():
+            raise SourceError(f"{self._name!r} expands more than {MAX_EXPANSION}-fold: a decompression bomb.")
+        return count

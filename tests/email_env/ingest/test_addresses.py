@@ -68,6 +68,9 @@ def test_the_address_is_in_the_last_brackets_and_a_comma_in_a_comment_separates_
     ("header", "expected"),
     [
         (f"{MUELLER} <anna@x.com>", ("anna@x.com", "Müller, Anna")),
+        ('"Keller, Anna" <Anna@X.com>', ("anna@x.com", "Keller, Anna")),
+        ("a@x.com, b@x.com", ("a@x.com", "")),
+        ("houston <.ward@enron.com>", (".ward@enron.com", "houston")),
         ("Keller, Anna <anna@x.com>, Lee, Bo <bo@y.org>", ("anna@x.com", "Keller, Anna")),
         ("=?utf-8?b?IktlbGxlciwgQW5uYSIgPGFubmFAeC5jb20+?=", ("anna@x.com", "Keller, Anna")),
         ('"Anna <Sales>" <anna@x.com>', ("anna@x.com", "Anna")),

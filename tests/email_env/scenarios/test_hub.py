@@ -13,7 +13,7 @@ from email_env.scenarios import hub
 from email_env.scenarios.sets import KNOWN_BAD, load_scenarios
 from email_env.search.database import MailDatabase
 from tests import ROOT
-from tests.email_env.ingest.test_records import MAIL, ROW, parquet
+from tests.email_env.ingest.test_tables import MAIL, ROW, parquet
 from tests.email_env.scenarios.test_scenarios import HUB as QUESTION
 from tests.support.hub_server import HubServer
 

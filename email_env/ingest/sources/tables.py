@@ -1,31 +1,60 @@
-"""Mail as records in the schema of the hub data set `corbt/enron-emails`: JSONL, Parquet, or the data set itself.
+"""Tables of mail: whole messages in CSV, or records in JSONL, Parquet or the hub data set `corbt/enron-emails`.
 
-Columns: message_id, subject, from, to[], cc[], bcc[], date, body, file_name; cc, bcc and file_name may be missing.
-These mails were parsed by somebody else, but their addresses, dates and texts still go through our own rules.
+A CSV file has the columns `file` and `message`, as Kaggle's emails.csv. A record has those of the hub data set:
+message_id, subject, from, to[], cc[], bcc[], date, body, file_name; cc, bcc and file_name may be missing. Records were
+parsed by somebody else, but their addresses, dates and texts still go through our own rules.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
-from hashlib import file_digest
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from email_env.errors import HubError, SourceError
 from email_env.ingest.addresses import parse_mailboxes, parse_sender
 from email_env.ingest.dates import NO_DATE, parse_date, timestamp
 from email_env.ingest.parse import made_up_id, parse_message_id
 from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source, is_too_large, storable
-from email_env.ingest.text import clean_body
-from email_env.mail import ParsedMail, Skip, SkipReason
+from email_env.mail import ParsedMail, RawMail, Skip, SkipReason
 from email_env.scenarios import hub
-from judges.common.text import one_line, without_controls
+from judges.common.text import one_line, unix_lines, without_controls
 
 _REQUIRED = ("message_id", "subject", "from", "to", "date", "body")
 _BATCH_ROWS = 1000
 _ELSEWHERE = "Another source of the same mail: enron_mail_20150507.tar.gz, as a file or its web address."
+
+
+def csv_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
+    """The messages of a CSV file, labelled by the column `file` if there is one.
+
+    Raises:
+        SourceError: it has no column `message`, or is no table.
+    """
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default, 131,072 characters, is below real mail
+    text = io.TextIOWrapper(cast(Any, handle), "utf-8-sig", "surrogateescape", newline="")
+    rows = csv.reader(text)
+    try:
+        names = [column.strip().lower() for column in next(rows, [])]
+        if "message" not in names:
+            raise SourceError(f"{name!r} has no column `message`; its first line is {', '.join(names)[:200]!r}.")
+        message, file = names.index("message"), names.index("file") if "file" in names else None
+        for row in rows:
+            label = storable(row[file]) if file is not None and file < len(row) else f"line {rows.line_num}"
+            if len(row) != len(names):
+                yield Skip(label, SkipReason.UNREADABLE)
+            elif is_too_large(len(data := row[message].encode("utf-8", "surrogateescape"))):
+                yield Skip(label, SkipReason.TOO_LARGE)
+            else:
+                yield RawMail(label, data)
+    except (csv.Error, UnicodeError) as error:
+        raise SourceError(f"{name!r} cannot be read at line {rows.line_num}: {error}.") from error
+    finally:
+        text.detach()
 
 
 def jsonl_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
@@ -37,7 +66,7 @@ def jsonl_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     return _mails(name, _json_lines(handle))
 
 
-def parquet_source(location: str) -> Source:
+def parquet_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     """The mail of a Parquet file.
 
     Raises:
@@ -47,34 +76,18 @@ def parquet_source(location: str) -> Source:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise SourceError(f"Reading {location!r} needs pyarrow: pip install 'email-rl[hub]'") from error
-
-    try:
-        table = ParquetFile(location)
-    except (ArrowException, OSError) as error:
-        raise SourceError(f"{location!r} cannot be read as Parquet: {error}.") from error
-    total: int = table.metadata.num_rows
+        raise SourceError(f"Reading {name!r} needs pyarrow: pip install 'email-rl[hub]'") from error
 
     def rows() -> Iterator[tuple[str, Any]]:
         number = 0
         try:
-            for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-                for row in batch.to_pylist():
-                    number += 1
+            for batch in ParquetFile(handle).iter_batches(batch_size=_BATCH_ROWS):
+                for number, row in enumerate(batch.to_pylist(), start=number + 1):
                     yield f"row {number}", row
         except (ArrowException, OSError, ValueError) as error:
-            raise SourceError(f"{location!r} cannot be read after row {number}: {error}.") from error
-        finally:
-            table.close()
+            raise SourceError(f"{name!r} cannot be read as Parquet after row {number}: {error}.") from error
 
-    def checksum() -> str:
-        if source.position() < total:
-            return ""
-        with open(location, "rb") as handle:
-            return file_digest(handle, "sha256").hexdigest()
-
-    source = counted_source(location, _mails(location, rows()), total)
-    return replace(source, checksum=checksum)
+    return _mails(name, rows())
 
 
 def hub_source(location: str) -> Source:
@@ -101,7 +114,7 @@ def hub_source(location: str) -> Source:
 def record_mail(row: Mapping[str, Any], label: str) -> ParsedMail | Skip:
     """A record as mail; `label` names it where it has no file_name."""
     label = storable(_text(row.get("file_name"))) or label
-    body = clean_body(_text(row.get("body")))
+    body = unix_lines(_text(row.get("body")))
     if is_too_large(len(body)):
         return Skip(label, SkipReason.TOO_LARGE)
     sent_at, date_ok = _sent(row.get("date"))
@@ -167,10 +180,5 @@ def _mailboxes(value: object) -> dict[str, str]:
 def _sent(value: object) -> tuple[str, bool]:
     """(time, whether it can be trusted) from a date, ISO text or the text of a Date header. No zone means UTC."""
     if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return parse_date(value)
-    if not isinstance(value, datetime):
-        return NO_DATE, False
-    return timestamp(value)
+        return parse_date(value)
+    return timestamp(value) if isinstance(value, datetime) else (NO_DATE, False)

@@ -1,0 +1,173 @@
+"""Folders of mail: every file in them is read for what it is, left out by name, or an error."""
+
+import gzip
+import mailbox
+import os
+import tarfile
+
+import pytest
+from click.testing import CliRunner
+
+from email_env.cli import main
+from email_env.errors import SourceError
+from email_env.ingest.sources import open_source
+from email_env.mail import Skip, SkipReason
+from tests.email_env.mails import mbox_of, message, raw, subjects_and_labels, tar_of, zip_of
+
+
+def test_a_folder_is_walked_in_order_and_links_are_not_followed_but_named(tmp_path):
+    root = tmp_path / "maildir"
+    for name, sender in (("b/inbox/1.", "b"), ("a/sent/2.", "a2"), ("a/sent/1.", "a1")):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(raw(f"From: {sender}@x.com"))
+    (root / "a" / "link").symlink_to("/etc/hostname")
+    (root / "loop").symlink_to(root)
+    os.mkfifo(root / "b" / "pipe")
+    source = open_source(root)
+    found = list(source.mails)
+    assert [m.source for m in found] == ["loop", "a/link", "a/sent/1.", "a/sent/2.", "b/pipe", "b/inbox/1."]
+    assert [m.source for m in found if isinstance(m, Skip)] == ["loop", "a/link", "b/pipe"]
+    assert source.position() == source.total() == 6
+    assert source.notes == [
+        "loop is left out: it is a link to a folder. To read its mail, name that folder, too.",
+    ]
+
+
+def test_notes_and_counts_say_why_no_mail_is_left(tmp_path):
+    (root := tmp_path / "mail").mkdir()
+    (root / "Old").symlink_to(tmp_path)
+    built = CliRunner().invoke(main, [str(root), "--out", str(tmp_path / "mail.db")])
+    assert built.stderr.splitlines() == [
+        "Note: Old is left out: it is a link to a folder. To read its mail, name that folder, too.",
+        f"Error: No mail is left of 1 from {root} (1 unreadable). Nothing was written.",
+    ]
+
+
+def test_a_folder_without_files_is_an_error(tmp_path):
+    (tmp_path / "inbox").mkdir()
+    with pytest.raises(SourceError, match="No mail in the folder"):
+        open_source(tmp_path)
+
+
+def test_a_maildir_gives_its_new_and_read_mail_in_all_folders_and_nothing_else(tmp_path):
+    box = mailbox.Maildir(tmp_path / "Maildir")
+    box.add(raw("From: new@x.com"))
+    seen = mailbox.MaildirMessage(raw("From: seen@x.com"))
+    seen.set_subdir("cur")
+    seen.set_flags("S")
+    box.add(seen)
+    box.add_folder("Sent").add(raw("From: sent@x.com"))
+    for beside in ("tmp/1.half", "dovecot.index", ".Sent/subscriptions"):
+        (tmp_path / "Maildir" / beside).write_bytes(raw("From: never@x.com"))
+    found = open_source(tmp_path / "Maildir").mails
+    assert sorted(m.from_addr for m in found) == ["new@x.com", "seen@x.com", "sent@x.com"]
+
+
+def test_what_a_maildir_marks_as_trash_is_left_out(tmp_path):
+    names = ("1.host:2,S", "2.host:2,ST", "3.host!2,T", "4.T.host:2,FRS")  # `!` where no file may have a colon
+    members = [(f"Maildir/cur/{name}", message(number)) for number, name in enumerate(names, start=1)]
+    packed = tar_of(tmp_path / "mail.tgz", members)
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tmp_path / "Maildir" / "new").mkdir()
+    for source in (tmp_path / "Maildir", packed):
+        found = [mail.reason if isinstance(mail, Skip) else mail.subject for mail in open_source(source).mails]
+        assert found == ["S1", SkipReason.DELETED, SkipReason.DELETED, "S4"]
+
+
+def test_a_folder_of_mbox_files_saved_messages_and_strays_gives_every_message_of_each(tmp_path):
+    root = tmp_path / "Thunderbird"
+    inbox = mbox_of(root / "Inbox", message(1), message(2)).read_bytes()
+    mbox_of(root / "Inbox.sbd" / "Work.mbox", message(3))
+    (root / "2024-June.txt.gz").write_bytes(gzip.compress(inbox))
+    (root / "notes.gz").write_bytes(gzip.compress(b"notes"))
+    (root / "saved").mkdir()
+    (root / "saved" / "five.eml").write_bytes(message(5))
+    (root / "Inbox.msf").write_bytes(b'// <!-- <mdb:mork:z v="1.4"/> -->\n')
+    (root / "Trash").write_bytes(b"")
+    source = open_source(root)
+    found = list(source.mails)
+    assert subjects_and_labels(found) == [
+        ("S1", "2024-June.txt.gz/message 1"),
+        ("S2", "2024-June.txt.gz/message 2"),
+        ("S1", "Inbox/message 1"),
+        ("S2", "Inbox/message 2"),
+        ("", "Inbox.msf"),
+        ("", "Trash"),
+        ("S3", "Inbox.sbd/Work.mbox/message 1"),
+        ("S5", "saved/five.eml"),
+    ]
+    assert [entry for entry in found if isinstance(entry, Skip)] == [Skip("notes.gz", SkipReason.PACKED)]
+    assert source.position() == source.total() == 7
+
+
+def test_apple_mails_own_files_are_messages_without_the_list_behind_them(tmp_path):
+    one = raw("From: a@x.com\nSubject: One", "Hello\n")
+    behind = b'<?xml version="1.0"?>\n<plist version="1.0"><dict><key>flags</key></dict></plist>\n'
+    folder = tmp_path / "INBOX.mbox" / "Messages"
+    folder.mkdir(parents=True)
+    (folder / "1.emlx").write_bytes(b"%-10d\n" % len(one) + one + behind)
+    (folder / "2.partial.emlx").write_bytes(one)  # without the line that it should begin with
+    for source, count in ((tmp_path, 2), (folder / "1.emlx", 1)):
+        assert [(m.from_addr, m.subject, m.body) for m in open_source(source).mails] == [("a@x.com", "One", "Hello")] * count
+
+
+def test_a_message_too_large_is_skipped(tmp_path, monkeypatch):
+    monkeypatch.setattr("email_env.ingest.sources.source.MAX_MESSAGE_BYTES", 100)
+    (tmp_path / "1.").write_bytes(message(1, body="x" * 100))
+    assert list(open_source(tmp_path).mails) == [Skip("1.", SkipReason.TOO_LARGE)]
+
+
+def test_an_archive_in_a_folder_is_read(tmp_path):
+    root = tmp_path / "downloads"
+    mbox_of(root / "old" / "Inbox", message(1))
+    zip_of(root / "takeout-001.zip", {"Takeout/Mail/Sent.mbox": (root / "old" / "Inbox").read_bytes()})
+    assert subjects_and_labels(open_source(root).mails) == [
+        ("S1", "takeout-001.zip::Takeout/Mail/Sent.mbox/message 1"),
+        ("S1", "old/Inbox/message 1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cut.zip", "is it a whole zip archive?"),
+        ("cut.tgz", "is it a whole"),
+        ("cut.tar", "is it a whole tar archive?"),
+        ("cut.mbox.gz", "is it a whole gzip file?"),
+        ("cut", "is it a whole gzip file?"),
+    ],
+)
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_damaged_archive_in_a_folder_is_the_error_that_it_is_alone(tmp_path, name, words, is_begun):
+    folder = tmp_path / "export"
+    folder.mkdir()
+    inbox = mbox_of(tmp_path / "made.mbox", *(message(n) for n in range(1, 34))).read_bytes()
+    zip_of(folder / "good.zip", {"Inbox": inbox})
+    if name.endswith(".zip"):
+        zip_of(folder / name, {"Inbox": inbox})
+    elif name.startswith("cut.t"):
+        tar_of(folder / name, [("Inbox", inbox)], "w:gz" if name.endswith("gz") else "w")
+    else:
+        (folder / name).write_bytes(gzip.compress(inbox))
+    whole = (folder / name).read_bytes()
+    few = 300 if name == "cut.tar" else 20  # what ends before the mark of a tar archive is none
+    (folder / name).write_bytes(whole[: 1000 if name == "cut.tar" else len(whole) // 2] if is_begun else whole[:few])
+    for source in (folder, folder / name):
+        result = CliRunner().invoke(main, [str(source), "--out", str(tmp_path / "mail.db")])
+        assert result.exit_code == 1
+        assert f"Error: {str(folder / name)!r} cannot be read to its end" in result.stderr
+        assert words in result.stderr
+    assert not (tmp_path / "mail.db").exists()
+
+
+@pytest.mark.parametrize(("name", "kind"), [("takeout.zip", "zip"), ("mail.tar", "tar"), ("mail.tar.gz", "tar")])
+@pytest.mark.parametrize("content", [b"", b"<html>Sign in</html>"])
+def test_what_is_an_archive_only_by_its_name_is_left_out_by_name(tmp_path, name, kind, content):
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "a.eml").write_bytes(message(1))
+    (folder / name).write_bytes(content)
+    source = open_source(folder)
+    assert list(source.mails)[1:] == [Skip(name, SkipReason.UNREADABLE)]
+    assert source.notes == [f"{name} is left out: it is no {kind} archive."]

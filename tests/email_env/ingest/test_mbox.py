@@ -1,0 +1,113 @@
+"""Mbox files: where a message begins, what is text, and what was deleted."""
+
+import mailbox
+from contextlib import closing
+
+import pytest
+from click.testing import CliRunner
+
+from email_env.cli import main
+from email_env.ingest.sources import open_source
+from email_env.mail import Skip, SkipReason
+from tests.email_env.mails import mbox_of, message, raw
+
+STAMP = "Mon May 14 16:39:00 2001"
+
+
+def test_an_mbox_of_the_standard_library_is_read_back_message_by_message(tmp_path):
+    path = tmp_path / "archive.mbox"
+    box = mailbox.mbox(path)
+    bodies = ["One\n", "Two\n\nFrom here to there\nFrom: not a header\n", "Three\n\n\n", ""]
+    for number, body in enumerate(bodies):
+        box.add(raw(f"From: a{number}@x.com\nSubject: S{number}", body))
+    box.close()
+    assert [(m.from_addr, m.body, m.source) for m in open_source(path).mails] == [
+        (f"a{n}@x.com", body.rstrip("\n"), f"message {n + 1}") for n, body in enumerate(bodies)
+    ]
+
+
+def test_a_line_of_text_that_begins_with_from_starts_no_message(tmp_path):
+    path = tmp_path / "Inbox"
+    path.write_bytes(
+        b"From MAILER-DAEMON Mon May 14 16:39:00 2001\r\nFrom: a@x.com\r\n\r\nHello\r\n\r\n"
+        b"From Monday on we meet at 10:30 in 2001.\r\n>From a friend\r\n>>From both\r\n\r\n"
+        b"From 123@xxx Mon May 14 16:39:00 +0000 2001\r\nFrom: b@x.com\r\n\r\nBye\r\n"
+    )
+    first, second = open_source(path).mails
+    assert first.body == "Hello\n\nFrom Monday on we meet at 10:30 in 2001.\nFrom a friend\n>From both"
+    assert (second.from_addr, second.body) == ("b@x.com", "Bye")
+
+
+@pytest.mark.parametrize(
+    "separators",
+    [
+        [f"From a@x.com {STAMP}", "From b@x.com", f"From - {STAMP}"],  # the second has no date
+        ["From a@x.com 2001-05-14 16:39:00 +0200", f"From b@x.com {STAMP}", "From -"],  # dates of another form
+        ["From MAILER-DAEMON", "From @", "From 1234@xxx Mon May 14 16:39:00 +0000 2001"],
+    ],
+)
+@pytest.mark.parametrize("blank", ["\n", ""])
+def test_an_mbox_is_split_as_the_standard_library_splits_it(tmp_path, separators, blank):
+    """Where there is no blank line before a separator, only one with a date is taken."""
+    separators = separators if blank else [f"From x@y.z {STAMP}"] * 3
+    path = tmp_path / "Inbox"
+    path.write_text(blank.join(f"{line}\n{message(n).decode()}" for n, line in enumerate(separators)))
+    with closing(mailbox.mbox(path)) as box:
+        assert [m["Subject"] for m in box] == ["S0", "S1", "S2"]
+    source = open_source(path)
+    assert [mail.subject for mail in source.mails] == ["S0", "S1", "S2"]
+    assert source.notes == []
+
+
+def test_lines_that_may_be_the_start_of_a_message_are_noted(tmp_path):
+    text = "Hello\n\nFrom Monday on we meet at ten.\nFrom here to there\n"
+    path = tmp_path / "Inbox.mbox"
+    path.write_bytes(
+        f"From a@x.com {STAMP}\n".encode() + message(0) + f"\nFrom - {STAMP}\n".encode() + message(1, body=text)
+    )
+    source = open_source(path)
+    assert [mail.body for mail in source.mails] == ["Text.", text.strip()]
+    assert source.notes == [
+        f"{path}: lines that begin with 'From ' and do not look like the start of a message are taken for text: 2, the"
+        " first in message 2. If mail is missing, export the mailbox again."
+    ]
+    result = CliRunner().invoke(main, [str(path), "--out", str(tmp_path / "mail.db")])
+    assert f"Note: {source.notes[0]}\n" in result.stderr
+
+
+def test_a_message_too_large_is_skipped_and_the_next_one_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("email_env.ingest.sources.source.MAX_MESSAGE_BYTES", 1000)
+    first, second = open_source(mbox_of(tmp_path / "mail.mbox", message(1, body="x" * 2000), message(2))).mails
+    assert (first, second.subject) == (Skip("message 1", SkipReason.TOO_LARGE), "S2")
+
+
+def test_what_thunderbird_deleted_or_changed_is_left_out_and_the_newest_draft_counts(tmp_path):
+    path = mbox_of(tmp_path / "Drafts", *(
+        f"X-Mozilla-Status: {status}\nX-Mozilla-Status2: 00000000\n".encode() * bool(status)
+        + message(number, body=f"Draft {place}")
+        for place, (status, number) in enumerate([("0009", 1), ("0001", 1), ("0018", 2), ("0001", 3), ("", 4)])
+    ))  # fmt: skip
+    found = list(open_source(path).mails)
+    assert [mail.reason if isinstance(mail, Skip) else mail.body for mail in found] == [
+        SkipReason.DELETED, "Draft 1", SkipReason.DELETED, "Draft 3", "Draft 4",
+    ]  # fmt: skip
+
+
+def test_a_separator_tells_when_mail_without_a_date_came(tmp_path):
+    path = tmp_path / "Inbox"
+    separators = {
+        "From a@b Tue Feb 20 09:00:00 2024": "2024-02-20T09:00:00Z",
+        "From 123@xxx Tue Feb 20 09:00:00 +0100 2024": "2024-02-20T09:00:00+01:00",
+        "From a@b Tue Feb 20 09:00 PST 2024": "2024-02-20T09:00:00-08:00",
+        "From a@b Thu Jan  1 00:00:00 1970": "1970-01-01T00:00:00Z",
+        "From a@b Tue Feb 30 09:00:00 2024": "1970-01-01T00:00:00Z",
+        "From a@b": "1970-01-01T00:00:00Z",
+    }
+    path.write_bytes(b"\n".join(line.encode() + b"\n" + message(n) for n, line in enumerate(separators)))
+    assert [(mail.sent_at, mail.date_ok) for mail in open_source(path).mails] == [
+        (sent_at, False) for sent_at in separators.values()
+    ]
+    start = b"From a@b Tue Feb 20 09:00:00 2024\n"
+    for header in ("Date: Mon, 14 May 2001 16:39:00 +0000", "Received: from a by b; Mon, 14 May 2001 16:39:00 +0000"):
+        path.write_bytes(start + raw(f"From: a@x.com\n{header}"))
+        assert [(mail.sent_at, mail.date_ok) for mail in open_source(path).mails] == [("2001-05-14T16:39:00Z", True)]
