@@ -67,7 +67,7 @@ class SkipReason(StrEnum):
     UNREADABLE = "unreadable"
     """An entry whose bytes cannot be read, or a row of a table without a message."""
     PACKED = "packed"
-    """A packed file that is not opened: an archive in an archive, or anything packed but a gzipped mbox."""
+    """A packed file that is not opened: an archive in an archive, or anything packed but a gzipped mbox or message."""
     TOO_LARGE = "too_large"
     """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
     DELETED = "deleted"

@@ -55,10 +55,11 @@ def listed_names(x_header: str, addresses: Collection[str]) -> list[tuple[str, s
 @lru_cache(maxsize=1 << 16)
 def _named(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]:
     """(address, name) of an entry of X-To: the address beside it, else that at its place, where it looks `sure`."""
-    angle = _ANGLE.search(entry)  # Notes has its own `<IMCEANOTES-...@x.com>` behind the address, which it quotes
-    own, name = parse_mailbox(entry[: angle.end()] if angle else entry)
-    if _ADDRESS.fullmatch(own):
-        return own, name
+    if "@" in entry:
+        angle = _ANGLE.search(entry)  # Notes has its own `<IMCEANOTES-...@x.com>` behind the address, which it quotes
+        own, name = parse_mailbox(entry[: angle.end()] if angle else entry)
+        if _ADDRESS.fullmatch(own):
+            return own, name
     name = display_name(entry)
     return (address, name) if sure or _alike(name, address) else ("", "")
 

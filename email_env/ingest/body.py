@@ -9,7 +9,7 @@ from __future__ import annotations
 import email
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from email.message import Message
 from email.policy import Compat32
 from typing import NamedTuple, cast
@@ -27,6 +27,7 @@ MAX_PAGE_CHARS = 1_000_000
 MAX_STUB_CHARS = 500
 """A plain alternative that is longer is no stub."""
 
+_MIME = ("content-type", "content-transfer-encoding", "content-disposition")
 _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _CALENDAR_FOLD = re.compile(rb"\r?\n[ \t]")
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
@@ -49,11 +50,12 @@ class Content(NamedTuple):
     attached: str = ""
 
 
-def read_content(content_type: str, transfer_encoding: str, disposition: str, data: bytes) -> Content:
-    """The content of a body under these headers of MIME; all bytes give one."""
+def read_content(headers: Mapping[str, str], data: bytes) -> Content:
+    """The content of a body under these headers, of which those of MIME count; all bytes give one."""
     message = Message(_AS_SENT)
-    message["Content-Type"], message["Content-Transfer-Encoding"] = content_type, transfer_encoding
-    message["Content-Disposition"] = disposition
+    for name in _MIME:
+        if value := unfolded(headers.get(name, "")):
+            message[name] = value
     try:
         if message.get_content_maintype() in ("multipart", "message"):
             mime = "".join(f"{name}: {value}\n" for name, value in message.raw_items())

@@ -55,8 +55,7 @@ def separator_date(line: str) -> str:
 
 def timestamp(sent: datetime) -> tuple[str, bool]:
     """A time as (`YYYY-MM-DDTHH:MM:SS` with its zone, whether to trust it); without a zone it is UTC."""
-    zone = sent.utcoffset() or timedelta()
-    if abs(zone) > _MAX_ZONE:
+    if abs(sent.utcoffset() or timedelta()) > _MAX_ZONE:
         sent = sent.astimezone(UTC)
     text = sent.isoformat(timespec="seconds")
     shown = f"{text}Z" if sent.tzinfo is None else text.replace("+00:00", "Z")

@@ -37,8 +37,7 @@ def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
     headers, body = split_message(data)
     envelope_headers = [unfolded(headers.get(name, "")) for name in _ENVELOPE]
     envelope = _envelope if sum(map(len, envelope_headers)) <= _CACHED_CHARS else _envelope.__wrapped__
-    mime = (unfolded(headers.get(f"content-{name}", "")) for name in ("type", "transfer-encoding", "disposition"))
-    content = read_content(*mime, body)
+    content = read_content(headers, body)
     mail = ParsedMail(
         message_id=parse_message_id(unfolded(headers.get("message-id", ""))) or made_up_id(data),
         body=content.body,

@@ -6,7 +6,6 @@ is, alone or in a folder or an archive, `stream` has its bytes, and `source` wha
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing

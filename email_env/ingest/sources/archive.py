@@ -1,7 +1,7 @@
 """Archives of files, tar and zip (as CMU's and Google Takeout's), with messages and mbox files in them.
 
-They are read as they come and never unpacked, so no name in one can write anywhere. A hostile archive costs no more than
-reading its bytes. A message over the size limit is skipped. The headers of a tar entry may take at most
+They are read as they come and never unpacked, so no name in one can write anywhere. A hostile archive costs no more
+than reading its bytes. A message over the size limit is skipped. The headers of a tar entry may take at most
 `_MAX_HEADER_BYTES`; tarfile alone would read a "long name" of any length into memory. What expands too much is refused.
 """
 

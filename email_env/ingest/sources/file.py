@@ -1,7 +1,7 @@
 """One file, read for what it is: an mbox, a table, or else one message.
 
 Its name tells, or its first bytes. In a folder or an archive, what else is packed is not opened, and counted as such;
-so are files of Outlook's. Apple Mail's `.emlx` is a message between a line with its length in bytes and a property list.
+so are files of Outlook's. Apple Mail's `.emlx` is a message between a line with its length and a property list.
 """
 
 from __future__ import annotations

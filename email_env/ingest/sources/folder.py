@@ -2,10 +2,11 @@
 
 A file may be one message, as in the CMU layout, a Maildir or saved .eml files; an mbox, as in Thunderbird's folders; or
 an archive or table by its name. Files that are no mail are counted as such. A damaged archive or gzipped file is an
-error, as it is where it is named alone; what is an archive only by its name is left out with a note. A folder that has both `cur` and `new` is a Maildir. Mail lies in
-these two; files in `tmp` are still being delivered, and files beside the three belong to the mail server. Folders are
-walked in sorted order, and links are not followed but named. The stdlib's `mailbox.Maildir` is not used: it follows
-links and has no limit on sizes.
+error, as it is where it is named alone; what is an archive only by its name is left out with a note.
+
+A folder that has both `cur` and `new` is a Maildir. Mail lies in these two; files in `tmp` are still being delivered,
+and files beside the three belong to the mail server. Folders are walked in sorted order, and links are not followed but
+named. The stdlib's `mailbox.Maildir` is not used: it follows links and has no limit on sizes.
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ def parquet_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
         number = 0
         try:
             for batch in ParquetFile(handle).iter_batches(batch_size=_BATCH_ROWS):
-                for number, row in enumerate(batch.to_pylist(), start=number + 1):
+                for row in batch.to_pylist():
+                    number += 1
                     yield f"row {number}", row
         except (ArrowException, OSError, ValueError) as error:
             raise SourceError(f"{name!r} cannot be read as Parquet after row {number}: {error}.") from error

@@ -109,7 +109,9 @@ def test_apple_mails_own_files_are_messages_without_the_list_behind_them(tmp_pat
     (folder / "1.emlx").write_bytes(b"%-10d\n" % len(one) + one + behind)
     (folder / "2.partial.emlx").write_bytes(one)  # without the line that it should begin with
     for source, count in ((tmp_path, 2), (folder / "1.emlx", 1)):
-        assert [(m.from_addr, m.subject, m.body) for m in open_source(source).mails] == [("a@x.com", "One", "Hello")] * count
+        assert [(m.from_addr, m.subject, m.body) for m in open_source(source).mails] == [
+            ("a@x.com", "One", "Hello")
+        ] * count
 
 
 def test_a_message_too_large_is_skipped(tmp_path, monkeypatch):
