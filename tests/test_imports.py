@@ -51,7 +51,7 @@ def run(program):
         ("from email_env.make_scenarios.cli import main\nshow_help(main)", "litellm pydantic openai"),
         (
             f"{ALONE}\nimport email_env.search.database, email_env.cache, email_env.scenarios.scenario",
-            "click rich sqlite_utils pydantic torch",
+            "click rich pydantic torch",
         ),
     ],
 )

@@ -49,12 +49,11 @@ def state(out):
     return f"whole {kept}"
 
 
-@pytest.mark.parametrize("name", ["mail.db", "[a-z]*.db"])
-def test_a_build_killed_at_any_moment_leaves_the_old_database_or_the_new_one(tmp_path, name):
-    out = tmp_path / name
+def test_a_build_killed_at_any_moment_leaves_the_old_database_or_the_new_one(tmp_path):
+    out = tmp_path / "[a-z]*.db"
     build(out, mail("m1"))
     count, killed = 6000, 0
-    for delay in (0.0, 0.05, 0.15, 0.3, 0.5):
+    for delay in (0.0, 0.15, 0.4):
         process = start(out, count)
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
@@ -63,10 +62,10 @@ def test_a_build_killed_at_any_moment_leaves_the_old_database_or_the_new_one(tmp
         killed += process.wait() == -signal.SIGKILL
         process.communicate()
         assert state(out) in ("whole 1", f"whole {count}")
-    assert killed >= 2
+    assert killed
     build(out, mail("m1"), mail("m2", "S2"))
     assert state(out) == "whole 2"
-    assert os.listdir(tmp_path) == [name]  # and what the killed ones left is gone
+    assert os.listdir(tmp_path) == [out.name]  # and what the killed ones left is gone
 
 
 def test_a_build_killed_where_there_was_nothing_leaves_no_database(tmp_path):
@@ -79,12 +78,12 @@ def test_a_build_killed_where_there_was_nothing_leaves_no_database(tmp_path):
     assert state(out) == ""
 
 
-@pytest.mark.parametrize("most_bytes", [1_000, 100_000, 3_000_000])
+@pytest.mark.parametrize("most_bytes", [1_000, 1_000_000])
 def test_a_disk_that_fills_up_is_a_clear_error_and_leaves_the_old_database(tmp_path, most_bytes):
     """A limit on the size of files stands in for the end of a disk."""
     out = tmp_path / "mail.db"
     build(out, mail("m1"))
-    process = start(out, 20_000, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes)))
+    process = start(out, 6_000, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes)))
     _, errors = process.communicate()
     assert process.returncode == 1
     assert errors.decode().splitlines()[-1].startswith("email_env.errors.BuildError: Cannot build")
@@ -98,11 +97,9 @@ def interruptible():
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs would hand on that it is ignored
 
 
-@pytest.mark.parametrize("before", [False, True])
-def test_ctrl_c_while_mail_is_read_is_one_line_and_leaves_what_was_there(tmp_path, before):
+def test_ctrl_c_while_mail_is_read_is_one_line_and_leaves_what_was_there(tmp_path):
     out, pipe = tmp_path / "mail.db", tmp_path / "pipe"
-    if before:
-        build(out, mail("m1"))
+    build(out, mail("m1"))
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "email_env.cli", str(pipe), "--format", "mbox", "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, preexec_fn=interruptible)
@@ -115,8 +112,8 @@ def test_ctrl_c_while_mail_is_read_is_one_line_and_leaves_what_was_there(tmp_pat
         _, errors = process.communicate()
     assert process.returncode == 130
     assert errors.decode().splitlines() == [f"Stopped; {out} is as it was."]
-    assert state(out) == ("whole 1" if before else "")
-    assert set(os.listdir(tmp_path)) == {"pipe", *(["mail.db"] if before else [])}
+    assert state(out) == "whole 1"
+    assert set(os.listdir(tmp_path)) == {"pipe", "mail.db"}
 
 
 def test_ctrl_c_within_a_function_that_sqlite_calls_is_a_ctrl_c(tmp_path, monkeypatch):
@@ -133,7 +130,7 @@ def test_ctrl_c_within_a_function_that_sqlite_calls_is_a_ctrl_c(tmp_path, monkey
 
 def test_ctrl_c_while_words_are_indexed_is_no_fault_of_the_disk(tmp_path):
     out = tmp_path / "mail.db"
-    process = start(out, 30_000, preexec_fn=interruptible)
+    process = start(out, 15_000, preexec_fn=interruptible)
     assert process.stdout is not None
     assert [process.stdout.readline(), process.stdout.readline()] == [b"begun\n", b"read\n"]
     time.sleep(0.1)

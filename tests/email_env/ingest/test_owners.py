@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from email_env.cli import main
 from email_env.errors import BuildError
-from email_env.ingest.mailboxes import Mailboxes
 from email_env.ingest.sources import open_source
 from email_env.ingest.staging import Filters
 from email_env.search.database import MailDatabase
@@ -270,17 +269,6 @@ def test_every_mail_of_a_folder_is_in_the_inbox_of_its_owner_on_its_day(tmp_path
             hits = database.search(inbox=owner.address, keywords=["nothing"], until=sent.sent_at[:10], max_results=10)
             assert (sent.from_addr, sent.subject) in {(hit.from_addr, hit.subject) for hit in hits} or len(hits) == 10
     database.close()
-
-
-def test_a_crowd_of_correspondents_takes_little_memory():
-    boxes = Mailboxes()
-    for n in range(20_000):
-        box = boxes.of(f"anna/{n}")
-        assert box is not None
-        box.vote([0, n + 1], [0])
-    (found,) = boxes.owners([])
-    assert (found[0].folder, found[1], found[0].share(0)) == ("anna", 0, 1.0)
-    assert len(found[0].votes) <= 2048
 
 
 def message(number, sender, to, extra=""):
