@@ -164,7 +164,7 @@ def test_questions_are_put_in_and_misfits_shown(archive, tmp_path):
         (["nowhere.tar.gz"], "No mail at 'nowhere.tar.gz'"),
         (
             [__file__],
-            "Unknown kind of mail 'test_cli.py'. Name it with --format: tar, mbox, zip, eml, csv, jsonl, parquet.",
+            "Unknown kind of mail 'test_cli.py'. Name it with --format: tar, mbox, zip, eml, csv, jsonl, parquet, folder.",
         ),
         ([__file__, "--format", "demo"], "Format demo is the bundled mailboxes, which are not in"),
         (["demo", "--inbox", "nobody@x.com"], "No mail of nobody@x.com is left of"),
