@@ -7,7 +7,6 @@ import pytest
 from email_env.ingest.parse import parse_message
 from email_env.ingest.text import codec_of, decode
 from email_env.search.database import MailDatabase
-from judges.common.text import one_line
 from tests.email_env.mails import build
 
 
