@@ -25,7 +25,7 @@ from grpo.serving.vllm_options import ServerOptions  # noqa: E402
 from grpo.types import Task  # noqa: E402
 from tests.grpo.chat.templates import FAMILIES, QWEN3  # noqa: E402
 from tests.support.envs import TALK_ENV, TalkEnv  # noqa: E402
-from tests.support.episodes import player  # noqa: E402
+from tests.support.episodes import ids_of, logprobs_of, mask_of, player  # noqa: E402
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch]
 
@@ -100,7 +100,7 @@ async def play(server, model, chat, *, role="tool", episodes=2, max_turn_tokens=
         pool = EnvPool(TALK_ENV, {"role": role, "says": MAIL})
         rollout = player(pool, chat, policy, SamplingParams(1.0, max_turn_tokens), 2048)
         specs = planned_episodes([Task(0)], episodes, "tokens", max_turn_tokens)
-        trajectories = await rollout.run(specs)
+        trajectories = await rollout.all(specs)
     assert [t.ending for t in trajectories] == [Ending.ANSWERED] * episodes
     return trajectories, [[calls[derive_seed(spec.seed, turn)] for turn in range(3)] for spec in specs]
 
@@ -139,7 +139,7 @@ async def test_every_prompt_is_the_one_before_and_what_was_sampled_and_what_the_
             expected = expected + call.sampled + added
             mask += [True] * len(call.sampled) + [False] * len(added)
             logprobs += call.logprobs + [0.0] * len(added)
-        assert (trajectory.token_ids, trajectory.action_mask, trajectory.logprobs) == (expected, mask, logprobs)
+        assert (ids_of(trajectory), mask_of(trajectory), logprobs_of(trajectory)) == (expected, mask, logprobs)
         assert trajectory.num_forks == 0
         said = [m["content"] for m in trajectory.messages if m["role"] == "assistant"]
         texts = [chat.tokenizer.decode(call.sampled) for call in calls]
