@@ -273,8 +273,13 @@ def _write_facts(
     connection: sqlite3.Connection, report: BuildReport, scenarios: list[Scenario], filters: Filters, command: str
 ) -> None:
     """Writes the questions, and what the database is made of."""
-    rows = [(q.scenario_id, q.split, q.inbox, _json(q.to_dict())) for q in scenarios]
-    connection.executemany("INSERT INTO scenarios VALUES (?, ?, ?, ?)", rows)
+    from sqlite_utils import Database
+
+    tables = Database(connection)
+    tables.table("scenarios").insert_all(
+        {"scenario_id": q.scenario_id, "split": q.split, "inbox": q.inbox, "data": _json(q.to_dict())}
+        for q in scenarios
+    )
     facts = {
         "schema_version": SCHEMA_VERSION,
         "builder_version": BUILDER_VERSION,
@@ -287,7 +292,7 @@ def _write_facts(
         "skipped": _json(report.skipped),
         "scenarios": str(report.scenarios),
     }
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
+    tables.table("meta").insert_all({"key": key, "value": value} for key, value in facts.items())
 
 
 def _write_owners(connection: sqlite3.Connection, owners: list[Owner], scenarios: list[Scenario]) -> None:
