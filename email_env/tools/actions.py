@@ -38,10 +38,11 @@ def parse_action(action: object) -> Turn:
 
 
 def _worded(call: Call | Fault) -> Call | Fault:
-    """A fault with how it is done right."""
+    """A fault with how it is done right; a call under an id came by an API, which has a form of its own."""
     if isinstance(call, Call):
         return call
-    return replace(call, message=f"{call.message}{_FORM if call.code is ErrorCode.BAD_JSON else '.'}")
+    is_written = call.code is ErrorCode.BAD_JSON and not call.call_id
+    return replace(call, message=f"{call.message}{_FORM if is_written else '.'}")
 
 
 def _fault(code: ErrorCode, message: str) -> Turn:

@@ -157,21 +157,27 @@ class Session:
             SpendLimitReached: The money is spent, or the price is not known although there is a limit.
             JudgeCallError: As in `JudgeClient.complete`.
         """
+        self._here()
         async with self._slots:
             self.check_spend(client.model)
             completion = await client.complete(messages, response_format)
         self.usage.add(completion.prompt_tokens, completion.completion_tokens, completion.cost_dollars)
         return completion
 
+    def _here(self) -> asyncio.AbstractEventLoop:
+        """The loop that all judges are asked in, with what waits there; another one after a fork."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._slots = loop, asyncio.Semaphore(self.max_concurrency)
+            self._asked: dict[str, asyncio.Future[str]] = {}
+        return loop
+
     async def once(self, key: str, work: Callable[[], Awaitable[str]]) -> str:
         """What ``work`` returns, done here or by one who asks the same at the same time.
 
         An error of who works is everyone's; where that one is cancelled, the next works.
         """
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # the first question, or the first one after a fork
-            self._loop, self._slots = loop, asyncio.Semaphore(self.max_concurrency)
-            self._asked: dict[str, asyncio.Future[str]] = {}
+        loop = self._here()
         while (asked := self._asked.get(key)) is not None:
             await asyncio.wait({asked})  # one who waits and is cancelled does not cancel it for all
             if not asked.cancelled():

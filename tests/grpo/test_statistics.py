@@ -184,10 +184,10 @@ def test_no_interval_leaves_what_an_episode_can_have() -> None:
     rewards = [-1.0, -1.0, -1.0, -1.0, 1.5]
     clusters = [*"abcde"]
     assert mean_interval(rewards).low < -1.0
-    observed = observed_interval("reward", rewards, clusters)
+    observed = observed_interval("reward/mean", rewards, clusters)
     assert (observed.low, observed.high) == (-1.0, pytest.approx(-0.5 + 2.77645 * 0.5, abs=1e-5))
-    assert observed_interval("success", [0.0] * 5, clusters) == share_interval([0.0] * 5)
-    assert observed_interval("turns", [1.0] * 5, clusters) == Interval(1.0, 1.0, 1.0, 5)
+    assert observed_interval("env/success", [0.0] * 5, clusters) == share_interval([0.0] * 5)
+    assert observed_interval("turns/mean", [1.0] * 5, clusters) == Interval(1.0, 1.0, 1.0, 5)
     with pytest.raises(ValueError, match=r"1\.5 is no share"):
         share_interval(rewards[-1:] * 5)
 

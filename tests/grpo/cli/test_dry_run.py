@@ -96,7 +96,7 @@ def test_an_env_that_a_run_could_not_use_is_refused(tmp_path):
     status, lines = shown(tmp_path, "--env", EMAIL_ENV, "--set", "train_split=trian")
     assert status == 1
     assert lines[0].startswith("Error: ")
-    assert "refused the arguments {'split': 'trian'}" in lines[0]
+    assert "could not be made with {'split': 'trian'}: ConfigurationError: split must be one of" in lines[0]
 
 
 def test_a_continuation_is_held_against_the_run_that_is_there(tmp_path):

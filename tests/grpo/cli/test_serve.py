@@ -19,6 +19,7 @@ from grpo.cli.serve import serve
 from tests.grpo.chat.templates import FAMILIES
 from tests.grpo.chat.test_turns import played
 from tests.support.envs import TalkEnv
+from tests.support.episodes import ids_of, mask_of
 from tests.support.sessions import processes_in, sessions_below
 from tests.support.wait import wait_until
 
@@ -77,8 +78,8 @@ def check_tool_loop(client, chat):
     """A client's tool loop: each prompt has the ids of the rollout, each call comes back parsed."""
     turns = [SMOLLM2.call, SMOLLM2.call, "In May."]
     rollout = played(chat, turns)
-    mask = rollout.action_mask
-    prompts = [rollout.token_ids[:at] for at in range(1, len(mask)) if mask[at] and not mask[at - 1]]
+    ids, mask = ids_of(rollout), mask_of(rollout)
+    prompts = [ids[:at] for at in range(1, len(mask)) if mask[at] and not mask[at - 1]]
     messages = list(TalkEnv.opening)
     for turn, answer, prompt in zip(turns, [m for m in rollout.messages if m["role"] == "tool"], prompts, strict=True):
         request = {"model": "mine", "messages": messages, "tools": list(TalkEnv.tools), "max_tokens": 64}

@@ -68,7 +68,7 @@ def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(mod
         "--model",
         str(model),
         "--set",
-        "warm_start.learning_rate=0.1",
+        "warm_start.learning_rate=0.03",
     ]
     arguments += ["--cpu", "--steps", "6", "--set", "warm_start.batch=4", "--validation", "0.25"]
     result = CliRunner().invoke(sft, arguments)

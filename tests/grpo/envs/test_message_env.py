@@ -149,7 +149,7 @@ BREACHES = [
     ("tools no JSON", "gives the tool 'look' at reset; JSON cannot hold it: .*set"),
     ("no tools", r"gives no info\['tools'\] at reset; .*, \[\] where there are none"),
     ("metrics as a list", r"gives info\['metrics'\] = \[1.0\] at reset; metrics are a dict of numbers"),
-    ("no messages in step", r"no info\['messages'\] \(but \['ending', 'error', 'metrics'\]\) at step"),
+    ("no messages in step", r"no info\['messages'\] \(but \['error', 'metrics', 'stop_reason'\]\) at step"),
     ("bad message", "a message is a dict with 'role' and 'content', both text"),
     ("an assistant's message", "at step; its role is one of tool, user"),
     ("nan reward", "gives the reward nan at step; a reward must be a finite number"),

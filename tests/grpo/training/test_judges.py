@@ -88,7 +88,7 @@ def test_a_rubric_that_cannot_be_read_is_named_before_a_judge_is_asked(tmp_path)
 def test_a_limit_of_money_that_cannot_be_kept_is_said_at_once():
     with JudgeServer([RIGHT]) as server:
         unpriced = {"answer_judge.model": "my-own", "answer_judge.api_base": server.url, "answer_judge.max_cost": 1}
-        with pytest.raises(JudgeFailure, match="what a call of judge my-own costs is not known"):
+        with pytest.raises(JudgeFailure, match="what a call of my-own costs is not known"):
             check_judges(config(**unpriced))
     with JudgeServer([RIGHT]) as server:
         priced = {"answer_judge.extra_litellm_params": {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0}}

@@ -138,7 +138,7 @@ def test_frozen_lake_trains(vllm_server, tmp_path):
     for trajectory in trajectories:
         assert trajectory["metrics"]["independent_reward"] == pytest.approx(trajectory["metrics"]["return"])
     evaluation = json.loads((tmp_path / "run" / "eval" / "after-sampled.json").read_text())
-    assert {"return", "length", "invalid_calls"} <= evaluation["metrics"].keys()
+    assert {"env/return", "env/length", "env/invalid_calls"} <= evaluation["metrics"].keys()
 
 
 @pytest.mark.vllm
@@ -154,4 +154,4 @@ def test_a_third_partys_text_env_trains_with_a_reward_of_ones_own(vllm_server, t
     assert metrics["reward/mean"] == pytest.approx(metrics["reward/env"] - 0.001 * metrics["tokens/completion_mean"])
     for trajectory in trajectories:
         spent = trajectory["metrics"]["independent_reward"] - trajectory["reward"]
-        assert spent == pytest.approx(0.001 * trajectory["num_sampled_tokens"])
+        assert spent == pytest.approx(0.001 * trajectory["completion_tokens"])
