@@ -48,6 +48,7 @@ class EnvWorkers(Closeable):
             self._place = Place.THREADS if setting == "threads" else Place.PROCESSES if setting else Place.LOOP
         self._workers: list[Worker | None] = [None] * (setting if isinstance(setting, int) else cpu_count())
         self._lock = threading.Lock()
+        self._is_closed = False
         self._unsendable = ""
 
     def place(self) -> Place | None:
@@ -72,6 +73,8 @@ class EnvWorkers(Closeable):
         if place is not Place.PROCESSES:
             return MessageEnv(env_id, env_kwargs, self.cost)
         with self._lock:
+            if self._is_closed:  # an episode that was given up makes its env in a thread that nobody awaits
+                raise EnvError("the envs of this program were closed")
             worker = self._least_occupied()
             is_shared, number = worker.envs > 0, worker.new_number()
         try:
@@ -88,7 +91,9 @@ class EnvWorkers(Closeable):
             return env
 
     def close(self) -> None:
-        """End the worker processes."""
+        """End the worker processes; none is started afterwards."""
+        with self._lock:
+            self._is_closed = True
         for worker in filter(None, self._workers):
             worker.end()
         self._workers = [None] * len(self._workers)

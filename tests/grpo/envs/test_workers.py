@@ -304,3 +304,10 @@ def test_a_continued_run_may_call_its_envs_elsewhere():
     for wrong in (-1, "process", 1.5):
         with pytest.raises(ConfigError, match=r"rollout\.env_workers"):
             load_config(None, {"env": WORD_ENV, "rollout.env_workers": wrong})
+
+
+def test_no_worker_is_started_for_an_episode_that_was_given_up_before_the_end():
+    workers = EnvWorkers(1)
+    workers.close()
+    with pytest.raises(EnvError, match="the envs of this program were closed"):
+        workers.make(WORD_ENV, {}, Place.PROCESSES)
