@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 
 from judges.common.text import shown
-from judges.common.tool_calls import Call, ErrorCode, Fault, Turn, no_call, parse_turn, whole_json
+from judges.common.tool_calls import Call, ErrorCode, Fault, ParsedTurn, no_call, parse_turn, whole_json
 
 TOOL_NAMES = ("search_inbox", "read_email", "return_final_answer")
 MAX_ACTION_CHARS = 32_768
@@ -18,13 +18,13 @@ _CALL_LIKE = re.compile(rf"</?[\w|]*(?:tool|function)|{'|'.join(TOOL_NAMES)}", r
 _FORM = '. Write <tool_call>{"name": ..., "arguments": {...}}</tool_call>.'
 
 
-def parse_action(action: object) -> Turn:
+def parse_action(action: object) -> ParsedTurn:
     """The calls of an assistant turn, or its prose; never raises."""
     if not isinstance(action, str):
         return _fault(ErrorCode.NO_TOOL_CALL, f"an action must be text, got {type(action).__name__}{_FORM}")
     turn = parse_turn(action)
     if turn.items:
-        return Turn(tuple(map(_worded, turn.items)))
+        return ParsedTurn(tuple(map(_worded, turn.items)))
     text = turn.text
     if not text:
         return _fault(ErrorCode.NO_TOOL_CALL, "the turn is empty. Call a tool, or give the answer.")
@@ -45,5 +45,5 @@ def _worded(call: Call | Fault) -> Call | Fault:
     return replace(call, message=f"{call.message}{_FORM if is_written else '.'}")
 
 
-def _fault(code: ErrorCode, message: str) -> Turn:
-    return Turn((Fault(code, message),))
+def _fault(code: ErrorCode, message: str) -> ParsedTurn:
+    return ParsedTurn((Fault(code, message),))

@@ -61,7 +61,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ParsedTurn:
     """An assistant turn: calls and faults in the order written, or `text` where it has none."""
 
     items: tuple[Call | Fault, ...] = ()
@@ -78,7 +78,7 @@ class Turn:
         return () if self.fault else tuple(item for item in self.items if isinstance(item, Call))
 
 
-def parse_turn(text: str) -> Turn:
+def parse_turn(text: str) -> ParsedTurn:
     """Reads an assistant turn."""
     text = _without_end_of_turn(text)
     value = whole_json(text)
@@ -90,11 +90,11 @@ def parse_turn(text: str) -> Turn:
         text = without_thought(_without_end_of_turn(content))
         value = whole_json(text)
     if _is_call_like(value):
-        return Turn(tuple(_calls_in(value)))
+        return ParsedTurn(tuple(_calls_in(value)))
     if isinstance(value, dict | list):  # a tag in a string of it is no tag
-        return Turn(text=text)
+        return ParsedTurn(text=text)
     items = tuple(_tagged_calls(text) if _OPEN.search(text) else _embedded_calls(text))
-    return Turn(items) if items else Turn(text=text)
+    return ParsedTurn(items) if items else ParsedTurn(text=text)
 
 
 def without_thought(text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from judges.common.tool_calls import Call, ErrorCode, Fault, Turn, format_call, parse_turn
+from judges.common.tool_calls import Call, ErrorCode, Fault, ParsedTurn, format_call, parse_turn
 
 ACT = Call("act", {"action": 1})
 CALL = '{"name": "act", "arguments": {"action": 1}}'
@@ -38,38 +38,38 @@ CALL = '{"name": "act", "arguments": {"action": 1}}'
     ],
 )
 def test_a_call_is_read_in_any_form(text):
-    assert parse_turn(text) == Turn((ACT,))
+    assert parse_turn(text) == ParsedTurn((ACT,))
 
 
 @pytest.mark.parametrize("arguments", ["", ', "arguments": null', ', "arguments": ""', ', "arguments": "null"'])
 def test_a_call_may_come_without_arguments(arguments):
-    assert parse_turn(f'{{"name": "b"{arguments}}}') == Turn((Call("b", {}),))
+    assert parse_turn(f'{{"name": "b"{arguments}}}') == ParsedTurn((Call("b", {}),))
 
 
 def test_calls_keep_their_order_and_their_openai_id():
     turn = parse_turn('[{"id": "c1", "function": {"name": "a", "arguments": "{}"}}, {"name": "b"}]')
-    assert turn == Turn((Call("a", {}, "c1"), Call("b", {})))
+    assert turn == ParsedTurn((Call("a", {}, "c1"), Call("b", {})))
     tagged = '<tool_call>{"name": "a"}</tool_call><tool_call>{"name": "b"}\n{"name": "c"}</tool_call>{"name": "d"}'
     assert [call.name for call in parse_turn(tagged).calls] == ["a", "b", "c"]
     quoted = format_call("a", {"text": "a </tool_call><tool_call> b"}) + f"<tool_call>{CALL}"
-    assert parse_turn(quoted) == Turn((Call("a", {"text": "a </tool_call><tool_call> b"}), ACT))
+    assert parse_turn(quoted) == ParsedTurn((Call("a", {"text": "a </tool_call><tool_call> b"}), ACT))
 
 
 @pytest.mark.parametrize(
     "text", ["2", "move left", "[0.5, 1]", "", '{"action": 1}', '"left"', "[]", '{"a": "<tool_call>"}', "a < b"]
 )
 def test_a_turn_that_calls_nothing_is_its_text(text):
-    assert parse_turn(text) == Turn(text=text)
+    assert parse_turn(text) == ParsedTurn(text=text)
 
 
 def test_a_message_without_calls_is_its_content():
-    assert parse_turn('{"role": "assistant", "content": "In May.", "tool_calls": []}') == Turn(text="In May.")
-    assert parse_turn('{"role": "assistant", "content": null}') == Turn()
+    assert parse_turn('{"role": "assistant", "content": "In May.", "tool_calls": []}') == ParsedTurn(text="In May.")
+    assert parse_turn('{"role": "assistant", "content": null}') == ParsedTurn()
 
 
 @pytest.mark.parametrize("thought", ["<think>", f"<think>\nI will say <tool_call>{CALL}</tool_call>, or {CALL}"])
 def test_a_thought_that_does_not_end_says_nothing(thought):
-    assert parse_turn(thought) == Turn()
+    assert parse_turn(thought) == ParsedTurn()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ JSON = st.recursive(
 @example("search", {"keywords": ["</think>", "<|im_end|>"]})
 @example("</think>", {})
 def test_what_was_written_is_read_back(name, arguments):
-    read = Turn((Call(name, arguments),))
+    read = ParsedTurn((Call(name, arguments),))
     assert parse_turn(format_call(name, arguments)) == read
     for given_arguments in (arguments, json.dumps(arguments)):
         assert parse_turn(json.dumps({"name": name, "arguments": given_arguments})) == read
