@@ -12,7 +12,6 @@ from pathlib import Path
 
 from grpo.agents.policy import PolicyAgent
 from grpo.chat import Chat, chat_for, load_tokenizer
-from grpo.chat.sampled_tokens import SampledTokens
 from grpo.envs.pool import EnvPool
 from grpo.episodes.player import Player
 from grpo.episodes.tasks import TaskStream
@@ -80,7 +79,7 @@ async def sample_group(policy: Policy, step: int, task: Task, pool: EnvPool, cha
     An episode keeps its model calls: every id that the policy saw or sampled, and the log-probability of each that it
     sampled.
     """
-    agent = PolicyAgent(policy, chat, SAMPLING, MAX_TOKENS, SampledTokens(chat))
+    agent = PolicyAgent(policy, chat, SAMPLING, MAX_TOKENS)
     group = await Player(agent, pool).group(task, GROUP_SIZE, "grpo_loop", step)
     for episode in group.episodes:
         episode.reward += share_of_guesses(episode)

@@ -104,7 +104,7 @@ class ModelCall:
         prompt_ids: What the model saw beyond the call it follows: append-only, in the order it was seen.
         sampled_ids: The reply.
         logprobs: Of each sampled id, by the sampler (natural log, temperature applied).
-        sampled: The tokens of the reply as text with their logprobs, for people; see `SampledTokens`.
+        sampled: The tokens of the reply as text with their logprobs, for people; see `Chat.sampled_text`.
         finish_reason: The server's: ``stop`` or ``length``.
         shared: How many messages at the front are those of the call before; only the rest is kept.
         messages: The new messages.

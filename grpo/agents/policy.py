@@ -23,7 +23,6 @@ from typing import Any, Self
 
 from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.chat.prompts import Prompts
-from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig, load_config
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
@@ -62,7 +61,6 @@ class PolicyAgent:
     chat: Chat
     sampling: SamplingParams
     max_tokens: int
-    tokens: SampledTokens
 
     env_thread = None
     needs_env = may_crash = False
@@ -93,7 +91,7 @@ class PolicyAgent:
                 turn = await policy.sample(prompt, self.sampling, max_tokens=most, seed=seed)
                 call = prompts.said(prompt, turn.ids, turn.logprobs, policy.version)
                 call.finish_reason = turn.finish_reason
-                call.sampled = self.tokens.turn(list(zip(turn.ids, turn.logprobs, strict=True)))
+                call.sampled = self.chat.sampled_text(turn.ids, turn.logprobs)
                 return Turn(self.chat.decode(turn.ids))
 
             await play.converse(speak)
@@ -166,7 +164,7 @@ class ServedPolicy:
             name = store.publish(lambda folder: os.rename(self._adapter, folder), 0).name
         self._connection = Connection(servers, rollout.concurrency)
         policy = CompletionsPolicy(self._connection, name, chat.stop_token_ids)
-        self._agent = PolicyAgent(policy, chat, self.sampling, rollout.max_tokens, SampledTokens(chat))
+        self._agent = PolicyAgent(policy, chat, self.sampling, rollout.max_tokens)
 
     async def __aexit__(self, *_: object) -> None:
         if self._connection is not None:

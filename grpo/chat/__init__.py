@@ -1,7 +1,7 @@
 """Messages become token ids once, and ids are only ever appended.
 
 A chat format tokenises the first prompt and whatever follows an assistant turn. It never renders or tokenises a turn
-that was sampled: those ids come from the policy and stay as they are. ``TemplateChat`` does so with a template:
+that was sampled: those ids come from the policy and stay as they are. `Chat` does so with a template:
 
 - the model's own where that knows tools (Qwen2.5, Qwen3, Llama 3.1 and later, SmolLM3 and others);
 - ``hermes.jinja`` for ChatML models without tools in their template (SmolLM2): a short signature of each tool in the
@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.chat.base import Chat, History, next_prompt, own_form
 from grpo.chat.probe import USABLE, require_chatml, require_readable_calls, shows_tools
 from grpo.chat.served import TEMPLATE_FILE, ServedChat, served_chat
-from grpo.chat.template import HERMES, TemplateChat, load_tokenizer
+from grpo.chat.template import HERMES, Chat, History, load_tokenizer
 from grpo.errors import ModelError
 
 __all__ = [
@@ -26,11 +25,8 @@ __all__ = [
     "Chat",
     "History",
     "ServedChat",
-    "TemplateChat",
     "chat_for",
     "load_tokenizer",
-    "next_prompt",
-    "own_form",
     "served_chat",
 ]
 
@@ -44,7 +40,7 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
 
     Args:
         tokenizer: Of the model; see ``load_tokenizer``.
-        history: What happens where the template rewrites earlier turns; see ``TemplateChat``.
+        history: What happens where the template rewrites earlier turns; see `Chat`.
         template_kwargs: Variables for the template, for example ``{"enable_thinking": False}``.
 
     Raises:
@@ -53,7 +49,7 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
     own = tokenizer.get_chat_template(tools=[{}]) if tokenizer.chat_template else ""
     lacks = "knows no tools"
     if "tools" in own:
-        chat = TemplateChat(tokenizer, own, history, template_kwargs)
+        chat = Chat(tokenizer, own, history, template_kwargs)
         if shows_tools(chat):
             require_readable_calls(chat)
             return chat
@@ -63,7 +59,7 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
             f"the model's chat template {lacks} and its vocabulary has no <|im_end|>, so no chat format fits; {USABLE} "
             "(for example Qwen/Qwen2.5-0.5B-Instruct)"
         )
-    chat = TemplateChat(tokenizer, HERMES, "append")
+    chat = Chat(tokenizer, HERMES, "append")
     if own:
         require_chatml(chat, own)
     if template_kwargs:

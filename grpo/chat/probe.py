@@ -6,7 +6,7 @@ no ChatML (Phi-4), and models may write calls that are no JSON (Qwen3.5, Ministr
 
 from __future__ import annotations
 
-from grpo.chat.template import TemplateChat
+from grpo.chat.template import Chat
 from grpo.errors import ModelError
 from grpo.types import Message
 from judges.common.tool_calls import parse_turn
@@ -43,12 +43,12 @@ _CONVERSATION: list[Message] = [
 ]
 
 
-def shows_tools(chat: TemplateChat) -> bool:
+def shows_tools(chat: Chat) -> bool:
     """Whether the template writes the name of a tool that it is given."""
     return _NAME in chat.render([_QUESTION], [_TOOL])
 
 
-def require_readable_calls(chat: TemplateChat) -> None:
+def require_readable_calls(chat: Chat) -> None:
     """The call that the template writes is read back as that call.
 
     Raises:
@@ -65,7 +65,7 @@ def require_readable_calls(chat: TemplateChat) -> None:
         )
 
 
-def require_chatml(chat: TemplateChat, own: str) -> None:
+def require_chatml(chat: Chat, own: str) -> None:
     """The model's own template writes a conversation without tools as ``hermes.jinja`` does.
 
     Raises:

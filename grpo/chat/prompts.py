@@ -6,7 +6,7 @@ chat template rewrites what was said, the next call begins a new row with a whol
 
 from __future__ import annotations
 
-from grpo.chat.base import Chat, next_prompt
+from grpo.chat.template import Chat
 from grpo.types import Episode, Message, ModelCall
 
 
@@ -31,7 +31,7 @@ class Prompts:
         if not self._seen:
             return self.chat.prompt_ids(new, tools)
         history = messages[: len(messages) - len(new)]
-        prompt, rewritten = next_prompt(self.chat, self._seen, history, new, tools)
+        prompt, rewritten = self.chat.next_prompt(self._seen, history, new, tools)
         if rewritten:
             self._kept, self._last = 0, None
         return prompt

@@ -14,9 +14,8 @@ import json
 import re
 from dataclasses import dataclass
 
-from grpo.chat.base import Chat
 from grpo.chat.probe import PROBE_CALL
-from grpo.chat.template import TEMPLATE_DATE, TemplateChat, control_tokens, markup_tokens
+from grpo.chat.template import TEMPLATE_DATE, Chat, control_tokens, markup_tokens
 from grpo.errors import ModelError
 
 TEMPLATE_FILE = "chat_template.jinja"
@@ -55,7 +54,6 @@ class ServedChat:
 
 def served_chat(chat: Chat) -> ServedChat:
     """The template and the parser for a chat format of ``chat_for``."""
-    assert isinstance(chat, TemplateChat)
     body = chat.template
     variables = {name: value for name, value in chat.template_kwargs.items() if name != "strftime_now"}
     broken = {"control": control_tokens(chat.tokenizer), "markup": markup_tokens(chat.tokenizer)}

@@ -21,14 +21,18 @@ import datetime
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from grpo.chat.base import History
 from grpo.chat.turns import calls_of, hermes_turn
 from grpo.errors import ModelError
 from grpo.types import Message
+from judges.common.tool_calls import parse_turn
+
+History = Literal["fork", "append"]
+"""What happens where a template rewrites earlier turns: a new segment begins, or the turns stay as they were."""
 
 HERMES = Path(__file__).with_name("hermes.jinja").read_text(encoding="utf-8")
 """ChatML with tools in the system message and calls as Hermes 2 Pro and Qwen2.5 write them, JSON in ``<tool_call>``
@@ -50,6 +54,11 @@ _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
 _OWN = {"<tool_call>", "</tool_call>", "<think>", "</think>"}
 """What a policy writes in its own turns: it ends no message, and an env's hint may show it."""
 
+_CALL_IN_TAGS = re.compile(r"<tool_call>.*?</tool_call>", re.DOTALL)
+_BROKEN_CHARACTER = "\ufffd"
+_LONGEST_CHARACTER = 4
+"""Bytes of a character in UTF-8, and so the most tokens it can be split into."""
+
 _PLACEHOLDER = "\u2042placeholder\u2042"
 _EMPTY_THOUGHT = re.compile(r"^<think>\s*</think>\s*")
 _OF_NO_WEIGHT = re.compile(r"<think>\s*</think>|\s+")
@@ -67,8 +76,12 @@ def load_tokenizer(model_path: Path) -> Any:
         raise ModelError(f"no tokenizer could be loaded from {model_path}: {error}") from error
 
 
-class TemplateChat:
-    """Tokenises with a chat template; a delta is what the template adds after a turn."""
+class Chat:
+    """Tokenises with a chat template; a delta is what the template adds after a turn.
+
+    Attributes:
+        stop_token_ids: Tokens that end a turn; the format itself writes the first of them.
+    """
 
     def __init__(
         self,
@@ -102,11 +115,33 @@ class TemplateChat:
         self._control_or_markup = _pattern(control_tokens(tokenizer) + markup_tokens(tokenizer))
 
     def prompt_ids(self, messages: list[Message], tools: list[dict[str, Any]]) -> list[int]:
-        """What the template renders, generation prompt included."""
+        """Ids of the first prompt, as the template renders it, up to where the assistant's turn begins."""
         return self.encode(self.render(self._without_control(messages), tools))
 
+    def next_prompt(
+        self, seen_ids: list[int], history: list[Message], new: list[Message], tools: list[dict[str, Any]]
+    ) -> tuple[list[int], bool]:
+        """The prompt of the next turn, and whether it rewrites what the policy saw before.
+
+        Args:
+            seen_ids: The last prompt, and the turn that was sampled from it.
+            history: The messages up to that turn.
+            new: The messages that the env has added.
+            tools: OpenAI function schemas.
+
+        Returns:
+            The ids; they begin with ``seen_ids`` where nothing is rewritten.
+        """
+        rewritten = self.rewritten_ids(history, new, tools)
+        if rewritten is not None:
+            return rewritten, True
+        return seen_ids + self.close_ids(seen_ids) + self.delta_ids(history, new, tools), False
+
     def delta_ids(self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]) -> list[int]:
-        """What the template renders after the last turn; a placeholder stands for all turns, to save rendering."""
+        """Ids from the end of the last turn of ``history``, an assistant's, to where the next assistant turn begins.
+
+        A placeholder stands for all turns, to save rendering.
+        """
         prompt = list(itertools.takewhile(lambda message: message["role"] != "assistant", history))
         turn: Message = {"role": "assistant", "content": _PLACEHOLDER}
         text = self.render([*self._without_control(prompt), turn, *self._without_control(new)], tools)
@@ -121,7 +156,7 @@ class TemplateChat:
     def rewritten_ids(
         self, history: list[Message], new: list[Message], tools: list[dict[str, Any]]
     ) -> list[int] | None:
-        """The prompt as the template renders it, where it shows earlier turns otherwise than it did before.
+        """The whole next prompt, where the template shows earlier turns otherwise than it did before; else None.
 
         Blanks and empty reasoning blocks, which templates add and trim, make no difference.
         """
@@ -135,7 +170,7 @@ class TemplateChat:
         return self.encode(text)
 
     def close_ids(self, ids: list[int]) -> list[int]:
-        """The format's own end of a turn, unless ``ids`` end with it."""
+        """Ids that end a turn that was cut for its length; none where ``ids`` show that the turn ended itself."""
         return [] if ids[-1:] == self.stop_token_ids[:1] else self.stop_token_ids[:1]
 
     def encode(self, text: str) -> list[int]:
@@ -149,8 +184,40 @@ class TemplateChat:
             ids = ids[1:]
         return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
+    def sampled_text(self, ids: Sequence[int], logprobs: Sequence[float]) -> list[str | float]:
+        """The tokens of a sampled turn as text with their logprobs: ``[text, logprob, text, ...]``.
+
+        Records keep a turn so, about 12 bytes a token, and pages colour it: with ids alone they would need the model's
+        tokenizer. Tokens that are parts of one character are one entry; the token that ends a turn is empty text.
+        """
+        turn: list[str | float] = []
+        waiting: list[int] = []
+        logprob = 0.0
+        for place, (token, value) in enumerate(zip(ids, logprobs, strict=True), start=1):
+            waiting.append(token)
+            logprob += value
+            text = self._text(token) if len(waiting) == 1 else self.decode(waiting)
+            in_midst = text.endswith(_BROKEN_CHARACTER) and len(waiting) < _LONGEST_CHARACTER and place < len(ids)
+            if not in_midst:
+                turn += [text, round(logprob, 3)]
+                waiting, logprob = [], 0.0
+        return turn
+
+    @cached_property
+    def _text(self) -> Callable[[int], str]:
+        """The text of a single token; each is decoded once in the life of a process."""
+        return cache(lambda token: self.decode([token]))
+
+    def own_form(self, text: str, tools: list[dict[str, Any]]) -> str:
+        """A turn of nothing but ``<tool_call>`` tags, rewritten as the model writes calls; any other turn as it is."""
+        calls = [{"name": call.name, "arguments": call.arguments} for call in parse_turn(text).calls]
+        if not calls or _CALL_IN_TAGS.sub("", text).strip():
+            return text
+        own = self.turn_text({"role": "assistant", "tool_calls": calls}, tools)
+        return text if own.startswith("<tool_call>") else own
+
     def turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
-        """The text of an assistant message, its ``tool_calls`` as the template writes them.
+        """The text of an assistant message as the model would sample it, its ``tool_calls`` as the template writes them.
 
         Some templates (Llama 3) leave out the text beside a call. Where a template has no place for calls (SmolLM3),
         the model writes them as Hermes does.

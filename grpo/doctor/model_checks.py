@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grpo.chat import Chat, chat_for, load_tokenizer, next_prompt
+from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.config import TrainConfig
 from grpo.devices.memory import cpu_needs
 from grpo.devices.shape import ModelShape
@@ -137,7 +137,7 @@ def check_round_trip(chat: Chat) -> str:
     history: list[Message] = [*PROMPT, {"role": "assistant", "content": "Red, green and blue."}]
     new: list[Message] = [{"role": "user", "content": "And a fourth?"}]
     turn = [*chat.encode(history[-1]["content"]), chat.stop_token_ids[0]]
-    appended, rewritten = next_prompt(chat, chat.prompt_ids(PROMPT, []) + turn, history, new, [])
+    appended, rewritten = chat.next_prompt(chat.prompt_ids(PROMPT, []) + turn, history, new, [])
     whole = chat.prompt_ids([*history, *new], [])
     if appended != whole:
         at = next((i for i, (a, b) in enumerate(zip(appended, whole, strict=False)) if a != b), len(appended))

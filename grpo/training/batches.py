@@ -27,7 +27,6 @@ from dataclasses import dataclass, field, replace
 
 from grpo.agents.policy import PolicyAgent
 from grpo.chat import Chat
-from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig
 from grpo.display.terminal import Bar, Display
 from grpo.ending import Ending
@@ -64,7 +63,6 @@ class Batches:
     display: Display
     unfinished: UnfinishedStep = field(default_factory=UnfinishedStep)
     marker: Marker = field(default_factory=Marker)
-    _tokens: SampledTokens = field(init=False)
     _stream: GroupStream[Played] | None = field(init=False, default=None)
     _gate: asyncio.Semaphore | None = field(init=False, default=None)
     _bar: Bar | None = field(init=False, default=None)
@@ -72,9 +70,6 @@ class Batches:
     """Episodes that ended while no bar was shown."""
     _costs_before: tuple[float | None, float | None] | None = field(init=False, default=None)
     _ended: float | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        self._tokens = SampledTokens(self.chat)
 
     @property
     def open_tasks(self) -> list[Task]:
@@ -189,7 +184,7 @@ class Batches:
         settings = self.config.rollout
         sampling = SamplingParams(settings.temperature, settings.max_turn_tokens)
         async with policies(step) as policy:
-            agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens, self._tokens)
+            agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens)
             player = Player(agent, self.pool, timeout_seconds=settings.timeout, marker=self.marker, gate=self._gate)
             seed_parts = "train", self.config.seed, step
             group = await player.group(task, settings.group_size, *seed_parts, on_done=self._count)

@@ -17,7 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from grpo.chat import Chat, own_form
+from grpo.chat import Chat
 from grpo.chat.prompts import Prompts
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.record import read_episodes, with_transcript
@@ -171,7 +171,7 @@ def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:
 def _in_own_form(episode: Episode, chat: Chat) -> Episode:
     """An episode of another agent in the words of this model: its calls have this model's form."""
     messages = [
-        {**m, "content": own_form(chat, m["content"], episode.tools)} if m["role"] == "assistant" else m
+        {**m, "content": chat.own_form(m["content"], episode.tools)} if m["role"] == "assistant" else m
         for m in (_as_text(message, episode.tools, chat) for message in episode.messages)
     ]
     return _encoded(messages, episode.tools, episode.turn_errors, chat)

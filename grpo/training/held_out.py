@@ -18,7 +18,6 @@ from typing import Any
 
 from grpo.agents.policy import PolicyAgent
 from grpo.chat import Chat
-from grpo.chat.sampled_tokens import SampledTokens
 from grpo.config import TrainConfig
 from grpo.display.metrics import counted
 from grpo.display.terminal import Display
@@ -69,7 +68,6 @@ class HeldOutEvaluation:
         self.display = display
         self.marker = marker or Marker()
         self.workers = workers
-        self.sampled_tokens = SampledTokens(chat)
         self._has_splits = takes_split(config.env)
 
     async def evaluate(self, when: str, step: int, policy: Policy) -> list[dict[str, Any]]:
@@ -145,7 +143,7 @@ class HeldOutEvaluation:
     def _player(self, spec: EvalSpec, pool: EnvPool, policy: Policy, gate: asyncio.Semaphore) -> Player:
         settings = self.config.rollout
         sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
-        agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens, self.sampled_tokens)
+        agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens)
         return Player(agent, pool, timeout_seconds=settings.timeout, marker=self.marker, gate=gate)
 
     def _playing(

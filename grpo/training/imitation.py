@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo.chat import Chat, own_form
+from grpo.chat import Chat
 from grpo.chat.prompts import Prompts
 from grpo.envs.message_env import MessageEnv, Observation
 from grpo.envs.pool import Seat
@@ -69,7 +69,7 @@ def demonstrate(
         if policy is None:
             policy = env.scripted_policy(policy_name, seed)
             text, info = "\n".join([*unseen, text]), play.opening.info
-        action = own_form(chat, policy.act(text, info), episode.tools)
+        action = chat.own_form(policy.act(text, info), episode.tools)
         ids = [*chat.encode(action), chat.stop_token_ids[0]]
         if getattr(policy, "imitate", True):
             prompts.said(prompt, ids, [0.0] * len(ids))

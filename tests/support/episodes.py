@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from grpo.agents.policy import PolicyAgent
-from grpo.chat.sampled_tokens import SampledTokens
 from grpo.envs.pool import EnvPool
 from grpo.episodes.player import Player, planned_episodes
 from grpo.serving.policy import Policy, SamplingParams
@@ -67,7 +66,7 @@ def player(
     **options: Any,
 ) -> Player:
     """What plays a policy."""
-    agent = PolicyAgent(policy, chat, sampling, max_tokens, SampledTokens(chat))
+    agent = PolicyAgent(policy, chat, sampling, max_tokens)
     return Player(agent, pool, gate=asyncio.Semaphore(concurrency), **options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
+from grpo.chat import Chat
 from grpo.chat.turns import hermes_turn
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import Group, SampledTurn
@@ -15,11 +16,10 @@ def by_place(group: Group) -> list[float]:
     return [float(trajectory.sample_index) for trajectory in group.episodes]
 
 
-class ByteChat:
+class ByteChat(Chat):
     """A chat format over bytes: every id is one byte plus two specials, so tests can be read by eye."""
 
     END, START = 256, 257
-    stop_token_ids = (256,)
 
     def __init__(self) -> None:
         self.stop_token_ids = [self.END]
@@ -38,9 +38,6 @@ class ByteChat:
 
     def rewritten_ids(self, history: Any, new: Any, tools: Any) -> None:
         return None
-
-    def close_ids(self, sampled_ids: list[int]) -> list[int]:
-        return [] if sampled_ids and sampled_ids[-1] == self.END else [self.END]
 
     def decode(self, sampled_ids: list[int]) -> str:
         return bytes(i for i in sampled_ids if i < 256).decode(errors="replace")

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from email_env.tools.actions import parse_action
-from grpo.chat import own_form
 from grpo.envs.pool import EnvPool
 from grpo.episodes.record import write_episodes
 from grpo.errors import DataError
@@ -131,9 +130,9 @@ def test_arguments_that_are_no_json_are_named_with_their_line(chats, tmp_path):
 def test_a_scripted_turn_is_rewritten_only_where_the_model_writes_calls_otherwise(family: Family, chats):
     chat = chats(family)
     tagged = '<tool_call>\n{"name": "search_inbox",  "arguments": {"keywords": ["Atlas"]}}\n</tool_call>'
-    assert own_form(chat, tagged, TOOLS) == (family.call if family.control else tagged)
+    assert chat.own_form(tagged, TOOLS) == (family.call if family.control else tagged)
     for text in ("In May.", f"I will look.\n{tagged}", "<tool_call>\n{broken\n</tool_call>"):
-        assert own_form(chat, text, TOOLS) == text
+        assert chat.own_form(text, TOOLS) == text
 
 
 def test_episodes_of_another_model_are_imitated_in_the_form_of_ones_own(chats, tmp_path):
