@@ -11,10 +11,13 @@
     scores = judges.score(message_lists, permutations=4, session=session)  # four orders averaged; session.usage
 
 Plain OpenAI-style message dicts go in, one `TrajectoryScore` per trajectory comes out, in the order of the input.
-Importing the package opens no connection and does not import litellm; the first judgement does.
+What is named here is loaded at its first use, so that `judges.common` and `judges.answers` can be imported without all
+else. Importing opens no connection and does not import litellm; the first judgement does.
 """
 
-from judges.answers.answer import AnswerVerdict, answer, check_answer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from judges.errors import (
     ContextOverflow,
     JudgeCallError,
@@ -25,14 +28,17 @@ from judges.errors import (
     PromptTooLong,
     SpendLimitReached,
 )
-from judges.llm.client import JudgeClient
-from judges.llm.session import Session, Usage
-from judges.reliability.calibration import Calibration, calibrate
-from judges.reliability.groups import LabelledGroup
-from judges.scoring.groups import ruler_score_group, score_group
-from judges.scoring.ruler import ruler, score
-from judges.scoring.trainers import trl_reward, verifiers_reward
-from judges.scoring.types import Message, TrajectoryScore
+
+if TYPE_CHECKING:
+    from judges.answers.answer import AnswerVerdict, answer, check_answer
+    from judges.llm.client import JudgeClient
+    from judges.llm.session import Session, Usage
+    from judges.reliability.calibration import Calibration, calibrate
+    from judges.reliability.groups import LabelledGroup
+    from judges.scoring.groups import ruler_score_group, score_group
+    from judges.scoring.ruler import ruler, score
+    from judges.scoring.trainers import trl_reward, verifiers_reward
+    from judges.scoring.types import Message, TrajectoryScore
 
 __all__ = [
     "AnswerVerdict",
@@ -61,3 +67,26 @@ __all__ = [
     "trl_reward",
     "verifiers_reward",
 ]
+
+_NAMES_OF = {
+    "judges.answers.answer": ("AnswerVerdict", "answer", "check_answer"),
+    "judges.llm.client": ("JudgeClient",),
+    "judges.llm.session": ("Session", "Usage"),
+    "judges.reliability.calibration": ("Calibration", "calibrate"),
+    "judges.reliability.groups": ("LabelledGroup",),
+    "judges.scoring.groups": ("ruler_score_group", "score_group"),
+    "judges.scoring.ruler": ("ruler", "score"),
+    "judges.scoring.trainers": ("trl_reward", "verifiers_reward"),
+    "judges.scoring.types": ("Message", "TrajectoryScore"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _NAMES_OF.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

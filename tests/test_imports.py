@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
+import judges
 from tests import ROOT
 
 REFUSE_SOCKETS = """
@@ -37,7 +38,8 @@ def run(program):
 @pytest.mark.parametrize(
     ("program", "unloaded"),
     [
-        ("import judges", "litellm openai httpx torch pydantic rich"),
+        ("import judges", "judges.llm judges.scoring asyncio"),
+        ("import judges.cli, judges.scoring.ruler", "litellm openai httpx torch rich"),
         (
             "from judges.cli import main\nshow_help(main)\nfor name in main.commands: show_help(main, name)",
             "litellm openai httpx torch pydantic rich sqlite3",
@@ -48,6 +50,7 @@ def run(program):
         ("import grpo.display.metrics, grpo.statistics, grpo.display.terminal, grpo.report", "torch"),
         ("import gymnasium, email_env", "email_env.env"),
         ("import email_env.env, email_env.cli, email_env.cache", "email_env.demo"),
+        ("import email_env.env", "judges.llm judges.scoring judges.reliability asyncio pydantic"),
         ("from email_env.make_scenarios.cli import main\nshow_help(main)", "litellm pydantic openai"),
         (
             f"{ALONE}\nimport email_env.search.database, email_env.cache, email_env.scenarios.scenario",
@@ -57,6 +60,13 @@ def run(program):
 )
 def test_what_is_heavy_is_loaded_where_it_is_used(program, unloaded):
     run(f"{program}\nheavy = set({unloaded!r}.split()) & set(sys.modules)\nassert not heavy, heavy")
+
+
+def test_every_name_of_judges_is_loaded_at_its_first_use():
+    names = dir(judges)
+    assert len({getattr(judges, name) for name in names}) == len(names) > 20
+    with pytest.raises(AttributeError, match="module 'judges' has no attribute 'rulers'"):
+        judges.rulers  # noqa: B018
 
 
 def test_loading_litellm_opens_no_socket_and_prints_nothing():

@@ -16,6 +16,7 @@ from typing import Unpack
 
 from judges.answers.matching import Verdict, decide
 from judges.errors import JudgeInputError, MalformedVerdict
+from judges.llm.ask import Exchange, Question, ask
 from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
 from judges.llm.json_answer import STRING, objects_with, response_format
 from judges.llm.loop import blocking
@@ -134,8 +135,6 @@ def parse_answer_verdict(content: str) -> tuple[str, bool]:
 async def _judged(
     client: JudgeClient, question: str, references: list[str], given: str, session: Session
 ) -> AnswerVerdict:
-    from judges.llm.ask import Exchange, Question, ask
-
     prompt, exchange = answer_prompt(question, references, given), Exchange()
     to_ask = Question(
         prompt, RESPONSE_FORMAT, parse_answer_verdict, wanted='"reasoning" and "accept"', subject="an answer"

@@ -19,12 +19,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from judges.errors import JudgeInputError, SpendLimitReached
-
-if TYPE_CHECKING:
-    from judges.llm.client import Completion, JudgeClient
+from judges.llm.cache import AnswerCache
+from judges.llm.client import Completion, JudgeClient
+from judges.llm.record import JudgementLog
 
 logger = logging.getLogger(__name__)
 
@@ -127,15 +127,8 @@ class Session:
         self.clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._warned: set[Path] = set()
-        self._cache = self._record = None
-        if cache is not None:
-            from judges.llm.cache import AnswerCache
-
-            self._cache = AnswerCache(cache)
-        if record is not None:
-            from judges.llm.record import JudgementLog
-
-            self._record = JudgementLog(record)
+        self._cache = None if cache is None else AnswerCache(cache)
+        self._record = None if record is None else JudgementLog(record)
 
     @classmethod
     def of(cls, session: Session | None) -> Session:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from judges.errors import JudgeError, JudgeInputError, MalformedVerdict, PromptTooLong
 from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
@@ -20,11 +20,9 @@ from judges.llm.loop import run_sync
 from judges.llm.session import Session, Usage
 from judges.reliability.agreement import Estimate, PairCounts, count_pairs, figure, ratio_over_groups
 from judges.reliability.groups import LabelledGroup, judge_each, read_labelled
+from judges.scoring.judgement import Verdict, judge_prompts
+from judges.scoring.prompt import JudgePrompt, build_prompts
 from judges.scoring.ruler import DEFAULT_MAX_PROMPT_TOKENS
-
-if TYPE_CHECKING:
-    from judges.scoring.judgement import Verdict
-    from judges.scoring.prompt import JudgePrompt
 
 logger = logging.getLogger(__name__)
 
@@ -142,8 +140,6 @@ def _prompts_and_labels(
     groups: Sequence[LabelledGroup], shown: Mapping[str, Any]
 ) -> tuple[list[list[JudgePrompt]], list[Sequence[float]]]:
     """The prompts and the labels of every group that fits into a prompt; at least one does."""
-    from judges.scoring.prompt import build_prompts
-
     prompts: list[list[JudgePrompt]] = []
     labels: list[Sequence[float]] = []
     too_long: list[PromptTooLong] = []
@@ -172,8 +168,6 @@ async def _judge_all(
     on_progress: Callable[[int, int], None] | None,
 ) -> list[list[Verdict]]:
     """The verdicts on every order of every group; of the first groups alone where no call is answered."""
-    from judges.scoring.judgement import judge_prompts
-
     verdicts: list[list[Verdict]] = [[] for _ in prompts]
 
     async def judge(place: int) -> list[JudgeError | None]:

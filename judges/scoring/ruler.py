@@ -24,16 +24,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from judges.errors import JudgeInputError
 from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, Reach, check_names
 from judges.llm.loop import blocking
 from judges.llm.session import Session
+from judges.scoring.judgement import Judgement, judge_prompts, show_judgement
+from judges.scoring.messages import as_mappings
+from judges.scoring.prompt import build_prompts
 from judges.scoring.types import SharedOptions, TrajectoryScore
-
-if TYPE_CHECKING:
-    from judges.scoring.judgement import Judgement
 
 DEFAULT_MAX_PROMPT_TOKENS = 100_000
 """Fits judges with a context of 128k, with room for reasoning and answer."""
@@ -82,10 +82,6 @@ async def ruler(
         MalformedVerdict: A judge's answer was no exact verdict, nor was the one after the repair turn.
         SpendLimitReached: The session's money is spent.
     """
-    from judges.scoring.judgement import Judgement, judge_prompts
-    from judges.scoring.messages import as_mappings
-    from judges.scoring.prompt import build_prompts
-
     check_names(call, ruler, Reach.__annotations__)
     clients = judges_of(judge_model, judges, {**call, "extra_litellm_params": extra_litellm_params})
     session = Session.of(session)
@@ -109,8 +105,6 @@ async def _scores(judgement: Judgement, session: Session, debug: bool) -> list[T
     """The scores of a judgement, after it was recorded and shown; raises its failure."""
     await asyncio.to_thread(session.log, judgement.to_record)
     if debug:
-        from judges.scoring.judgement import show_judgement
-
         with suppress(OSError):  # stderr may be a full disk, and the verdict was paid for
             show_judgement(judgement)
     if judgement.failure is not None:
