@@ -47,22 +47,25 @@ class AgentLoop:
         await self._ended.wait()
 
 
+def in_daemon_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    """Call a function of an agent's in a thread of its own; the process does not wait for it at its end."""
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function(*args, **kwargs))
+        except BaseException as error:  # SystemExit too: it is the agent's end, not ours
+            future.set_exception(_of_an_agent(error))
+
+    future.set_running_or_notify_cancel()
+    threading.Thread(target=work, name="grpo-eval-agent", daemon=True).start()
+    return future
+
+
 class _DaemonThreads(ThreadPoolExecutor):
-    """What agents hand to ``asyncio.to_thread``, a thread each; the process does not wait for them at its end."""
+    """Takes what agents hand to ``asyncio.to_thread``."""
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call ``fn`` in a thread."""
-        future: Future[Any] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
-        future.set_running_or_notify_cancel()
-        threading.Thread(target=work, daemon=True).start()
-        return future
+    submit = staticmethod(in_daemon_thread)  # type: ignore[assignment]
 
 
 async def _settled(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
@@ -70,7 +73,12 @@ async def _settled(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None
         return await awaitable, None
     except asyncio.CancelledError:
         raise
-    except KeyboardInterrupt:  # a real Ctrl-C reaches the main thread alone
-        return None, RuntimeError("the agent raised KeyboardInterrupt")
     except BaseException as error:  # SystemExit too: it is the agent's end, not the loop's
-        return None, error
+        return None, _of_an_agent(error)
+
+
+def _of_an_agent(error: BaseException) -> BaseException:
+    """An exception that ends the agent alone: no future takes StopIteration, a real Ctrl-C reaches the main thread."""
+    if isinstance(error, StopIteration | KeyboardInterrupt):
+        return RuntimeError(f"the agent raised {type(error).__name__}")
+    return error

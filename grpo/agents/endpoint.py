@@ -28,7 +28,8 @@ from uvicorn import Config, Server
 
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import PATHS, Reply, Upstream, UpstreamUnreachable
-from grpo.episodes.play import Model, Play
+from grpo.episodes.env_thread import EnvThread
+from grpo.episodes.play import Model
 from grpo.errors import EvaluationError
 
 START_SECONDS = 20.0
@@ -38,13 +39,14 @@ class Endpoint:
     """Serves the episodes that are admitted.
 
     Args:
+        episodes: Those that are served, by their tokens.
         upstream: The model; None where there is none to talk to.
         with_mcp: Whether to serve the tools over MCP.
     """
 
-    def __init__(self, upstream: Upstream | None, *, with_mcp: bool = False):
+    def __init__(self, episodes: EnvThread, upstream: Upstream | None, *, with_mcp: bool = False):
         self.upstream = upstream
-        self._plays: dict[str, Play] = {}
+        self._episodes = episodes
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._with_mcp = with_mcp
         self._server: Server | None = None
@@ -82,24 +84,15 @@ class Endpoint:
             self._server = None
         self._socket.close()
 
-    def admit(self, token: str, play: Play) -> Model:
-        """Serve an episode under ``token``."""
-        self._plays[token] = play
+    def model(self, token: str) -> Model:
+        """The model that an episode's agent is told of."""
         name = self.upstream.model if self.upstream else ""  # less its provider, by which some clients choose a route
         return Model(name.rpartition("/")[2], f"{self.url(token)}/v1")
-
-    def dismiss(self, token: str) -> None:
-        """Serve it no longer."""
-        self._plays.pop(token, None)
 
     def url(self, token: str) -> str:
         """Where an episode is served."""
         host, port = self._socket.getsockname()
         return f"http://{host}:{port}/ep/{token}"
-
-    def play(self, token: str) -> Play | None:
-        """The episode of a token, while it lasts."""
-        return self._plays.get(token)
 
     def _app(self) -> Starlette:
         routes: list[BaseRoute] = [Route(f"/ep/{{token}}/v1/{path}", self._ask, methods=["POST"]) for path in PATHS]
@@ -108,7 +101,7 @@ class Endpoint:
         if self._with_mcp:
             from grpo.agents.mcp_tools import mcp_route
 
-            route, manager = mcp_route(self)
+            route, manager = mcp_route(self._episodes)
             routes.append(route)
             parts.append(manager)
 
@@ -124,13 +117,13 @@ class Endpoint:
         return Starlette(routes=routes, lifespan=lifespan)
 
     async def _models(self, request: Request) -> Response:
-        if self.play(request.path_params["token"]) is None or self.upstream is None:
+        if self._episodes.play(request.path_params["token"]) is None or self.upstream is None:
             return _error(404, "there is no such episode, or it has ended")
         model = {"id": self.upstream.model, "object": "model", "created": 0, "owned_by": "grpo-eval"}
         return JSONResponse({"object": "list", "data": [model]})
 
     async def _ask(self, request: Request) -> Response:
-        play = self.play(request.path_params["token"])
+        play = self._episodes.play(request.path_params["token"])
         if play is None or self.upstream is None:
             return _error(404, "there is no such episode, or it has ended")
         path = request.url.path.partition("/v1/")[2]

@@ -10,15 +10,16 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 
+from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
 
 
-def mcp_route(endpoint: Any) -> tuple[Route, StreamableHTTPSessionManager]:
+def mcp_route(episodes: EnvThread) -> tuple[Route, StreamableHTTPSessionManager]:
     """The route ``/ep/TOKEN/mcp`` and the manager whose ``run()`` must be entered while it is served."""
 
     def play_of(context: ServerRequestContext[Any, Any]) -> Play:
         token = context.request.path_params["token"] if context.request is not None else ""
-        play = endpoint.play(token)
+        play = episodes.play(token)
         if play is None:
             raise ValueError("there is no such episode, or it has ended")
         return play

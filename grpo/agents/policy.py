@@ -26,6 +26,7 @@ from grpo.chat.prompts import Prompts
 from grpo.config import TrainConfig, load_config
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
+from grpo.episodes.player import Agent
 from grpo.errors import CheckpointError, ContextFullError, EvaluationError
 from grpo.machine.models import resolve_model
 from grpo.machine.user_code import import_user_module
@@ -44,7 +45,7 @@ BASE = "base"
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyAgent:
+class PolicyAgent(Agent):
     """Samples turn after turn, until the env ends the episode or the policy's context has no room.
 
     Every prompt goes on where the last turn ended (`Prompts`), so the learner sees exactly what the sampler saw.
@@ -62,14 +63,7 @@ class PolicyAgent:
     sampling: SamplingParams
     max_tokens: int
 
-    env_thread = None
-    needs_env = may_crash = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Whoever made the policy ends it."""
+    may_crash = False
 
     async def run(self, play: Play) -> None:
         """Play an episode to its end.
@@ -105,7 +99,7 @@ class PolicyAgent:
         )
 
 
-class ServedPolicy:
+class ServedPolicy(Agent):
     """A `PolicyAgent` on the servers of its config, or on one of its own that lives as long as the agent is open.
 
     Args:
@@ -122,8 +116,7 @@ class ServedPolicy:
             None of the base model.
     """
 
-    env_thread = None
-    needs_env = may_crash = False
+    may_crash = False
 
     def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
         self.config = config

@@ -29,6 +29,7 @@ from grpo.agents.endpoint import Endpoint
 from grpo.agents.upstream import Upstream
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
+from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
 from grpo.machine.processes import without_proxy_to_loopback
 from grpo.types import Answer
@@ -39,7 +40,7 @@ MAX_OUTPUT_BYTES = 1 << 20
 _SECRET_PREFIX = "EMAIL_ENV_"  # where mail and questions lie is none of the agent's business
 
 
-class ProgramAgent:
+class ProgramAgent(Agent):
     """Runs the program once for each episode.
 
     Args:
@@ -49,8 +50,6 @@ class ProgramAgent:
     Raises:
         EvaluationError: The command is empty, its quotes do not match, or there is no such program.
     """
-
-    needs_env, may_crash = False, True
 
     def __init__(self, command: str, upstream: Upstream | None):
         try:
@@ -63,8 +62,8 @@ class ProgramAgent:
             raise EvaluationError(
                 f"cmd: there is no program {self.words[0]!r} that can be run; give its path, or one that is on PATH"
             )
-        self.env_thread = EnvThread()
-        self.endpoint = Endpoint(upstream, with_mcp=True)
+        self.env_thread = self._thread = EnvThread()
+        self.endpoint = Endpoint(self._thread, upstream, with_mcp=True)
 
     async def __aenter__(self) -> Self:
         self.endpoint.start()
@@ -72,29 +71,23 @@ class ProgramAgent:
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.endpoint.stop)
-        self.env_thread.close()
+        self._thread.close()
 
     async def run(self, play: Play) -> None:
         """Run the program to its end and take its last line as the answer if it gave none."""
-        token = self.env_thread.admit(play)
-        model = self.endpoint.admit(token, play)
-        try:
-            with tempfile.TemporaryDirectory(prefix="grpo-eval-") as folder:
-                task, file = play.agent_task, Path(folder) / "task.json"
-                content = {"instructions": task.instructions, "question": task.question, "tools": play.episode.tools}
-                file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-                environment = {k: v for k, v in os.environ.items() if not k.startswith(_SECRET_PREFIX)}
-                environment |= {"AGENT_TASK_FILE": str(file), "AGENT_MCP_URL": f"{self.endpoint.url(token)}/mcp"}
-                if self.endpoint.upstream:
-                    environment |= {"AGENT_MODEL": model.name, "OPENAI_MODEL": model.name}
-                    environment |= {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": model.api_key}
-                environment = without_proxy_to_loopback(environment)
-                filled = {"{question}": task.question, "{task_file}": str(file)}
-                words = [_filled(word, filled) for word in self.words]
-                status, output, errors = await _run(words, environment, Path(folder))
-        finally:
-            self.env_thread.dismiss(token)
-            self.endpoint.dismiss(token)
+        with self._thread.admit(play) as token, tempfile.TemporaryDirectory(prefix="grpo-eval-") as folder:
+            task, file, model = play.agent_task, Path(folder) / "task.json", self.endpoint.model(token)
+            content = {"instructions": task.instructions, "question": task.question, "tools": play.episode.tools}
+            file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+            environment = {k: v for k, v in os.environ.items() if not k.startswith(_SECRET_PREFIX)}
+            environment |= {"AGENT_TASK_FILE": str(file), "AGENT_MCP_URL": f"{self.endpoint.url(token)}/mcp"}
+            if self.endpoint.upstream:
+                environment |= {"AGENT_MODEL": model.name, "OPENAI_MODEL": model.name}
+                environment |= {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": model.api_key}
+            environment = without_proxy_to_loopback(environment)
+            filled = {"{question}": task.question, "{task_file}": str(file)}
+            words = [_filled(word, filled) for word in self.words]
+            status, output, errors = await _run(words, environment, Path(folder))
         # not splitlines(): a text may hold U+2028, U+0085 or a form feed
         lines = [line.strip() for line in re.split("[\r\n]", output) if line.strip()]
         if status != 0 and not play.is_over:

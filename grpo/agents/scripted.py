@@ -5,27 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from grpo.envs.message_env import MessageEnv, Observation
 from grpo.episodes.play import Play, Turn
+from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
 from grpo.types import Answer
 
 
-class _ModelFreeAgent:
-    """Plays on the event loop, and waits for nothing but its env."""
-
-    env_thread, needs_env, may_crash = None, False, True
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Nothing to end."""
-
-
-class ScriptedAgent(_ModelFreeAgent):
+class ScriptedAgent(Agent):
     """A policy of the env's ``scripted_policies``, for example ``oracle`` or ``random``.
 
     It is made from the env and may look into it. So it acts where the env is called, which is no worker process.
@@ -57,7 +46,7 @@ class ScriptedAgent(_ModelFreeAgent):
         return Turn(action)
 
 
-class FileAgent(_ModelFreeAgent):
+class FileAgent(Agent):
     """Answers from a JSONL file: ``{"scenario_id": ..., "answer": ..., "sources": [...], "sample": 0}``.
 
     Without ``sample`` a line answers every sample; a scenario without a line gets no answer.

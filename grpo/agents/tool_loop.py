@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Self
+from typing import Any
 
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import Upstream, UpstreamUnreachable
 from grpo.chat.turns import ANSWER_TOOL
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
+from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError, ServerError
 from grpo.types import Answer, Message
 from judges.common.tool_calls import parse_turn, without_thought
@@ -21,7 +22,7 @@ PAUSES_SECONDS = (0.5, 2.0, 8.0)
 _PASSING = (408, 429)
 
 
-class ToolLoopAgent:
+class ToolLoopAgent(Agent):
     """Asks the upstream, hands its turn to the env, and so on until the env ends the episode.
 
     Args:
@@ -29,14 +30,9 @@ class ToolLoopAgent:
         temperature: Of sampling; None leaves it to the server.
     """
 
-    env_thread, needs_env, may_crash = None, False, True
-
     def __init__(self, upstream: Upstream, temperature: float | None):
         self.upstream = upstream
         self._options = {} if temperature is None else {"temperature": temperature}
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.upstream.close()

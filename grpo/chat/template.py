@@ -217,7 +217,7 @@ class Chat:
         return text if own.startswith("<tool_call>") else own
 
     def turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
-        """The text of an assistant message as the model would sample it, its ``tool_calls`` as the template writes them.
+        """The text of an assistant message as the model would sample it, ``tool_calls`` as the template writes them.
 
         Some templates (Llama 3) leave out the text beside a call. Where a template has no place for calls (SmolLM3),
         the model writes them as Hermes does.

@@ -55,16 +55,20 @@ class EnvThread(OwnThread):
         self._plays: dict[str, Play] = {}
         self._handing_over = threading.Lock()
 
-    def admit(self, play: Play) -> str:
-        """Let tool calls reach an episode; returns its token."""
+    @contextmanager
+    def admit(self, play: Play) -> Iterator[str]:
+        """Let calls reach an episode, by the token that this gives; none does afterwards."""
         token = secrets.token_urlsafe(24)
         self._plays[token] = play
-        return token
+        try:
+            yield token
+        finally:
+            with self._handing_over:
+                self._plays.pop(token, None)
 
-    def dismiss(self, token: str) -> None:
-        """Let no further call reach the episode."""
-        with self._handing_over:
-            self._plays.pop(token, None)
+    def play(self, token: str) -> Play | None:
+        """The episode of a token, while it lasts."""
+        return self._plays.get(token)
 
     def close(self) -> None:
         """Let no call reach any episode."""

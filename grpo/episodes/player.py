@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Protocol, Self
+from typing import Self
 
 from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
@@ -34,31 +34,28 @@ TIMEOUT_SECONDS = 600.0
 OnEpisode = Callable[[Episode], None]
 
 
-class Agent(Protocol):
-    """What plays an episode. Opened once for all of them, as an async context manager."""
+class Agent:
+    """What plays an episode. Opened once for all of them, as an async context manager.
 
-    @property
-    def env_thread(self) -> EnvThread | None:
-        """Where envs live that are cheap to call; None for the thread of the event loop."""
-        ...
+    Attributes:
+        env_thread: Where envs live that are cheap to call; None for the thread of the event loop.
+        needs_env: Whether it plays with the env itself, which then stays in this process.
+        may_crash: Whether it is code of others: an exception is its crash then, unless it is a ``GrpoError``.
+    """
 
-    @property
-    def needs_env(self) -> bool:
-        """Whether it plays with the env itself, which then stays in this process."""
-        ...
-
-    @property
-    def may_crash(self) -> bool:
-        """Whether it is code of others: an exception is its crash then, unless it is a ``GrpoError``."""
-        ...
+    env_thread: EnvThread | None = None
+    needs_env: bool = False
+    may_crash: bool = True
 
     async def run(self, play: Play) -> None:
         """Play an episode that has begun."""
-        ...
+        raise NotImplementedError
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def __aexit__(self, *_: object) -> None: ...
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing to end, unless an agent says what."""
 
 
 @dataclass(frozen=True, slots=True)
