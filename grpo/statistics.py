@@ -10,18 +10,15 @@ small-sample corrections (Cameron and Miller, "A Practitioner's Guide to Cluster
 A share of 0 to 1 has another interval, which is right at its ends too: Clopper and Pearson's (Biometrika 26, 1934), of
 as many observations as the clustered ones are worth (Korn and Graubard, "Confidence Intervals for Proportions with
 Small Expected Number of Positive Counts", Survey Methodology 24, 1998). Fewer than five clusters have no interval.
-The percentile bootstrap and McNemar's exact test stand beside them for comparing two evaluations. Quantiles are
-scipy's, loaded when the first interval is made; not a general statistics package.
+McNemar's exact test stands beside them for comparing two evaluations. Quantiles are scipy's, loaded when the first
+interval is made; not a general statistics package.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-Key = TypeVar("Key", bound=Hashable)
 
 TAIL = 0.025
 """What lies beyond either end of an interval: their coverage is 95 %."""
@@ -34,10 +31,6 @@ NO_SHARES = frozenset(
     | {"time/episode"}
 )
 """Columns that are no shares of 0 to 1, even where every value is 1."""
-
-RESAMPLES = 10_000
-"""How many times a bootstrap draws."""
-_DRAWN_AT_ONCE = 2_000_000  # a bootstrap's memory: 16 MB of numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +107,8 @@ def share_interval(values: Sequence[float], clusters: Sequence[Hashable] | None 
     Args:
         values: Numbers from 0 to 1, for example whether an answer was right, or the share of a test that it passed.
         clusters: As in `mean_interval`.
-
-    Raises:
-        ValueError: As `mean_interval`, and for a value outside 0 to 1.
     """
     mean, count, variance = _clustered(values, clusters)
-    if outside := next((value for value in values if not 0.0 <= value <= 1.0), None):
-        raise ValueError(f"{outside} is no share: it lies outside 0 to 1")
     n = len(values)
     if count < MIN_CLUSTERS:
         return Interval(mean, -math.inf, math.inf, n)
@@ -164,9 +152,6 @@ def _clustered(values: Sequence[float], clusters: Sequence[Hashable] | None) -> 
         if not math.isfinite(value):
             raise ValueError(f"value {index} is {value}; leave failed observations out and count them apart")
     labels: Sequence[Hashable] = range(len(values)) if clusters is None else clusters
-    if len(labels) != len(values):
-        raise ValueError(f"{len(values)} values but {len(labels)} cluster labels; pass one label for each value")
-
     n = len(values)
     mean = math.fsum(values) / n
     residuals: dict[Hashable, list[float]] = {}
@@ -177,61 +162,6 @@ def _clustered(values: Sequence[float], clusters: Sequence[Hashable] | None) -> 
         return mean, count, math.inf
     squares = math.fsum(math.fsum(members) ** 2 for members in residuals.values())
     return mean, count, count / (count - 1) * squares / n**2
-
-
-def paired_difference(
-    before: Mapping[Key, float],
-    after: Mapping[Key, float],
-    *,
-    cluster_of: Callable[[Key], Hashable] | None = None,
-) -> Interval:
-    """The mean of ``after - before`` over the same keys, with its 95 % interval.
-
-    Args:
-        before: Value of each key, for example reward by scenario id or by (scenario id, sample).
-        after: The same keys, measured after.
-        cluster_of: Cluster of a key, for example ``lambda key: key[0]``; ``None`` takes each key as its own.
-
-    Raises:
-        ValueError: No keys, or keys that stand on one side only. Intersect first and say so, where that is meant.
-    """
-    unmatched = before.keys() ^ after.keys()
-    if unmatched:
-        shown = ", ".join(sorted(repr(key) for key in unmatched)[:3])
-        raise ValueError(
-            f"{len(unmatched)} keys stand on one side only ({shown}{', ...' if len(unmatched) > 3 else ''}); "
-            "a paired difference needs the same keys before and after"
-        )
-    keys = list(before)
-    clusters = None if cluster_of is None else [cluster_of(key) for key in keys]
-    return mean_interval([after[key] - before[key] for key in keys], clusters)
-
-
-def bootstrap_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
-    """The mean of ``values`` with a percentile bootstrap interval of 95 % (Efron and Tibshirani, 1993, section 13.3).
-
-    Args:
-        values: One number for each cluster, for example a scenario's paired difference; drawn whole, with replacement.
-        seed: Of the draws; the same seed gives the same interval.
-
-    Raises:
-        ValueError: No values, or one that is not finite.
-    """
-    mean = mean_interval(values).mean
-    count = len(values)
-    if count < MIN_CLUSTERS:
-        return Interval(mean, -math.inf, math.inf, count)
-    import numpy as np
-
-    generator = np.random.default_rng(seed)
-    array = np.asarray(values, dtype=np.float64)
-    at_once = max(_DRAWN_AT_ONCE // count, 1)
-    means = [
-        array[generator.integers(0, count, (min(at_once, RESAMPLES - done), count))].mean(axis=1)
-        for done in range(0, RESAMPLES, at_once)
-    ]
-    low, high = np.quantile(np.concatenate(means), (TAIL, 1.0 - TAIL))
-    return Interval(mean, float(low), float(high), count)
 
 
 def mcnemar_p(gained: int, lost: int) -> float:

@@ -11,10 +11,8 @@ import click
 from grpo.cli.common import explained
 
 if TYPE_CHECKING:
-    from grpo.display.metrics import ShownMetric
-    from grpo.eval.compare import Comparison, Flip, Measure
+    from grpo.eval.compare import Comparison, Measure
 
-SHOWN_SCENARIOS = 5
 SHOWN_CHARS = 100
 
 
@@ -28,8 +26,8 @@ SHOWN_CHARS = 100
 def compare(a: Path, b: Path, flips: int, anyway: bool, as_json: bool) -> None:
     """Compare evaluation B with the baseline A (folders of grpo-eval, or the results.jsonl in them).
 
-    Scenarios are paired. Shown are the difference with its bootstrap interval, McNemar's exact test, and the episodes
-    that flipped.
+    Scenarios are paired. Shown are the difference with its interval, McNemar's exact test, and the episodes that
+    flipped.
     """
     from grpo.eval.compare import compare as compared
     from grpo.eval.compare import load_evaluation
@@ -44,49 +42,32 @@ def compare(a: Path, b: Path, flips: int, anyway: bool, as_json: bool) -> None:
 def _show(result: Comparison, limit: int) -> None:
     from grpo.display.metrics import counted
     from grpo.display.terminal import Display
+    from grpo.eval.compare import telling
 
     display = Display()
-    for line in result.differences:
-        display.note(f"Not the same: {line}")
-    rows = [[metric.label, *_cells(metric, measure)] for metric, measure in result.measures]
-    scenarios = counted(result.scenarios, "scenario")
-    title = f"A {result.a}, B {result.b}: {scenarios}, paired; in brackets 95 % bootstrap intervals"
-    display.table(title, ["", "A", "B", "B - A"], rows)
-    if result.p_value is not None:
-        display.note(
-            f"McNemar's exact test: {counted(result.gained, 'scenario')} right in B alone, {result.lost} in A alone, "
-            f"p = {result.p_value:.3g}"
-        )
-    display.note(result.conclusion)
-    for side, names in (("A", result.unpaired_a), ("B", result.unpaired_b)):
-        if names:
-            first = ", ".join(names[:SHOWN_SCENARIOS]) + (", ..." if len(names) > SHOWN_SCENARIOS else "")
-            display.note(f"Left out, in {side} alone: {counted(len(names), 'scenario')} ({first})")
+    for line in result.warnings:
+        display.note(line)
+    scenarios = counted(result.reward.difference.n, "scenario")
+    title = f"A {result.a}, B {result.b}: {scenarios}, paired; in brackets 95 % intervals"
+    display.table(title, ["", "A", "B", "B - A"], [_row(measure) for measure in result.measures])
+    for line in filter(None, (result.mcnemar, result.conclusion)):
+        display.note(line)
     if result.flips and limit:
-        gained = [flip for flip in result.flips if flip.gained]
-        lost = [flip for flip in result.flips if not flip.gained]
-        room_for_gained = min(len(gained), max(limit - len(lost), (limit + 1) // 2))
-        room_for_lost = min(len(lost), limit - room_for_gained)
-        shown = [*gained[:room_for_gained], *lost[len(lost) - room_for_lost :]]
-        display.note(f"Flipped: {len(gained)} gained, {len(lost)} lost; best first")
-        for flip in shown:
-            for line in _lines(flip):
-                display.note(line)
+        gained = sum(flip.change == "gained" for flip in result.flips)
+        display.note(f"Flipped: {gained} gained, {len(result.flips) - gained} lost; the greatest change first")
+        for flip in telling(result.flips, limit):
+            mark = "+" if flip.change == "gained" else "-"
+            name = f"{flip.scenario_id}#{flip.sample}"
+            display.note(f"{mark} {name} ({flip.reward_change:+.2f})  {_short(flip.question)}")
+            for side, answer in (("A", flip.a_answer), ("B", flip.b_answer)):
+                display.note(f"    {side}: {'no answer' if answer is None else _short(answer)}")
 
 
-def _cells(metric: ShownMetric, measure: Measure) -> list[str]:
-    d = measure.difference
-    ends = metric.format_ends(d).replace(" pp", "")
-    return [metric.format(measure.a), metric.format(measure.b), f"{metric.format_difference(d.mean)} {ends}"]
-
-
-def _lines(flip: Flip) -> list[str]:
-    mark = "+" if flip.gained else "-"
-    answers = (
-        f"    {side}: {'no answer' if answer is None else _short(answer)}"
-        for side, answer in (("A", flip.a_answer), ("B", flip.b_answer))
-    )
-    return [f"{mark} {flip.key[0]}#{flip.key[1]} ({flip.reward_change:+.2f})  {_short(flip.question)}", *answers]
+def _row(measure: Measure) -> list[str]:
+    metric, difference = measure.metric, measure.difference
+    ends = metric.format_ends(difference).replace(" pp", "")
+    change = f"{metric.format_difference(difference.mean)} {ends}"
+    return [metric.label, metric.format(measure.a), metric.format(measure.b), change]
 
 
 def _short(text: str) -> str:

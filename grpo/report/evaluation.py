@@ -9,8 +9,9 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo.display.metrics import CORRECT, REWARD, TOO_FEW, counted
+from grpo.episodes.record import with_transcript
 from grpo.episodes.store import summary_of
-from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation
+from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation, telling
 from grpo.eval.output import table_rows
 from grpo.report.audits import audit_section
 from grpo.report.charts import Range, interval_chart
@@ -33,9 +34,9 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
     evaluations = [load_evaluation(folder) for folder in folders]
     comparison = compare(*evaluations, anyway=anyway) if len(evaluations) == 2 else None
     summaries = [_summary(one) for one in evaluations]
-    names = _names(evaluations)
+    names = [comparison.a, comparison.b] if comparison else [evaluations[0].name]
     room = MAX_EPISODES // len(evaluations)
-    shown = [[one.whole(episode) for episode in one.episodes[:room]] for one in evaluations]
+    shown = [[with_transcript(episode) for episode in one.episodes[:room]] for one in evaluations]
     last = evaluations[-1]
     split = str(last.config.get("split") or "")
     page = Page(
@@ -43,12 +44,10 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
         name=" against ".join(one.root.absolute().name for one in reversed(evaluations)),
         title=" against ".join(reversed(names)),
         subtitle=f"on {last.config.get('env')}{f', {split} split' if split else ''}",
-        conclusion=_one_said(summaries[0], names[0]) if comparison is None else _both_said(comparison, names),
-        tone="noise" if comparison is None else comparison.measures[0][1].difference.direction,
-        note="Intervals are 95 %, clustered by scenario (arXiv:2411.00640); differences pair scenarios, with a "
-        "bootstrap interval over them.",
+        conclusion=comparison.conclusion if comparison else _one_said(summaries[0], names[0]),
+        tone=comparison.measures[0].difference.direction if comparison else "noise",
         episodes=Episodes(),
-        warnings=_warnings(evaluations, summaries, names, comparison),
+        warnings=_warnings(evaluations, summaries, names),
         sections={
             "summary": {
                 "names": names if comparison else [],
@@ -64,15 +63,12 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
     for place, (name, side) in enumerate(zip(names, shown, strict=True)):
         page.episodes.add(Source(name, split, None, names[0] if place else ""), side)
     if comparison is not None:
-        page.sections |= {"measures": comparison.measures, "mcnemar": _mcnemar(comparison, names)}
+        page.warnings += comparison.warnings
+        page.sections["changes"] = [("paired", measure) for measure in comparison.measures]
+        page.sections["mcnemar"] = comparison.mcnemar
         page.pairs = _pairs(comparison, shown)
         page.pairs_note = f"episodes that flipped, {names[0]} on the left; what was gained most and lost most"
     return page
-
-
-def _names(evaluations: Sequence[Evaluation]) -> list[str]:
-    names = [one.name for one in evaluations]
-    return names if len(set(names)) == len(names) else [one.root.absolute().name for one in evaluations]
 
 
 def _summary(one: Evaluation) -> dict[str, Any]:
@@ -90,21 +86,6 @@ def _one_said(summary: Mapping[str, Any], name: str) -> str:
     where = f"{counted(summary['episodes'], 'episode')} on {counted(summary['scenarios'], 'scenario')}"
     sure = f", {TOO_FEW} more" if TOO_FEW in interval else f", 95 % interval {interval}" if interval else ""
     return f"{said} {where}{sure}."
-
-
-def _both_said(comparison: Comparison, names: Sequence[str]) -> str:
-    metric, measure = comparison.measures[0]
-    what = "right answers" if metric is CORRECT else "reward"
-    said = {
-        "up": f"{names[1]} has more {what} than {names[0]}",
-        "down": f"{names[1]} has {'fewer' if metric is CORRECT else 'less'} {what} than {names[0]}",
-        "noise": f"{names[1]} and {names[0]} do not differ in {what} beyond noise",
-    }[measure.difference.direction]
-    d, signed = measure.difference, metric.format_difference
-    return (
-        f"{said}: {metric.format(measure.a)} → {metric.format(measure.b)}, difference {signed(d.mean)}, "
-        f"95 % interval {metric.format_ends(d)}, paired over {counted(comparison.scenarios, 'scenario')}."
-    )
 
 
 def _table(summaries: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
@@ -138,23 +119,12 @@ def _worst(summary: Mapping[str, Any], episodes: Sequence[Episode]) -> list[dict
     return entries
 
 
-def _mcnemar(comparison: Comparison, names: Sequence[str]) -> str:
-    if comparison.p_value is None:
-        return ""
-    return (
-        f"{counted(comparison.gained, 'scenario')} right with {names[1]} alone, {comparison.lost} with {names[0]} "
-        f"alone; McNemar's exact test: p = {comparison.p_value:.3g}"
-    )
-
-
 def _pairs(comparison: Comparison, episodes: Sequence[Sequence[Episode]]) -> list[Pair]:
-    sides = [{episode.key: episode for episode in side} for side in episodes]
-    known = [flip for flip in comparison.flips if all(flip.key in side for side in sides)]
-    gained, lost = ([flip for flip in known if flip.gained is wanted] for wanted in (True, False))
-    room = min(len(gained), max(SHOWN_PAIRS - len(lost), SHOWN_PAIRS // 2))
-    shown = gained[:room] + lost[::-1][: SHOWN_PAIRS - room]
+    before, after = ({episode.key: episode for episode in side} for side in episodes)
+    known = [flip for flip in comparison.flips if flip.key in before and flip.key in after]
     return [
-        Pair("Gained" if flip.gained else "Lost", flip.key[0], sides[0][flip.key], sides[1][flip.key]) for flip in shown
+        Pair(flip.change.capitalize(), flip.scenario_id, before[flip.key], after[flip.key])
+        for flip in telling(known, SHOWN_PAIRS)
     ]
 
 
@@ -162,7 +132,6 @@ def _warnings(
     evaluations: Sequence[Evaluation],
     summaries: Sequence[Mapping[str, Any]],
     names: Sequence[str],
-    comparison: Comparison | None,
 ) -> list[str]:
     lines: list[str] = []
     for one, summary, name in zip(evaluations, summaries, names, strict=True):
@@ -175,9 +144,4 @@ def _warnings(
             lines.append(f"{name}: {counted(failed, 'episode')} ended in infrastructure failures, in no mean.")
         if len(one.episodes) > (room := MAX_EPISODES // len(evaluations)):
             lines.append(f"{name}: of {len(one.episodes):,} episodes the first {room:,} are on this page.")
-    if comparison is not None:
-        lines += [f"The two did not ask the same: {difference}." for difference in comparison.differences]
-        for name, unpaired in zip(names, (comparison.unpaired_a, comparison.unpaired_b), strict=True):
-            if unpaired:
-                lines.append(f"Left out of the comparison: {counted(len(unpaired), 'scenario')} of {name} alone.")
     return lines

@@ -41,7 +41,6 @@ class Page:
         pairs: Episodes to look at first.
         pairs_note: How they were chosen.
         config_rows: The settings.
-        note: How intervals were made.
     """
 
     kind: str
@@ -50,7 +49,6 @@ class Page:
     subtitle: str
     conclusion: str
     tone: str
-    note: str
     episodes: Episodes
     warnings: list[str] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)

@@ -10,13 +10,12 @@ import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, counted
+from grpo.display.metrics import REWARD, ShownMetric
 from grpo.episodes.record import read_episodes
-from grpo.episodes.summary import columns_of
 from grpo.errors import ReportError
+from grpo.eval.compare import Measure, by_scenario, paired
 from grpo.report.transcripts import difficulty_of
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, files, is_final, label_of
-from grpo.statistics import Interval, observed_interval, paired_difference
 from grpo.types import Episode
 from judges.common.files import Record, read_jsonl
 
@@ -36,24 +35,6 @@ class Run:
     evaluated: dict[str, list[Episode]]
     between: dict[str, Path] = field(default_factory=dict)
     rollouts: dict[int, Path] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One metric of the same episodes before and after, paired; intervals are clustered by scenario."""
-
-    metric: ShownMetric
-    before: Interval
-    after: Interval
-    difference: Interval
-    scenarios: int
-
-    @property
-    def tone(self) -> str:
-        """The difference's direction, but ``up`` is for the better; ``noise`` where neither way is better."""
-        if self.metric.gain >= 0:
-            return self.difference.direction if self.metric.gain else "noise"
-        return {"up": "down", "down": "up", "noise": "noise"}[self.difference.direction]
 
 
 def load_run(run_dir: Path) -> Run:
@@ -111,8 +92,8 @@ def episodes_in(path: Path) -> list[Episode]:
         raise ReportError(f"{path} can't be reported on: {error}; mend or remove that file") from error
 
 
-def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> Change | None:
-    """One metric before and after over the episodes that both evaluations finished.
+def compare(run: Run, how: str, metric: ShownMetric, cut: str = "") -> Measure | None:
+    """One metric before and after, paired by scenario.
 
     Args:
         run: The run.
@@ -121,37 +102,19 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str | None = None) -> 
         cut: A slice, for example ``hard``: only episodes that carry its flag.
 
     Returns:
-        The change, or ``None`` where no episode has the metric on both sides.
+        The change, or ``None`` where no scenario has the metric on both sides.
     """
-    sides = [
-        {
-            episode.key: value
-            for episode in run.evaluated.get(label_of(when, how), ())
-            if episode.ending.counted
-            and (cut is None or difficulty_of(episode) == cut)
-            and (value := columns_of(episode).get(metric.name)) is not None
-        }
+    sides = (
+        [one for one in run.evaluated.get(label_of(when, how), ()) if not cut or difficulty_of(one) == cut]
         for when in (BEFORE, AFTER)
-    ]
-    keys = sorted(sides[0].keys() & sides[1].keys())
-    if not keys:
-        return None
-    before, after = ({key: side[key] for key in keys} for side in sides)
-    clusters = [scenario for scenario, _ in keys]
-    return Change(
-        metric,
-        observed_interval(metric.name, list(before.values()), clusters),
-        observed_interval(metric.name, list(after.values()), clusters),
-        paired_difference(before, after, cluster_of=lambda key: key[0]),
-        len(set(clusters)),
     )
+    return paired(metric, *(by_scenario(metric, side) for side in sides))
 
 
 def conclusion(run: Run) -> str:
     """Whether training helped on held-out tasks, from the data alone: a sentence on sampled episodes, one on greedy."""
-    reward = EVALUATION_METRICS[0]
     ways = ((SAMPLED, "at temperature 1"), (GREEDY, "with greedy decoding"))
-    changes = [_sentence(change, how) for way, how in ways if (change := compare(run, way, reward))]
+    changes = [_sentence(change, how) for way, how in ways if (change := compare(run, way, REWARD))]
     if not changes:
         done, planned = len(run.steps), run.config.get("steps")
         progress = f"{done} of {planned} steps" if planned is not None else f"{done} steps"
@@ -159,18 +122,13 @@ def conclusion(run: Run) -> str:
     return _nothing_learned(run.steps) + " ".join(changes)
 
 
-def _sentence(change: Change, how: str) -> str:
-    noise = "did not change beyond noise:" if change.difference.is_known else "went"
-    verb = {"up": "rose", "down": "fell", "noise": noise}[change.difference.direction]
-    if change.difference.low == change.difference.high == 0.0:
-        return f"Held-out reward {how} is the same before and after in all {change.difference.n} episodes."
-    d, signed = change.difference, change.metric.format_difference
-    before, after = change.metric.format(change.before.mean), change.metric.format(change.after.mean)
-    return (
-        f"Held-out reward {how} {verb} from {before} to {after}; "
-        f"difference {signed(d.mean)}, 95 % interval {change.metric.format_ends(d)}, "
-        f"paired over {counted(change.scenarios, 'scenario')}."
-    )
+def _sentence(change: Measure, how: str) -> str:
+    difference, value = change.difference, change.metric.format
+    if difference.low == difference.high == 0.0:
+        return f"Held-out reward {how} is the same before and after in all {difference.n} scenarios."
+    noise = "did not change beyond noise:" if difference.is_known else "went"
+    verb = {"up": "rose", "down": "fell", "noise": noise}[difference.direction]
+    return f"Held-out reward {how} {verb} from {value(change.a)} to {value(change.b)}; {change.said}."
 
 
 def _nothing_learned(steps: list[Record]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo.config import dotted
-from grpo.display.metrics import EVALUATION_METRICS, ShownMetric, Summary, counted, short_duration, short_number
+from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number
 from grpo.report.audits import audit_section, audited_episodes, warnings_of
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
-from grpo.report.run import Change, Run, compare, conclusion, episodes_in
+from grpo.report.run import Run, compare, conclusion, episodes_in
 from grpo.report.transcripts import Pair, choose_pairs
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.settings import AnswerJudgeSettings
@@ -120,8 +119,6 @@ def training_page(run: Run, name: str) -> Page:
         subtitle=f"with {run.config['model']}" if run.config.get("model") else "",
         conclusion=conclusion(run),
         tone=changes[0][1].difference.direction if changes else "noise",
-        note="Intervals are 95 %, from a t distribution with scenarios as clusters (arXiv:2411.00640). Differences "
-        "pair the same episodes before and after.",
         episodes=Episodes(),
         facts=_facts(run),
         sections={
@@ -201,18 +198,6 @@ def _lines(path: Path) -> int:
     return path.read_bytes().count(b"\n")
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationRow:
-    """A metric, over all episodes or over a slice of them: its mean and interval before and after, and the change."""
-
-    metric: ShownMetric
-    label: str
-    is_slice: bool
-    before: Summary | None
-    after: Summary | None
-    change: Change | None
-
-
 def _evaluation_tables(run: Run) -> list[dict[str, Any]]:
     tables: list[dict[str, Any]] = []
     for how, _, title in EVALUATIONS:
@@ -220,11 +205,11 @@ def _evaluation_tables(run: Run) -> list[dict[str, Any]]:
         summary = sides[1] or sides[0]
         if summary is None:
             continue
-        rows = [row for row in _rows(run, how, sides) if row.before or row.after]
+        rows = list(_rows(run, how, sides))
         ranges = [
-            Range(row.label.split(", ")[-1], row.is_slice, row.metric.ends(row.before), row.metric.ends(row.after))
+            Range(row["cut"] or metric.label, bool(row["cut"]), metric.ends(row["before"]), metric.ends(row["after"]))
             for row in rows
-            if row.metric.is_share
+            if (metric := row["metric"]).is_share
         ]
         tables.append(
             {
@@ -237,24 +222,16 @@ def _evaluation_tables(run: Run) -> list[dict[str, Any]]:
     return tables
 
 
-def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[EvaluationRow]:
-    names = {name for side in sides for name in (side or {}).get("slices") or {}}
-    slices = sorted(names, key=slice_order)
+def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[dict[str, Any]]:
+    """Every metric over all episodes, and success over each slice of them: means before and after, and the change."""
+    means = [{"": side["metrics"], **side["slices"]} if side else {} for side in sides]
+    slices = sorted({cut for side in means for cut in side if cut}, key=slice_order)
     for metric in EVALUATION_METRICS:
-        if not metric.is_shown(
-            value["mean"] if value else None for value in (_value(side, metric, None) for side in sides)
-        ):
-            continue
-        for cut in (None, *slices) if metric.name == "env/success" else (None,):
-            before, after = (_value(side, metric, cut) for side in sides)
-            label = metric.label if cut is None else f"{metric.label}, {cut}"
-            yield EvaluationRow(metric, label, cut is not None, before, after, compare(run, how, metric, cut))
-
-
-def _value(summary: Record | None, metric: ShownMetric, cut: str | None) -> Summary | None:
-    part = summary or {}
-    values = part.get("metrics") if cut is None else (part.get("slices") or {}).get(cut)
-    return (values or {}).get(metric.name)
+        for cut in ("", *slices) if metric.name == "env/success" else ("",):
+            before, after = (side.get(cut, {}).get(metric.name) for side in means)
+            if metric.is_shown(value and value["mean"] for value in (before, after)):
+                change = compare(run, how, metric, cut)
+                yield {"metric": metric, "cut": cut, "before": before, "after": after, "change": change}
 
 
 def _curves(run: Run) -> list[tuple[str, str, Markup]]:

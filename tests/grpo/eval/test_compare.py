@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.cli.compare import compare as command
+from grpo.display.metrics import ShownMetric
 from grpo.ending import Ending
 from grpo.errors import EvaluationError
-from grpo.eval.compare import Evaluation, compare, load_evaluation
+from grpo.eval.compare import Evaluation, Measure, compare, load_evaluation, telling
+from grpo.statistics import Interval
 from grpo.types import Answer, Episode, Task
 from tests.support.evaluations import run
 
@@ -33,49 +35,66 @@ def evaluation(rows: list[Any], **config: Any) -> Evaluation:
 
 
 def test_scenarios_are_paired_and_their_samples_averaged() -> None:
-    """By hand: the differences of s1 to s5 are 1/2, 1, 0, 0, 0, by majority two gained; s6 has no partner."""
+    """By hand: the differences of s1 to s5 are 1/2, 1, 0, 0, 0, by majority two gained; s6 has no partner.
+
+    Their mean is 3/10, their variance 1/5, so the standard error is 1/5; t(0.975, 4) = 2.77645.
+    """
     same = [row(name, True) for name in ("s3", "s4", "s5")]
     a = evaluation([row("s1", True), row("s1", False, sample=1), row("s2", False), *same])
-    b = evaluation([row("s1", True), row("s1", True, sample=1), row("s2", True), *same, row("s6", True)])
+    b = evaluation([row("s1", True), row("s1", True, sample=1), row("s2", True), *same, row("s6", True)], agent="b")
     result = compare(a, b)
     assert result.correct is not None
     assert (result.correct.a, result.correct.b, result.correct.difference.mean) == (0.7, 1.0, pytest.approx(0.3))
-    assert (result.correct.difference.low, result.correct.difference.high) == (0.0, 0.7)
+    ends = (result.correct.difference.low, result.correct.difference.high)
+    assert ends == pytest.approx((0.3 - 2.77645 / 5, 0.3 + 2.77645 / 5), abs=1e-5)
     assert (result.gained, result.lost, result.p_value) == (2, 0, 0.5)
-    assert (result.scenarios, result.unpaired_a, result.unpaired_b) == (5, [], ["s6"])
-    assert [(flip.key, flip.gained) for flip in result.flips] == [
-        (("s1", 1), True),
-        (("s2", 0), True),
-    ]
-    assert result.conclusion == "No difference in correct answers beyond noise, over 5 scenarios."
+    assert (result.reward.difference.n, result.unpaired_a, result.unpaired_b) == (5, [], ["s6"])
+    assert [(flip.key, flip.change) for flip in result.flips] == [(("s1", 1), "gained"), (("s2", 0), "gained")]
+    assert result.conclusion == (
+        "b and a do not differ in right answers beyond noise: 70.0 % → 100.0 %, difference +30.0 pp, "
+        "95 % interval [-25.5 pp, +85.5 pp], paired over 5 scenarios."
+    )
+    assert result.warnings == ["Left out of the comparison: 1 scenario of b alone (s6)."]
 
 
-def test_flips_go_from_the_best_to_the_worst() -> None:
+def test_flips_go_from_the_best_to_the_worst_and_the_most_telling_are_shown() -> None:
     a = evaluation([row(name, right) for name, right in (("u", True), ("v", False), ("w", False), ("x", True))])
     changed = [("u", False, -1.0), ("v", True, 0.8), ("w", True, 1.3), ("x", False, 0.0)]
-    b = evaluation([row(name, right, reward=reward) for name, right, reward in changed])
-    assert [(flip.key[0], flip.gained) for flip in compare(a, b).flips] == [
-        ("w", True),
-        ("v", True),
-        ("x", False),
-        ("u", False),
-    ]
+    flips = compare(a, evaluation([row(name, right, reward=reward) for name, right, reward in changed])).flips
+    assert [(flip.scenario_id, flip.change) for flip in flips] == [
+        ("w", "gained"), ("v", "gained"), ("x", "lost"), ("u", "lost"),
+    ]  # fmt: skip
+    shown = ["".join(flip.scenario_id for flip in telling(flips, count)) for count in (0, 1, 2, 3, 4)]
+    assert shown == ["", "w", "wu", "wvu", "wvux"]
+    assert telling(flips[:3], 3) == flips[:3], "one that was lost leaves room for two"
 
 
 def test_infrastructure_failures_are_no_observations() -> None:
     failed = row("s2", None, reward=None, ending=Ending.INFRASTRUCTURE)
     result = compare(evaluation([row("s1", False), row("s2", True)]), evaluation([row("s1", True), failed]))
-    assert (result.scenarios, result.unpaired_a) == (1, ["s2"])
+    assert (result.reward.difference.n, result.unpaired_a) == (1, ["s2"])
     assert [flip.key for flip in result.flips] == [("s1", 0)]
 
 
 def test_an_env_that_does_not_say_what_is_right_is_compared_by_reward() -> None:
     names = [f"s{n}" for n in range(8)]
     a, b = ([row(name, None, reward=reward) for name in names] for reward in (0.25, 0.75))
-    result = compare(evaluation(a), evaluation(b))
+    result = compare(evaluation(a, agent="first"), evaluation(b, agent="second"))
     assert (result.correct, result.p_value, result.flips) == (None, None, [])
     assert result.reward.difference.mean == result.reward.difference.low == 0.5
-    assert result.conclusion == "B is better: the interval of the difference in reward leaves out zero."
+    assert result.conclusion == (
+        "second has more reward than first: 0.250 → 0.750, difference +0.500, 95 % interval [no spread], paired over "
+        "8 scenarios."
+    )
+    few = compare(evaluation(a[:2], agent="first"), evaluation(b, agent="second")).conclusion
+    assert few.startswith("Too few scenarios to say whether second or first has more reward: 0.250 → 0.750, ")
+
+
+@pytest.mark.parametrize(("gain", "tone"), [(1, "up"), (-1, "down"), (0, "noise")])
+def test_a_change_has_the_tone_of_what_it_means(gain: int, tone: str) -> None:
+    metric = ShownMetric("x", "X", 1, gain=gain)
+    assert Measure(metric, 1.0, 2.0, Interval(1.0, 0.5, 1.5, 8)).tone == tone
+    assert Measure(metric, 1.0, 2.0, Interval(1.0, -0.5, 2.5, 8)).tone == "noise"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +157,7 @@ def test_a_comparison_equals_the_slow_one(one: dict[Any, Any], other: dict[Any, 
     assert (result.gained, result.lost) == (gained, lost)
     flipped = {k for k in one if k in other and one[k][0] != other[k][0]}
     assert {f.key for f in result.flips} == flipped
-    assert [f.gained for f in result.flips] == sorted((f.gained for f in result.flips), reverse=True)
+    assert [f.change for f in result.flips] == sorted(f.change for f in result.flips)
 
 
 def test_the_command_prints_the_difference_and_what_flipped(tmp_path: Path) -> None:

@@ -62,4 +62,4 @@ def test_one_scenario_is_counted_as_one(tmp_path: Path) -> None:
     page = (tmp_path / "oracle/report.html").read_text()
     assert "paired over 1 scenario." in page
     assert "1 scenario right with oracle alone, 0 with wrong alone;" in page
-    assert "Left out of the comparison: 1 scenario of oracle alone." in page
+    assert "Left out of the comparison: 1 scenario of oracle alone (sum/" in page
