@@ -11,6 +11,7 @@ from grpo.learner.engine import Engine
 from grpo.machine.processes import torchrun_rank
 from grpo.serving.sampler import Sampler
 from grpo.serving.server import Servers
+from grpo.tinker.connection import connect
 from grpo.tinker.sampler import TinkerSampler, TinkerServer
 
 
@@ -57,9 +58,12 @@ class Tinker:
 
     def engine(self, model_path: Path, init_adapter: Path | None = None) -> Engine:
         """See `Backend`."""
-        from grpo.tinker.engine import tinker_engine
+        from grpo.learner.lora_model import LoraSpec
+        from grpo.tinker.engine import TinkerEngine
 
-        return tinker_engine(self._config, self._url, model_path, init_adapter)
+        lora = LoraSpec(self._config.lora.rank, self._config.lora.alpha)
+        service = connect(self._url, self._config.model)
+        return TinkerEngine(service, lora, self._config.seed, model_path, init_adapter)
 
     def servers(self, model_path: Path, log: Path, tell: Callable[[str], None]) -> Servers:
         """See `Backend`."""

@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import logging
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -56,10 +55,6 @@ class TinkerService:
                 f"the Tinker server at {self.url} could not {doing} ({type(error).__name__}: {error}); its own log "
                 "says why"
             ) from error
-
-    def new_name(self) -> str:
-        """Of a checkpoint; the server takes each name once."""
-        return f"grpo-{secrets.token_hex(6)}"
 
     def unload(self, training: Any) -> None:
         """Free the place of a model that is trained no more; a server without this call keeps it with the session."""

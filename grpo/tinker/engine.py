@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import secrets
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,13 @@ import httpx
 from safetensors import SafetensorError
 from safetensors.torch import load
 
-from grpo.config import TrainConfig
 from grpo.errors import CheckpointError, ConfigError, ServerError
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.lora_model import LINEAR_LAYERS, LoraSpec
 from grpo.learner.segments import Segment
-from grpo.tinker.connection import ADAPTER_FILE, TinkerService, connect
+from grpo.tinker.connection import ADAPTER_FILE, TinkerService
 from grpo.tinker.probe import adam, gradient_norm, probe
-from grpo.tinker.rows import LOSS, Reduction, WeighedRow, action_logprobs, data_of, datum, weigh
+from grpo.tinker.rows import LOSS, WeighedRow, action_logprobs, data_of, datum, weigh
 from judges.common.files import write_json
 
 _DOWNLOAD_TIMEOUT_SECONDS = 600.0
@@ -50,23 +50,11 @@ class Saved:
     weights: bytes
 
 
-def tinker_engine(config: TrainConfig, url: str, model_path: Path, init_adapter: Path | None) -> TinkerEngine:
-    """The engine that a run's settings ask for; the server is probed first.
-
-    Raises:
-        ConfigError: The server ignores a setting, or is another one than the adapter's.
-        ServerError: The server does not answer as it should.
-    """
-    service = connect(url, config.model)
-    state = None if init_adapter is None else _state_of(init_adapter)
-    return TinkerEngine(service, LoraSpec(config.lora.rank, config.lora.alpha), config.seed, model_path, state)
-
-
 class TinkerEngine:
     """One LoRA policy on a server; AdamW with the local engine's settings."""
 
     def __init__(
-        self, service: TinkerService, lora: LoraSpec, seed: int, model_path: Path, init_state: str | None = None
+        self, service: TinkerService, lora: LoraSpec, seed: int, model_path: Path, init_adapter: Path | None = None
     ):
         """Probe the server and begin a new adapter.
 
@@ -75,19 +63,20 @@ class TinkerEngine:
             lora: Of the adapter.
             seed: Of its weights.
             model_path: Folder of the model here, noted beside the adapter.
-            init_state: Tinker path of the state to go on from, without its moments.
+            init_adapter: One of the server's to go on from.
 
         Raises:
-            ConfigError: The server ignores a setting.
+            ConfigError: The server ignores a setting, or is another one than the adapter's.
             ServerError: The server does not answer as it should.
         """
+        init_state = None if init_adapter is None else _state_of(init_adapter)
         self._service, self._lora, self._model_path = service, lora, model_path
         self._waiting: list[WeighedRow] = []
         self._saved: Saved | None = None
         self._training: Any = self._new_adapter(seed)
         try:
             self._check_adapter(self._save())
-            self.reduction: Reduction = probe(service, self._training)
+            probe(service, self._training)
         except BaseException:
             service.unload(self._training)
             raise
@@ -136,7 +125,7 @@ class TinkerEngine:
         self._saved = None
         with self._service.errors("take a step"):
             if rows:
-                self._training.forward_backward(data_of(rows, self.reduction), LOSS).result()
+                self._training.forward_backward(data_of(rows), LOSS).result()
             return gradient_norm(self._training.optim_step(adam(learning_rate)).result())
 
     def reset_optimizer(self) -> None:
@@ -188,7 +177,7 @@ class TinkerEngine:
         """The policy as it is; the server saves the same weights once."""
         if self._saved is None:
             with self._service.errors("save the policy"):
-                name = self._service.new_name()
+                name = f"grpo-{secrets.token_hex(6)}"  # the server takes each once
                 state = self._training.save_state(name).result().path
                 sampler = self._training.save_weights_for_sampler(name).result().path
                 config, weights = self._download(sampler)

@@ -5,14 +5,15 @@ At the weights that log-probabilities were computed at, a loss has the gradient 
 losses, and its clipping is never used. The server's ``importance_sampling`` takes ``-exp(logp_t - given_t) A_t`` for a
 token; with those log-probabilities given, and ``A_t = -c_t``, its gradient is the sum above.
 
-Servers divide what they add up, each in its own way (`Reduction`); the coefficients are multiplied by it before.
+The server takes the mean over a row's tokens, and of that the mean over the rows of a step, so the coefficients are
+multiplied by both numbers before (`data_of`). One that adds up otherwise is refused (`probe`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -37,18 +38,6 @@ class WeighedRow:
     row: Segment
     logprobs: list[float]
     coefficients: list[float]
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """What a server makes of the losses: of a row's tokens, and of the rows since the last step, a sum or a mean."""
-
-    tokens: Literal["sum", "mean"]
-    rows: Literal["sum", "mean"]
-
-    def factor(self, row: Segment, rows: int) -> float:
-        """What undoes the server's division for a row of an update of so many ``rows``."""
-        return (row.num_actions if self.tokens == "mean" else 1) * (rows if self.rows == "mean" else 1)
 
 
 def weigh(
@@ -76,16 +65,13 @@ def weigh(
     return statistics, weighed
 
 
-def data_of(rows: Sequence[WeighedRow], reduction: Reduction) -> list[Any]:
+def data_of(rows: Sequence[WeighedRow]) -> list[Any]:
     """One ``tinker.Datum`` for each row of a whole update."""
-    return [
-        datum(
-            weighed.row,
-            weighed.logprobs,
-            [-value * reduction.factor(weighed.row, len(rows)) for value in weighed.coefficients],
-        )
-        for weighed in rows
-    ]
+    data: list[Any] = []
+    for weighed in rows:
+        divisor = weighed.row.num_actions * len(rows)
+        data.append(datum(weighed.row, weighed.logprobs, [-value * divisor for value in weighed.coefficients]))
+    return data
 
 
 def datum(row: Segment, logprobs: Sequence[float] | None = None, advantages: Sequence[float] | None = None) -> Any:

@@ -7,8 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
 from grpo.learner.loss import ActionTokens, token_losses  # noqa: E402
-from grpo.learner.segments import Segment  # noqa: E402
-from grpo.tinker.rows import Reduction, weigh  # noqa: E402
+from grpo.tinker.rows import weigh  # noqa: E402
 from tests.grpo.learner.engine_runs import LOSSES, rows_of_groups  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -53,17 +52,3 @@ def test_cispos_coefficients_are_weights_times_advantages():
     for row, values, weighed in zip(rows, logprobs, weigh(rows, logprobs, loss)[1], strict=True):
         weights = [min(math.exp(value + 5.6), loss.max_importance_weight) for value in values]
         assert weighed.coefficients == pytest.approx([-weight * row.advantage for weight in weights], rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("reduction", "factor"),
-    [
-        (Reduction("sum", "sum"), 1),
-        (Reduction("mean", "sum"), 3),
-        (Reduction("sum", "mean"), 5),
-        (Reduction("mean", "mean"), 15),
-    ],
-)
-def test_the_factor_undoes_what_a_server_divides_by(reduction, factor):
-    row = Segment([1, 2, 3, 4, 5], [False, True, False, True, True], [0.0] * 5, 1.0)
-    assert reduction.factor(row, rows=5) == factor

@@ -21,7 +21,6 @@ from grpo.learner.segments import Segment  # noqa: E402
 from grpo.serving.policy import SamplingParams  # noqa: E402
 from grpo.tinker.connection import connect  # noqa: E402
 from grpo.tinker.engine import TinkerEngine  # noqa: E402
-from grpo.tinker.rows import Reduction  # noqa: E402
 from grpo.tinker.sampler import TinkerSampler, TinkerServer  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402
 from tests.grpo.learner.engine_runs import LOSSES  # noqa: E402
@@ -83,10 +82,6 @@ def sampled(sampler, version, tokens=8, seed=1):
 def row_of(turn):
     ids = PROMPT + turn.ids
     return Segment(ids, [False] * len(PROMPT) + [True] * len(turn.ids), [0.0] * len(PROMPT) + turn.logprobs, 1.0)
-
-
-def test_the_probe_finds_means_over_tokens_and_rows(engine):
-    assert engine.reduction == Reduction(tokens="mean", rows="mean")
 
 
 def test_the_adapter_is_whole_for_peft(engine, tmp_path):
