@@ -14,7 +14,8 @@ arXiv 1910.02054): a layer is put together right before it is computed. Embeddin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from grpo.errors import TrainingError
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.local_engine import LocalEngine
 from grpo.learner.segments import Segment, even_shares
@@ -30,6 +32,22 @@ T = TypeVar("T")
 
 NOTHING = Segment([0, 0], [False, True], [0.0, 0.0], 0.0)
 """A row for a process that has none left."""
+
+
+@contextmanager
+def lost_connections() -> Iterator[None]:
+    """Around what the processes send each other, which fails where one of them is gone.
+
+    Raises:
+        TrainingError: It failed.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        raise TrainingError(
+            f"process {dist.get_rank()} of {dist.get_world_size()}: another one has ended; its own output says why. "
+            "The last checkpoint is whole"
+        ) from error
 
 
 class RankEngine(LocalEngine):
@@ -87,7 +105,8 @@ class RankEngine(LocalEngine):
         """What all processes found, in the order of the rows, in the first process; nothing in the others."""
         mine = dict(zip(numbers, found, strict=True))
         parts: list[dict[int, T]] | None = [{}] * dist.get_world_size() if dist.get_rank() == 0 else None
-        dist.gather_object(mine, parts, group=self._control)
+        with lost_connections():
+            dist.gather_object(mine, parts, group=self._control)
         everything = {number: value for part in parts or () for number, value in part.items()}
         return [everything[number] for number in sorted(everything)]
 
@@ -121,6 +140,7 @@ def _shard_layers(model: Any, device: torch.device) -> None:
 def _joined(tensors: Sequence[torch.Tensor], exchange: Callable[[torch.Tensor], object]) -> list[torch.Tensor]:
     """The tensors after ``exchange`` of all their values in one message."""
     values = torch.cat([tensor.flatten() for tensor in tensors])
-    exchange(values)
+    with lost_connections():
+        exchange(values)
     parts = values.split([tensor.numel() for tensor in tensors])
     return [part.view_as(tensor).clone() for part, tensor in zip(parts, tensors, strict=True)]

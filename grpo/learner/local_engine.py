@@ -49,11 +49,6 @@ KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 """The fast paths, named after their modules in ``grpo.learner.cpu``."""
 
 
-def local_engine(config: TrainConfig, model_path: Path, init_adapter: Path | None = None) -> LocalEngine:
-    """The engine that a run's settings ask for."""
-    return LocalEngine(model_path, **engine_options(config, model_path, init_adapter))
-
-
 def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | None) -> dict[str, Any]:
     """What a run's settings say of a ``LocalEngine``, but its model; on a GPU, its part of the plan."""
     dtype = computing_dtype(config.dtype, config.device, model_path).dtype

@@ -9,6 +9,8 @@ once), and cut into micro-batches under a token budget.
 
 from __future__ import annotations
 
+import itertools
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -59,13 +61,12 @@ class TurnWeights:
     invalid_calls: float | None = None
 
 
-def segments_of(episode: Episode, advantage: float) -> list[Segment]:
-    """The rows of an episode: one of each list of calls that follow each other."""
-    return weighted_segments(episode, advantage, TurnWeights())
+EVERY_TURN = TurnWeights()
+"""All weigh the same."""
 
 
-def weighted_segments(episode: Episode, advantage: float, weights: TurnWeights) -> list[Segment]:
-    """The rows an episode is learned from: each row of its ids, or its valid and invalid turns apart."""
+def segments_of(episode: Episode, advantage: float, weights: TurnWeights = EVERY_TURN) -> list[Segment]:
+    """The rows of an episode: one of each list of calls that follow each other; its invalid turns may stand apart."""
     others = advantage if advantage > 0 else advantage * weights.negative
     rows: list[Segment] = []
     if weights.invalid_calls is None:
@@ -101,34 +102,8 @@ def micro_batches(
     """
     if token_budget <= 0:
         raise ConfigError(f"token_budget must be a positive number of tokens, not {token_budget}")
-    rows = sorted(segments, key=lambda segment: segment.ids)
-    pairs = zip([[], *(row.ids for row in rows)], rows, strict=False)
-    shared = [common_prefix(before, row.ids) if share_beginnings else 0 for before, row in pairs]
-    fewest = len(_filled(rows, shared, token_budget, token_budget))
-    low, high = 1, token_budget
-    while low < high:
-        middle = (low + high) // 2
-        if len(_filled(rows, shared, middle, token_budget)) > fewest:
-            low = middle + 1
-        else:
-            high = middle
-    return _filled(rows, shared, high, token_budget)
-
-
-def _filled(rows: Sequence[Segment], shared: Sequence[int], budget: int, token_budget: int) -> list[list[Segment]]:
-    """Sorted rows in batches, each filled up to ``budget``; ``shared``: ids in common with the row before."""
-    batches: list[list[Segment]] = []
-    tokens = longest = 0
-    for row, common in zip(rows, shared, strict=True):
-        tokens += len(row.ids) - common
-        longest = max(longest, len(row.ids))
-        whole_rows = longest * (len(batches[-1]) + 1) if batches else 0
-        if batches and tokens <= budget and whole_rows <= ROWS_BUDGET * token_budget:
-            batches[-1].append(row)
-        else:
-            batches.append([row])
-            tokens = longest = len(row.ids)
-    return batches
+    cut = _Cut(segments, ROWS_BUDGET * token_budget, share_beginnings=share_beginnings)
+    return [[segments[number] for number in batch] for batch in cut.evenly(len(cut.at(token_budget)), token_budget)]
 
 
 def even_shares(segments: Sequence[Segment], count: int) -> list[list[int]]:
@@ -138,26 +113,40 @@ def even_shares(segments: Sequence[Segment], count: int) -> list[list[int]]:
     common ones once. Of all ways to cut that order, this one has the smallest largest cost. With few rows, or one that
     is longer than the others together, some shares are empty.
     """
-    order = sorted(range(len(segments)), key=lambda number: segments[number].ids)
-    before = [[], *(segments[number].ids for number in order)]
-    added = [len(segments[n].ids) - common_prefix(b, segments[n].ids) for n, b in zip(order, before, strict=False)]
-
-    def cut(capacity: int) -> list[list[int]]:
-        shares: list[list[int]] = []
-        tokens = 0
-        for number, more in zip(order, added, strict=True):
-            if shares and tokens + more <= capacity:
-                shares[-1].append(number)
-                tokens += more
-            else:
-                shares.append([number])
-                tokens = len(segments[number].ids)
-        return shares
-
-    total = sum(len(segment.ids) for segment in segments)
-    largest = bisect_left(range(total), True, key=lambda capacity: len(cut(capacity)) <= count)
-    shares = cut(largest)
+    shares = _Cut(segments).evenly(count, sum(len(segment.ids) for segment in segments))
     return shares + [[] for _ in range(count - len(shares))]
+
+
+class _Cut:
+    """Cuts rows, in the order of their ids, into pieces that are filled one by one."""
+
+    def __init__(self, segments: Sequence[Segment], padded_tokens: float = math.inf, *, share_beginnings: bool = True):
+        """A piece has ``padded_tokens`` at most where every row is counted as long as the longest."""
+        self._lengths = [len(segment.ids) for segment in segments]
+        self._order = sorted(range(len(segments)), key=lambda number: segments[number].ids)
+        ids = [segments[number].ids for number in self._order]
+        shared = [common_prefix(*pair) if share_beginnings else 0 for pair in itertools.pairwise([[], *ids])]
+        self._added = [len(own) - common for own, common in zip(ids, shared, strict=True)]
+        self._padded_tokens = padded_tokens
+
+    def at(self, capacity: int) -> list[list[int]]:
+        """The numbers of the rows of each piece of at most ``capacity`` tokens, or of one row."""
+        pieces: list[list[int]] = []
+        tokens = longest = 0
+        for number, added in zip(self._order, self._added, strict=True):
+            tokens += added
+            longest = max(longest, self._lengths[number])
+            padded_tokens = longest * (len(pieces[-1]) + 1) if pieces else 0
+            if pieces and tokens <= capacity and padded_tokens <= self._padded_tokens:
+                pieces[-1].append(number)
+            else:
+                pieces.append([number])
+                tokens = longest = self._lengths[number]
+        return pieces
+
+    def evenly(self, count: int, most: int) -> list[list[int]]:
+        """At most ``count`` pieces, under the smallest capacity that needs no more of them; ``most`` is enough."""
+        return self.at(bisect_left(range(most), True, key=lambda capacity: len(self.at(capacity)) <= count))
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:

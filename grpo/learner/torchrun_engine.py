@@ -23,8 +23,7 @@ import torch.distributed as dist
 
 from grpo.config import TrainConfig
 from grpo.devices.plan import CARD_ORDER
-from grpo.errors import TrainingError
-from grpo.learner.distributed import RankEngine
+from grpo.learner.distributed import RankEngine, lost_connections
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.local_engine import engine_options
 from grpo.learner.segments import Segment
@@ -58,9 +57,9 @@ class Processes:
             TrainingError: Another process has ended.
         """
         self._calling = True  # and for ever, if the others are left in the middle of it
-        with self._lost_connections():
+        with lost_connections():
             dist.broadcast_object_list([(name, arguments)], src=0, group=self.control)
-            found = here()
+        found = here()
         self._calling = False
         return found
 
@@ -71,36 +70,24 @@ class Processes:
             TrainingError: The first process, or another one, has ended.
         """
         engine: Any = None
-        with self._lost_connections():
-            while True:
-                told: list[Any] = [None]
+        while True:
+            told: list[Any] = [None]
+            with lost_connections():
                 dist.broadcast_object_list(told, src=0, group=self.control)
-                name, arguments = told[0]
-                if name == STOP:
-                    return
-                if name == MAKE:
-                    config, init_adapter = arguments
-                    engine = rank_engine(self, config, resolve_model(config.model).path, init_adapter)
-                else:
-                    getattr(engine, name)(*arguments)
+            name, arguments = told[0]
+            if name == STOP:
+                return
+            if name == MAKE:
+                config, init_adapter = arguments
+                engine = rank_engine(self, config, resolve_model(config.model).path, init_adapter)
+            else:
+                getattr(engine, name)(*arguments)
 
     def leave(self) -> None:
         """In the first process: let the others end. Those that were left in the middle of a call end with this one."""
         if not self._calling:
             with suppress(RuntimeError):  # one that has ended needs no stop
                 self.call(STOP, (), dist.destroy_process_group)
-
-    @contextmanager
-    def _lost_connections(self) -> Iterator[None]:
-        try:
-            yield
-        except RuntimeError as error:
-            if "gloo" not in str(error) and not isinstance(error, dist.DistError):
-                raise
-            raise TrainingError(
-                f"process {self.place.rank} of {self.place.size}: another one has ended; its own output says why. The "
-                "last checkpoint is whole"
-            ) from error
 
 
 _met: Processes | None = None

@@ -36,7 +36,7 @@ from grpo.episodes.player import Player
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ConfigError, EnvError, JudgeFailure
 from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset
-from grpo.learner.segments import Segment, TurnWeights, weighted_segments
+from grpo.learner.segments import Segment, TurnWeights, segments_of
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.training.batch import Batch
 from grpo.training.group_stream import GroupStream
@@ -236,7 +236,7 @@ class Batches:
             group.advantages = group_advantages(group.rewards, scale_by_std=loss.scale_by_std)
             staleness = step - version_of(group)
             for episode, advantage in zip(group.episodes, group.advantages, strict=True):
-                rows = weighted_segments(episode, advantage, weights)
+                rows = segments_of(episode, advantage, weights)
                 segments += [replace(row, staleness=staleness) for row in rows] if staleness else rows
         return segments
 

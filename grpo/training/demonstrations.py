@@ -22,7 +22,7 @@ from grpo.chat.prompts import Prompts
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.record import read_episodes, with_transcript
 from grpo.errors import DataError, ModelError
-from grpo.learner.segments import Segment, TurnWeights, weighted_segments
+from grpo.learner.segments import Segment, TurnWeights, segments_of
 from grpo.seeds import derive_seed
 from grpo.training.imitation import demonstrate, succeeded
 from grpo.types import Episode, Message, Task
@@ -50,7 +50,7 @@ class Demonstrations:
     def add(self, key: str, episode: Episode) -> bool:
         """Keep an episode, unless it is too long, known already, or has nothing to imitate; says whether it is kept."""
         weights = TurnWeights(invalid_calls=0.0)
-        rows = [row for row in weighted_segments(episode, 1.0, weights) if row.advantage > 0]
+        rows = [row for row in segments_of(episode, 1.0, weights) if row.advantage > 0]
         ids = tuple(tuple(row.ids) for row in rows)
         if not rows:
             self.left_out["nothing to imitate"] += 1

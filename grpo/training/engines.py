@@ -125,9 +125,9 @@ class Local(Backend):
 
     def engine(self, model_path: Path, init_adapter: Path | None = None) -> Engine:
         """See `Backend`."""
-        from grpo.learner.local_engine import local_engine
+        from grpo.learner.local_engine import LocalEngine, engine_options
 
-        return local_engine(self.config, model_path, init_adapter)
+        return LocalEngine(model_path, **engine_options(self.config, model_path, init_adapter))
 
     def servers(self, model_path: Path, log: Path, tell: Callable[[str], None]) -> Servers:
         """See `Backend`."""

@@ -29,7 +29,7 @@ def relative(a, b):
 @pytest.mark.parametrize("block_tokens", [5, 256])
 def test_attention_over_a_list_of_tokens_equals_torchs_over_whole_rows(heads, kv_heads, block_tokens, monkeypatch):
     monkeypatch.setattr(attention, "BLOCK_TOKENS", block_tokens)
-    rows = [row_of(*row) for row in ((17, 1), (17, 2), (9, 3), (0, 4))]
+    rows = four_rows()
     rows.append(replace(rows[0], ids=rows[0].ids[:20]))  # the beginning of another: it has no token of its own
     layout = shared_rows.lay_out(sorted(rows, key=lambda row: row.ids))
     tokens = len(layout.ids)
@@ -167,30 +167,14 @@ def test_norms_that_compute_something_else_stay_as_they_are(tmp_path):
     assert fuse_norms(model) == 3, "of two in each of two blocks, and one behind them"
 
 
-def test_fused_layers_step_aside_when_adapters_are_disabled(tmp_path):
-    tiny_model_folder(tmp_path / "model")
-    model = adapted(tmp_path / "model")
-    fuse_lora(model)
-    ids = torch.arange(12)[None]
-    with torch.no_grad():
-        adapted_logits = model(input_ids=ids).logits
-        with model.disable_adapter():
-            base_logits = model(input_ids=ids).logits
-
-    assert relative(adapted_logits, base_logits) > 1e-3
+ALONE = [(one,) for one in KERNELS]
+ALL_BUT_ONE = [tuple(other for other in KERNELS if other != one) for one in KERNELS]
 
 
-KERNEL_SETS = [
-    (),
-    *[(one,) for one in KERNELS],
-    *[tuple(other for other in KERNELS if other != one) for one in KERNELS],
-]
-
-
-@pytest.mark.parametrize("kernels", KERNEL_SETS, ids="+".join)
+@pytest.mark.parametrize("kernels", [(), *ALONE, *ALL_BUT_ONE], ids="+".join)
 def test_each_kernel_can_be_turned_off_without_changing_values_or_gradients(tmp_path, kernels):
     folder = tiny_model_folder(tmp_path / "model")
-    rows = [row_of(shared, seed) for shared, seed in ((17, 1), (17, 2), (9, 3), (0, 4))]
+    rows = four_rows()
     results = []
     for chosen in (KERNELS, kernels):
         made = tiny_engine(folder, kernels=chosen, token_budget=100)
@@ -206,12 +190,14 @@ def test_each_kernel_can_be_turned_off_without_changing_values_or_gradients(tmp_
 
 def row_of(shared, seed):
     """A row of 30 tokens, the first ``shared`` of them those of every other row."""
-    ids = [
-        *range(shared),
-        *torch.randint(0, 260, (30 - shared,), generator=torch.Generator().manual_seed(seed)).tolist(),
-    ]
+    own = torch.randint(0, 260, (30 - shared,), generator=torch.Generator().manual_seed(seed))
+    ids = [*range(shared), *own.tolist()]
     mask = [at > 20 for at in range(30)]
     return Segment(ids, mask, [-5.5 * acts for acts in mask], seed - 2.5)
+
+
+def four_rows():
+    return [row_of(shared, seed) for shared, seed in ((17, 1), (17, 2), (9, 3), (0, 4))]
 
 
 def test_a_model_whose_layers_the_adapter_would_miss_is_refused(tmp_path):
@@ -256,9 +242,8 @@ def test_a_layers_operations_are_bounded_and_do_not_grow_with_the_rows(tmp_path)
     """On a GPU each operation is a launch. Rows of a group have a piece each, so copies piece by piece grew with them."""
     counts = {}
     for layers in (2, 4):
-        made = tiny_engine(
-            tiny_model_folder(tmp_path / str(layers), layers=layers), kernels=("shared_rows", "fused_lora")
-        )
+        folder = tiny_model_folder(tmp_path / str(layers), layers=layers)
+        made = tiny_engine(folder, kernels=("shared_rows", "fused_lora"))
         for number in (4, 16):
             rows = [row_of(17 - row % 3, row) for row in range(number)]
             with Operations() as forward:
@@ -272,7 +257,7 @@ def test_a_layers_operations_are_bounded_and_do_not_grow_with_the_rows(tmp_path)
 @pytest.mark.parametrize("kernels", [KERNELS, ()], ids=["all kernels", "none"])
 def test_gradient_checkpointing_changes_no_bit_of_the_gradient_and_keeps_less(tmp_path, kernels):
     folder = tiny_model_folder(tmp_path / "model")
-    rows = [row_of(shared, seed) for shared, seed in ((17, 1), (17, 2), (9, 3), (0, 4))]
+    rows = four_rows()
     found = {}
     for checkpointing in (False, True):
         made = tiny_engine(folder, kernels=kernels, gradient_checkpointing=checkpointing)

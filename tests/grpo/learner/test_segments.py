@@ -12,7 +12,6 @@ from grpo.learner.segments import (
     even_shares,
     micro_batches,
     segments_of,
-    weighted_segments,
 )
 from grpo.types import Episode, Task
 from tests.support.episodes import say
@@ -71,7 +70,7 @@ def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():
         say(episode, prompt, ids, error=error)
 
     def learned(advantage, weights):
-        rows = weighted_segments(episode, advantage, weights)
+        rows = segments_of(episode, advantage, weights)
         actions = [[i for i, acts in zip(r.ids, r.action_mask, strict=True) if acts] for r in rows]
         return list(zip(actions, [r.advantage for r in rows], strict=True))
 
@@ -80,7 +79,7 @@ def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():
     assert learned(-1.0, TurnWeights(negative=0.25)) == [(every, -0.25)]
     assert learned(1.0, TurnWeights(0.25, 0.5)) == [([3, 4, 8, 9], 1.0), ([5, 6, 7], 0.0)]
     assert learned(-1.0, TurnWeights(0.25, 0.5)) == [([3, 4, 8, 9], -0.25), ([5, 6, 7], -0.5)]
-    assert weighted_segments(episode, -1.0, TurnWeights(0.25, 0.5))[1].ids == [1, 2, 3, 4, 0, 5, 6, 0, 7]
+    assert segments_of(episode, -1.0, TurnWeights(0.25, 0.5))[1].ids == [1, 2, 3, 4, 0, 5, 6, 0, 7]
     episode.turn_errors = ["bad_json"] * 4
     assert learned(-1.0, TurnWeights(0.25, 0.5)) == [(every, -0.5)]
 
