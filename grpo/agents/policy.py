@@ -38,7 +38,6 @@ from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, Policy, SamplingParams
-from grpo.serving.server import said_if_long
 from grpo.serving.vllm import VllmServer, built_for, make_servers
 
 BASE = "base"
@@ -150,7 +149,7 @@ class ServedPolicy(Agent):
             self._say(f"vLLM is starting, computing in {first.options.dtype}")
         rollout = self.config.rollout
         chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
-        servers.wait_ready(said_if_long(self._say))
+        servers.wait_ready(self._say)
         name = servers.model
         if self.fingerprint is not None:
             store = AdapterStore(servers, self._scratch / "adapters")

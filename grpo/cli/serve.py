@@ -85,7 +85,6 @@ def serve(
     from grpo.display.terminal import Display
     from grpo.machine.models import resolve_model
     from grpo.runs.trained_policy import find_policy, served_policy
-    from grpo.serving.server import said_if_long
     from grpo.serving.vllm import VllmServer
 
     share_cores()
@@ -112,7 +111,7 @@ def serve(
             display.note(
                 f"vLLM is starting with {policy.adapter}, computing in {options.dtype}; its log: {server.log_path}"
             )
-            seconds = server.wait_ready(said_if_long(display.note))
+            seconds = server.wait_ready(display.note)
             display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
             click.echo(EXAMPLE.format(name=policy.name, url=server.url))
             if os.environ.get("VLLM_API_KEY"):

@@ -206,7 +206,6 @@ def _train(
     gflops: float | None,
     trainer: type[Trainer] | None,
 ) -> None:
-    from grpo.serving.server import said_if_long
     from grpo.training.engines import backend_of
 
     backend = backend_of(config)
@@ -218,7 +217,7 @@ def _train(
         from grpo.training.trainer import Trainer
 
         if config.device != "cpu" or config.server.urls:  # vLLM measures free memory at its start, so no learner yet
-            servers.wait_ready(said_if_long(display.note))
+            servers.wait_ready(display.note)
         training = (trainer or Trainer)(config, run, model, servers, display, tracking, gflops)
         try:
             if config.server.urls:

@@ -22,7 +22,7 @@ from grpo.machine.hardware import available_gib
 from grpo.machine.models import ResolvedModel, resolve_model
 from grpo.machine.probe import computing_dtype
 from grpo.serving.server import Servers
-from grpo.serving.sleep_mode import turns_of
+from grpo.serving.sleep_mode import Turns
 from grpo.training.engines import backend_of
 from grpo.training.first_look import PROMPT, look_at_servers
 from grpo.types import Message
@@ -113,7 +113,7 @@ class ModelDoctor:
         assert self._chat is not None, "the model was found"
         backend, chat = backend_of(self.config), self._chat
         engine = backend.engine(self._model.path)
-        shared = turns_of(engine, self._servers)
+        shared = Turns(engine, self._servers)
         shared.train()
         prompt, answer = chat.prompt_ids(PROMPT, []), chat.encode(ANSWER)
         mask = [False] * len(prompt) + [True] * len(answer)

@@ -11,16 +11,13 @@ import os
 import pickle
 import signal
 import sys
-import threading
-import time
 from multiprocessing.connection import Connection
 from typing import Any
 
 from grpo.envs.step_cost import Meter
 from grpo.errors import EnvError, GrpoError
+from grpo.machine.processes import end_with_parent
 from grpo.machine.user_code import import_user_module
-
-_POLL_SECONDS = 0.25
 
 
 def make(env_id: str, env_kwargs: dict[str, Any], module: str | None, pickled_spec: bytes, path: list[str]) -> Any:
@@ -79,20 +76,16 @@ def serve(connection: Connection) -> None:
         connection.send((value, error, *spent))
 
 
-def _end_with(parent: int) -> None:
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_POLL_SECONDS)
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=watch, name="grpo-end-with-parent", daemon=True).start()
+def _end() -> None:
+    """This process, and what the envs have started."""
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    _end_with(int(sys.argv[2]))
+    end_with_parent(int(sys.argv[2]), _end)
     try:
         serve(Connection(int(sys.argv[1])))
     except (BrokenPipeError, ConnectionResetError):  # the other side is gone
         pass
     sys.stdout.flush()
-    os.killpg(0, signal.SIGKILL)  # with what the envs have started
+    _end()

@@ -1,4 +1,5 @@
-"""How grpo's processes start: command line and environment of a child, this one's allocator, torchrun, proxies, limits.
+"""How grpo's processes start and end: command line and environment of a child, its end with its parent, the allocator,
+torchrun, proxies, limits.
 
 glibc keeps the memory of tensors badly. torch asks for tensors that begin at a multiple of 64 bytes. For each, glibc
 before 2.39 takes a larger piece and puts the ends that it cuts off into its lists of small pieces, where they join
@@ -14,7 +15,9 @@ import ipaddress
 import os
 import resource
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -37,6 +40,8 @@ TORCHRUN_VARIABLES = frozenset(
 """Children that are no learners must not inherit them: vLLM would look for its own processes at torchrun's address."""
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+_POLL_SECONDS = 0.25
 
 
 def allow_many_files() -> None:
@@ -65,6 +70,20 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
         others = environment.get("PYTHONPATH", "")
         environment["PYTHONPATH"] = f"{root}{os.pathsep}{others}" if others else str(root)
     return environment
+
+
+def end_with_parent(parent: int, end: Callable[[], None]) -> None:
+    """Call ``end`` in a thread once ``parent``, which started this process, is gone, even if it was before this call.
+
+    It watches, because the kernel's parent-death signal comes when the *thread* ends that started this process.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_POLL_SECONDS)
+        end()
+
+    threading.Thread(target=watch, name="grpo-end-with-parent", daemon=True).start()
 
 
 def kept_memory() -> dict[str, str]:

@@ -19,23 +19,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
-from grpo.errors import AdapterError
+from grpo.errors import AdapterError, ServerError
 from grpo.serving.fleet import Fleet, Member
-from grpo.serving.server import ExternalServer, PolicyServer
+from grpo.serving.server import NoAnswerError, PolicyServer, models_of, post
 
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 _OWN_FOLDER = re.compile(r"\.?policy-[0-9a-f]{6}-\d{4,}(\.\d+)?")
 _LOAD_TIMEOUT_SECONDS = 120.0
 _UNLOAD_TIMEOUT_SECONDS = 10.0
 _MAX_AT_ONCE = 32
-_ALREADY_LOADED = "already been loaded"
 _LOGGER = logging.getLogger(__name__)
-
-
-class _NoAnswerError(AdapterError):
-    """The server did not answer: it has ended, or the way to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +61,6 @@ class AdapterStore:
         self._session = secrets.token_hex(3)  # a server or a folder may outlive the process that uses it
         self._published = 0
         self._users: dict[AdapterHandle, int] = {}  # insertion order is publication order
-        self._newest: AdapterHandle | None = None
         self._lock = fleet.lock
         self._root.mkdir(parents=True, exist_ok=True)
         for left_over in self._root.iterdir():
@@ -76,34 +68,6 @@ class AdapterStore:
                 shutil.rmtree(left_over)
         fleet.on_return.append(self._reload)
         fleet.on_stop.append(self._leave)
-
-    @property
-    def newest(self) -> AdapterHandle:
-        """The version published last.
-
-        Raises:
-            AdapterError: Nothing was published yet.
-        """
-        if self._newest is None:
-            raise AdapterError("no adapter was published yet; call publish() first")
-        return self._newest
-
-    @property
-    def loaded(self) -> list[AdapterHandle]:
-        """The versions that are alive, oldest first."""
-        with self._lock:
-            return list(self._users)
-
-    def of(self, version: int) -> AdapterHandle:
-        """The adapter that was published last as ``version``.
-
-        Raises:
-            AdapterError: It was never published, or is no longer loaded.
-        """
-        for handle in reversed(self.loaded):
-            if handle.version == version:
-                return handle
-        raise AdapterError(f"version {version} is not served; loaded are {[handle.version for handle in self.loaded]}")
 
     def publish(self, save: Callable[[Path], None], version: int) -> AdapterHandle:
         """Write a new version, have every server load it, and drop versions that nobody uses.
@@ -118,43 +82,39 @@ class AdapterStore:
             The version, ready to be asked for; the newest from now on.
 
         Raises:
-            AdapterError: ``save`` wrote no whole adapter, or a server refuses it. The former newest stays.
+            AdapterError: ``save`` wrote no whole adapter.
+            ServerError: A server refuses it. The former newest stays.
         """
         with self._lock:
             handle = self._write(save, version)
             try:
                 self._load_everywhere(handle)
-            except AdapterError:
+            except ServerError:
                 self._at_each(self._unload, handle)  # those that took it; the others do not know it
                 shutil.rmtree(handle.path)
                 raise
             self._users[handle] = 0
-            self._newest = handle
             self._drop_unused()
             return handle
 
-    def acquire(self, handle: AdapterHandle | None = None) -> AdapterHandle:
-        """Note one more user of a version (default: the newest), which keeps it alive until ``release``.
+    def acquire(self, version: int) -> AdapterHandle:
+        """Note one more user of what was published last as ``version``, which keeps it alive until ``release``.
 
         Raises:
-            AdapterError: The version is not loaded any more.
+            AdapterError: It was never published, or is no longer loaded.
         """
         with self._lock:
-            handle = handle or self.newest
-            if handle not in self._users:
-                raise AdapterError(f"adapter {handle.name} is no longer loaded; acquire it while it is the newest")
-            self._users[handle] += 1
-            return handle
+            for handle in reversed(self._users):
+                if handle.version == version:
+                    self._users[handle] += 1
+                    return handle
+            loaded = [handle.version for handle in self._users]
+            raise AdapterError(f"version {version} is not served; loaded are {loaded}")
 
     def release(self, handle: AdapterHandle) -> None:
-        """Note that one user of a version has ended; drop the version if it was the last and a newer one exists.
-
-        Raises:
-            AdapterError: The version has no user.
-        """
+        """Note that one user of a version has ended; drop the version if it was the last and a newer one exists."""
         with self._lock:
-            if self._users.get(handle, 0) == 0:
-                raise AdapterError(f"adapter {handle.name} was released more often than acquired")
+            assert self._users.get(handle), "it was acquired"
             self._users[handle] -= 1
             self._drop_unused()
 
@@ -174,7 +134,8 @@ class AdapterStore:
         return AdapterHandle(name, path, version)
 
     def _drop_unused(self) -> None:
-        for handle in [handle for handle, users in self._users.items() if users == 0 and handle != self._newest]:
+        newest = next(reversed(self._users))
+        for handle in [handle for handle, users in self._users.items() if users == 0 and handle != newest]:
             del self._users[handle]
             for _, error in self._at_each(self._unload, handle):
                 if error is not None:  # not worth a run: a server that is gone or new does not hold it either
@@ -183,20 +144,20 @@ class AdapterStore:
 
     def _load_everywhere(self, handle: AdapterHandle) -> None:
         for member, error in self._at_each(self._load, handle):
-            if isinstance(error, _NoAnswerError):
+            if isinstance(error, NoAnswerError):
                 self._fleet.take_out(member, member.returns, str(error))
             elif error is not None:
                 raise error
 
     def _at_each(
         self, action: Callable[[PolicyServer, AdapterHandle], None], handle: AdapterHandle
-    ) -> Sequence[tuple[Member, AdapterError | None]]:
+    ) -> Sequence[tuple[Member, ServerError | None]]:
         """Do it at every server that is in, all at once; with what went wrong."""
 
-        def tried(member: Member) -> tuple[Member, AdapterError | None]:
+        def tried(member: Member) -> tuple[Member, ServerError | None]:
             try:
                 action(member.server, handle)
-            except AdapterError as error:
+            except ServerError as error:
                 return member, error
             return member, None
 
@@ -209,42 +170,28 @@ class AdapterStore:
     def _reload(self, server: PolicyServer) -> None:
         """Load every live version at a server that is back; it may hold some of them still."""
         with self._lock:
+            held = models_of(server)
             for handle in self._users:
-                try:
+                if handle.name not in held:
                     self._load(server, handle)
-                except AdapterError as error:
-                    if _ALREADY_LOADED not in str(error):
-                        raise
 
     def _leave(self) -> None:
-        """Unload every live version from the servers that go on when the run has ended."""
+        """Unload every live version: a server that is not ours goes on when the run has ended."""
         with self._lock:
             for handle in self._users:
-                self._at_each(self._unload_from_theirs, handle)
-
-    def _unload_from_theirs(self, server: PolicyServer, handle: AdapterHandle) -> None:
-        if isinstance(server, ExternalServer):
-            self._unload(server, handle)
+                self._at_each(self._unload, handle)
 
     def _load(self, server: PolicyServer, handle: AdapterHandle) -> None:
         body = {"lora_name": handle.name, "lora_path": str(handle.path)}
-        self._post(server, "/v1/load_lora_adapter", body, _LOAD_TIMEOUT_SECONDS)
+        try:
+            post(server, "/v1/load_lora_adapter", _LOAD_TIMEOUT_SECONDS, json=body)
+        except NoAnswerError:
+            raise
+        except ServerError as error:
+            raise AdapterError(
+                f"{error}. It loads adapters at run time if vLLM was started with --enable-lora and "
+                f"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, and must see {handle.path}"
+            ) from error
 
     def _unload(self, server: PolicyServer, handle: AdapterHandle) -> None:
-        self._post(server, "/v1/unload_lora_adapter", {"lora_name": handle.name}, _UNLOAD_TIMEOUT_SECONDS)
-
-    def _post(self, server: PolicyServer, path: str, body: dict[str, str], timeout_seconds: float) -> None:
-        url, name = f"{server.url}{path}", body["lora_name"]
-        try:
-            response = httpx.post(url, json=body, timeout=timeout_seconds, trust_env=server.trust_env)
-        except httpx.HTTPError as error:
-            raise _NoAnswerError(
-                f"{url} did not answer for adapter {name} ({type(error).__name__}: {error})"
-            ) from error
-        if response.status_code == 404 and "lora" not in response.text.lower():
-            raise AdapterError(
-                f"the server at {server.url} loads no adapters at run time: start vLLM with --enable-lora "
-                "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
-            )
-        if response.status_code != 200:
-            raise AdapterError(f"{url} answered {response.status_code} for adapter {name}: {response.text[:500]}")
+        post(server, "/v1/unload_lora_adapter", _UNLOAD_TIMEOUT_SECONDS, json={"lora_name": handle.name})

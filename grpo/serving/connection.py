@@ -19,7 +19,7 @@ from typing import Any, Self
 import httpx
 
 from grpo.errors import ServerError
-from grpo.serving.fleet import Fleet, Member, Place
+from grpo.serving.fleet import Fleet, GroupServer, Member
 
 MAX_ATTEMPTS = 3
 TIMEOUT = httpx.Timeout(600.0, connect=30.0)
@@ -40,7 +40,7 @@ class Connection:
         self._idle: dict[Member, list[httpx.AsyncClient]] = {}
         self._slots: dict[Member, asyncio.Semaphore] = {}
         self._checking: dict[Member, asyncio.Lock] = {}
-        self._places: dict[Hashable, Place] = {}
+        self._groups: dict[Hashable, GroupServer] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,29 +54,29 @@ class Connection:
             await client.aclose()
 
     @contextmanager
-    def place(self, group: Hashable) -> Iterator[Place]:
-        """Where an episode of ``group`` is played, for its length: a server with few episodes, the same for all of it.
+    def server_of(self, group: Hashable) -> Iterator[GroupServer]:
+        """For the length of an episode of ``group``: a server with few episodes, the same for all of the group.
 
         The choice is made with the first request.
         """
-        place = self._places.setdefault(group, Place())
-        place.count(1)
+        server = self._groups.setdefault(group, GroupServer())
+        server.count(1)
         try:
-            yield place
+            yield server
         finally:
-            place.count(-1)
+            server.count(-1)
 
-    async def post(self, path: str, request: dict[str, Any], place: Place | None = None) -> dict[str, Any]:
-        """The answer to a request, of the server at ``place``; without one, of the least loaded.
+    async def post(self, path: str, request: dict[str, Any], server: GroupServer | None = None) -> dict[str, Any]:
+        """The answer to a request, of ``server``; without one, of the least loaded.
 
         Raises:
             ServerError: It was refused, or there was no answer after several attempts although the server is up.
             ServerDiedError: No server is left.
         """
-        place = place or Place()
+        server = server or GroupServer()
         failures = 0
         while True:
-            member = await self._member(place)
+            member = await self._member(server)
             returns = member.returns
             try:
                 return await self._answer(member, path, request)
@@ -87,14 +87,14 @@ class Connection:
                 if too_often or not await self._is_out(member, returns, error, sure=lost_adapter):
                     raise
 
-    async def _member(self, place: Place) -> Member:
-        while place.member is None or place.member.out:
+    async def _member(self, server: GroupServer) -> Member:
+        while server.member is None or server.member.out:
             found = self._fleet.least_loaded()
             if found is None:
                 await asyncio.sleep(0.2)
             else:
-                place.move(found)
-        return place.member
+                server.move(found)
+        return server.member
 
     async def _is_out(self, member: Member, returns: int, error: ServerError, *, sure: bool) -> bool:
         """Whether the server that failed is out, or was until now; else the request is to blame.

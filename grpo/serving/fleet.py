@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from grpo.errors import ServerDiedError, ServerStartError, describe
-from grpo.serving.server import PolicyServer, Progress, Servers
+from grpo.serving.server import PolicyServer, Say, Servers
 
 CHECK_SECONDS = 5.0
 _LOGGER = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ class Member:
 
 
 @dataclass(eq=False, slots=True)
-class Place:
-    """Where the episodes of a group are played: all on one server, which has their prompt in its cache."""
+class GroupServer:
+    """The server that the episodes of a group are played on: one for all, which has their prompt in its cache."""
 
     member: Member | None = None
     episodes: int = 0
@@ -81,7 +81,7 @@ class Fleet(Servers):
     servers: Sequence[PolicyServer]
     check_seconds: float = CHECK_SECONDS
     on_return: list[Callable[[PolicyServer], None]] = field(default_factory=list)
-    on_change: list[Callable[[str], None]] = field(default_factory=lambda: [_LOGGER.warning])
+    on_change: list[Say] = field(default_factory=lambda: [_LOGGER.warning])
     on_stop: list[Callable[[], None]] = field(default_factory=list)
     members: list[Member] = field(init=False)
     lock: threading.RLock = field(init=False, default_factory=threading.RLock)
@@ -112,13 +112,13 @@ class Fleet(Servers):
             self.stop()
             raise
 
-    def wait_ready(self, on_progress: Progress | None = None) -> float:
+    def wait_ready(self, say: Say | None = None) -> float:
         """Wait until all answer; returns the seconds that the last one took.
 
         Raises:
             ServerStartError: One does not answer, or they serve models of different names.
         """
-        seconds = max(server.wait_ready(on_progress) for server in self.servers)
+        seconds = max(server.wait_ready(say) for server in self.servers)
         names = {server.url: server.model for server in self.servers}
         if len(set(names.values())) > 1:
             served = ", ".join(f"{name!r} at {url}" for url, name in names.items())

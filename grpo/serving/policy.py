@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 from grpo.errors import ServerError
 from grpo.serving.connection import Connection
-from grpo.serving.fleet import Place
+from grpo.serving.fleet import GroupServer
 from grpo.types import SampledTurn
 
 
@@ -48,19 +48,19 @@ class CompletionsPolicy(Policy):
         model: str,
         stop_token_ids: list[int],
         version: int = 0,
-        place: Place | None = None,
+        server: GroupServer | None = None,
     ):
         self.connection = connection
         self.model = model
         self.stop_token_ids = stop_token_ids
         self.version = version
-        self._place = place
+        self._server = server
 
     @contextmanager
     def session(self, group: Hashable) -> Iterator[Self]:
         """See `Policy`."""
-        with self.connection.place(group) as place:
-            yield type(self)(self.connection, self.model, self.stop_token_ids, self.version, place)
+        with self.connection.server_of(group) as server:
+            yield type(self)(self.connection, self.model, self.stop_token_ids, self.version, server)
 
     async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> SampledTurn:
         """Sample one turn.
@@ -81,7 +81,7 @@ class CompletionsPolicy(Policy):
             "stop_token_ids": self.stop_token_ids,
             "skip_special_tokens": False,
         }
-        choice = (await self.connection.post("/v1/completions", request, self._place))["choices"][0]
+        choice = (await self.connection.post("/v1/completions", request, self._server))["choices"][0]
         missing = [key for key in ("token_ids", "prompt_token_ids", "logprobs") if not choice.get(key)]
         if missing:
             raise ServerError(

@@ -53,7 +53,7 @@ class VllmSampler:
         """See `Sampler`.
 
         Raises:
-            AdapterError: ``save`` wrote no whole adapter, or a server refuses it.
+            ServerError: ``save`` wrote no whole adapter, or a server refuses it.
         """
         self._adapters.publish(save, version)
 
@@ -64,7 +64,7 @@ class VllmSampler:
         Raises:
             AdapterError: The version is not served.
         """
-        adapter = self._adapters.acquire(self._adapters.of(version))
+        adapter = self._adapters.acquire(version)
         connection = self._connection = self._connection or Connection(self._fleet, self._concurrency)
         self._in_use += 1
         try:

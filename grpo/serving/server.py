@@ -7,31 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import httpx
 
-from grpo.errors import ServerDiedError, ServerStartError
+from grpo.errors import ServerDiedError, ServerError, ServerStartError
 from grpo.machine.processes import is_loopback
 
-Progress = Callable[[float, str], None]
-"""Called about once a second during a start with the seconds so far and what the server is doing."""
-
-SILENT_SECONDS = 30.0
-"""A start may take so long before something is said of it; on a GPU the first one takes minutes."""
-
-
-def said_if_long(say: Callable[[str], None]) -> Progress:
-    """Tells ``say`` now and then what a server is doing that takes long to start."""
-    said = 0.0
-
-    def on_progress(seconds: float, doing: str) -> None:
-        nonlocal said
-        if seconds >= said + SILENT_SECONDS:
-            said = seconds
-            say(f"still starting: {doing} ({seconds:.0f} s)")
-
-    return on_progress
+Say = Callable[[str], None]
+"""Called with a line for people."""
 
 
 class Startable(Protocol):
@@ -41,8 +25,8 @@ class Startable(Protocol):
         """Begin to start; returns at once."""
         ...
 
-    def wait_ready(self, on_progress: Progress | None = None) -> float:
-        """Wait until requests are answered; returns the seconds since ``start``."""
+    def wait_ready(self, say: Say | None = None) -> float:
+        """Wait until requests are answered, and ``say`` now and then what takes long; returns the seconds it took."""
         ...
 
     def stop(self) -> None:
@@ -100,6 +84,37 @@ class PolicyServer(Startable, Protocol):
         ...
 
 
+class NoAnswerError(ServerError):
+    """A server did not answer: it has ended, or the way to it."""
+
+
+def post(server: PolicyServer, path: str, timeout_seconds: float, **content: Any) -> None:
+    """Have a server do something; ``content`` is as for httpx.
+
+    Raises:
+        NoAnswerError: It did not answer.
+        ServerError: It refused.
+    """
+    url = f"{server.url}{path}"
+    try:
+        answer = httpx.post(url, timeout=timeout_seconds, trust_env=server.trust_env, **content)
+    except httpx.HTTPError as error:
+        raise NoAnswerError(f"{url} did not answer ({type(error).__name__}: {error})") from error
+    if answer.status_code != 200:
+        raise ServerError(f"{url} answered {answer.status_code}: {answer.text[:500]}")
+
+
+def models_of(server: PolicyServer) -> dict[str, str | None]:
+    """The names of what a server serves; an adapter's has the name of its model behind it.
+
+    Raises:
+        httpx.HTTPError: It does not answer.
+        ValueError: It answers something else; so do KeyError and TypeError.
+    """
+    answer = httpx.get(f"{server.url}/v1/models", timeout=10.0, trust_env=server.trust_env)
+    return {model["id"]: model.get("parent") for model in answer.raise_for_status().json()["data"]}
+
+
 class ExternalServer(PolicyServer):
     """A vLLM server that somebody else runs, and may restart, and that sees the same file system as this process."""
 
@@ -114,7 +129,7 @@ class ExternalServer(PolicyServer):
     def start(self) -> None:
         """Nothing to start."""
 
-    def wait_ready(self, on_progress: Progress | None = None) -> float:
+    def wait_ready(self, say: Say | None = None) -> float:
         """Wait until the server answers, and learn the name of its model; returns the seconds it took.
 
         Raises:
@@ -123,8 +138,7 @@ class ExternalServer(PolicyServer):
         began = time.monotonic()
         while True:
             try:
-                answer = httpx.get(f"{self.url}/v1/models", timeout=10.0, trust_env=self.trust_env)
-                models = answer.raise_for_status().json()["data"]
+                models = models_of(self)
                 break
             except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
                 gave_up = time.monotonic() - began > self._start_timeout_seconds
@@ -133,10 +147,8 @@ class ExternalServer(PolicyServer):
                         f"the server at {self.url} does not answer {self.url}/v1/models "
                         f"({type(error).__name__}: {error}). Is it vLLM's OpenAI-compatible server, and is it up?"
                     ) from error
-            if on_progress:
-                on_progress(time.monotonic() - began, f"waiting for {self.url}")
             time.sleep(1.0)
-        names = [model["id"] for model in models if not model.get("parent")]
+        names = [name for name, parent in models.items() if not parent]
         if not names:
             raise ServerStartError(f"the server at {self.url} serves no model")
         self.model = names[0]

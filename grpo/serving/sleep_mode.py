@@ -27,23 +27,16 @@ class Learner(Protocol):
         ...
 
 
-class Together:
-    """Learner and server have what they need at the same time."""
+class Turns:
+    """Only one of them computes at a time; the server has the first turn. No turns are taken where it cannot sleep."""
 
-    def train(self) -> None:
-        """The learner computes next."""
-
-    def sample(self) -> None:
-        """The server computes next."""
-
-
-class Turns(Together):
-    """Only one of them does; the server has the first turn."""
-
-    def __init__(self, learner: Learner, fleet: Fleet):
-        """Take turns between a learner that sleeps and a server of ours that is ready."""
-        self._learner = learner
-        self._fleet = fleet
+    def __init__(self, learner: object, servers: object):
+        """Take turns between a run's engine and its servers where the plan of a server of ours said so."""
+        self._learner = cast("Learner", learner)
+        self._fleet: Fleet | None = None
+        if isinstance(servers, Fleet):
+            ours = [server for server in servers.servers if isinstance(server, VllmServer)]
+            self._fleet = servers if any(server.options.sleep_mode for server in ours) else None
         self._training = False
         self._awake: dict[Member, str] = {}
         """Servers that did not fall asleep, and are gone, with what happened."""
@@ -54,7 +47,7 @@ class Turns(Together):
         Raises:
             ServerDiedError: No server is left.
         """
-        if not self._training:
+        if self._fleet is not None and not self._training:
             while self._fleet.least_loaded() is None:  # one that starts measures the GPU's memory, and takes its part
                 time.sleep(0.2)
             asleep = {member: _failure(_ours(member).sleep) for member in self._fleet.present()}
@@ -64,7 +57,7 @@ class Turns(Together):
 
     def sample(self) -> None:
         """The server computes next. One that did not fall asleep or wake up is started again, as after any failure."""
-        if self._training:
+        if self._fleet is not None and self._training:
             self._learner.sleep()
             for member in self._fleet.present():
                 if why := self._awake.get(member) or _failure(_ours(member).wake_up):
@@ -83,12 +76,3 @@ def _failure(move: Callable[[], None]) -> str:
     except ServerError as error:
         return str(error)
     return ""
-
-
-def turns_of(learner: object, servers: object) -> Together:
-    """How a run's engine and its servers share the GPUs: in turns where the plan of the server said so."""
-    if isinstance(servers, Fleet):
-        ours = [server for server in servers.servers if isinstance(server, VllmServer)]
-        if any(server.options.sleep_mode for server in ours):
-            return Turns(cast("Learner", learner), servers)
-    return Together()

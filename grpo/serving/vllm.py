@@ -1,7 +1,7 @@
 """A vLLM server that belongs to a run.
 
-``VllmServer`` starts vLLM behind a guard process (``guard``), so that it ends with this process however that
-happens, keeps its log, says how the start goes, and can be restarted when it fails. It knows nothing of adapters.
+``VllmServer`` starts vLLM (``vllm_main``, by which it ends with this process however that happens), keeps its log, says
+how the start goes, and can be restarted when it fails. It knows nothing of adapters.
 
     with VllmServer(model_path, log_path, ServerOptions(max_model_len=2048)) as server:
         httpx.post(f"{server.url}/v1/completions", json={"model": server.model, ...})
@@ -13,11 +13,11 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +28,8 @@ from grpo.errors import ConfigError, ServerDiedError, ServerError, ServerStartEr
 from grpo.machine.hardware import cpu_count
 from grpo.machine.models import check_model_folder
 from grpo.machine.processes import module_command
-from grpo.serving.server import ExternalServer, PolicyServer, Progress, is_healthy
+from grpo.serving.server import ExternalServer, PolicyServer, Say, is_healthy, post
+from grpo.serving.vllm_main import GRACE_SECONDS, PARENT_VARIABLE
 from grpo.serving.vllm_options import ServerOptions, server_options
 
 BASE_MODEL = "base"
@@ -37,20 +38,12 @@ BASE_MODEL = "base"
 _LOG_PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?((DEBUG|INFO|WARNING|ERROR) [\d-]+ [\d:]+ )?(\[\S+:\d+\] )?")
 _TELLING_LINE = re.compile(r"^(\w+\.)*\w*(Error|Exception|Interrupt|Killed)\b.*")
 _TAIL_LINES = 15
-_GRACE_SECONDS = 10.0
-"""Between SIGTERM and SIGKILL."""
+_SHOWN_CHARS = 100
+"""Of the log's last line, which says what vLLM is doing."""
+SILENT_SECONDS = 30.0
+"""A start may take so long before something is said of it; on a GPU the first one takes minutes."""
 _MOVE_TIMEOUT_SECONDS = 600.0
 """For a model's way from the GPU to the host's memory or back; seconds are the rule."""
-_PHASES = (
-    ("Graph capturing finished", "opening the port"),
-    ("Capturing CUDA graph", "capturing CUDA graphs"),
-    ("KV cache size", "opening the port"),
-    ("Loading weights took", "preparing the cache"),
-    ("Loading model from scratch", "loading the weights"),  # on GPUs
-    ("Starting to load model", "loading the weights"),
-    ("Resolved architecture", "starting the engine process"),
-)
-"""What vLLM's log says, latest first, and what it means it is doing."""
 
 
 def built_for() -> Literal["cpu", "cuda"] | None:
@@ -94,9 +87,8 @@ class VllmServer(PolicyServer):
         self.url = ""
         self.restarts_left = 1
         self._start_timeout_seconds = start_timeout_seconds
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._port = 0  # kept over a restart, so that clients need not learn a new URL
-        self._group = 0
         self._log_start = 0
         self._began = 0.0
 
@@ -108,7 +100,7 @@ class VllmServer(PolicyServer):
             ConfigError: The settings do not fit the model.
             ServerStartError: vLLM is not installed, or the port is taken.
         """
-        if self._guard is not None:
+        if self._process is not None:
             raise ServerError("the server was started already; stop() it first")
         model_path = check_model_folder(self.model_path)
         self.options.check_model(model_path)
@@ -119,15 +111,14 @@ class VllmServer(PolicyServer):
         self._began = time.monotonic()
         with self.log_path.open("ab") as log:
             self._log_start = log.tell()
-            self._guard = subprocess.Popen(
-                module_command("grpo.serving.guard", str(_GRACE_SECONDS), *command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
                 stderr=log,
-                env=self.options.environment(),
+                env=self.options.environment() | {PARENT_VARIABLE: str(os.getpid())},
                 start_new_session=True,  # a Ctrl-C in the terminal reaches this process alone
             )
-        self._group = 0
 
     def command(self, model_path: Path, port: int) -> list[str]:
         """The command line of the server process.
@@ -150,30 +141,31 @@ class VllmServer(PolicyServer):
             )
         return module_command("grpo.serving.vllm_main", *self.options.arguments(model_path, self.model, port))
 
-    def wait_ready(self, on_progress: Progress | None = None) -> float:
-        """Wait until vLLM answers; returns the seconds since ``start``.
+    def wait_ready(self, say: Say | None = None) -> float:
+        """Wait until vLLM answers, and ``say`` now and then how far its log is; returns the seconds since ``start``.
 
         Raises:
             ServerStartError: vLLM ended, or was not ready in time. The server is stopped.
         """
-        guard = self._guard  # `stop` may forget it while another thread waits here
-        if guard is None:
+        process = self._process  # `stop` may forget it while another thread waits here
+        if process is None:
             raise ServerError("the server was not started; call start() first")
-        next_report = 0.0
+        said = 0.0
         with httpx.Client(base_url=self.url, timeout=5.0, trust_env=self.trust_env) as client:
             while not is_healthy(client):
                 seconds = time.monotonic() - self._began
-                if guard.poll() is not None:
+                if process.poll() is not None:
                     raise ServerStartError(self._obituary(f"vLLM ended after {seconds:.0f} s, before it was ready"))
                 if seconds > self._start_timeout_seconds:
                     message = self._obituary(f"vLLM was not ready after {seconds:.0f} s and was stopped")
                     self.stop()
                     raise ServerStartError(message)
-                if on_progress and seconds >= next_report:
-                    on_progress(seconds, self._phase())
-                    next_report = seconds + 1.0
+                if say and seconds >= said + SILENT_SECONDS:
+                    said = seconds
+                    doing = next(reversed(self._log_lines()), "importing vLLM")
+                    say(f"still starting: {doing[:_SHOWN_CHARS]} ({seconds:.0f} s)")
                 time.sleep(0.1)
-        if guard.poll() is not None:  # so another program answers at its port
+        if process.poll() is not None:  # so another program answers at its port
             raise ServerStartError(
                 self._obituary("vLLM ended before it was ready; its port was taken by another program")
             )
@@ -194,23 +186,14 @@ class VllmServer(PolicyServer):
 
     def _move(self, path: str, **parameters: int) -> None:
         try:
-            self._post(path, **parameters)
+            post(self, path, _MOVE_TIMEOUT_SECONDS, params=parameters)
         except ServerError:
             self.stop()  # it may be on the GPU still, and the health check would call a server that sleeps on well
             raise
 
-    def _post(self, path: str, **parameters: int) -> None:
-        url = f"{self.url}{path}"
-        try:
-            answer = httpx.post(url, params=parameters, timeout=_MOVE_TIMEOUT_SECONDS, trust_env=self.trust_env)
-        except httpx.HTTPError as error:
-            raise ServerError(f"{url} did not answer ({type(error).__name__}: {error})") from error
-        if answer.status_code != 200:
-            raise ServerError(f"{url} answered {answer.status_code}: {answer.text[:300]}")
-
     def is_alive(self) -> bool:
         """Whether vLLM's process runs; it may still be starting."""
-        return self._guard is not None and self._guard.poll() is None
+        return self._process is not None and self._process.poll() is None
 
     def is_well(self) -> bool:
         """Whether vLLM's process runs and answers its health check."""
@@ -240,38 +223,18 @@ class VllmServer(PolicyServer):
 
     def stop(self) -> None:
         """End vLLM and wait until it is gone. Twice does no harm."""
-        guard, self._guard = self._guard, None
-        if guard is None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        group = self._process_group(guard)
-        assert guard.stdin is not None
-        assert guard.stdout is not None
-        try:
-            guard.stdin.close()
-        except BrokenPipeError:
-            pass
-        try:
-            guard.wait(_GRACE_SECONDS + 5.0)
-        except subprocess.TimeoutExpired:
-            guard.kill()
-            guard.wait()
-        guard.stdout.close()
-        if group:
-            try:
-                os.killpg(group, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # the usual case: the guard has done its work
-
-    def _process_group(self, guard: subprocess.Popen[bytes]) -> int:
-        """Process group of vLLM as the guard reported it; 0 if it did not get that far."""
-        assert guard.stdout is not None
-        if not self._group and select.select([guard.stdout], [], [], 0)[0]:
-            self._group = int(guard.stdout.readline() or 0)
-        return self._group
-
-    def _phase(self) -> str:
-        text = "\n".join(self._log_lines())
-        return next((phase for mark, phase in _PHASES if mark in text), "importing vLLM")
+        process.terminate()  # vLLM's API server ends its engine itself, and tidies its shared memory up
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
+        with suppress(ProcessLookupError):
+            for _ in range(20):  # the rest of the process group follows its leader by itself
+                os.killpg(process.pid, 0)
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def _log_lines(self) -> list[str]:
         try:
@@ -286,7 +249,7 @@ class VllmServer(PolicyServer):
 
     def _obituary(self, what: str) -> str:
         """What happened, the line of the log that most likely says why, and the log's end."""
-        status = self._guard.poll() if self._guard else None
+        status = self._process.poll() if self._process else None
         lines = self._log_lines()
         telling = [line for line in lines if _TELLING_LINE.match(line.strip())]
         why = f": {telling[0].strip()}" if telling else ""

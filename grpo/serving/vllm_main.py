@@ -1,44 +1,58 @@
 """What a run adds to vLLM's processes: each ends when its own parent is gone, and on a CPU the room ``cpu`` is put in.
 
+    run  -->  vLLM (API server -> engine, with several GPUs -> workers; one process group)
+
 On the CPU the engine process, which has the model, computes on the run's cores (``CORES_VARIABLE``).
 
-The guard ends vLLM's process group. This module is for the case that the guard itself is killed: vLLM's engine process
-would otherwise live on without its API server. It is the main module of the API server, so ``multiprocessing`` imports
-it first in each process that vLLM spawns; a forked process keeps it. Nothing of vLLM is imported before it is needed,
-and ``python -m grpo.serving.vllm_main ARGUMENTS`` takes the arguments of ``vllm serve``.
+It is the main module of the API server, so ``multiprocessing`` imports it first in each process that vLLM spawns; a
+forked process keeps it. So no process of vLLM outlives the run, nor the API server, however these end. Nothing of vLLM
+is imported before it is needed, and ``python -m grpo.serving.vllm_main ARGUMENTS`` takes the arguments of ``vllm
+serve``.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
-import threading
+import tempfile
 import time
 
 from grpo.machine.installed import has_room
-from grpo.serving.guard import CORES_VARIABLE, PARENT_VARIABLE, THREADS_VARIABLE
+from grpo.machine.processes import end_with_parent
 
-_POLL_SECONDS = 0.5
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PARENT_VARIABLE = "GRPO_PARENT_PID"
+"""Tells a process of the server the id of the process that started it."""
+
+CORES_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"
+"""vLLM's variable for the cores of a model on the CPU: their numbers, with commas between them."""
+
+THREADS_VARIABLE = "GRPO_VLLM_THREADS"
+"""Tells the same model on how many threads it computes where no cores are named: the system then places them."""
+
+SOCKETS_VARIABLE = "VLLM_RPC_BASE_PATH"
+"""vLLM's variable for the folder of its sockets, which it does not remove: here one that goes with the server."""
+
+GRACE_SECONDS = 10.0
+"""Between SIGTERM for the API server and SIGKILL for its process group."""
 
 
-def end_with_parent() -> None:
-    """Kill this process as soon as the process that started it is gone, even if that was before this call.
-
-    A thread watches, and not the kernel's parent-death signal alone, because that signal comes when the *thread* ends
-    that started this process.
-    """
+def watch_parent() -> None:
+    """End this process when the one that started it is gone."""
     parent = int(os.environ[PARENT_VARIABLE])
     os.environ[PARENT_VARIABLE] = str(os.getpid())  # for the processes that this one starts
+    end_with_parent(parent, _end_server if os.getpid() == os.getpgrp() else _end)
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_POLL_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch, name="grpo-end-with-parent", daemon=True).start()
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _end_server() -> None:
+    """Of the API server, which leads the process group: as the run would end it."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    os.killpg(0, signal.SIGKILL)
 
 
 def bind_threads() -> None:
@@ -51,12 +65,6 @@ def bind_threads() -> None:
         os.environ["OMP_PROC_BIND"] = "true"
     elif threads := os.environ.get(THREADS_VARIABLE):
         os.environ["OMP_NUM_THREADS"] = threads
-
-
-def _ask_kernel() -> None:
-    """On Linux, have the kernel kill this process with the guard (which has one thread), without the watch's delay."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def register() -> None:
@@ -72,13 +80,15 @@ def register() -> None:
         lora.register()
 
 
+if __name__ in ("__main__", "__mp_main__"):
+    watch_parent()
+    os.register_at_fork(after_in_child=watch_parent)
 if __name__ == "__main__":
-    _ask_kernel()
-    end_with_parent()
-    os.register_at_fork(after_in_child=end_with_parent)
-    from vllm.entrypoints.launchers.api_server.entry import main
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # vLLM takes its place
+    with tempfile.TemporaryDirectory(prefix="vllm-", ignore_cleanup_errors=True) as sockets:
+        os.environ[SOCKETS_VARIABLE] = sockets
+        from vllm.entrypoints.launchers.api_server.entry import main
 
-    main()
+        main()
 elif __name__ == "__mp_main__":  # multiprocessing has just started this process, the engine's, and prepares it
-    end_with_parent()
     bind_threads()

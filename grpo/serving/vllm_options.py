@@ -25,7 +25,7 @@ from grpo.machine.hardware import cpu_count, spin_count
 from grpo.machine.installed import can_compile_for_cpu, has_room
 from grpo.machine.probe import Dtype, computing_dtype
 from grpo.machine.processes import child_environment, kept_memory
-from grpo.serving.guard import CORES_VARIABLE, THREADS_VARIABLE
+from grpo.serving.vllm_main import CORES_VARIABLE, THREADS_VARIABLE
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The maximum ranks that vLLM knows."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from grpo.errors import AdapterError, ServerError
 from grpo.serving.policy import Policy, SamplingParams
-from grpo.serving.server import Progress, Servers
+from grpo.serving.server import Say, Servers
 from grpo.tinker.connection import ADAPTER_FILE, TinkerService, connect, package
 from grpo.types import SampledTurn
 
@@ -33,28 +33,24 @@ class TinkerServer(Servers):
             model: The run's model.
         """
         self._url, self._model = url, model
-        self._service: TinkerService | None = None
 
     @property
     def url(self) -> str:
         """The server's."""
         return self._url
 
-    @property
+    @cached_property
     def service(self) -> TinkerService:
         """A session for sampling; raises as ``connect`` does."""
-        self._service = self._service or connect(self._url, self._model)
-        return self._service
+        return connect(self._url, self._model)
 
     def start(self) -> None:
         """Check that it answers."""
         _ = self.service
 
-    def wait_ready(self, on_progress: Progress | None = None) -> float:
-        """Seconds until it answered."""
-        began = time.monotonic()
-        _ = self.service
-        return time.monotonic() - began
+    def wait_ready(self, say: Say | None = None) -> float:
+        """Nothing to wait for: it answered to ``start``."""
+        return 0.0
 
     def stop(self) -> None:
         """Leave it running."""

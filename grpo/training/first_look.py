@@ -16,7 +16,7 @@ from grpo.devices.shape import ModelShape
 from grpo.errors import ModelError, ServerError
 from grpo.learner.engine import Engine
 from grpo.learner.segments import Segment
-from grpo.serving.fleet import Fleet, Place
+from grpo.serving.fleet import Fleet, GroupServer
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import Sampler
 from grpo.serving.server import Servers
@@ -72,7 +72,7 @@ async def _turns(
         assert isinstance(policy, CompletionsPolicy), "vLLM's"
         assert isinstance(servers, Fleet), "vLLM's"
         for member in servers.members:
-            at = CompletionsPolicy(policy.connection, policy.model, policy.stop_token_ids, place=Place(member))
+            at = CompletionsPolicy(policy.connection, policy.model, policy.stop_token_ids, server=GroupServer(member))
             turn = await at.sample(prompt, SamplingParams(1.0), max_tokens=TOKENS, seed=1)
             found.append((member.server.url, member.server.model, turn))
     return found

@@ -44,7 +44,7 @@ from grpo.runs.trained_policy import init_adapter, run_card
 from grpo.seeds import derive_seed
 from grpo.serving.sampler import Sampler
 from grpo.serving.server import Servers
-from grpo.serving.sleep_mode import turns_of
+from grpo.serving.sleep_mode import Turns
 from grpo.training.background import BackgroundLoop
 from grpo.training.batches import Batches
 from grpo.training.engines import backend_of
@@ -86,7 +86,7 @@ class Trainer:
         backend = backend_of(config)
         self.engine = backend.engine(model.path, init_adapter(config))
         self.sampler: Sampler = backend.sampler(servers, run.adapters, self.chat.stop_token_ids, rollout.concurrency)
-        self.turns = turns_of(self.engine, servers)
+        self.turns = Turns(self.engine, servers)
         self.marker = Marker(config.answer_judge, run.root)
         self.held_out = HeldOutEvaluation(config, run, self.chat, display, self.marker, self.workers)
         self.tasks = TaskStream(self.pool.scenario_ids(), config.seed)

@@ -43,8 +43,10 @@ class PolicyStub(HttpStub):
 
     def answer(self, request: Request) -> Response:
         if request.method == "GET":
-            names = ["base", *self.models] if request.path == "/v1/models" else []
-            return Response({"data": [{"id": name} for name in names]})
+            names = ["base", *self.models, *self.loaded] if request.path == "/v1/models" else []
+            return Response(
+                {"data": [{"id": name, "parent": "base" if name in self.loaded else None} for name in names]}
+            )
         with self._lock:
             if not self.running:  # it was stopped while this request waited
                 raise ConnectionAbortedError

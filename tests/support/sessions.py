@@ -1,5 +1,5 @@
-"""Which processes run in a session, or were started by another. A server's guard begins a session, and all that it starts
-stays in it.
+"""Which processes run in a session, or were started by another. A server begins a session, and all that it starts stays
+in it.
 
 A mark in the environment would not do: a process that sets its title, as vLLM's do, may write over it.
 """

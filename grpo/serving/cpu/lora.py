@@ -29,7 +29,7 @@ from grpo.serving.cpu.memory import install_count
 from grpo.serving.cpu.merge import Tally, install_merge
 from grpo.serving.cpu.sampler import install_sampler
 from grpo.serving.cpu.verifier import install_verifier
-from grpo.serving.guard import PARENT_VARIABLE
+from grpo.serving.vllm_main import PARENT_VARIABLE
 
 RELEASE = "0.32.0"
 """Of vLLM, whose private names this room knows."""

@@ -58,8 +58,8 @@ class Biased(Connection):
         self._bias = bias
         self._hooks = {"response": [on_response]}
 
-    async def post(self, path, request, place=None):
-        return await super().post(path, {**request, **({"logit_bias": self._bias} if self._bias else {})}, place)
+    async def post(self, path, request, server=None):
+        return await super().post(path, {**request, **({"logit_bias": self._bias} if self._bias else {})}, server)
 
     def _new_client(self, member):
         client = super()._new_client(member)

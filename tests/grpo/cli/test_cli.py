@@ -83,7 +83,7 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
         def start(self):
             events.append("start")
 
-        def wait_ready(self, _on_progress):
+        def wait_ready(self, _say):
             events.append("ready")
             return 0.0
 

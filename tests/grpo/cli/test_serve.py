@@ -50,7 +50,7 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
         assert found, "".join(shown)
         url = found[1]
         sessions = sessions_below(server.pid)
-        assert len(sessions) == 2  # the command's and the guard's
+        assert len(sessions) == 2  # the command's and the server's
         with httpx.Client(base_url=url, trust_env=False, timeout=120) as client:
             assert {model["id"] for model in client.get("/v1/models").json()["data"]} == {"base", "mine"}
             said = {}

@@ -45,7 +45,10 @@ def published(
     from transformers import AutoModelForCausalLM
 
     store = AdapterStore(Fleet([vllm_server]), tmp_path_factory.mktemp("adapters"))
-    handles = [store.acquire(store.publish(lambda f, s=seed: save_random_adapter(f, s), seed)) for seed in (0, 1)]
+    handles = []
+    for seed in (0, 1):
+        store.publish(lambda folder, seed=seed: save_random_adapter(folder, seed), seed)
+        handles.append(store.acquire(seed))
     base = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
     model = PeftModel.from_pretrained(base, handles[0].path, adapter_name="0")
     model.load_adapter(handles[1].path, adapter_name="1")

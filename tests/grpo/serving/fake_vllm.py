@@ -45,7 +45,7 @@ def main():
         print("Traceback (most recent call last):", flush=True)
         print("(EngineCore pid=2) ERROR 01-01 00:00:00 [core.py:9] ValueError: the weights are 7 bytes long", flush=True)
         sys.exit(3)
-    child = multiprocessing.get_context("spawn").Process(target=engine)
+    child = multiprocessing.get_context("spawn").Process(target=engine, daemon=True)
     child.start()
     print("engine", child.pid, "of", os.environ.get("OMP_PLACES"), flush=True)
     if mode == "slow":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -48,7 +49,33 @@ class Published:
         assert found
         return float(found[1])
 
+    async def answers(self, bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What the server says to requests that it has all at once."""
+        async with httpx.AsyncClient(base_url=self.server.url, timeout=120, trust_env=False) as client:
+            replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
+        return [reply.raise_for_status().json()["choices"][0] for reply in replies]
 
-def request(model: str, ids: list[int], **more: object) -> dict[str, object]:
+    def gap(self, claimed: int | None, ids: list[int], answer: dict[str, Any]) -> torch.Tensor:
+        """Nats between each sampled token's logprob and the one that it has with the adapter that is ``claimed``."""
+        import torch
+
+        served = torch.tensor(answer["logprobs"]["token_logprobs"])
+        return (served - self.reference(claimed, ids + answer["token_ids"])[len(ids) - 1 :]).abs()
+
+    def check(
+        self, asked: Sequence[int | None], prompts: Sequence[list[int]], answers: Sequence[dict[str, Any]]
+    ) -> None:
+        """The answers are of those that were asked, and of none of the others."""
+        import torch
+
+        all_of_it = list(zip(asked, prompts, answers, strict=True))
+        for which in set(asked):
+            own = [(ids, answer) for other, ids, answer in all_of_it if other == which]
+            means = {n: float(torch.cat([self.gap(n, *each) for each in own]).mean()) for n in (None, 0, 1)}
+            assert means[which] < MAX_GAPS[self.server.options.dtype], means
+            assert all(means[other] > 3 * means[which] for other in means if other != which), means
+
+
+def request(model: str, ids: list[int], **more: object) -> dict[str, Any]:
     return {"model": model, "prompt": ids, "max_tokens": 24, "temperature": 1.0, "logprobs": 0, "seed": 7,
             "return_token_ids": True, "ignore_eos": True, **more}  # fmt: skip

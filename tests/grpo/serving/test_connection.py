@@ -73,19 +73,6 @@ def test_a_server_that_ends_for_good_fails_what_is_under_way():
     assert sum(isinstance(turn, ServerDiedError) for turn in turns) == 3
 
 
-def test_a_refused_request_is_an_error_while_the_server_is_well():
-    server = MortalServer()
-
-    async def ask():
-        async with Connection(Fleet([server])) as connection:
-            await CompletionsPolicy(connection, "unknown", []).sample([1], SamplingParams(), max_tokens=1, seed=0)
-
-    with pytest.raises(ServerError, match=r"answered 404 for model 'unknown': .*does not exist"):
-        asyncio.run(ask())
-    server.stop()
-    assert server.restarts == 0
-
-
 def test_a_sampler_gives_each_version_under_its_own_name_as_long_as_it_is_used(tmp_path):
     server = MortalServer()
     sampler = VllmSampler(Fleet([server]), tmp_path, [9], 4)

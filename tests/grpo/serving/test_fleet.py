@@ -18,7 +18,7 @@ from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import VllmSampler
-from grpo.serving.server import ExternalServer, said_if_long
+from grpo.serving.server import ExternalServer
 from grpo.serving.vllm import VllmServer
 from grpo.serving.vllm_options import ServerOptions
 from grpo.types import Task
@@ -51,10 +51,22 @@ def fleet_of(servers, told=None, patience_seconds=0.0):
     return Fleet(urls, check_seconds=0.05, on_change=[] if told is None else [told.append])
 
 
+def sampler_on(fleet, folder):
+    """With version 0 published."""
+    sampler = VllmSampler(fleet, folder, [ByteChat.END], 64)
+    sampler.publish(save_nothing, 0)
+    return sampler
+
+
 async def play(sampler, version=0, size=3, tasks=TASKS, max_tokens=400):
     async with sampler.policy(version) as policy:
         rollout = player(EnvPool(WORD_ENV, {}), CHAT, policy, SamplingParams(1.0, 64), max_tokens)
         return await rollout.all(planned_episodes(tasks, size, "fleet"))
+
+
+async def ask(fleet, model):
+    async with Connection(fleet) as connection:
+        await CompletionsPolicy(connection, model, []).sample([1], SamplingParams(), max_tokens=1, seed=0)
 
 
 def tokens(trajectories):
@@ -63,8 +75,7 @@ def tokens(trajectories):
 
 def test_groups_are_spread_evenly_and_every_episode_of_one_is_played_on_one_server(tmp_path):
     with stubs(2) as servers:
-        sampler = VllmSampler(fleet_of(servers), tmp_path, [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet_of(servers), tmp_path)
         trajectories = asyncio.run(play(sampler))
     assert {t.ending for t in trajectories} == {Ending.MAX_TURNS}
     seen = [Counter(letter_of(request) for request in server.asked) for server in servers]
@@ -80,8 +91,7 @@ def letter_of(request):
 
 def test_a_server_that_is_killed_mid_episode_loses_no_token_and_no_episode(tmp_path):
     with stubs(1) as servers:
-        sampler = VllmSampler(fleet_of(servers), tmp_path / "one", [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet_of(servers), tmp_path / "one")
         undisturbed = asyncio.run(play(sampler))
 
     def kills(request):
@@ -93,8 +103,7 @@ def test_a_server_that_is_killed_mid_episode_loses_no_token_and_no_episode(tmp_p
     with stubs(2) as (first, second):
         first.sample = kills
         fleet = fleet_of([first, second], told)
-        sampler = VllmSampler(fleet, tmp_path / "two", [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet, tmp_path / "two")
         trajectories = asyncio.run(play(sampler))
         assert len(first.asked) == 8
         assert len(second.asked) >= 36 - 8
@@ -110,8 +119,7 @@ def test_a_server_comes_back_when_it_has_the_adapters_that_were_published_meanwh
     told = []
     with stubs(2) as servers:
         fleet = fleet_of(servers, told)
-        sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet, tmp_path)
         servers[1].stop()
         sampler.publish(save_nothing, 1)
         assert "/v1/load_lora_adapter did not answer" in told[0]
@@ -134,9 +142,8 @@ def test_a_version_is_given_out_only_where_every_server_took_it(tmp_path):
         store = AdapterStore(fleet_of(servers), tmp_path)
         first = store.publish(save_nothing, 0)
         servers[2].refuses_adapters = True
-        with pytest.raises(AdapterError, match=r"answered 500 .*no room for another adapter"):
+        with pytest.raises(AdapterError, match=r"answered 500: no room for another adapter"):
             store.publish(save_nothing, 1)
-        assert store.newest == first
         assert [set(server.loaded) for server in servers] == [{first.name}] * 3
         servers[2].refuses_adapters = False
         second = store.publish(save_nothing, 2)
@@ -146,8 +153,7 @@ def test_a_version_is_given_out_only_where_every_server_took_it(tmp_path):
 def test_when_none_is_left_the_error_names_each_and_what_happened(tmp_path):
     with stubs(2) as servers:
         fleet = fleet_of(servers)
-        sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet, tmp_path)
         for server in servers:
             server.stop()
         trajectories = asyncio.run(play(sampler, size=1))
@@ -164,8 +170,7 @@ def test_when_none_is_left_the_error_names_each_and_what_happened(tmp_path):
 def test_a_server_that_somebody_restarted_gets_its_adapters_again(tmp_path):
     with stubs(1) as (server,):
         fleet = fleet_of([server])
-        sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet, tmp_path)
         loaded = dict(server.loaded)
         server.stop()
         server.start()
@@ -175,15 +180,10 @@ def test_a_server_that_somebody_restarted_gets_its_adapters_again(tmp_path):
 
 
 def test_a_model_that_no_server_knows_is_an_error_and_both_stay_in():
-    async def ask(fleet):
-        async with Connection(fleet) as connection:
-            policy = CompletionsPolicy(connection, "unknown", [])
-            await policy.sample([1], SamplingParams(), max_tokens=1, seed=0)
-
     with stubs(2) as servers:
         fleet = fleet_of(servers)
         with pytest.raises(ServerError, match=r"answered 404 for model 'unknown': .*does not exist"):
-            asyncio.run(ask(fleet))
+            asyncio.run(ask(fleet, "unknown"))
         wait_until(lambda: len(fleet.present()) == 2)
         fleet.stop()
 
@@ -200,14 +200,8 @@ def test_a_request_that_ends_every_server_it_meets_ends_with_an_error(tmp_path):
 
             server.sample = dies
         fleet = fleet_of(servers)
-
-        async def ask():
-            async with Connection(fleet) as connection:
-                policy = CompletionsPolicy(connection, "base", [])
-                await policy.sample([1], SamplingParams(), max_tokens=1, seed=0)
-
         with pytest.raises(ServerError, match="does not answer"):
-            asyncio.run(ask())
+            asyncio.run(ask(fleet, "base"))
         fleet.stop()
 
 
@@ -216,7 +210,7 @@ def test_servers_of_different_models_are_refused():
         given = [ExternalServer(server.url) for server in servers]
         fleet = Fleet(given)
         fleet.wait_ready()
-        given[1].wait_ready = lambda _on_progress=None: 0.0  # type: ignore[method-assign]
+        given[1].wait_ready = lambda _say=None: 0.0  # type: ignore[method-assign]
         given[1].model = "another"
         with pytest.raises(
             ServerStartError, match=r"different models: 'base' at .*, 'another' at .*--served-model-name"
@@ -224,34 +218,22 @@ def test_servers_of_different_models_are_refused():
             fleet.wait_ready()
 
 
-def test_stopping_waits_for_no_server_that_is_out():
-    with stubs(1) as (server,):
-        fleet = Fleet([ExternalServer(server.url, patience_seconds=0.0)], check_seconds=3600.0, on_change=[])
-        server.stop()
-        fleet.take_out(fleet.members[0], 0, "it ended")
-        wait_until(lambda: fleet.members[0].given_up)
-        fleet.stop()
-        with pytest.raises(ServerDiedError, match="not ours to restart"):
-            fleet.least_loaded()
-
-
 def test_a_server_that_cannot_be_brought_back_for_any_reason_is_given_up_and_nobody_waits_for_ever():
     with stubs(1) as (server,):
         mine = ExternalServer(server.url, patience_seconds=0.0)
-        mine.recover = lambda _on_progress=None: Path("/no/such/folder").read_text() == ""  # type: ignore[method-assign]
+        mine.recover = lambda: Path("/no/such/folder").read_text() == ""  # type: ignore[method-assign]
         fleet = Fleet([mine], check_seconds=3600.0, on_change=[])
         fleet.take_out(fleet.members[0], 0, "it ended")
         wait_until(lambda: fleet.members[0].given_up)
         with pytest.raises(ServerDiedError, match=r"FileNotFoundError: \[Errno 2\] No such file or directory"):
             fleet.least_loaded()
-        fleet.stop()
+        fleet.stop()  # waits for no further try
 
 
 def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path):
     told = []
     with stubs(1) as (server,):
-        sampler = VllmSampler(fleet_of([server]), tmp_path / "one", [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet_of([server]), tmp_path / "one")
         undisturbed = asyncio.run(play(sampler))
         before = len(server.asked)
 
@@ -262,8 +244,7 @@ def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path):
 
         server.sample = kills
         fleet = fleet_of([server], told, patience_seconds=60.0)
-        sampler = VllmSampler(fleet, tmp_path / "two", [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet, tmp_path / "two")
 
         def restart():
             wait_until(lambda: "not ours to restart" in fleet.members[0].out)  # it was looked at, in vain
@@ -285,8 +266,7 @@ def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path):
 def test_the_only_server_that_stays_away_is_given_up_in_time_and_let_in_all_the_same(tmp_path):
     with stubs(1) as (server,):
         fleet = fleet_of([server], patience_seconds=0.3)
-        sampler = VllmSampler(fleet, tmp_path, [ByteChat.END], 64)
-        sampler.publish(save_nothing, 0)
+        sampler = sampler_on(fleet, tmp_path)
         server.stop()
         began = time.monotonic()
         trajectories = asyncio.run(play(sampler, size=1))
@@ -332,17 +312,3 @@ def test_of_two_real_servers_one_is_killed_and_comes_back_with_the_adapter(
         assert [line.split(" ", 3)[3] for line in told][1:] == [f"{mortal.url} was restarted and is in"]
         assert mortal.restarts_left == 0
         fleet.stop()
-
-
-def test_a_start_that_takes_long_says_now_and_then_what_it_is_doing():
-    said = []
-    on_progress = said_if_long(said.append)
-    for seconds, doing in (
-        (1, "importing vLLM"),
-        (29.9, "a"),
-        (30.2, "compiling"),
-        (59, "b"),
-        (61, "capturing CUDA graphs"),
-    ):
-        on_progress(seconds, doing)
-    assert said == ["still starting: compiling (30 s)", "still starting: capturing CUDA graphs (61 s)"]

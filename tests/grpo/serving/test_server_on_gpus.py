@@ -96,26 +96,6 @@ def test_a_vllm_of_the_other_kind_is_refused_before_it_starts(tmp_path: Path):
         server.command(tmp_path, 1)
 
 
-def test_the_log_of_a_start_on_a_gpu_says_what_vllm_does(tmp_path: Path):
-    server = VllmServer(tmp_path, tmp_path / "log", ServerOptions(device="cuda"))
-    said = []
-    for line in (
-        "[model.py:733] Resolved architecture: Qwen2ForCausalLM",
-        "[model_runner.py:391] Loading model from scratch...",
-        "[default_loader.py:502] Loading weights took 2.10 seconds",
-        "[kv_cache_utils.py:2328] GPU KV cache size: 262,208 tokens",
-        "Capturing CUDA graphs (FULL):  10%|#         | 1/10",
-        "[model_runner.py:1128] Graph capturing finished in 9 secs, took 0.41 GiB",
-    ):
-        with server.log_path.open("a", encoding="utf-8") as log:
-            log.write(f"(EngineCore pid=7) INFO 11-25 18:44:43 {line}\n")
-        said.append(server._phase())
-    assert said == [
-        "starting the engine process", "loading the weights", "preparing the cache", "opening the port",
-        "capturing CUDA graphs", "opening the port",
-    ]  # fmt: skip
-
-
 def test_each_of_several_servers_has_a_gpu_of_its_own(
     tmp_path: Path, nvidia_smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from statistics import fmean
 
 import httpx
 import pytest
 
 from grpo.serving.fleet import Fleet
 from grpo.serving.sampler import VllmSampler
-from grpo.serving.sleep_mode import Together, Turns, turns_of
+from grpo.serving.sleep_mode import Turns
 from grpo.serving.vllm import VllmServer
 from grpo.serving.vllm_options import ServerOptions
-from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request
+from tests.grpo.serving.published import PROMPTS, Published, request
 from tests.grpo.serving.test_server import kill_api_server
 from tests.support.policy_server import save_nothing
 from tests.support.wait import wait_until
@@ -44,7 +44,7 @@ def asked(log: Path) -> list[str]:
 def test_one_gives_the_gpu_back_before_the_other_takes_it(model: Path, fake_vllm: str, tmp_path: Path):
     with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
         fleet = Fleet([server])
-        turns = turns_of(Learner(server.log_path), fleet)
+        turns = Turns(Learner(server.log_path), fleet)
         turns.sample()  # the server's is the first turn
         turns.train()
         turns.train()
@@ -66,7 +66,7 @@ def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_i
         fleet = Fleet([server], on_change=[told.append])
         sampler = VllmSampler(fleet, tmp_path / "adapters", [], 8)
         sampler.publish(save_nothing, 0)
-        turns = turns_of(Learner(server.log_path), fleet)
+        turns = Turns(Learner(server.log_path), fleet)
         if asleep:
             turns.train()
             kill_api_server(server)
@@ -82,7 +82,7 @@ def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_i
     assert told[1] == f"the server at {server.url} was restarted and is in"
     assert asked(server.log_path) == [
         "/v1/load_lora_adapter", *(["/sleep?level=1"] * asleep), "the learner's weights", "the learner's sleep",
-        "/v1/load_lora_adapter",
+        "/v1/load_lora_adapter", "/v1/unload_lora_adapter",
     ]  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def test_a_server_that_answers_but_does_not_wake_up_or_fall_asleep_is_started_ag
     told: list[str] = []
     with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
         fleet = Fleet([server], on_change=[told.append])
-        turns = turns_of(Learner(server.log_path), fleet)
+        turns = Turns(Learner(server.log_path), fleet)
         turns.train()
         assert server.is_alive() == (failed == "wake_up"), "one that stays awake leaves the GPU to the learner"
         turns.sample()
@@ -109,7 +109,7 @@ def test_the_learner_waits_for_a_server_that_is_being_started_again(model: Path,
     told: list[str] = []
     with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
         fleet = Fleet([server], on_change=[told.append])
-        turns = turns_of(Learner(server.log_path), fleet)
+        turns = Turns(Learner(server.log_path), fleet)
         kill_api_server(server)
         fleet.take_out(fleet.members[0], 0, "it was killed")
         turns.train()
@@ -120,8 +120,11 @@ def test_the_learner_waits_for_a_server_that_is_being_started_again(model: Path,
 
 def test_a_server_that_was_not_told_to_sleep_takes_no_turns(model: Path, tmp_path: Path):
     server = VllmServer(model, tmp_path / "log", ServerOptions(threads=1))
-    assert type(turns_of(Learner(server.log_path), Fleet([server]))) is Together
-    assert type(turns_of(Learner(server.log_path), "a server of another kind")) is Together
+    for servers in (Fleet([server]), "servers of another kind"):
+        turns = Turns(Learner(server.log_path), servers)
+        turns.train()
+        turns.sample()
+    assert not server.log_path.exists(), "nobody was asked"
 
 
 @pytest.mark.vllm
@@ -131,23 +134,12 @@ def test_a_real_server_that_has_slept_samples_its_adapters_as_before(published: 
     def is_asleep() -> bool:
         return httpx.get(f"{server.url}/is_sleeping", trust_env=False).raise_for_status().json()["is_sleeping"]
 
-    turns = turns_of(Learner(tmp_path / "log"), Fleet([server]))
-    assert isinstance(turns, Turns)
+    turns = Turns(Learner(tmp_path / "log"), Fleet([server]))
     assert not is_asleep()
     turns.train()
     assert is_asleep()
     turns.sample()
     assert not is_asleep()
-    for which in (0, 1):
-        gaps: dict[int, list[float]] = {0: [], 1: []}
-        for text in PROMPTS:
-            ids = published.tokenize(text)
-            body = request(published.model(which), ids)
-            reply = httpx.post(f"{server.url}/v1/completions", json=body, timeout=120, trust_env=False)
-            choice = reply.raise_for_status().json()["choices"][0]
-            for claimed, found in gaps.items():
-                expected = published.reference(claimed, ids + choice["token_ids"])[len(ids) - 1 :].tolist()
-                found += [abs(a - b) for a, b in zip(choice["logprobs"]["token_logprobs"], expected, strict=True)]
-        means = {claimed: fmean(found) for claimed, found in gaps.items()}
-        assert means[which] < MAX_GAPS[server.options.dtype], means
-        assert means[1 - which] > 3 * means[which], means
+    asked, prompts = [0] * 3 + [1] * 3, [published.tokenize(text) for text in PROMPTS] * 2
+    bodies = [request(published.model(which), ids) for which, ids in zip(asked, prompts, strict=True)]
+    published.check(asked, prompts, [asyncio.run(published.answers([body]))[0] for body in bodies])

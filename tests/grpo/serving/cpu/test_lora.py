@@ -5,7 +5,6 @@ import logging
 import sys
 from types import ModuleType, SimpleNamespace
 
-import httpx
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -15,8 +14,8 @@ from hypothesis import strategies as st  # noqa: E402
 from grpo.serving import vllm_main  # noqa: E402
 from grpo.serving.cpu import lora  # noqa: E402
 from grpo.serving.cpu.lora import install, plan_rows  # noqa: E402
-from grpo.serving.guard import PARENT_VARIABLE  # noqa: E402
 from grpo.serving.vllm import VllmServer  # noqa: E402
+from grpo.serving.vllm_main import PARENT_VARIABLE  # noqa: E402
 from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request  # noqa: E402
 
 SLOTS, RANK, IN = 3, 4, 6
@@ -143,8 +142,7 @@ def test_vllm_gets_the_room_on_a_cpu_alone_and_where_it_is_there(monkeypatch, on
 def test_prompt_and_sampled_logprobs_of_a_published_adapter_are_pefts(published: Published):
     prompt = published.tokenize(PROMPTS[0])
     body = request(published.model(0), prompt, prompt_logprobs=0)
-    reply = httpx.post(f"{published.server.url}/v1/completions", json=body, timeout=120, trust_env=False)
-    choice = reply.raise_for_status().json()["choices"][0]
+    (choice,) = asyncio.run(published.answers([body]))
     sampled = choice["token_ids"]
     prompt_logprobs = [
         entry[str(token)]["logprob"] for token, entry in zip(prompt[1:], choice["prompt_logprobs"][1:], strict=True)
@@ -160,41 +158,17 @@ def test_prompt_and_sampled_logprobs_of_a_published_adapter_are_pefts(published:
 @pytest.mark.vllm
 async def test_base_model_and_two_adapters_in_flight_at_once_each_answer_as_themselves(published: Published):
     jobs = [(which, published.tokenize(text)) for text in PROMPTS for which in (None, 0, 1, 0, None)]
-    async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
-        bodies = [request(published.model(which), ids, seed=100 + i) for i, (which, ids) in enumerate(jobs)]
-        replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
-    gaps: dict[tuple[int | None, int | None], list[torch.Tensor]] = {}
-    for (which, ids), reply in zip(jobs, replies, strict=True):
-        choice = reply.raise_for_status().json()["choices"][0]
-        served = torch.tensor(choice["logprobs"]["token_logprobs"])
-        for claimed in (None, 0, 1):
-            expected = published.reference(claimed, ids + choice["token_ids"])[len(ids) - 1 :]
-            gaps.setdefault((which, claimed), []).append((served - expected).abs())
-    means = {pair: float(torch.cat(parts).mean()) for pair, parts in gaps.items()}
-    for which in (None, 0, 1):
-        assert means[which, which] < MAX_GAPS[published.server.options.dtype], means
-        for claimed in {None, 0, 1} - {which}:
-            assert means[which, claimed] > 3 * means[which, which], means
+    bodies = [request(published.model(which), ids, seed=100 + i) for i, (which, ids) in enumerate(jobs)]
+    published.check(*zip(*jobs, strict=True), await published.answers(bodies))
 
 
 @pytest.mark.vllm
 async def test_an_adapter_that_is_alone_is_merged_and_answers_as_peft_does_as_does_the_next_one(published: Published):
-    dtype = published.server.options.dtype
-    async with httpx.AsyncClient(base_url=published.server.url, timeout=120, trust_env=False) as client:
-        for which in (0, 1):
-            bodies = []
-            for number in range(24):
-                ids = published.tokenize(f"{number + 24 * which}. " + " ".join(PROMPTS * 2))  # none begins alike
-                bodies.append(request(published.model(which), ids, seed=number, max_tokens=4))
-            replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
-            gaps = []
-            for body, reply in zip(bodies, replies, strict=True):
-                choice = reply.raise_for_status().json()["choices"][0]
-                ids = body["prompt"]
-                assert isinstance(ids, list)
-                expected = published.reference(which, ids + choice["token_ids"])[len(ids) - 1 :]
-                gaps.append((torch.tensor(choice["logprobs"]["token_logprobs"]) - expected).abs())
-            assert torch.cat(gaps).mean() < MAX_GAPS[dtype]
+    for which in (0, 1):
+        texts = [f"{number + 24 * which}. " + " ".join(PROMPTS * 2) for number in range(24)]  # none begins alike
+        prompts = [published.tokenize(text) for text in texts]
+        bodies = [request(published.model(which), ids, seed=n, max_tokens=4) for n, ids in enumerate(prompts)]
+        published.check([which] * 24, prompts, await published.answers(bodies))
     assert "An adapter is alone" in published.server.log_path.read_text()
 
 
