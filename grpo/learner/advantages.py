@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import accumulate
+from statistics import pvariance
 
 SPREAD_FLOOR = 1e-6
 """Reward spread (max - min) at or below which a group counts as having none."""
@@ -50,8 +50,8 @@ def max_variance_subset(rewards: Sequence[float], count: int) -> list[int]:
     """The ``count`` members of a group whose rewards have the largest variance (PODS, arXiv 2504.13818).
 
     Such a subset is the k highest rewards and the ``count`` - k lowest, for some k. Each k is tried, in exact
-    arithmetic: with n rewards, O(n log n). Of equal variances the fewest highest are taken, as in the authors' code; of
-    equal rewards the first members stand among the highest, the last among the lowest.
+    arithmetic. Of equal variances the fewest highest are taken, as in the authors' code; of equal rewards the first
+    members stand among the highest, the last among the lowest.
 
     The advantages of the subset are taken around its own mean: `group_advantages` of its rewards.
 
@@ -66,14 +66,5 @@ def max_variance_subset(rewards: Sequence[float], count: int) -> list[int]:
     if count >= len(rewards):
         return list(range(len(rewards)))
     falling = sorted(range(len(rewards)), key=lambda number: -rewards[number])
-    values = [Fraction(rewards[number]) for number in falling]
-    sums = list(accumulate(values, initial=Fraction(0)))
-    squares = list(accumulate((value * value for value in values), initial=Fraction(0)))
-
-    def variance(highest: int) -> Fraction:
-        """Times ``count`` squared."""
-        total, square = (part[highest] + part[-1] - part[len(values) - count + highest] for part in (sums, squares))
-        return count * square - total * total
-
-    highest = max(range(count + 1), key=variance)
-    return sorted(falling[:highest] + falling[len(falling) - count + highest :])
+    subsets = (falling[:highest] + falling[len(falling) - count + highest :] for highest in range(count + 1))
+    return sorted(max(subsets, key=lambda numbers: pvariance([Fraction(rewards[number]) for number in numbers])))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -57,19 +58,19 @@ def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
     ]
     metrics = {
         "loss/policy": math.fsum(row.loss for row in statistics) / len(updates),
-        "loss/grad_norm": math.fsum(update.grad_norm for update in updates) / len(updates),
-        **({"loss/entropy": _mean(entropies)} if entropies else {}),
-        "loss/clip_share": _mean([float(cut) for update in updates for cut in _clipped(update)]),
-        "staleness": _mean([float(age) for age in ages]),
+        "loss/grad_norm": fmean(update.grad_norm for update in updates),
+        **({"loss/entropy": fmean(entropies)} if entropies else {}),
+        "loss/clip_share": fmean(cut for update in updates for cut in _clipped(update)),
+        "staleness": fmean(ages),
         "staleness/max": float(max(ages)),
         "ratio/p99": float(np.quantile([_exp(difference) for row in differences for difference in row], 0.99)),
     }
     if gaps[False]:
-        metrics |= {"gap/mean_abs": _mean(gaps[False]), "gap/max": max(gaps[False])}
+        metrics |= {"gap/mean_abs": fmean(gaps[False]), "gap/max": max(gaps[False])}
     if gaps[True]:
-        metrics["gap/stale_mean_abs"] = _mean(gaps[True])
+        metrics["gap/stale_mean_abs"] = fmean(gaps[True])
     if updates[0].loss.kl_coef > 0:
-        metrics["loss/kl"] = _mean([divergence for row in statistics for divergence in _divergences(row)])
+        metrics["loss/kl"] = fmean(divergence for row in statistics for divergence in _divergences(row))
     return metrics
 
 
@@ -88,7 +89,7 @@ def _clipped(update: Update) -> list[bool]:
     for row, differences in zip(update.rows, _differences(update), strict=True):
         log_ratios = [0.0] * len(differences) if loss.old_policy == "current" else differences
         if loss.kind == "gspo":
-            log_ratios = [_mean(log_ratios)] * len(log_ratios)
+            log_ratios = [fmean(log_ratios)] * len(log_ratios)
         log_weights = differences if loss.old_policy == "current" else log_ratios
         up, down = row.advantage > 0, row.advantage < 0 and loss.kind != "cispo"
         for log_ratio, log_weight in zip(log_ratios, log_weights, strict=True):
@@ -102,10 +103,6 @@ def _divergences(row: RowStatistics) -> list[float]:
     pairs = zip(row.reference_logprobs, row.logprobs, strict=True)
     differences = [reference - logprob for reference, logprob in pairs]
     return [math.expm1(min(difference, MAX_EXPONENT)) - difference for difference in differences]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _exp(value: float) -> float:

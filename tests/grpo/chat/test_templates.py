@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from email_env.tools.actions import parse_action
 from grpo.envs.pool import EnvPool
-from grpo.learner.segments import TurnWeights, weighted_segments
+from grpo.learner.segments import TurnWeights, segments_of
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
 from judges.common.tool_calls import Call
@@ -227,7 +227,7 @@ def test_every_sampled_token_is_learned_once_in_the_segment_it_was_sampled_in(ch
     trajectory, policy = episode(chat, turns)
     # the first turn's reasoning goes when the user speaks; the second has none, so the third goes on behind it
     assert trajectory.num_forks == 1
-    first, second = weighted_segments(trajectory, 0.5, TurnWeights())
+    first, second = segments_of(trajectory, 0.5, TurnWeights())
     assert sampled(chat, first) == f"{THOUGHT}<|im_end|>"
     assert sampled(chat, second) == f"In June?<|im_end|>{turns[2]}<|im_end|>"
     assert first.num_actions + second.num_actions == trajectory.num_sampled_tokens
@@ -244,7 +244,7 @@ def test_invalid_turns_weigh_apart_in_every_segment(chats):
     trajectory, _ = episode(chats(QWEN3), [THOUGHT, THOUGHT, "In June?"])
     assert trajectory.num_forks == 2
     trajectory.turn_errors = ["", "bad_json", ""]
-    rows = weighted_segments(trajectory, -1.0, TurnWeights(0.25, 0.5))
+    rows = segments_of(trajectory, -1.0, TurnWeights(0.25, 0.5))
     assert [row.advantage for row in rows] == [-0.25, -0.25, -0.5]
     assert sum(row.num_actions for row in rows) == trajectory.num_sampled_tokens
 

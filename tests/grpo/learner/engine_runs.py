@@ -1,7 +1,6 @@
 """The same calls on every engine, in as many processes as it has: what the tests of the engines compare."""
 
 import os
-import socket
 from pathlib import Path
 
 import torch
@@ -11,6 +10,7 @@ from grpo.learner.engine import LossSpec
 from grpo.learner.segments import Segment
 from grpo.learner.torchrun_engine import met
 from grpo.machine.processes import torchrun_rank
+from grpo.serving.vllm import free_port
 from grpo.training.engines import backend_of
 from tests.support import processes
 from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine
@@ -54,7 +54,7 @@ def run(engine, calls, folder, *arguments, **settings):
         return calls(backend_of(config).engine(folder / "model", folder / "adapter"), *arguments)
     out = folder / "returned.pt"
     out.unlink(missing_ok=True)
-    port = free_port()
+    port = free_port("127.0.0.1", 0)
     workers = [
         processes.start(_process, rank, port, config, folder, calls, arguments, out) for rank in range(PROCESSES)
     ]
@@ -62,12 +62,6 @@ def run(engine, calls, folder, *arguments, **settings):
         process.join(300)
     assert [process.exitcode for process in workers] == [0] * PROCESSES
     return torch.load(out, weights_only=False)
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def as_rank(rank, port):

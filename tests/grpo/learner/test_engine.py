@@ -251,9 +251,6 @@ def test_a_state_of_another_rank_is_refused(model_folder, tmp_path):
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(CheckpointError, match=r"adapter_model\.safetensors cannot be read: .*remove its folder"):
         other.load_state(tmp_path / "state")
-    torch.save({}, path)
-    with pytest.raises(CheckpointError, match="has no optimizer, rng: another version"):
-        other.load_state(tmp_path / "state")
 
 
 def test_the_gradient_norm_is_reported_before_clipping_and_clipping_bounds_the_update(model_folder):

@@ -13,6 +13,7 @@ from grpo.learner.distributed import RankEngine  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.torchrun_engine import met  # noqa: E402
 from grpo.machine.processes import torchrun_rank  # noqa: E402
+from grpo.serving.vllm import free_port  # noqa: E402
 from grpo.training.engines import backend_of  # noqa: E402
 from tests.grpo.learner import engine_runs  # noqa: E402
 from tests.grpo.learner.engine_runs import PROCESSES, config_of, rows_of_groups  # noqa: E402
@@ -97,7 +98,7 @@ def drive_until(what, rank, port, config, folder, out):
 
 
 def ended(what, engine, folder, out):
-    port, config = engine_runs.free_port(), config_of(engine, folder / "model")
+    port, config = free_port("127.0.0.1", 0), config_of(engine, folder / "model")
     started = [processes.start(drive_until, what, rank, port, config, folder, out) for rank in range(PROCESSES)]
     for process in started:
         process.join(END_SECONDS)

@@ -135,6 +135,9 @@ def test_every_loss_divides_by_its_own_count():
     assert divisors("dapo") == divisors("cispo") == [15.0, 15.0]
     assert divisors("bnpo") == [20.0, 10.0], "the row that is not computed is counted with the first update"
     assert divisors("dr_grpo") == [75.0, 75.0]
+    halves = [replace(first, rollout_share=0.5)] * 2
+    config = UpdateConfig(1, 1e-3, 1.0, LossSpec("dr_grpo"), max_completion_tokens=50)
+    assert normalizers([*halves, second], [halves], config) == [100.0], "it counts rollouts, not their rows"
     assert divisors("grpo") == divisors("gspo") == [1.5, 1.5]
 
 
@@ -261,12 +264,6 @@ def test_the_gap_that_stops_a_run_is_of_the_rows_that_the_steps_own_policy_sampl
     assert "gap/stale_mean_abs" not in update(engine(model_folder), [fresh])[0]
 
 
-def test_dr_grpo_counts_rollouts_not_their_rows():
-    half = replace(segment(0, 1.0), rollout_share=0.5)
-    config = UpdateConfig(1, 1e-3, 1.0, LossSpec("dr_grpo"), max_completion_tokens=50)
-    assert normalizers([half, half, segment(1, 1.0)], [[half, half]], config) == [100.0]
-
-
 def test_rows_of_an_older_policy_are_weighed_from_it_to_the_weights_of_each_update(model_folder):
     """The decoupled objective: a ratio of 1, and a weight min(p / q, bound) that leads from the sampler to the update."""
     rows = [replace(segment(number, (-1.0) ** number), staleness=1, task=str(number)) for number in range(4)]
@@ -282,9 +279,8 @@ def test_rows_of_an_older_policy_are_weighed_from_it_to_the_weights_of_each_upda
         plain.optim_step(1e-3, 1.0)
     for got, expected in zip(ours.parameters, plain.parameters, strict=True):
         torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-4)
-    assert (metrics["staleness"], metrics["staleness/max"]) == (2.5, 3.0), (
-        "a step of two updates, and 0 or 1 of this one"
-    )
+    ages = (metrics["staleness"], metrics["staleness/max"])
+    assert ages == (2.5, 3.0), "a step of two updates, and 0 or 1 of this one"
 
 
 def test_staleness_counts_the_updates_since_the_policy_that_sampled(model_folder):

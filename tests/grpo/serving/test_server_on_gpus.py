@@ -16,10 +16,15 @@ from grpo.serving.vllm import VllmServer, built_for, make_servers
 from grpo.serving.vllm_options import ServerOptions
 
 
+def model_in(folder: Path, name: str = "Qwen/Qwen2.5-0.5B-Instruct") -> None:
+    """As much of a model as its shape is read from."""
+    shape = QWEN_MODELS[name].to_config()
+    (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 32768}))
+
+
 def test_on_a_gpu_a_server_gets_its_card_and_its_share(tmp_path: Path, nvidia_smi: Callable[..., None]):
     nvidia_smi(24564, 24564)
-    shape = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"]
-    (tmp_path / "config.json").write_text(json.dumps(shape.to_config() | {"max_position_embeddings": 32768}))
+    model_in(tmp_path)
     settings = {"device": "cuda", "rollout.concurrency": 32, "rollout.max_tokens": 2048}
     config = load_config(None, {"env": "X-v0", **settings, "server.extra_args": ["--enforce-eager"]})
     (server,) = make_servers(config, tmp_path, tmp_path / "log")
@@ -39,8 +44,7 @@ def test_on_a_gpu_a_server_gets_its_card_and_its_share(tmp_path: Path, nvidia_sm
 
 def test_where_learner_and_vllm_take_turns_vllm_can_sleep(tmp_path: Path, nvidia_smi: Callable[..., None]):
     nvidia_smi(24564)
-    shape = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"]
-    (tmp_path / "config.json").write_text(json.dumps(shape.to_config() | {"max_position_embeddings": 32768}))
+    model_in(tmp_path)
     seen = []
     for sleep_mode in (True, "auto"):
         config = load_config(None, {"env": "X-v0", "device": "cuda", "server.sleep_mode": sleep_mode})
@@ -53,8 +57,7 @@ def test_where_learner_and_vllm_take_turns_vllm_can_sleep(tmp_path: Path, nvidia
 
 def test_a_gpu_that_is_too_small_is_refused_before_anything_starts(tmp_path: Path, nvidia_smi: Callable[..., None]):
     nvidia_smi(8188)
-    shape = QWEN_MODELS["Qwen/Qwen2.5-7B-Instruct"]
-    (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
+    model_in(tmp_path, "Qwen/Qwen2.5-7B-Instruct")
     config = load_config(None, {"env": "X-v0", "device": "cuda"})
     with pytest.raises(ConfigError, match=r"the model does not fit: needed are \d\d\.\d GiB for the learner"):
         make_servers(config, tmp_path, tmp_path / "log")
@@ -70,13 +73,15 @@ def test_arguments_of_ours_are_not_taken_from_the_user(tmp_path: Path, argument:
         make_servers(load_config(None, settings), tmp_path, tmp_path / "log")
 
 
+GIVEN = "is of servers that are started, but server.urls names 1"
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            {"urls": ["http://a"], "kv_cache_gib": 1},
-            "server.kv_cache_gib = 1.0 is of servers that are started, but server.urls names 1",
-        ),
+        ({"urls": ["http://a"], "kv_cache_gib": 1}, f"server.kv_cache_gib = 1.0 {GIVEN}"),
+        ({"urls": ["http://a"], "replicas": 2}, f"server.replicas = 2 {GIVEN}"),
+        ({"urls": ["http://a", "http://a/v1/"]}, "names a server twice"),
         ({"tensor_parallel": 2}, "server.tensor_parallel is for GPUs, but device = 'cpu'"),
         ({"sleep_mode": True}, "server.sleep_mode is for GPUs, but device = 'cpu'"),
     ],
@@ -100,8 +105,7 @@ def test_each_of_several_servers_has_a_gpu_of_its_own(
     tmp_path: Path, nvidia_smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
     nvidia_smi(*[24564] * 8)
-    shape = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"]
-    (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
+    model_in(tmp_path)
     config = load_config(None, {"env": "X-v0", "device": "cuda", "server.replicas": 2})
 
     def seen() -> list[str]:

@@ -5,7 +5,7 @@ import pytest
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import EnvError, TrainingError
-from grpo.learner.segments import TurnWeights, weighted_segments
+from grpo.learner.segments import TurnWeights, segments_of
 from grpo.training.imitation import demonstrate, demonstrations, warm_start_rate
 from grpo.types import Task
 from tests.support.envs import ENDLESS_ENV, WORD_ENV
@@ -51,7 +51,7 @@ def test_errors_of_turns_that_are_not_imitated_are_no_errors_of_others(imitated,
     stumbler = Stumbler(["ash?", "oak", "maple"], imitated)
     monkeypatch.setattr(env, "scripted_policy", lambda name, seed: stumbler)
     trajectory = demonstrate(env, Task(0, "train-maple"), ByteChat(), "stumbler", 0)
-    rows = weighted_segments(trajectory, 1.0, TurnWeights(invalid_calls=0.0))
+    rows = segments_of(trajectory, 1.0, TurnWeights(invalid_calls=0.0))
     said = b"".join(
         bytes(i for i, a in zip(r.ids, r.action_mask, strict=True) if a and i < 256) for r in rows if r.advantage
     )

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from safetensors.torch import load_file  # noqa: E402
 
+from grpo.serving.vllm import free_port  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402
 from tests import ROOT  # noqa: E402
-from tests.grpo.learner.engine_runs import free_port  # noqa: E402
 from tests.support import processes  # noqa: E402
 from tests.support.commands import sets  # noqa: E402
 from tests.support.envs import LETTER_ENV  # noqa: E402
@@ -65,7 +65,7 @@ def run_command(name, arguments, variables):
 
 def in_processes(size, name, arguments):
     """The command as torchrun starts it, in processes that need not load torch first."""
-    port = str(free_port())
+    port = str(free_port("127.0.0.1", 0))
     told = [
         {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
         | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
