@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Route
 from uvicorn import Config, Server
 
 from grpo.agents.recorder import CallRecorder
-from grpo.agents.upstream import PATHS, Reply, Upstream, UpstreamUnreachable
+from grpo.agents.upstream import PATHS, Reply, Upstream, UpstreamFailed
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Model
 from grpo.errors import EvaluationError
@@ -137,20 +137,16 @@ class Endpoint:
         hidden = _ask_for_usage(path, body)
         try:
             reply = await self.upstream.ask(path, body)
-        except UpstreamUnreachable as error:
-            recorder.failed(str(error))
-            return _error(502, str(error))
+        except UpstreamFailed as error:
+            recorder.refused(error)
+            return JSONResponse(error.body, error.status or 502)
         except asyncio.CancelledError:  # the agent hung up
             recorder.failed("the agent hung up before the reply", 499)
             raise
         if reply.events is not None:
             return StreamingResponse(_stream(reply, recorder, hidden), media_type="text/event-stream")
-        content = reply.body or {}
-        if reply.status != 200:
-            recorder.refused(reply)
-            return JSONResponse(content, reply.status)
-        recorder.whole(content, reply.cost)
-        return JSONResponse(content)
+        recorder.whole(reply.body, reply.cost)
+        return JSONResponse(reply.body)
 
 
 def _ask_for_usage(path: str, body: dict[str, Any]) -> bool:
@@ -175,18 +171,14 @@ async def _stream(reply: Reply, recorder: CallRecorder, hide_usage: bool) -> Asy
         whole = True
         recorder.streamed()
         yield b"data: [DONE]\n\n"
-    except UpstreamUnreachable as error:
+    except UpstreamFailed as error:
         whole = True
-        recorder.failed(str(error))
-        yield f"data: {json.dumps(_payload(502, str(error)))}\n\n".encode()
+        recorder.refused(error)
+        yield f"data: {json.dumps(error.body)}\n\n".encode()
     finally:
         if not whole and not recorder.call.error:  # after an error in the stream, hanging up is the right answer
             recorder.failed("the agent hung up before the end of the reply", 499)
 
 
-def _payload(status: int, message: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": "grpo-eval", "code": status}}
-
-
 def _error(status: int, message: str) -> Response:
-    return JSONResponse(_payload(status, message), status)
+    return JSONResponse({"error": {"message": message, "type": "grpo-eval", "code": status}}, status)

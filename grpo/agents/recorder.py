@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from grpo.agents.upstream import Reply, Upstream, said_of
+from grpo.agents.upstream import Upstream, UpstreamFailed, said_of
 from grpo.episodes.play import Play
 from grpo.types import ModelCall
 
@@ -43,10 +43,10 @@ class CallRecorder:
         self.call.status, self.call.error = status, error
         self._ended()
 
-    def refused(self, reply: Reply) -> None:
-        """A reply with another status than 200."""
-        self.call.is_context_full = reply.is_context_full
-        self.failed(reply.error, reply.status)
+    def refused(self, error: UpstreamFailed) -> None:
+        """The upstream gave none."""
+        self.call.is_context_full = error.is_context_full
+        self.failed(str(error), error.status)
 
     def whole(self, body: dict[str, Any], cost: float | None) -> None:
         """A reply in one piece."""

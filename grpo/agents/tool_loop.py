@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from grpo.agents.recorder import CallRecorder
-from grpo.agents.upstream import Upstream, UpstreamUnreachable
+from grpo.agents.upstream import Upstream, UpstreamFailed
 from grpo.chat.turns import ANSWER_TOOL
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
@@ -19,7 +19,8 @@ from judges.common.tool_calls import parse_turn, without_thought
 PAUSES_SECONDS = (0.5, 2.0, 8.0)
 """Waits before the second, third and fourth try of a request that the server could not take."""
 
-_PASSING = (408, 429)
+_PASSING = (0, 408, 429)
+"""Statuses below 500 after which another try may help; 0: no answer came."""
 
 
 class ToolLoopAgent(Agent):
@@ -71,26 +72,20 @@ class ToolLoopAgent(Agent):
             )
 
     async def _ask(self, play: Play, body: dict[str, Any]) -> Message:
-        problem = ""
-        for pause in (*PAUSES_SECONDS, None):
+        pauses = iter(PAUSES_SECONDS)
+        while True:
             recorder = CallRecorder(play, "chat/completions", body, self.upstream)
             try:
                 reply = await self.upstream.ask("chat/completions", body)
-            except UpstreamUnreachable as error:
-                recorder.failed(str(error))
-                problem = str(error)
-            else:
-                if reply.status == 200:
-                    body = reply.body or {}
-                    recorder.whole(body, reply.cost)
-                    return body["choices"][0]["message"]
-                problem = reply.error
-                recorder.refused(reply)
-                if reply.status < 500 and reply.status not in _PASSING:
-                    break
-            if pause is not None:
+            except UpstreamFailed as error:
+                recorder.refused(error)
+                pause = next(pauses, None)
+                if pause is None or not (error.status >= 500 or error.status in _PASSING):
+                    raise ServerError(str(error)) from error  # the player tells a full context from other refusals
                 await asyncio.sleep(pause)
-        raise ServerError(problem)  # the player tells a full context from other refusals
+            else:
+                recorder.whole(reply.body, reply.cost)
+                return reply.body["choices"][0]["message"]
 
 
 def reads_like_a_call(text: str, tool_names: list[str]) -> bool:

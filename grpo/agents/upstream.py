@@ -42,33 +42,41 @@ _AT_URL = re.compile(r"@(?=https?://)")  # a URL may have an @ too, after user a
 
 @dataclass(slots=True)
 class Reply:
-    """What came back.
+    """What a model said.
 
     Attributes:
-        status: HTTP status.
-        body: The decoded JSON of a whole reply; None while it streams.
+        body: The decoded JSON of a whole reply; empty while it streams.
         events: The pieces of a streamed reply, as decoded JSON.
-        cost: In US dollars, where known; of a streamed reply only after its last piece.
-        error: For people: who answered with which status, and what was said. "" with a status of 200.
+        cost: Of a whole reply in US dollars, where known.
     """
 
-    status: int
-    body: dict[str, Any] | None = None
+    body: dict[str, Any] = field(default_factory=dict)
     events: AsyncIterator[dict[str, Any]] | None = None
     cost: float | None = None
-    error: str = ""
+
+
+class UpstreamFailed(Exception):
+    """No model said anything: the server did not answer, or it refused.
+
+    Args:
+        message: For people: who answered with which status, and what was said.
+        status: Of HTTP; 0 where no answer came.
+        body: What the server answered, for who asked; by default the message in OpenAI's form.
+        kind: What that form calls the error.
+    """
+
+    def __init__(
+        self, message: str, status: int = 0, body: dict[str, Any] | None = None, *, kind: str = "upstream"
+    ) -> None:
+        super().__init__(blank_secrets(message))
+        self.status = status
+        self.body = body or {"error": {"message": str(self), "type": kind, "code": status or 502}}
 
     @property
     def is_context_full(self) -> bool:
-        """Whether it refuses a prompt that is longer than the model takes; by a field, since words differ."""
-        error = (self.body or {}).get("error")
-        if self.status == 200 or not isinstance(error, dict):
-            return False
-        return any(error.get(name) in _CONTEXT_FULL for name in ("code", "type", "param"))
-
-
-class UpstreamUnreachable(Exception):
-    """The server did not answer."""
+        """Whether the prompt is longer than the model takes; by a field, since words differ."""
+        error = self.body.get("error")
+        return isinstance(error, dict) and any(error.get(name) in _CONTEXT_FULL for name in ("code", "type", "param"))
 
 
 class Upstream(Protocol):
@@ -89,7 +97,7 @@ class Upstream(Protocol):
         """Send a request to one of ``PATHS``; streamed where ``body["stream"]`` is true.
 
         Raises:
-            UpstreamUnreachable: No answer came.
+            UpstreamFailed: No answer came, or another than a reply.
         """
         ...
 
@@ -130,18 +138,20 @@ class HttpUpstream:
             )
             is_stream = "text/event-stream" in response.headers.get("content-type", "")
             if response.status_code == 200 and is_stream and body.get("stream"):
-                return Reply(200, events=_sse(response, self.where))
+                return Reply(events=_sse(response, self.where))
             received = await response.aread()
         except httpx.HTTPError as error:
-            raise UpstreamUnreachable(f"{self.where} does not answer ({type(error).__name__}: {error})") from error
+            raise UpstreamFailed(f"{self.where} does not answer ({type(error).__name__}: {error})") from error
         status, answered = response.status_code, f"{self.where}/{path} answered {response.status_code}"
         if 300 <= status < 400:
             target = without_users(response.headers.get("location", "nowhere"))
-            return _refused(status, f"{answered}, a redirection to {target}; name that server")
+            raise UpstreamFailed(f"{answered}, a redirection to {target}; name that server", status)
         answer = _decoded(received, status)
         if status == 404 and "error" not in answer:  # an unknown model is told in OpenAI's form
-            return _refused(404, f"{answered}; does the URL lack its /v1?")
-        return _checked(path, Reply(status, answer), answered)
+            raise UpstreamFailed(f"{answered}; does the URL lack its /v1?", 404)
+        if status != 200:
+            raise UpstreamFailed(f"{answered}: {said_of(answer)}", status, answer)
+        return _whole(path, answer, answered)
 
     async def close(self) -> None:
         """Close connections."""
@@ -170,12 +180,13 @@ class LitellmUpstream:
         except Exception as error:  # litellm maps every provider's faults to exceptions with a status
             status = getattr(error, "status_code", None)
             if not isinstance(status, int):
-                raise UpstreamUnreachable(f"{self.model} does not answer ({type(error).__name__}: {error})") from error
-            return _refused(status, f"{self.model} answered {status}: {error}", type(error).__name__)
+                raise UpstreamFailed(f"{self.model} does not answer ({type(error).__name__}: {error})") from error
+            kind = type(error).__name__
+            raise UpstreamFailed(f"{self.model} answered {status}: {error}", status, kind=kind) from error
         if body.get("stream"):
-            return Reply(200, events=_dumped(answer))
+            return Reply(events=_dumped(answer))
         body = answer.model_dump(mode="json", exclude_none=True)
-        return _checked(path, Reply(200, body, cost=_litellm_cost(answer)), f"{self.model} answered 200")
+        return _whole(path, body, f"{self.model} answered 200", _litellm_cost(answer))
 
     async def close(self) -> None:
         """litellm keeps its own connections."""
@@ -219,9 +230,9 @@ async def _sse(response: httpx.Response, where: str) -> AsyncIterator[dict[str, 
                     raise ValueError("no JSON object")
                 yield cast(dict[str, Any], event)
     except ValueError as error:
-        raise UpstreamUnreachable(f"{where} sent a piece of a reply that cannot be read ({error})") from error
+        raise UpstreamFailed(f"{where} sent a piece of a reply that cannot be read ({error})") from error
     except httpx.HTTPError as error:
-        raise UpstreamUnreachable(f"the reply of {where} broke off ({type(error).__name__}: {error})") from error
+        raise UpstreamFailed(f"the reply of {where} broke off ({type(error).__name__}: {error})") from error
     finally:
         await response.aclose()
 
@@ -250,19 +261,11 @@ def _decoded(content: bytes, status: int) -> dict[str, Any]:
     return {"error": {"message": message, "type": "upstream", "code": status}}
 
 
-def _refused(status: int, message: str, kind: str = "upstream") -> Reply:
-    message = blank_secrets(message)
-    return Reply(status, {"error": {"message": message, "type": kind, "code": status}}, error=message)
-
-
-def _checked(path: str, reply: Reply, answered: str) -> Reply:
-    """A reply with its error in words; status 200 without anything that a model said is a fault of the server, 502."""
-    body = reply.body or {}
-    if reply.status != 200:
-        reply.error = f"{answered}: {said_of(body)}"
-    elif not _says_something(path, body):
-        return _refused(502, f"{answered} without a message: {str(body.get('error') or body)[:300]}")
-    return reply
+def _whole(path: str, body: dict[str, Any], answered: str, cost: float | None = None) -> Reply:
+    """A whole reply; status 200 without anything that a model said is a fault of the server, 502."""
+    if not _says_something(path, body):
+        raise UpstreamFailed(f"{answered} without a message: {str(body.get('error') or body)[:300]}", 502)
+    return Reply(body, cost=cost)
 
 
 def said_of(body: dict[str, Any]) -> str:

@@ -114,7 +114,7 @@ async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fa
     recorder = CallRecorder(
         Play(Episode("E", Task(0)), None), "chat/completions", {"messages": []}, HttpUpstream("m", "http://h/v1")
     )
-    stream = _stream(Reply(200, events=events()), recorder, False)
+    stream = _stream(Reply(events=events()), recorder, False)
     assert b"overloaded" in await anext(stream)
     await stream.aclose()
     assert recorder.call.error == "http://h/v1 sent an error in its stream: overloaded"
