@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from grpo.config import REWARDS, TrainConfig, dotted
 from grpo.devices.memory import cpu_needs
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, shape_at_hand
-from grpo.envs.message_env import check_env
-from grpo.envs.pool import EnvPool
+from grpo.envs.message_env import MessageEnv, check_env
 from grpo.envs.registry import takes_split, with_split
 from grpo.episodes.marking import check_markable
 from grpo.errors import ConfigError, EnvError
@@ -103,8 +103,8 @@ def check_user_code(config: TrainConfig) -> None:
     if config.reward not in REWARDS:
         load_function(config.reward)
     if config.answer_judge.model is not None:
-        with EnvPool(config.env, dict(config.env_kwargs)) as pool:
-            check_markable(pool.take(), "--answer-judge")
+        with closing(MessageEnv(config.env, dict(config.env_kwargs))) as env:
+            check_markable(env, "--answer-judge")
 
 
 def _cpu_memory(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:

@@ -36,9 +36,8 @@ class OwnThread:
     def __init__(self) -> None:
         self.requests: SimpleQueue[Any] = SimpleQueue()
         self._began = math.inf
-        self._thread = threading.Thread(target=self._serve, name="grpo-env", daemon=True)
         try:
-            self._thread.start()
+            threading.Thread(target=self._serve, name="grpo-env", daemon=True).start()
         except RuntimeError as error:
             raise EnvError(f"no thread for an env: {error}; play fewer episodes at once (concurrency)") from error
 
@@ -65,10 +64,6 @@ class OwnThread:
     def end(self) -> None:
         """End the thread after what it was given so far."""
         self.requests.put(None)
-
-    def join(self, seconds: float) -> None:
-        """Wait for its end."""
-        self._thread.join(seconds)
 
     def _serve(self) -> None:
         while (request := self.requests.get()) is not None:

@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from grpo.envs.message_env import MessageEnv, Observation
+from grpo.envs.message_env import MessageEnv
 from grpo.envs.own_thread import OwnThread
 from grpo.envs.step_cost import Place
 from grpo.envs.worker_env import WorkerEnv
 from grpo.envs.workers import EnvWorkers
 from grpo.errors import EnvError
 from grpo.machine.processes import allow_many_files
-from grpo.types import AnswerKey, Task
 from judges.common.files import Closeable
 
 P = ParamSpec("P")
@@ -63,18 +63,6 @@ class Seat:
             self._env = self._make()
         return self._env
 
-    async def reset(self, task: Task) -> Observation:
-        """As of `MessageEnv`."""
-        return await self.run(lambda: self.env.reset(task))
-
-    async def step(self, action: str) -> Observation:
-        """As of `MessageEnv`."""
-        return await self.run(lambda: self.env.step(action))
-
-    async def answered(self, given: str | None) -> AnswerKey | None:
-        """As of `MessageEnv`."""
-        return await self.run(lambda: self.env.answered(given))
-
     async def run(self, act: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Call ``act`` where the env lives."""
         if self.thread is None:
@@ -85,15 +73,26 @@ class Seat:
         return result
 
     @property
-    def free_env(self) -> MessageEnv | WorkerEnv | None:
-        """The env; None where it was not made, or where a call that nobody awaits any more may go on."""
-        return None if self._is_busy else self._env
+    def is_usable(self) -> bool:
+        """Whether another episode may have it: its env was made and is whole, and no call goes on unawaited."""
+        return self._env is not None and not self._env.broken and not self._is_busy
 
-    def close(self) -> None:
-        """Have the env closed after the calls that are under way; its thread ends then."""
-        assert self.thread is not None, "the pool closes what lives in the loop"
-        self.thread.post(lambda: self._env.close() if self._env is not None else None)
-        self.thread.end()
+    def close(self) -> Future[None]:
+        """Have the env closed after the calls that are under way; a thread of its own ends then."""
+        if self.thread is None:
+            self._close_env()
+            closed: Future[None] = Future()
+            closed.set_result(None)
+            return closed
+        closed = self.thread.post(self._close_env)
+        if self.place is not Place.LOOP:
+            self.thread.end()
+        return closed
+
+    def _close_env(self) -> None:
+        if self._env is not None:
+            with suppress(EnvError):  # its episodes are over, and what they came to must not be lost with it
+                self._env.close()
 
 
 class EnvPool(Closeable):
@@ -122,38 +121,25 @@ class EnvPool(Closeable):
         self.home = home
         self._patience_seconds = patience_seconds
         self._patient_until: float | None = None
-        self._idle: list[MessageEnv] = []
-        self._all: list[MessageEnv] = []
-        self._idle_seats: list[Seat] = []
+        self._idle: list[Seat] = []
         self._seats: set[Seat] = set()
         self._pilot: Seat | None = None
 
-    def take(self) -> MessageEnv:
-        """An env for the thread that calls, idle or new."""
-        if self._idle:
-            return self._idle.pop()
-        env = MessageEnv(self.env_id, self.env_kwargs, self.workers.cost)
-        self._all.append(env)
-        return env
-
-    def give_back(self, env: MessageEnv) -> None:
-        """Hand an env back after its episode; a broken one is closed and not used again."""
-        if not env.broken:
-            self._idle.append(env)
-            return
-        self._all.remove(env)
-        if self.home is None:
-            env.close()
-        else:
-            self.home.post(env.close)
+    @contextmanager
+    def here(self) -> Iterator[MessageEnv]:
+        """An env for the thread that calls."""
+        seat = self._seat_at(Place.LOOP)
+        try:
+            env = seat.env
+            assert isinstance(env, MessageEnv), "no worker process is the loop"
+            yield env
+        finally:
+            self.leave(seat)
 
     def scenario_ids(self) -> list[str] | None:
         """Those of the env, as of `MessageEnv`."""
-        env = self.take()
-        try:
+        with self.here() as env:
             return env.scenario_ids()
-        finally:
-            self.give_back(env)
 
     async def seat(self) -> Seat:
         """An env for one episode, where it holds up nobody; to be left with `leave`.
@@ -165,55 +151,36 @@ class EnvPool(Closeable):
             self._patient_until = time.monotonic() + self._patience_seconds
         while (place := self.workers.place()) is None and time.monotonic() < self._patient_until:
             if self._pilot is None:
-                self._pilot = Seat(Place.LOOP, self.take, self.home)
+                self._pilot = self._seat_at(Place.LOOP)
                 return self._pilot
             await asyncio.sleep(_POLL_SECONDS)
-        if place is None or place is Place.LOOP:
-            return Seat(Place.LOOP, self.take, self.home)
-        while self._idle_seats:
-            seat = self._idle_seats.pop()
-            if seat.place is place:
-                return seat
-            self._close(seat)
-        seat = Seat(place, partial(self.workers.make, self.env_id, self.env_kwargs, place))
-        self._seats.add(seat)
-        return seat
+        return self._seat_at(place or Place.LOOP)
 
     def leave(self, seat: Seat) -> None:
-        """After the episode, however it ended; an env that is broken or belongs elsewhere by now is closed."""
+        """After the episode, however it ended; a broken env is closed and not used again."""
         if seat is self._pilot:
             self._pilot = None
-        env = seat.free_env
-        if seat.place is Place.LOOP:
-            if isinstance(env, MessageEnv):
-                self.give_back(env)
-        elif env is not None and not env.broken and seat.place is self.workers.place():
-            self._idle_seats.append(seat)
+        if seat.is_usable:
+            self._idle.append(seat)
         else:
             self._close(seat)
 
     def close(self) -> None:
         """Close every env. One that hangs in a thread is left there, and what a ``close`` raises is dropped."""
-        seats, until = list(self._seats), time.monotonic() + CLOSING_SECONDS
-        for seat in seats:
-            self._close(seat)
-        if self.home is None:
-            self._close_own()
-        else:
-            with suppress(TimeoutError):
-                self.home.post(self._close_own).result(CLOSING_SECONDS)
-        for seat in seats:
-            assert seat.thread is not None, "the pool closes what lives in the loop"
-            seat.thread.join(max(0.0, until - time.monotonic()))
-        self._idle_seats.clear()
-
-    def _close_own(self) -> None:
-        for env in self._all:
-            with suppress(EnvError):  # its episodes are over, and what they came to must not be lost with it
-                env.close()
-        self._all.clear()
         self._idle.clear()
+        wait([self._close(seat) for seat in list(self._seats)], CLOSING_SECONDS)
 
-    def _close(self, seat: Seat) -> None:
+    def _seat_at(self, place: Place) -> Seat:
+        """An idle seat of that place or a new one; idle ones of another place are closed."""
+        while self._idle:
+            seat = self._idle.pop()
+            if seat.place is place:
+                return seat
+            self._close(seat)
+        seat = Seat(place, partial(self.workers.make, self.env_id, self.env_kwargs, place), self.home)
+        self._seats.add(seat)
+        return seat
+
+    def _close(self, seat: Seat) -> Future[None]:
         self._seats.discard(seat)
-        seat.close()
+        return seat.close()

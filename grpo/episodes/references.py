@@ -7,11 +7,11 @@ counts as wrong: a policy would be trained to quote, and an evaluation would mea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import islice
 
 from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv
-from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
 from grpo.episodes.tasks import TaskStream
 from grpo.types import Task
@@ -27,8 +27,7 @@ def check_references(config: TrainConfig) -> list[str]:
     """What to say of a training run's questions, if anything."""
     if config.answer_judge.model is not None or config.reward == "ruler":
         return []
-    with EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split)) as pool:
-        env = pool.take()
+    with closing(MessageEnv(config.env, with_split(config.env, config.env_kwargs, config.train_split))) as env:
         if not env.has_answer_key():
             return []
         ids = env.scenario_ids()

@@ -190,10 +190,9 @@ class Trainer:
 
     @contextmanager
     def _demonstrations(self, *purpose: str | int) -> Iterator[Iterator[Segment]]:
-        config, env = self.config, self.pool.take()
-        stream = TaskStream(self.tasks.scenario_ids, derive_seed(config.seed, *purpose))
-        yield demonstrations(env, stream, self.chat, config.warm_start.policy, config.rollout.max_tokens)
-        self.pool.give_back(env)
+        config, stream = self.config, TaskStream(self.tasks.scenario_ids, derive_seed(self.config.seed, *purpose))
+        with self.pool.here() as env:
+            yield demonstrations(env, stream, self.chat, config.warm_start.policy, config.rollout.max_tokens)
 
     def _warm_start(self) -> None:
         config, settings = self.config, self.config.warm_start

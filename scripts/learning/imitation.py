@@ -91,18 +91,17 @@ class Dagger(Imitation):
 
     def _taken_over(self, episodes: Iterable[Episode]) -> list[Segment]:
         """Rows of the episodes that the policy of the warm start brought to a good end."""
-        config, env = self.config, self.pool.take()
-        rows: list[Segment] = []
-        for episode in episodes:
-            turns = [call.sampled_ids for call in episode.calls]
-            if not episode.ending.counted or not turns:
-                continue
-            seed = derive_seed(config.seed, "takes over", episode.task.seed, episode.sample_index)
-            said = turns[: random.Random(seed).randrange(len(turns))]
-            shown = demonstrate(env, episode.task, self.chat, config.warm_start.policy, seed, said)
-            segments = segments_of(shown, advantage=1.0)
-            fits = all(len(row.ids) <= config.rollout.max_tokens for row in segments)
-            if shown.metrics.get("success", 1.0) > 0 and shown.reward > 0 and fits:
-                rows += segments
-        self.pool.give_back(env)
+        config, rows = self.config, list[Segment]()
+        with self.pool.here() as env:
+            for episode in episodes:
+                turns = [call.sampled_ids for call in episode.calls]
+                if not episode.ending.counted or not turns:
+                    continue
+                seed = derive_seed(config.seed, "takes over", episode.task.seed, episode.sample_index)
+                said = turns[: random.Random(seed).randrange(len(turns))]
+                shown = demonstrate(env, episode.task, self.chat, config.warm_start.policy, seed, said)
+                segments = segments_of(shown, advantage=1.0)
+                fits = all(len(row.ids) <= config.rollout.max_tokens for row in segments)
+                if shown.metrics.get("success", 1.0) > 0 and shown.reward > 0 and fits:
+                    rows += segments
         return rows

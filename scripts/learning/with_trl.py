@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,9 @@ class Trl(Trainer):
             for task in tasks
         ]
         episodes = [episode for group in groups for episode in group]
-        envs = [self.pool.take() for _ in episodes]
-        play(sample, envs, episodes, self.chat, settings)
-        for env in envs:
-            self.pool.give_back(env)
+        with ExitStack() as taken:
+            envs = [taken.enter_context(self.pool.here()) for _ in episodes]
+            play(sample, envs, episodes, self.chat, settings)
         if any(episode.num_forks for episode in episodes):
             raise ConfigError(
                 "the model's chat template rewrites earlier turns, and TRL learns from one row an episode; "

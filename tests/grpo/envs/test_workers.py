@@ -86,7 +86,7 @@ def play(env_id, kwargs, setting, policy, count, *, module=None, say=lambda line
 @pytest.mark.parametrize("env_id", CALLS)
 def test_an_episode_is_the_same_wherever_its_env_is_called(env_id):
     with EnvPool(env_id, {}) as pool:
-        names = pool.take().scenario_ids()
+        names = pool.scenario_ids()
     task = Task(7, None if names is None else names[0])
     found = {}
     for setting in (0, "threads", 2, "auto"):
@@ -97,10 +97,18 @@ def test_an_episode_is_the_same_wherever_its_env_is_called(env_id):
     assert len({t.num_turns for t in played}) > 1, "the episodes differ"
 
 
+async def reset(seat):
+    return await seat.run(lambda: seat.env.reset(TASK))
+
+
+async def step(seat, action):
+    return await seat.run(lambda: seat.env.step(action))
+
+
 async def _observed(setting):
     with EnvWorkers(setting) as workers, EnvPool(HARD_ENV, {}, workers) as pool:
         seat = await pool.seat()
-        first, second = await seat.reset(TASK), await seat.step("oak")
+        first, second = await reset(seat), await step(seat, "oak")
         pool.leave(seat)
         return first, second
 
@@ -148,11 +156,11 @@ def test_envs_that_are_made_at_the_same_time_are_shared_out_among_the_workers():
 async def test_the_event_loop_goes_on_while_an_env_is_in_a_step(tmp_path):
     with EnvWorkers("threads") as workers, EnvPool(MEETING_ENV, {"folder": str(tmp_path)}, workers) as pool:
         seat = await pool.seat()
-        await seat.reset(TASK)
-        step = asyncio.create_task(seat.step("maple"))
+        await reset(seat)
+        stepping = asyncio.create_task(step(seat, "maple"))
         await asyncio.sleep(0.05)
         (tmp_path / "the loop").touch()
-        assert (await step).terminated
+        assert (await stepping).terminated
         pool.leave(seat)
 
 
@@ -180,10 +188,10 @@ async def test_while_the_cost_is_unknown_one_episode_plays():
     with EnvWorkers("auto") as workers, EnvPool(WORD_ENV, {}, workers) as pool:
         pilot = await pool.seat()
         others = [asyncio.create_task(pool.seat()) for _ in range(3)]
-        await pilot.reset(TASK)
+        await reset(pilot)
         await asyncio.sleep(0)
         assert not any(other.done() for other in others)
-        await pilot.step("oak")
+        await step(pilot, "oak")
         assert {(await other).place for other in others} == {Place.LOOP}
 
 
@@ -260,10 +268,10 @@ async def main():
         with EnvPool("tests.support.envs:Hard-v0", {}, workers) as pool:
             seats = [await pool.seat() for _ in range(2)]
             for seat in seats:
-                await seat.reset(Task(0, "train-maple"))
-                await seat.step("child")
+                await seat.run(lambda: seat.env.reset(Task(0, "train-maple")))
+                await seat.run(lambda: seat.env.step("child"))
             print("ready", flush=True)
-            await asyncio.gather(*(seat.step("hang") for seat in seats))
+            await asyncio.gather(*(seat.run(lambda env=seat.env: env.step("hang")) for seat in seats))
 
 asyncio.run(main())
 """
@@ -293,7 +301,7 @@ async def test_an_episode_that_is_given_up_in_a_step_leaves_its_env_to_nobody():
         with pytest.raises(asyncio.CancelledError):
             await playing
         seat = await pool.seat()
-        assert (await seat.reset(TASK)).messages[0]["content"] == "Guess the word."
+        assert (await reset(seat)).messages[0]["content"] == "Guess the word."
         pool.leave(seat)
 
 
