@@ -19,9 +19,8 @@ of the episode chooses them, so a continued run chooses the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from grpo.ending import Ending
 from grpo.envs.message_env import MessageEnv
@@ -48,40 +47,6 @@ FIRST_FAILURES = 3
 METRICS: tuple[str, ...] = ("answer_by_rule", "answer_by_judge", "answer_undecided", "answer_audit_disagreement")
 """What marking adds to an episode's metrics: 1.0 where the answer was decided so. The first three add up to 1; the
 last is there where the answer was audited."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marking:
-    """What was decided on an answer."""
-
-    right: bool
-    """As it counts."""
-    decided: bool = True
-    """False: nobody could say, and there is no judge."""
-    verdict: AnswerVerdict | None = None
-    """Of our rule or of the judge, where the env did not take the answer for right."""
-    audit: AnswerVerdict | None = None
-    """What the judge says of an answer that a rule took for right."""
-
-    @property
-    def by_judge(self) -> bool:
-        """Whether the judge decided."""
-        return self.verdict is not None and self.verdict.decided_by is DecidedBy.JUDGE
-
-    def outcome(self, key: AnswerKey, reward: float, metrics: dict[str, float]) -> Outcome:
-        """What the episode comes to, which the env gave ``reward`` and ``metrics``."""
-        if self.verdict is None:
-            return Outcome(reward, metrics)
-        if key.outcomes is not None:
-            return key.outcomes[self.right]
-        gained = RIGHT_ANSWER_REWARD if self.right else 0.0
-        return Outcome(reward + gained, metrics | {"success": float(self.right)})
-
-    def metrics(self) -> dict[str, float]:
-        """`METRICS`."""
-        shares = (self.decided and not self.by_judge, self.by_judge, not self.decided)
-        found = dict(zip(METRICS, map(float, shares), strict=False))
-        return found if self.audit is None else found | {METRICS[3]: float(not self.audit.accept)}
 
 
 class Marker(Closeable):
@@ -117,33 +82,6 @@ class Marker(Closeable):
         """What that has cost; None where there is no judge, or the price is not known."""
         return None if self.usage is None else self.usage.to_dict()["cost_dollars"]
 
-    async def mark(self, key: AnswerKey, metrics: dict[str, float], *episode: int | str) -> Marking:
-        """Decide on the answer of an episode.
-
-        Args:
-            key: With the answer.
-            metrics: The env's, after the last step.
-            *episode: What names the episode, for the choice of those that are audited.
-
-        Raises:
-            JudgeError: The judge was needed and gave no verdict.
-        """
-        assert key.answer is not None, "an episode without an answer is not marked"
-        if metrics.get("success", 0.0) >= 0.5:
-            return Marking(True, audit=await self._audit(key, episode))
-        if metrics.get("dont_know", 0.0) > 0:
-            return Marking(False)
-        decision = decide(key.answer, key.references, key.question)
-        decided = decision.verdict is not Verdict.UNDECIDED
-        if self._session is None:
-            return Marking(False, decided)
-        if not decided:
-            verdict = await self._ask(key)
-            return Marking(verdict.accept, verdict=verdict)
-        right = decision.verdict is Verdict.RIGHT
-        verdict = AnswerVerdict(decision.reasoning, right, DecidedBy.MATCH)
-        return Marking(right, verdict=verdict, audit=await self._audit(key, episode) if right else None)
-
     async def marked(self, episode: Episode) -> Episode:
         """The episode with its answer marked: reward, metrics, verdict and audit.
 
@@ -154,17 +92,24 @@ class Marker(Closeable):
         if key is None:
             return e
         try:
-            marking = await self.mark(key, e.metrics, e.task.key, e.task.seed, e.sample_index, e.policy_version or 0)
+            decided_by, verdict = await self._decide(key, e.metrics)
         except JudgeError as error:
             self._failures += 1
             self._last_error = str(error)
             e.unmarked = e.error = f"the answer judge: {error}"
             e.ending = Ending.INFRASTRUCTURE
             return e
-        self._verdicts += marking.by_judge or marking.audit is not None  # what a rule decides says nothing of it
-        outcome = marking.outcome(key, e.reward, e.metrics)
-        e.reward, e.metrics = outcome.reward, outcome.metrics | marking.metrics()
-        e.verdict, e.audit = as_record(marking.verdict), as_record(marking.audit, key)
+        if verdict is not None:
+            e.verdict = asdict(verdict)
+            e.reward, e.metrics = _outcome(key, verdict.accept, e)
+        right = e.metrics.get("success", 0.0) >= 0.5 if verdict is None else verdict.accept
+        audit = await self._audit(key, e) if right and decided_by is DecidedBy.MATCH else None
+        self._verdicts += decided_by is DecidedBy.JUDGE or audit is not None  # what a rule decides says nothing of it
+        shares = zip(METRICS, (DecidedBy.MATCH, DecidedBy.JUDGE, None), strict=False)
+        e.metrics = e.metrics | {name: float(decided_by is who) for name, who in shares}
+        if audit is not None:
+            e.audit = asdict(audit) | {"question": key.question, "answer": key.answer}
+            e.metrics[METRICS[3]] = float(not audit.accept)
         return e
 
     def check_usable(self) -> None:
@@ -183,34 +128,52 @@ class Marker(Closeable):
         if self._session is not None:
             self._session.close()
 
-    async def _ask(self, key: AnswerKey) -> AnswerVerdict:
-        settings = self.settings
-        assert settings.model is not None, "there is a judge"
+    async def _decide(self, key: AnswerKey, metrics: dict[str, float]) -> tuple[DecidedBy | None, AnswerVerdict | None]:
+        """Who decides on an answer, None where nobody can; and the verdict, where the env's own word does not stand.
+
+        Raises:
+            JudgeError: The judge was needed and gave no verdict.
+        """
+        if metrics.get("success", 0.0) >= 0.5 or metrics.get("dont_know", 0.0) > 0:
+            return DecidedBy.MATCH, None
+        if self._session is None:
+            decision = decide(key.answer or "", key.references, key.question)
+            return None if decision.verdict is Verdict.UNDECIDED else DecidedBy.MATCH, None
+        verdict = await self._ask(key, by_rule=True)
+        return verdict.decided_by, verdict
+
+    async def _ask(self, key: AnswerKey, *, by_rule: bool) -> AnswerVerdict:
+        model, given, call = self.settings.model, key.answer, self.settings.call
+        assert model is not None, "there is a judge"
+        assert given is not None, "an episode without an answer is not marked"
         try:
-            return await answer(
-                key.question,
-                key.references,
-                key.answer or "",
-                settings.model,
-                by_rule=False,
-                session=self._session,
-                **settings.call,
-            )
+            session = self._session
+            return await answer(key.question, key.references, given, model, by_rule=by_rule, session=session, **call)
         except JudgeError as error:
             self.is_spent = self.is_spent or isinstance(error, SpendLimitReached)
             raise
 
-    async def _audit(self, key: AnswerKey, episode: tuple[int | str, ...]) -> AnswerVerdict | None:
+    async def _audit(self, key: AnswerKey, episode: Episode) -> AnswerVerdict | None:
         """The judge's verdict on an answer that a rule took for right; None where it is not chosen, or the judge fails.
 
         Nothing hangs on it, so a failure leaves the episode as the rule marked it.
         """
-        if self._session is None or not is_audited(self.settings.audit_share, *episode):
+        e = episode
+        named = e.task.key, e.task.seed, e.sample_index, e.policy_version or 0
+        if self._session is None or not is_audited(self.settings.audit_share, *named):
             return None
         try:
-            return await self._ask(key)
+            return await self._ask(key, by_rule=False)
         except JudgeError:
             return None
+
+
+def _outcome(key: AnswerKey, right: bool, episode: Episode) -> Outcome:
+    """What an episode comes to whose answer was judged."""
+    if key.outcomes is not None:
+        return key.outcomes[right]
+    gained = RIGHT_ANSWER_REWARD if right else 0.0
+    return Outcome(episode.reward + gained, episode.metrics | {"success": float(right)})
 
 
 def is_audited(share: float, *episode: int | str) -> bool:
@@ -233,13 +196,6 @@ def newest_audits_warning(steps: Sequence[Record], bound: float) -> str:
     audited = [step for step in steps[-AUDITED_STEPS:] if "answer/audited" in step]
     refused = sum(round(step["answer/audited"] * step["answer/audit_disagreement"]) for step in audited)
     return audit_warning(refused, sum(int(step["answer/audited"]) for step in audited), bound)
-
-
-def as_record(verdict: AnswerVerdict | None, key: AnswerKey | None = None) -> dict[str, Any] | None:
-    """A verdict as a record of an episode has it; with question and answer, where it is an audit."""
-    if verdict is None:
-        return None
-    return asdict(verdict) | ({"question": key.question, "answer": key.answer} if key is not None else {})
 
 
 def check_markable(env: MessageEnv, option: str) -> None:

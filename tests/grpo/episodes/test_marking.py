@@ -20,7 +20,7 @@ from grpo.settings import AnswerJudgeSettings
 from grpo.training.batches import Batches
 from grpo.training.rewards import group_reward
 from grpo.training.unfinished_step import UnfinishedStep
-from grpo.types import AnswerKey, Outcome, SampledTurn, Task
+from grpo.types import AnswerKey, Episode, Outcome, SampledTurn, Task
 from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests.email_env.mails import build, mail, question
@@ -247,11 +247,10 @@ async def test_the_mail_env_pays_a_verdict_by_its_own_tiers(tmp_path):
     assert (seen.metrics["reward"], seen.metrics["undecided"]) == (pytest.approx(-0.7), 1.0)
     with JudgeServer(judge(lambda said: True)) as server:
         marker = Marker(AnswerJudgeSettings(model="openai/o4-mini", api_base=server.url), tmp_path)
-        marking = await marker.mark(key, seen.metrics, "why")
-    reward, metrics = marking.outcome(key, seen.metrics["reward"], seen.metrics)
+        marked = await marker.marked(Episode("E", Task(0, "why"), metrics=seen.metrics, answer_key=key))
     # 1 right + 0.3 recall + 0.1 precision + 0.1 * (1 - 2/10) speed
-    assert reward == metrics["reward"] == pytest.approx(1.48)
-    assert (metrics["success"], metrics["undecided"]) == (1.0, 0.0)
+    assert marked.reward == marked.metrics["reward"] == pytest.approx(1.48)
+    assert (marked.metrics["success"], marked.metrics["undecided"]) == (1.0, 0.0)
 
 
 def test_an_env_that_does_not_say_what_a_right_answer_is_worth_gets_one_more():
