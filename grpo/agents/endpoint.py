@@ -17,6 +17,7 @@ import json
 import logging
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -66,11 +67,9 @@ class Endpoint:
             target=lambda: server.run(sockets=[self._socket]), name="grpo-eval-endpoint", daemon=True
         )
         self._thread.start()
-        waited = threading.Event()
-        for _ in range(int(START_SECONDS / 0.01)):
-            if server.started or not self._thread.is_alive():
-                break
-            waited.wait(0.01)
+        until = time.monotonic() + START_SECONDS
+        while not server.started and self._thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.01)
         if not server.started:
             raise EvaluationError("the endpoint for agents did not start; is 127.0.0.1 usable?")
 

@@ -22,6 +22,7 @@ import shlex
 import shutil
 import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -124,7 +125,8 @@ async def _run(words: list[str], environment: dict[str, str], folder: Path) -> t
     try:
         status = await process.wait()
     finally:
-        _kill_group(process.pid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
     return status, _end_of(output), _end_of(errors)
 
 
@@ -132,10 +134,3 @@ def _end_of(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - MAX_OUTPUT_BYTES))
         return file.read().decode(errors="replace")
-
-
-def _kill_group(group: int) -> None:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass

@@ -7,7 +7,6 @@ and GPUs, and a script without ``if __name__ == "__main__"`` works.
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
 import pickle
@@ -19,7 +18,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from grpo.envs.message_env import Observation
-from grpo.envs.registry import find_spec
 from grpo.envs.step_cost import StepCost
 from grpo.errors import EnvError
 from grpo.machine.processes import child_environment, module_command
@@ -39,7 +37,11 @@ class Called(NamedTuple):
 
 
 class Worker:
-    """A worker process."""
+    """A worker process.
+
+    Attributes:
+        envs: Numbers of the envs that live in it, or are about to.
+    """
 
     def __init__(self) -> None:
         ours, theirs = multiprocessing.Pipe()
@@ -55,28 +57,12 @@ class Worker:
             )
         self._connection = ours
         self._free = threading.Lock()
-        self._numbers = itertools.count()
-        self._given: set[int] = set()
-
-    @property
-    def envs(self) -> int:
-        """How many envs live in it, or are about to."""
-        return len(self._given)
+        self.envs: set[int] = set()
 
     @property
     def is_alive(self) -> bool:
         """Whether it can be asked."""
         return self._process.poll() is None
-
-    def new_number(self) -> int:
-        """For one more env, which counts from now on."""
-        number = next(self._numbers)
-        self._given.add(number)
-        return number
-
-    def take_back(self, number: int) -> None:
-        """The env of that number is gone, or never was."""
-        self._given.discard(number)
 
     def ask(self, number: int, name: str, *arguments: Any) -> Called:
         """Call a method of an env; waits for the calls before it.
@@ -118,7 +104,7 @@ class WorkerEnv:
 
     Args:
         worker: Where it lives.
-        number: Its own there, from `Worker.new_number`; handed back where the env cannot be made.
+        number: Its own there, one of `Worker.envs` as long as it lives.
         env_id: As for `MessageEnv`.
         env_kwargs: As for `MessageEnv`.
         module: Registers the env; imported there first.
@@ -143,9 +129,9 @@ class WorkerEnv:
         self._number = number
         self._cost = cost
         try:
-            self._make(env_id, env_kwargs, module, _pickled_spec(env_id), sys.path)
+            self._make(env_id, env_kwargs, module, sys.path)
         except EnvError:
-            worker.take_back(number)
+            worker.envs.discard(number)
             raise
 
     def reset(self, task: Task) -> Observation:
@@ -168,7 +154,7 @@ class WorkerEnv:
 
     def close(self) -> None:
         """As of `MessageEnv`; nothing where the worker has ended."""
-        self._worker.take_back(self._number)
+        self._worker.envs.discard(self._number)
         was_broken = self.broken
         try:
             self._ask("close")
@@ -195,11 +181,3 @@ class WorkerEnv:
             self.broken = True
             raise
         return called
-
-
-def _pickled_spec(env_id: str) -> bytes:
-    """The env's registration; nothing where only its module can tell it."""
-    try:
-        return pickle.dumps(find_spec(env_id))
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return b""

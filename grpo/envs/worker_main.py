@@ -8,44 +8,28 @@ envs have started (its process group) ends with it.
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
 from grpo.envs.step_cost import Meter
-from grpo.errors import EnvError, GrpoError
+from grpo.errors import GrpoError
 from grpo.machine.processes import end_with_parent
 from grpo.machine.user_code import import_user_module
 
 
-def make(env_id: str, env_kwargs: dict[str, Any], module: str | None, pickled_spec: bytes, path: list[str]) -> Any:
-    """An env as it is made in the process that asks.
-
-    Args:
-        env_id: As for `MessageEnv`.
-        env_kwargs: As for `MessageEnv`.
-        module: Imported first, because it registers envs.
-        pickled_spec: The env's registration, where it can be pickled.
-        path: ``sys.path``.
+def make(env_id: str, env_kwargs: dict[str, Any], module: str | None, path: list[str]) -> Any:
+    """An env as it is made in the process that asks, whose ``sys.path`` is ``path``.
 
     Raises:
         GrpoError: It cannot be made here.
     """
-    import gymnasium
-
     from grpo.envs.message_env import MessageEnv
 
     sys.path[:] = [*path, *(folder for folder in sys.path if folder not in path)]
     if module is not None:
         import_user_module(module)
-    if pickled_spec and ":" not in env_id and env_id not in gymnasium.registry:
-        try:
-            spec = pickle.loads(pickled_spec)
-        except (Exception, SystemExit) as error:  # whatever the modules do that it names
-            raise EnvError(f"{env_id} is registered with what another process cannot load: {error}") from error
-        gymnasium.registry[spec.id] = spec
     return MessageEnv(env_id, env_kwargs)
 
 

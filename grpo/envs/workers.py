@@ -6,6 +6,7 @@ that are under way stay where they are.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,7 @@ class EnvWorkers(Closeable):
         if setting != "auto":
             self._place = Place.THREADS if setting == "threads" else Place.PROCESSES if setting else Place.LOOP
         self._workers: list[Worker | None] = [None] * (setting if isinstance(setting, int) else cpu_count())
+        self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._is_closed = False
         self._unsendable = ""
@@ -76,7 +78,8 @@ class EnvWorkers(Closeable):
             if self._is_closed:  # an episode that was given up makes its env in a thread that nobody awaits
                 raise EnvError("the envs of this program were closed")
             worker = self._least_occupied()
-            is_shared, number = worker.envs > 0, worker.new_number()
+            is_shared, number = bool(worker.envs), next(self._numbers)
+            worker.envs.add(number)
         try:
             return WorkerEnv(worker, number, env_id, env_kwargs, self._module, self.cost)
         except EnvError as error:
@@ -108,7 +111,7 @@ class EnvWorkers(Closeable):
         return worker
 
     def _occupied(self, worker: Worker | None) -> int:
-        return worker.envs if worker is not None and worker.is_alive else 0
+        return len(worker.envs) if worker is not None and worker.is_alive else 0
 
     def _described(self, place: Place) -> str:
         where = {
