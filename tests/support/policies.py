@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -41,6 +42,20 @@ class ByteChat(Chat):
 
     def decode(self, sampled_ids: list[int]) -> str:
         return bytes(i for i in sampled_ids if i < 256).decode(errors="replace")
+
+
+class Says(Policy):
+    """Says what a function makes of the prompt's text and of the seed; a turn that is too long is cut."""
+
+    version = 0
+
+    def __init__(self, say: Callable[[str, int], str]):
+        self.say = say
+
+    async def sample(self, prompt_ids: list[int], params: SamplingParams, *, max_tokens: int, seed: int) -> SampledTurn:
+        chat = ByteChat()
+        ids = [*chat.encode(self.say(chat.decode(prompt_ids), seed)), chat.END][:max_tokens]
+        return SampledTurn(ids, [-0.5] * len(ids), "stop" if ids[-1] == chat.END else "length")
 
 
 def always(policy: Policy) -> Any:

@@ -32,18 +32,17 @@ def evaluated(tmp_path, agent, play, *arguments, **env_kwargs):
         shown = run(
             "--agent", f"tests.support.agents:{agent}", *model, "--out", str(tmp_path), *arguments, **env_kwargs
         )
-    found = sorted(rows(tmp_path), key=lambda row: row["scenario_id"])
-    return found, found, server, shown
+    return sorted(rows(tmp_path), key=lambda row: row["scenario_id"]), server, shown
 
 
 def test_the_stock_client_streams_through_it_and_everything_is_recorded(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "the real key")
-    found, traces, server, _ = evaluated(tmp_path, "by_chat", sums, count=3)
+    found, server, _ = evaluated(tmp_path, "by_chat", sums, count=3)
     assert [(row["answer"], row["correct"]) for row in found] == [("0", True), ("2", False), ("4", True)]
-    for row, trace in zip(found, traces, strict=True):
+    for row in found:
         assert (row["model_calls"], row["prompt_tokens"]) == (2, 2 * PROMPT_TOKENS)
         assert row["completion_tokens"] == 2 * COMPLETION_TOKENS
-        first, second = trace["calls"]
+        first, second = row["calls"]
         assert first["reply"]["tool_calls"][0]["function"]["name"] == "double"
         assert second["reply"]["content"] == row["answer"]
         assert (first.get("shared", 0), second["shared"], len(second["messages"])) == (0, 1, 2)
@@ -54,11 +53,11 @@ def test_the_stock_client_streams_through_it_and_everything_is_recorded(tmp_path
 
 
 def test_the_responses_api_works_whole_and_streamed(tmp_path):
-    found, traces, server, shown = evaluated(tmp_path, "by_responses", sums, count=2)
+    found, server, shown = evaluated(tmp_path, "by_responses", sums, count=2)
     assert [(row["answer"], row["ending"]) for row in found] == [("0", "answered"), ("2", "answered")], shown.output
     assert [row["prompt_tokens"] for row in found] == [2 * PROMPT_TOKENS] * 2
     assert {request.path for request in server.requests} == {"/v1/responses"}
-    assert traces[0]["calls"][0]["reply"][0]["name"] == "double"
+    assert found[0]["calls"][0]["reply"][0]["name"] == "double"
 
 
 def test_an_episode_can_not_reach_another_and_learns_the_models_name(tmp_path):
@@ -67,31 +66,33 @@ def test_an_episode_can_not_reach_another_and_learns_the_models_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("status", "ending", "code"),
-    [(500, "infrastructure", 3), (429, "infrastructure", 3), (401, "infrastructure", 3), (422, "agent_crash", 0)],
+    ("refusal", "ending", "code"),
+    [
+        (500, "infrastructure", 3),
+        (429, "infrastructure", 3),
+        (401, "infrastructure", 3),
+        (422, "agent_crash", 0),
+        ({"error": {"message": "too long", "code": "context_length_exceeded"}, "status": 400}, "context_full", 0),
+    ],
 )
-def test_a_model_that_fails_is_no_fault_of_the_agent(tmp_path, status, ending, code):
-    found, _, _, shown = evaluated(tmp_path, "one_question", lambda messages, tools: status, count=1)
-    assert (found[0]["ending"], shown.exit_code) == (ending, code)
-    assert f"scripted status {status}" in found[0]["error"] or "422" in found[0]["error"]
+def test_a_model_that_fails_is_no_fault_of_the_agent(tmp_path, refusal, ending, code):
+    (row,), _, shown = evaluated(tmp_path, "one_question", lambda messages, tools: refusal, count=1)
+    assert (row["ending"], shown.exit_code) == (ending, code)
+    assert row["correct"] is (None if code else False)
+    if isinstance(refusal, int):
+        assert f"scripted status {refusal}" in row["error"] or "422" in row["error"]
 
 
-def test_a_server_that_is_not_there_is_an_infrastructure_failure(tmp_path):
+@pytest.mark.parametrize(("agent", "seconds"), [("", "2"), ("one_question", "60")])  # the tool loop still tries then
+def test_a_server_that_is_not_there_is_an_infrastructure_failure(tmp_path, agent, seconds):
     with ModelServer(sums) as server:
         gone = server.url
-    model = ("--model", f"openai:m@{gone}")
-    shown = run("--agent", "tests.support.agents:one_question", *model, "--out", str(tmp_path), count=2)
+    model = f"openai:m@{gone}"
+    who = ("--agent", f"tests.support.agents:{agent}", "--model", model) if agent else ("--agent", model)
+    shown = run(*who, "--timeout", seconds, "--out", str(tmp_path), count=2)
     assert shown.exit_code == 3
-    assert {row["ending"] for row in rows(tmp_path)} == {"infrastructure"}
-    assert "does not answer" in rows(tmp_path)[0]["error"]
-
-
-def test_a_full_context_has_its_own_name(tmp_path):
-    def full(messages, tools):
-        return {"error": {"message": "too long", "code": "context_length_exceeded"}, "status": 400}
-
-    found, _, _, shown = evaluated(tmp_path, "one_question", full, count=1)
-    assert (found[0]["ending"], found[0]["correct"], shown.exit_code) == ("context_full", False, 0)
+    assert {(row["ending"], row["correct"]) for row in rows(tmp_path)} == {("infrastructure", None)}
+    assert f"{gone} does not answer" in rows(tmp_path)[0]["error"]
 
 
 def test_a_timeout_says_that_the_model_had_not_answered(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 
 from grpo.agents.typed_tools import typed_tools
 from grpo.episodes.play import AgentTask as Task
-from tests.support.agents import ended, late, seen, stay_anew
+from tests.support.agents import seen
 from tests.support.evaluations import rows, run
 from tests.support.model_server import ModelServer
 
@@ -188,14 +188,6 @@ def test_a_wrong_argument_is_a_text_and_not_an_exception(tmp_path):
     found, _ = evaluated(tmp_path, "careless", count=1)
     assert found[0]["answer"] == " / ".join(["Error: number must be a whole number."] * 2)
     assert found[0]["error_codes"] == {"bad_args": 2}
-
-
-def test_an_agent_left_behind_reaches_no_episode_any_more(tmp_path):
-    stay_anew()
-    found, _ = evaluated(tmp_path, "staying", "--timeout", "0.1", "--concurrency", "1", count=2)
-    assert found[0]["turns"] == 0
-    assert ended.wait(60)
-    assert late == ["the episode is closed"]
 
 
 def test_equal_failures_are_counted_together_whatever_the_address_of_an_object(tmp_path):

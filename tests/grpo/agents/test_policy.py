@@ -156,13 +156,12 @@ def test_what_a_policy_sampled_is_kept_token_for_token_and_stands_on_the_page(tm
     folder = play_tiny_policy(tmp_path)
     turns_of = {}
     for row in rows(folder):
-        trace = row
-        said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
-        turns = turns_of[row["scenario_id"]] = [call["sampled"] for call in trace["calls"]]
+        said = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
+        turns = turns_of[row["scenario_id"]] = [call["sampled"] for call in row["calls"]]
         assert len(turns) == len(said) == row["turns"] > 0
         for turn, text in zip(turns, said, strict=True):
             assert _letters("".join(turn[::2])) == _letters(text)
-        for turn, call in zip(turns, trace["calls"], strict=True):
+        for turn, call in zip(turns, row["calls"], strict=True):
             per_token = sum(turn[1::2]) / call["completion_tokens"]
             assert per_token == pytest.approx(-math.log(264), abs=1.0), "a random model finds all ids alike"
     page = evaluation_page([folder]).episodes.to_data([])
@@ -210,9 +209,8 @@ def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_serve
     said = {name: [row["messages"][2] for row in found] for name, found in saved.items()}
     assert said["base"] != said["adapted"], "the adapter was not used"
     for row in saved["base"]:
-        trace = row
-        assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in trace["calls"]) > 100
+        assert row["prompt_tokens"] == sum(call["prompt_tokens"] for call in row["calls"]) > 100
         assert 0 < row["completion_tokens"] <= 24 * row["turns"]
-        said = [message["content"] for message in trace["messages"] if message["role"] == "assistant"]
-        sampled = ["".join(call["sampled"][::2]) for call in trace["calls"]]
+        said = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
+        sampled = ["".join(call["sampled"][::2]) for call in row["calls"]]
         assert list(map(_letters, sampled)) == list(map(_letters, said))

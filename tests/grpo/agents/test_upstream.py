@@ -36,10 +36,35 @@ NOT_A_REPLY = [
     message(tool_calls=["double"]),
     message(tool_calls={"function": {"name": "double"}}),
 ]
+FAILED = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "overloaded"}}
+STARTED = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
+NOT_WHOLE = [
+    (
+        "by_chat",
+        {"events": [STARTED, {"error": {"message": "overloaded"}}]},
+        " sent an error in its stream: overloaded",
+    ),
+    ("by_chat", {"events": [["a", "list"]]}, " sent a piece of a reply that cannot be read (no JSON object)"),
+    (
+        "one_response",
+        {"raw": FAILED},
+        "/responses answered 200 without a message: {'code': 'server_error', 'message': 'overloaded'}",
+    ),
+    (
+        "one_streamed_response",
+        {"events": [{"type": "response.failed", "response": FAILED}]},
+        " sent an error in its stream: overloaded (server_error)",
+    ),
+    (
+        "one_streamed_response",
+        {"events": [{"type": "error", "code": "server_error", "message": "overloaded"}]},
+        " sent an error in its stream: overloaded (server_error)",
+    ),
+]
 
 
 def ended(folder, agent, turn, *arguments):
-    """How the one episode ended, the error that it names, and all that was shown."""
+    """The row of the one episode, and all that was shown."""
     with ModelServer(lambda messages, tools: turn) as server:
         model = f"openai:m@{server.url}"
         if agent:
@@ -47,61 +72,32 @@ def ended(folder, agent, turn, *arguments):
         else:
             arguments = ("--agent", model, *arguments)
         shown = run(*arguments, "--out", str(folder), count=1)
-    row = rows(folder)[0]
-    return row["ending"], row["error"], shown
+    (row,) = rows(folder)
+    return row, shown
 
 
-@pytest.mark.parametrize("turn", NOT_A_REPLY)
-@pytest.mark.parametrize("agent", ["", "one_question"])
-def test_status_200_without_a_message_is_a_failure_of_the_server(tmp_path, monkeypatch, agent, turn):
+@pytest.mark.parametrize(
+    ("agent", "turn", "said"),
+    [
+        (agent, turn, "/chat/completions answered 200 without a message: ")
+        for agent in ("", "one_question")
+        for turn in NOT_A_REPLY
+    ]
+    + NOT_WHOLE,
+)
+def test_a_reply_that_is_none_is_a_failure_of_the_server(tmp_path, monkeypatch, agent, turn, said):
     monkeypatch.setattr(toolloop, "PAUSES_SECONDS", ())
-    ending, error, shown = ended(tmp_path, agent, turn)
-    assert (ending, shown.exit_code) == ("infrastructure", 3)
-    assert re.match(rf"{ADDRESS} answered 200 without a message: ", error)
+    row, shown = ended(tmp_path, agent, turn)
+    assert (row["ending"], shown.exit_code) == ("infrastructure", 3)
+    assert re.match(rf"http://127\.0\.0\.1:\d+/v1{re.escape(said)}", row["error"])
     assert "Traceback" not in shown.output
-
-
-@pytest.mark.parametrize(
-    ("events", "error"),
-    [
-        (
-            [{"choices": [{"index": 0, "delta": {"content": "a"}}]}, {"error": {"message": "overloaded"}}],
-            " sent an error in its stream: overloaded",
-        ),
-        ([["not", "an", "object"]], " sent a piece of a reply that cannot be read (no JSON object)"),
-    ],
-)
-def test_a_stream_that_goes_wrong_is_a_failure_of_the_server(tmp_path, events, error):
-    ending, said, shown = ended(tmp_path, "by_chat", {"events": events})
-    assert (ending, shown.exit_code) == ("infrastructure", 3)
-    assert re.fullmatch(rf"http://127.0.0.1:\d+/v1{re.escape(error)}", said)
-    assert "Traceback" not in shown.output
-
-
-FAILED = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "overloaded"}}
-
-
-@pytest.mark.parametrize(
-    ("agent", "turn"),
-    [
-        ("one_response", {"raw": FAILED}),
-        ("one_streamed_response", {"events": [{"type": "response.failed", "response": FAILED}]}),
-        ("one_streamed_response", {"events": [{"type": "error", "code": "server_error", "message": "overloaded"}]}),
-    ],
-)
-def test_a_response_that_fails_is_a_failure_of_the_server(tmp_path, agent, turn):
-    ending, said, shown = ended(tmp_path, agent, turn)
-    assert (ending, shown.exit_code) == ("infrastructure", 3)
-    assert "overloaded" in said
-    assert re.match(r"http://127.0.0.1:\d+/v1( sent an error in its stream|/responses answered 200 without)", said)
 
 
 def test_a_response_that_was_cut_is_recorded(tmp_path):
     said = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "1"}]}]
     usage = {"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}
     cut = {"type": "response.incomplete", "response": {"status": "incomplete", "output": said, "usage": usage}}
-    ended(tmp_path, "one_streamed_response", {"events": [cut]})
-    row = rows(tmp_path)[0]
+    row, _ = ended(tmp_path, "one_streamed_response", {"events": [cut]})
     assert (row["prompt_tokens"], row["completion_tokens"]) == (7, 5)
     assert row["calls"][0]["reply"] == said
 
@@ -121,15 +117,6 @@ async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fa
     assert recorder.call.is_server_fault
 
 
-def test_a_server_that_does_not_answer_in_time_is_named_and_nothing_is_called_wrong(tmp_path):
-    with ModelServer(lambda messages, tools: 503) as server:
-        gone = server.url
-    shown = run("--agent", f"openai:m@{gone}", "--timeout", "2", "--out", str(tmp_path), count=1)
-    row = rows(tmp_path)[0]
-    assert (row["ending"], row["correct"], shown.exit_code) == ("infrastructure", None, 3)
-    assert f"{gone} does not answer" in row["error"]
-
-
 def test_a_model_that_writes_half_a_character_goes_on(tmp_path):
     turns = [message(tool_calls=[{"id": "1", "type": "function", "function": {"name": "x", "arguments": '{"a": 1}'}}])]
     turns[0]["raw"]["choices"][0]["message"]["content"] = "half \ud83d"
@@ -140,10 +127,18 @@ def test_a_model_that_writes_half_a_character_goes_on(tmp_path):
     assert server.requests[1].body["messages"][2]["content"] == "half ?"
 
 
-def test_an_answer_in_parts_is_read(tmp_path):
-    parts = message(content=[{"type": "thinking", "thinking": "0 + 0"}, {"type": "text", "text": "0"}])
-    assert ended(tmp_path, "", parts)[0] == "answered"
-    assert rows(tmp_path)[0]["answer"] == "0"
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ({"content": [{"type": "thinking", "thinking": "0 + 0"}, {"type": "text", "text": "0"}]}, "0"),
+        ({"content": "<think>It may be 0"}, ""),  # this env takes "", too
+        ({"refusal": "I can't help with that."}, "I can't help with that."),
+    ],
+    ids=["in parts", "a thought without an end", "a refusal"],
+)
+def test_what_is_said_at_the_end_is_the_answer(tmp_path, said, answer):
+    row, _ = ended(tmp_path, "", message(**said))
+    assert (row["ending"], row["answer"], row["implicit"], row["model_calls"]) == ("answered", answer, True, 1)
 
 
 @pytest.mark.parametrize(
@@ -151,22 +146,16 @@ def test_an_answer_in_parts_is_read(tmp_path):
 )
 @pytest.mark.parametrize("agent", ["", "one_question"])
 def test_the_thought_of_a_reasoning_model_is_no_part_of_its_answer(tmp_path, agent, thought):
-    assert ended(tmp_path, agent, message(content=f"{thought}0"))[0] == "answered"
-    row = rows(tmp_path)[0]
-    assert (row["answer"], row["correct"], row["implicit"]) == ("0", True, True)
+    row, _ = ended(tmp_path, agent, message(content=f"{thought}0"))
+    assert (row["ending"], row["answer"], row["correct"], row["implicit"]) == ("answered", "0", True, True)
     assert row["calls"][0]["reply"]["content"] == f"{thought}0"
-
-
-def test_a_thought_without_an_end_is_no_answer(tmp_path):
-    assert ended(tmp_path, "", message(content="<think>It may be 0"))[0] == "answered"  # this env takes "", too
-    assert rows(tmp_path)[0]["answer"] == ""
 
 
 def test_a_server_that_quotes_the_key_does_not_get_it_shown_or_saved(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
     refused = {"error": {"message": "Incorrect API key: sk-0123456789abcdef"}, "status": 401}
-    _, error, shown = ended(tmp_path, "", refused)
-    assert re.fullmatch(rf"{ADDRESS} answered 401: Incorrect API key: \[key\]", error)
+    row, shown = ended(tmp_path, "", refused)
+    assert re.fullmatch(rf"{ADDRESS} answered 401: Incorrect API key: \[key\]", row["error"])
     assert "0123456789" not in shown.output + (tmp_path / "results.jsonl").read_text()
 
 
@@ -184,35 +173,24 @@ def test_a_url_without_a_usable_host_and_port_is_refused_before_anything_is_play
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (404, {"error": {"message": "no model m"}}, "no model m"),
-        (422, {"detail": "tools are not supported"}, "{'detail': 'tools are not supported'}"),
-        (500, {"error": "out of memory"}, "out of memory"),
+        (404, {"error": {"message": "no model m"}}, r": no model m"),
+        (404, {"detail": "Not Found"}, r"; does the URL lack its /v1\?"),
+        (422, {"detail": "tools are not supported"}, r": \{'detail': 'tools are not supported'\}"),
+        (500, {"error": "out of memory"}, r": out of memory"),
     ],
 )
 def test_what_a_server_refuses_is_told_with_its_address_and_status(tmp_path, monkeypatch, agent, status, body, said):
     monkeypatch.setattr(toolloop, "PAUSES_SECONDS", ())
-    _, error, _ = ended(tmp_path, agent, {"raw": body, "status": status})
-    told = rf"{ADDRESS} answered {status}: {re.escape(said)}"
-    assert re.search(told, error) or (agent and status == 422), error
-    trace = rows(tmp_path)[0]
-    assert re.fullmatch(told, trace["calls"][-1]["error"])
-
-
-def test_a_refusal_is_the_reply_and_not_a_turn_without_words(tmp_path):
-    ending, _, _ = ended(tmp_path, "", message(refusal="I can't help with that."))
-    row = rows(tmp_path)[0]
-    assert (ending, row["answer"], row["model_calls"], row["implicit"]) == (
-        "answered",
-        "I can't help with that.",
-        1,
-        True,
-    )
+    row, _ = ended(tmp_path, agent, {"raw": body, "status": status})
+    told = rf"{ADDRESS} answered {status}{said}"
+    assert re.search(told, row["error"]) or (agent and status == 422), row["error"]
+    assert re.fullmatch(told, row["calls"][-1]["error"])
 
 
 def test_a_refusal_in_pieces_is_recorded(tmp_path):
     pieces = [{"choices": [{"index": 0, "delta": {"refusal": piece}}]} for piece in ("I can't ", "help.")]
-    ended(tmp_path, "by_chat", {"events": pieces})
-    (asked,) = rows(tmp_path)[0]["calls"]
+    row, _ = ended(tmp_path, "by_chat", {"events": pieces})
+    (asked,) = row["calls"]
     assert asked["reply"] == {"role": "assistant", "content": None, "refusal": "I can't help."}
 
 
@@ -262,10 +240,10 @@ CALL = '{"name": "double", "arguments": {"number": 0}}'
     ],
 )
 def test_a_call_that_the_server_left_in_the_text_is_named_and_counted(tmp_path, text, is_call):
-    ending, error, shown = ended(tmp_path, "", message(content=text))
-    assert (ending, rows(tmp_path)[0]["implicit"], shown.exit_code) == ("answered", True, 0)
+    row, shown = ended(tmp_path, "", message(content=text))
+    assert (row["ending"], row["implicit"], shown.exit_code) == ("answered", True, 0)
     assert ("1 x answered: a tool call came as text and counted as the answer" in shown.output) is is_call
-    assert ("--enable-auto-tool-choice and --tool-call-parser" in error) is is_call
+    assert ("--enable-auto-tool-choice and --tool-call-parser" in row["error"]) is is_call
 
 
 def test_a_call_in_the_text_is_a_turn_of_an_env_without_an_answer_tool(tmp_path):
@@ -287,20 +265,17 @@ def test_a_model_by_litellm_without_litellm_is_explained_before_anything_is_play
 
 def test_a_redirection_is_named(tmp_path):
     moved = {"error": "moved", "status": 307, "headers": {"Location": "http://127.0.0.1:1/v1"}}
-    _, error, _ = ended(tmp_path, "", moved)
-    assert re.fullmatch(rf"{ADDRESS} answered 307, a redirection to http://127.0.0.1:1/v1; name that server", error)
+    row, _ = ended(tmp_path, "", moved)
+    told = rf"{ADDRESS} answered 307, a redirection to http://127.0.0.1:1/v1; name that server"
+    assert re.fullmatch(told, row["error"])
 
 
 def test_a_model_on_this_machine_is_not_asked_by_a_proxy(tmp_path, monkeypatch):
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    assert ended(tmp_path, "", {"content": "0"})[0] == "answered"
-
-
-def test_a_path_that_is_not_there_is_named(tmp_path):
-    _, error, _ = ended(tmp_path, "", {"raw": {"detail": "Not Found"}, "status": 404})
-    assert re.fullmatch(rf"{ADDRESS} answered 404; does the URL lack its /v1\?", error)
+    row, _ = ended(tmp_path, "", {"content": "0"})
+    assert row["ending"] == "answered"
 
 
 @pytest.mark.parametrize(

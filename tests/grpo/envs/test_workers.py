@@ -20,12 +20,12 @@ from grpo.episodes.player import planned_episodes
 from grpo.episodes.record import line_of
 from grpo.errors import ConfigError, EnvError
 from grpo.machine.processes import child_environment
-from grpo.serving.policy import Policy, SamplingParams
-from grpo.types import SampledTurn, Task
+from grpo.serving.policy import SamplingParams
+from grpo.types import Task
 from tests.support.envs import HARD_ENV, MEETING_ENV, WORD_ENV, WordEnv
 from tests.support.episodes import planned, player
-from tests.support.machine import TELLS_WAITS, needs_waits_told
-from tests.support.policies import ByteChat
+from tests.support.machine import TELLS_WAITS
+from tests.support.policies import ByteChat, Says
 from tests.support.sessions import family_of, running
 from tests.support.wait import wait_until
 
@@ -33,31 +33,14 @@ CHAT = ByteChat()
 TASK = Task(0, "train-maple")
 
 
-class Dice(Policy):
+def dice(*turns):
     """What it says depends on its sampling seed alone."""
-
-    version = 0
-
-    def __init__(self, *turns):
-        self.turns = turns
-
-    async def sample(self, prompt_ids, params, *, max_tokens, seed):
-        ids = [*CHAT.encode(self.turns[seed % len(self.turns)]), CHAT.END]
-        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+    return Says(lambda prompt, seed: turns[seed % len(turns)])
 
 
-class Guesses(Policy):
+def guesses(*turns):
     """Says the next of its words after each wrong one, whoever else plays."""
-
-    version = 0
-
-    def __init__(self, *turns):
-        self.turns = turns
-
-    async def sample(self, prompt_ids, params, *, max_tokens, seed):
-        turn = CHAT.decode(prompt_ids).count("guess again")
-        ids = [*CHAT.encode(self.turns[turn % len(self.turns)]), CHAT.END]
-        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+    return Says(lambda prompt, seed: turns[prompt.count("guess again") % len(turns)])
 
 
 CALLS = {
@@ -90,7 +73,7 @@ def test_an_episode_is_the_same_wherever_its_env_is_called(env_id):
     task = Task(7, None if names is None else names[0])
     found = {}
     for setting in (0, "threads", 2, "auto"):
-        played = play(env_id, {}, setting, Dice(*CALLS[env_id]), 6, task=task)
+        played = play(env_id, {}, setting, dice(*CALLS[env_id]), 6, task=task)
         found[setting] = [line_of(replace(episode, seconds=0.0)) for episode in played]
     assert found[0] == found["threads"] == found[2] == found["auto"]
     assert {t.ending for t in played} <= {Ending.ANSWERED, Ending.MAX_TURNS}
@@ -128,7 +111,7 @@ async def test_what_an_env_says_crosses_whole_but_for_what_nobody_reads_of_its_i
 def test_steps_are_taken_at_the_same_time(tmp_path, setting, count):
     """Each step waits for as many others; in the loop's thread the first would wait for ever."""
     kwargs = {"folder": str(tmp_path), "count": count}
-    played = play(MEETING_ENV, kwargs, setting, Guesses("maple"), count)
+    played = play(MEETING_ENV, kwargs, setting, guesses("maple"), count)
     assert [t.error for t in played] == [""] * count
     assert len({name.name.split("-")[0] for name in tmp_path.iterdir()}) == (1 if setting == "threads" else count)
 
@@ -164,26 +147,6 @@ async def test_the_event_loop_goes_on_while_an_env_is_in_a_step(tmp_path):
         pool.leave(seat)
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "said"),
-    [
-        ({}, []),
-        ({"waits": 0.05}, ["in a thread each"]),
-        pytest.param({"computes": 0.05}, ["in 2 worker processes"], marks=needs_waits_told),
-    ],
-)
-def test_auto_measures_the_first_episode_and_says_where_envs_go(monkeypatch, kwargs, said):
-    monkeypatch.setattr("grpo.envs.workers.cpu_count", lambda: 2)
-
-    def placed():
-        lines = []
-        played = play(HARD_ENV, kwargs, "auto", Guesses("oak", "pine", "maple"), 6, say=lines.append)
-        assert [t.reward for t in played] == [1.0] * 6
-        return len(lines) == len(said) and all(part in line for part, line in zip(said, lines, strict=True))
-
-    assert any(placed() for _ in range(5))  # the host may take a core away, which nobody here can see
-
-
 async def test_while_the_cost_is_unknown_one_episode_plays():
     with EnvWorkers("auto") as workers, EnvPool(WORD_ENV, {}, workers) as pool:
         pilot = await pool.seat()
@@ -197,16 +160,16 @@ async def test_while_the_cost_is_unknown_one_episode_plays():
 
 async def test_a_pilot_that_fails_hands_over_to_the_next():
     with EnvWorkers("auto") as workers, EnvPool(HARD_ENV, {}, workers) as pool:
-        policy = Guesses("raise")
+        policy = guesses("raise")
         failed = await rollout(pool, policy).all(planned(TASK, 3))
         assert {t.error.split(" (")[0] for t in failed} == {f"{HARD_ENV} failed at step: LookupError: no such page"}
-        whole = await rollout(pool, Guesses("maple")).all(planned(TASK, 3))
+        whole = await rollout(pool, guesses("maple")).all(planned(TASK, 3))
         assert [t.reward for t in whole] == [1.0] * 3
 
 
 @pytest.mark.parametrize("setting", ["threads", 2])
 def test_an_env_that_raises_fails_its_episode_with_its_own_words(setting):
-    played = play(HARD_ENV, {}, setting, Guesses("raise"), 2)
+    played = play(HARD_ENV, {}, setting, guesses("raise"), 2)
     assert {t.ending for t in played} == {Ending.INFRASTRUCTURE}
     assert played[0].error.startswith(f"{HARD_ENV} failed at step: LookupError: no such page (envs.py:")
     assert played[0].messages[-1] == {"role": "assistant", "content": "raise"}
@@ -214,10 +177,10 @@ def test_an_env_that_raises_fails_its_episode_with_its_own_words(setting):
 
 async def test_a_worker_that_dies_fails_its_episodes_and_is_replaced():
     with EnvWorkers(1) as workers, EnvPool(HARD_ENV, {}, workers) as pool:
-        failed = await rollout(pool, Guesses("die")).all(planned(TASK, 2))
+        failed = await rollout(pool, guesses("die")).all(planned(TASK, 2))
         assert {t.ending for t in failed} == {Ending.INFRASTRUCTURE}
         assert "the worker process of the env has ended (exit status 7) at step" in {t.error for t in failed}
-        (whole,) = await rollout(pool, Guesses("maple")).all(planned(TASK, 1))
+        (whole,) = await rollout(pool, guesses("maple")).all(planned(TASK, 1))
         assert (whole.error, whole.reward) == ("", 1.0)
 
 
@@ -226,7 +189,7 @@ def test_an_env_of_a_users_file_is_registered_in_the_workers():
     from grpo.machine.user_code import import_user_module
 
     import_user_module(module)
-    played = play("GuessNumber-v0", {}, 1, Dice("5", "50", "70"), 2, module=module, task=Task(3))
+    played = play("GuessNumber-v0", {}, 1, dice("5", "50", "70"), 2, module=module, task=Task(3))
     assert [t.error for t in played] == ["", ""]
 
 
@@ -240,13 +203,13 @@ def test_an_env_that_only_this_process_knows_is_refused_or_stays():
 
     def stays():
         lines = []
-        whole = play("tests/Local-v0", {}, "auto", Guesses("oak", "pine", "maple"), 4, say=lines.append)
+        whole = play("tests/Local-v0", {}, "auto", guesses("oak", "pine", "maple"), 4, say=lines.append)
         assert [t.reward for t in whole] == [1.0] * 4
         return any(line.startswith("envs stay in this process, where a slow one") for line in lines)
 
     gymnasium.register("tests/Local-v0", entry_point=Local)
     try:
-        policy = Guesses("oak", "pine", "maple")
+        policy = guesses("oak", "pine", "maple")
         said = r"^in a worker process: no env with the id 'tests/Local-v0' could be made.* with env_workers 0"
         with pytest.raises(EnvError, match=said):
             play("tests/Local-v0", {}, 1, policy, 1)
@@ -295,7 +258,7 @@ def test_no_worker_and_nothing_that_its_env_started_outlives_the_owner(end):
 
 async def test_an_episode_that_is_given_up_in_a_step_leaves_its_env_to_nobody():
     with EnvWorkers(1) as workers, EnvPool(HARD_ENV, {"waits": 0.3}, workers) as pool:
-        playing = asyncio.create_task(rollout(pool, Guesses("oak")).all(planned(TASK, 1)))
+        playing = asyncio.create_task(rollout(pool, guesses("oak")).all(planned(TASK, 1)))
         await asyncio.sleep(0.15)
         playing.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -10,13 +10,11 @@ from grpo.envs.pool import EnvPool
 from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.learner.segments import segments_of
-from grpo.serving.policy import Policy
 from grpo.settings import RolloutSettings
 from grpo.training.batches import Batches
 from grpo.training.demonstrations import Demonstrations, from_episodes
 from grpo.training.rewards import EnvReward, FunctionReward
-from grpo.types import SampledTurn
-from tests.support.policies import ByteChat, always
+from tests.support.policies import ByteChat, Says, always
 
 UP, RIGHT, DOWN = 0, 1, 2
 FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
@@ -24,23 +22,19 @@ FROM_START = {UP: -1, RIGHT: -100, DOWN: -1}
 ROLLOUT = RolloutSettings(max_tokens=2400, max_turn_tokens=600)
 
 
-class Walkers(Policy):
+def walkers(*members):
     """Members of a group, one after another; each does the first action of its plan once and then stays at the wall."""
+    plans, is_wordy = iter(members), False
 
-    version = 0
+    def say(prompt, seed):
+        nonlocal is_wordy
+        action = DOWN
+        if "<tool_call>" not in prompt.split("Call act", 1)[1]:
+            is_wordy, action = next(plans)
+        said = "well, " * 85 if is_wordy else ""
+        return f'{said}<tool_call>\n{{"name": "act", "arguments": {{"action": {action}}}}}\n</tool_call>'
 
-    def __init__(self, *members):
-        self.members = iter(members)
-
-    async def sample(self, prompt_ids, params, *, max_tokens, seed):
-        if "<tool_call>" not in ByteChat().decode(prompt_ids).split("Call act", 1)[1]:
-            self.wordy, action = next(self.members)
-        else:
-            action = DOWN
-        said = "well, " * 85 if self.wordy else ""
-        call = f'{said}<tool_call>\n{{"name": "act", "arguments": {{"action": {action}}}}}\n</tool_call>'
-        ids = [*ByteChat().encode(call), ByteChat.END][:max_tokens]
-        return SampledTurn(ids, [-0.5] * len(ids), "stop" if ids[-1] == ByteChat.END else "length")
+    return Says(say)
 
 
 def walked(*members, reward=None, rollout=ROLLOUT):
@@ -50,7 +44,7 @@ def walked(*members, reward=None, rollout=ROLLOUT):
     config = load_config(None, {"env": "CliffWalking-v1", "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(config.env, kwargs)
     batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), reward or EnvReward(), Display(quiet=True))
-    batch = asyncio.run(batches.next(0, always(Walkers(*members))))
+    batch = asyncio.run(batches.next(0, always(walkers(*members))))
     pool.close()
     return batch
 

@@ -4,12 +4,11 @@ import json
 import os
 import sys
 
-import gymnasium
 import pytest
 
 from grpo.envs import own_thread
 from tests.support.agents import ended, late, stay_anew
-from tests.support.envs import HARD_ENV, MEETING_SUMS_ENV, SUMS_ENV, WordEnv
+from tests.support.envs import HARD_ENV, MEETING_SUMS_ENV
 from tests.support.evaluations import rows, run
 from tests.support.machine import needs_waits_told
 from tests.support.model_server import ModelServer
@@ -153,8 +152,8 @@ def test_an_env_that_hangs_in_a_thread_of_its_own_fails_its_episode_alone(tmp_pa
     assert {ending for name, ending, _ in found if name != "train-quartz"} == {"answered", "no_answer"}
 
 
-@pytest.mark.parametrize("place", ["threads", "1"])
-def test_an_agent_left_behind_reaches_no_env_elsewhere(tmp_path, place):
+@pytest.mark.parametrize("place", ["0", "threads", "1"])
+def test_an_agent_left_behind_reaches_no_episode_any_more(tmp_path, place):
     stay_anew()
     arguments = ("--timeout", "0.1", "--concurrency", "1", "--env-workers", place, "--out", str(tmp_path))
     run("--agent", f"{HERE}:staying", *arguments, count=2)
@@ -172,30 +171,18 @@ def test_an_evaluation_goes_on_with_its_envs_elsewhere(tmp_path):
     assert len(rows(tmp_path / "run")) == 2
 
 
-@pytest.mark.parametrize("wrong", ["-1", "process", "1.5", ""])
-def test_a_place_that_does_not_exist_is_refused(wrong):
-    shown = run("--agent", "oracle", f"--env-workers={wrong}")
-    assert shown.exit_code == 1
-    assert "no place for envs; choose auto, threads, or a number" in shown.output
+NO_PLACE = "no place for envs; choose auto, threads, or a number"
 
 
-def test_a_scripted_policy_in_worker_processes_is_refused(tmp_path):
-    shown = run("--agent", "oracle", "--env-workers", "2", "--out", str(tmp_path / "run"), env=SUMS_ENV)
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        *((wrong, NO_PLACE) for wrong in ("-1", "process", "1.5", "")),
+        ("2", "Error: --env-workers 2: 'oracle' is made from the env itself, which then cannot live in a worker"),
+    ],
+)
+def test_a_place_where_the_env_cannot_be_is_refused(tmp_path, place, said):
+    shown = run("--agent", "oracle", f"--env-workers={place}", "--out", str(tmp_path / "run"))
     assert shown.exit_code == 1
-    assert (
-        "Error: --env-workers 2: 'oracle' is made from the env itself, which then cannot live in a worker"
-        in shown.output
-    )
+    assert said in shown.output
     assert not (tmp_path / "run").exists()
-
-
-def test_an_env_that_only_this_process_knows_ends_an_evaluation_in_workers_with_one_line(tmp_path):
-    gymnasium.register("tests/Here-v0", entry_point=lambda split: WordEnv(split))
-    try:
-        arguments = ("--agent", f"{HERE}:maple", "--env-workers", "1", "--out", str(tmp_path))
-        shown = run(*arguments, env="tests/Here-v0", split="test")
-    finally:
-        del gymnasium.registry["tests/Here-v0"]
-    assert shown.exit_code == 1
-    assert "Error: in a worker process: no env with the id 'tests/Here-v0' could be made" in shown.output
-    assert shown.output.endswith("; with env_workers 0 it plays in this process\n")

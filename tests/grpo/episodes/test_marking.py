@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -15,18 +16,17 @@ from grpo.episodes.marking import Marker, audit_warning, check_markable, is_audi
 from grpo.episodes.record import episode_of, line_of
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ConfigError, EnvError, JudgeFailure
-from grpo.serving.policy import Policy
 from grpo.settings import AnswerJudgeSettings
 from grpo.training.batches import Batches
 from grpo.training.rewards import group_reward
 from grpo.training.unfinished_step import UnfinishedStep
-from grpo.types import AnswerKey, Episode, Outcome, SampledTurn, Task
+from grpo.types import AnswerKey, Episode, Outcome, Task
 from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests.email_env.mails import build, mail, question
 from tests.support.envs import SUMS_ENV
 from tests.support.judge_server import JudgeServer, Reply, score_by
-from tests.support.policies import ByteChat, always
+from tests.support.policies import ByteChat, Says, always
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 
@@ -38,21 +38,16 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
 
 
-class Speaker(Policy):
+def speaker(*turns):
     """Says what stands for the scenario and the member, and asks for nothing."""
+    asked = Counter()
 
-    version = 0
+    def say(prompt, seed):
+        number = re.search(r"What is (\d+)", prompt)[1]
+        asked[number] += 1
+        return turns[asked[number] - 1].format(double=2 * int(number))
 
-    def __init__(self, *turns):
-        self.chat = ByteChat()
-        self.turns = turns
-        self.asked = {}
-
-    async def sample(self, prompt_ids, params, *, max_tokens, seed):
-        number = re.search(r"What is (\d+)", self.chat.decode(prompt_ids))[1]
-        member = self.asked[number] = self.asked.get(number, 0) + 1
-        ids = [*self.chat.encode(self.turns[member - 1].format(double=2 * int(number))), ByteChat.END]
-        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+    return Says(say)
 
 
 def shown(messages):
@@ -88,7 +83,7 @@ def batches(folder, server, ids=IDS, reward="env", **settings):
 
 
 def sample(made, *turns):
-    return asyncio.run(made.next(0, always(Speaker(*turns))))
+    return asyncio.run(made.next(0, always(speaker(*turns))))
 
 
 def test_the_judge_decides_what_the_rule_leaves_undecided_and_the_reward_follows(tmp_path):

@@ -1,7 +1,6 @@
 import asyncio
 import re
 
-import gymnasium
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,10 +9,10 @@ from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
 from grpo.episodes.player import planned_episodes
 from grpo.episodes.tasks import TaskStream, evaluation_tasks
-from grpo.errors import EnvError, ServerError
+from grpo.errors import ServerError
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
-from tests.support.envs import WORD_ENV, WordEnv
+from tests.support.envs import WORD_ENV
 from tests.support.episodes import ids_of, logprobs_of, mask_of, planned, player
 from tests.support.policies import ByteChat, ScriptedPolicy
 
@@ -122,29 +121,6 @@ def test_a_scenario_that_comes_again_has_other_episodes():
     seeds = [spec.seed for spec in planned_episodes(tasks, 4, "train", 0, 7)]
     assert len(set(seeds)) == 8
     assert [spec.seed for spec in planned_episodes(tasks, 4, "train", 0, 7)] == seeds
-
-
-class RestlessEnv(WordEnv):
-    """Begins with another prompt at each reset."""
-
-    resets = 0
-
-    def reset(self, **options):
-        question, info = super().reset(**options)
-        type(self).resets += 1
-        info["messages"][1] = {"role": "user", "content": f"{question} ({self.resets})"}
-        return question, info
-
-
-RESTLESS_ENV = f"{__name__}:Restless-v0"
-gymnasium.register("Restless-v0", RestlessEnv)
-
-
-async def test_members_that_begin_differently_stop_the_run():
-    pool, chat = EnvPool(RESTLESS_ENV, {}), ByteChat()
-    policy = ScriptedPolicy(chat, ["maple"])
-    with pytest.raises(EnvError, match=r"begins sample 1 of 'seed-0' with another prompt than the sample before"):
-        await player(pool, chat, policy, SamplingParams(1.0, 64), 4000).group(Task(0), 2, "t")
 
 
 def test_every_scenario_is_handed_out_once_per_epoch_and_the_stream_resumes_at_its_position():
