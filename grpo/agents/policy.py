@@ -233,19 +233,11 @@ def adapter_of(target: str) -> Path | None:
 
 
 def _copy(adapter: Path, folder: Path) -> None:
-    """Files of a checkpoint are never written again, so links do; those of another folder may be."""
-    way = _link if (adapter / STATE_FILE).exists() else shutil.copy2
+    """The adapter without what only its training needs, which is most of a checkpoint."""
     try:
-        shutil.copytree(adapter, folder, copy_function=way)
+        shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns("*.pt"))
     except OSError as error:
         raise EvaluationError(f"the adapter {adapter} cannot be copied to {folder}: {error}") from error
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(os.path.realpath(source), target)
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target)
 
 
 def _fingerprint(adapter: Path, copy: Path) -> str:

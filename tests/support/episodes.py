@@ -12,6 +12,8 @@ from grpo.envs.pool import EnvPool
 from grpo.episodes.player import Player, planned_episodes
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import Episode, ModelCall, Task, TokenRow
+from tests.support.envs import TALK_ENV
+from tests.support.policies import ScriptedPolicy
 
 
 def say(
@@ -73,6 +75,14 @@ def player(
 def planned(task: Task, samples: int = 1) -> Any:
     """Episodes of one task."""
     return planned_episodes([task], samples, "t")
+
+
+def talked(chat: Any, turns: list[str], max_tokens: int = 4096, **env_kwargs: Any) -> tuple[Episode, ScriptedPolicy]:
+    """An episode of `TalkEnv` in which these turns are sampled, and the policy that saw its prompts."""
+    policy = ScriptedPolicy(chat, turns)
+    playing = player(EnvPool(TALK_ENV, env_kwargs), chat, policy, SamplingParams(1.0, 64), max_tokens)
+    (episode,) = asyncio.run(playing.all(planned(Task(0))))
+    return episode, policy
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

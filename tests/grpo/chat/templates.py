@@ -45,6 +45,13 @@ SMOLLM3 = """\
 {%- if add_generation_prompt -%}{{- "<|im_start|>assistant\\n" ~ open -}}{%- endif -%}
 """
 
+TOOL_TEMPLATE = (
+    "{% if tools %}<|im_start|>system\ntools:{% for t in tools %} {{ t.function.name }}{% endfor %}<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""ChatML that shows tools and has no place for calls."""
+
 
 @dataclass(frozen=True)
 class Family:
@@ -101,3 +108,4 @@ FAMILIES = [
     Family("smollm3 without reasoning", SMOLLM3, CHATML_WORDS, kwargs={"enable_thinking": False}),
 ]
 QWEN3 = FAMILIES[2]
+every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

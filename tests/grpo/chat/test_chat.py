@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerFast
 from grpo.chat import chat_for, load_tokenizer
 from grpo.chat.template import HERMES
 from grpo.errors import ModelError
+from tests.grpo.chat.templates import TOOL_TEMPLATE
 
 TOOLS = [
     {
@@ -24,11 +25,6 @@ TOOLS = [
 ]
 MESSAGES = [{"role": "system", "content": "Find mail."}, {"role": "user", "content": "Where is the Atlas review?"}]
 CALL = '<tool_call>\n{"name": "search_inbox", "arguments": {"keywords": ["Atlas"]}}\n</tool_call>'
-TOOL_TEMPLATE = (
-    "{% if tools %}<|im_start|>system\ntools:{% for t in tools %} {{ t.function.name }}{% endfor %}<|im_end|>\n{% endif %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +71,6 @@ def test_a_template_with_tools_is_used_and_its_delta_is_what_it_adds(model_dir):
     history = [*MESSAGES, {"role": "assistant", "content": CALL}]
     delta = tokenizer.decode(chat.delta_ids(history, [{"role": "tool", "content": "m1"}], TOOLS))
     assert delta == "\n<|im_start|>tool\nm1<|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_a_template_that_rewrites_turns_is_refused(model_dir):
-    tokenizer = load_tokenizer(model_dir)
-    tokenizer.chat_template = "{% if tools %}t{% endif %}{% for m in messages %}[{{ m.content | upper }}]{% endfor %}"
-    with pytest.raises(ModelError, match="does not write an assistant turn as its text"):
-        chat_for(tokenizer)
-    tokenizer.chat_template = TOOL_TEMPLATE.replace("{{ m.content }}", "{{ m.content if m.role != 'x' else '' }}!")
-    with pytest.raises(ModelError, match=r"followed by a special token \(here by '!<\|im_end\|>"):
-        chat_for(tokenizer)
 
 
 def test_a_template_that_refuses_a_role_is_a_clear_error(model_dir):

@@ -10,7 +10,7 @@ from grpo.chat import chat_for, load_tokenizer, served_chat
 from grpo.chat.template import HERMES
 from grpo.errors import ModelError
 from grpo.machine.models import resolve_model
-from tests.grpo.chat.templates import CHATML_WORDS, Family
+from tests.grpo.chat.templates import CHATML_WORDS, TOOL_TEMPLATE, Family
 from tests.support.envs import TalkEnv
 from tests.support.tiny_model import tiny_chat_model_folder
 
@@ -68,27 +68,6 @@ def test_chatml_that_shows_no_tools_is_prompted_with_them_in_the_system_message(
     assert "search_inbox(keywords?)" in chat.tokenizer.decode(chat.prompt_ids(list(TalkEnv.opening), TOOLS))
 
 
-@pytest.mark.parametrize(
-    ("template", "shown"),
-    [
-        (PHI4, "<|im_start|>system<|im_sep|>Be brief.<|im_end|><|im_start|>user<|im_sep|>Why?"),
-        ("{{ bos_token }}" + CHATML, "<|im_start|><|im_start|>system\nBe brief."),
-        (CHATML.replace("\n", ""), "<|im_start|>systemBe brief.<|im_end|>"),
-    ],
-    ids=["phi-4", "begins with a token", "no line breaks"],
-)
-def test_a_model_of_another_form_is_not_prompted_in_chatml(model_dir, template, shown):
-    expected = re.escape(f"the template writes a conversation otherwise, as {shown!r}"[:-1])
-    with pytest.raises(ModelError, match=f"{expected}.*use a model whose calls are JSON: Qwen2.5"):
-        chat_for(tokenizer_with(model_dir, template))
-
-
-def test_a_template_that_has_no_system_message_is_named(model_dir):
-    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML
-    with pytest.raises(ModelError, match="refuses the roles system, user, assistant, user: no system"):
-        chat_for(tokenizer_with(model_dir, refuses))
-
-
 def test_plain_chatml_stays_for_the_embedded_model_and_where_there_is_no_template(tmp_path):
     embedded = load_tokenizer(resolve_model("smollm2-135m").path)
     assert "You are a helpful AI assistant named SmolLM" in embedded.chat_template
@@ -98,42 +77,63 @@ def test_plain_chatml_stays_for_the_embedded_model_and_where_there_is_no_templat
     assert chat_for(bare).template == HERMES
 
 
-@pytest.mark.parametrize(
-    ("form", "shown"),
-    [
-        ("[TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}",
-         '[TOOL_CALLS]probe_of_the_tools[ARGS]{"a": 1}'),
-        ("[{{ call.function.name }}(a={{ call.function.arguments.a }})]", "[probe_of_the_tools(a=1)]"),
-        ('{"name": "{{ call.function.name }}"}', '{"name": "probe_of_the_tools"}'),
-    ],
-    ids=["ministral 3", "python", "no arguments"],
-)  # fmt: skip
-def test_a_model_whose_calls_cannot_be_read_is_refused_with_their_form(model_dir, form, shown):
-    expected = re.escape(f"writes a tool call as {shown!r}, which cannot be read")
-    with pytest.raises(ModelError, match=f"{expected}.*use a model whose calls are JSON: Qwen2.5"):
-        chat_for(tokenizer_with(model_dir, with_calls(form)))
+WRITES = "the template writes a conversation otherwise, as '{}.*use a model whose calls are JSON: Qwen2.5"
+CALLS = "writes a tool call as '{}', which cannot be read.*use a model whose calls are JSON: Qwen2.5"
+TO_ANOTHER = "to={{ call.function.name }} {{ call.function.arguments | tojson }}<|call|>"
+REFUSED = {
+    "phi-4": (PHI4, WRITES, "<|im_start|>system<|im_sep|>Be brief.<|im_end|><|im_start|>user<|im_sep|>Why?"),
+    "begins with a token": ("{{ bos_token }}" + CHATML, WRITES, r"<|im_start|><|im_start|>system\nBe brief."),
+    "no line breaks": (CHATML.replace("\n", ""), WRITES, "<|im_start|>systemBe brief.<|im_end|>"),
+    "upper case": (
+        "{% if tools %}t{% endif %}{% for m in messages %}[{{ m.content | upper }}]{% endfor %}",
+        "does not write an assistant turn as its text",
+        "",
+    ),
+    "no token after a turn": (
+        TOOL_TEMPLATE.replace("{{ m.content }}", "{{ m.content if m.role != 'x' else '' }}!"),
+        r"followed by a special token \(here by '{}",
+        "!<|im_end|>",
+    ),
+    "no system message": (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML,
+        "refuses the roles system, user, assistant, user: no system",
+        "",
+    ),
+    "ministral 3": (
+        with_calls("[TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}"),
+        CALLS,
+        '[TOOL_CALLS]probe_of_the_tools[ARGS]{"a": 1}',
+    ),
+    "python": (
+        with_calls("[{{ call.function.name }}(a={{ call.function.arguments.a }})]"),
+        CALLS,
+        "[probe_of_the_tools(a=1)]",
+    ),
+    "no arguments": (with_calls('{"name": "{{ call.function.name }}"}'), CALLS, '{"name": "probe_of_the_tools"}'),
+    "arguments taken for a text": (
+        with_calls("{{ call.function.name + call.function.arguments }}"),
+        "tool calls of the model cannot be read: .* refuses the roles user, assistant",
+        "",
+    ),
+    "a call without an end": (
+        with_calls(TO_ANOTHER).replace("<|im_end|>", "{% if not m.tool_calls %}<|im_end|>{% endif %}"),
+        r"does not end a turn of tool calls with '<\|im_end\|>': .*to=probe_of_the_tools.*{}",
+        "<|call|>",
+    ),
+}
+"""Templates, with what is said of each and what of it is shown."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_template_that_does_not_fit_is_refused_with_what_it_writes(model_dir, name):
+    template, said, shown = REFUSED[name]
+    with pytest.raises(ModelError, match=said.replace("{}", re.escape(shown))):
+        chat_for(tokenizer_with(model_dir, template))
 
 
 def test_the_calls_of_qwen_3_5_cannot_be_read(model_dir):
     with pytest.raises(ModelError, match=r"as .<tool_call>.*<function=probe_of_the_tools>.*<parameter=a>"):
         Family("qwen3.5", "qwen3_5_nothink.jinja", CHATML_WORDS).chat(model_dir)
-
-
-def test_a_template_that_takes_arguments_for_a_text_is_named(model_dir):
-    with pytest.raises(
-        ModelError, match=r"tool calls of the model cannot be read: .* refuses the roles user, assistant"
-    ):
-        chat_for(tokenizer_with(model_dir, with_calls("{{ call.function.name + call.function.arguments }}")))
-
-
-def test_a_call_that_does_not_end_as_other_turns_do_is_shown(model_dir):
-    form = "to={{ call.function.name }} {{ call.function.arguments | tojson }}<|call|>"
-    template = with_calls(form).replace("<|im_end|>", "{% if not m.tool_calls %}<|im_end|>{% endif %}")
-    expected = (
-        re.escape("does not end a turn of tool calls with '<|im_end|>': ") + r".*to=probe_of_the_tools.*<\|call\|>"
-    )
-    with pytest.raises(ModelError, match=expected):
-        chat_for(tokenizer_with(model_dir, template))
 
 
 def test_a_template_that_wants_ids_of_calls_is_served_without_a_parser(model_dir):

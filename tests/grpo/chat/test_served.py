@@ -2,20 +2,16 @@
 
 from dataclasses import replace
 
-import pytest
-
 from grpo.chat import TEMPLATE_FILE, ServedChat, served_chat
 from grpo.config import TrainConfig
 from grpo.runs.trained_policy import TrainedPolicy, served_policy
-from tests.grpo.chat.templates import FAMILIES, Family
-from tests.grpo.chat.test_turns import played
+from tests.grpo.chat.templates import FAMILIES, Family, every_family
 from tests.support.envs import TalkEnv
-from tests.support.episodes import ids_of, mask_of
+from tests.support.episodes import ids_of, mask_of, talked
 
 _, QUESTION = TalkEnv.opening
 TOOLS = list(TalkEnv.tools)
 SMOLLM2 = FAMILIES[0]
-every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
 def rendered(chat, messages, tools, **variables):
@@ -45,7 +41,7 @@ def as_openai(messages, call):
 def test_every_prompt_of_a_conversation_with_tools_has_the_ids_of_the_rollout(family: Family, chats):
     chat = chats(family)
     turns = [family.call, family.call, "In May."]
-    trajectory = played(chat, turns)
+    trajectory, _ = talked(chat, turns, role="tool", says="m1 | Atlas")
     ids, mask = ids_of(trajectory), mask_of(trajectory)
     prompts = [at for at, acts in enumerate(mask) if acts and not mask[at - 1]]
     assert len(prompts) == 3

@@ -1,25 +1,18 @@
 """Every family's template: a conversation in pieces has the ids of the conversation in one piece."""
 
-import asyncio
-
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from email_env.tools.actions import parse_action
-from grpo.envs.pool import EnvPool
 from grpo.learner.segments import TurnWeights, segments_of
-from grpo.serving.policy import SamplingParams
-from grpo.types import Task
 from judges.common.tool_calls import Call
-from tests.grpo.chat.templates import FAMILIES, LLAMA_CONTROL, QWEN3, Family
-from tests.support.envs import TALK_ENV, TalkEnv
-from tests.support.episodes import planned, player
-from tests.support.policies import ScriptedPolicy
+from tests.grpo.chat.templates import FAMILIES, LLAMA_CONTROL, QWEN3, Family, every_family
+from tests.support.envs import TalkEnv
+from tests.support.episodes import talked
 
 SYSTEM, QUESTION = TalkEnv.opening
 TOOLS = list(TalkEnv.tools)
-every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]) | st.just("\n"), min_size=1, max_size=40)
@@ -209,14 +202,6 @@ def test_reasoning_that_is_kept_has_the_ids_of_trls_template_that_keeps_it(chats
         assert ids == reference.prompt_ids(messages, TOOLS)
 
 
-def episode(chat, turns, **limits):
-    policy = ScriptedPolicy(chat, turns)
-    sampling = SamplingParams(1.0, 64)
-    rollout = player(EnvPool(TALK_ENV, {}), chat, policy, sampling, limits.get("max_tokens", 4096))
-    (trajectory,) = asyncio.run(rollout.all(planned(Task(0), 1)))
-    return trajectory, policy
-
-
 def sampled(chat, segment):
     return chat.tokenizer.decode([i for i, acts in zip(segment.ids, segment.action_mask, strict=True) if acts])
 
@@ -224,7 +209,7 @@ def sampled(chat, segment):
 def test_every_sampled_token_is_learned_once_in_the_segment_it_was_sampled_in(chats):
     chat = chats(QWEN3)
     turns = [THOUGHT, "In June?", "<think>\nOr July.\n</think>\n\nIn July?"]
-    trajectory, policy = episode(chat, turns)
+    trajectory, policy = talked(chat, turns)
     # the first turn's reasoning goes when the user speaks; the second has none, so the third goes on behind it
     assert trajectory.num_forks == 1
     first, second = segments_of(trajectory, 0.5, TurnWeights())
@@ -241,7 +226,7 @@ def test_every_sampled_token_is_learned_once_in_the_segment_it_was_sampled_in(ch
 
 
 def test_invalid_turns_weigh_apart_in_every_segment(chats):
-    trajectory, _ = episode(chats(QWEN3), [THOUGHT, THOUGHT, "In June?"])
+    trajectory, _ = talked(chats(QWEN3), [THOUGHT, THOUGHT, "In June?"])
     assert trajectory.num_forks == 2
     trajectory.turn_errors = ["", "bad_json", ""]
     rows = segments_of(trajectory, -1.0, TurnWeights(0.25, 0.5))
@@ -250,18 +235,18 @@ def test_invalid_turns_weigh_apart_in_every_segment(chats):
 
 
 def test_with_history_appended_the_same_episode_is_one_segment(chats):
-    trajectory, policy = episode(chats(QWEN3, "append"), [THOUGHT, "In June?", THOUGHT])
+    trajectory, policy = talked(chats(QWEN3, "append"), [THOUGHT, "In June?", THOUGHT])
     assert trajectory.num_forks == 0
     assert policy.prompts[2][: len(policy.prompts[1])] == policy.prompts[1]
 
 
 def test_a_fork_that_leaves_no_room_for_a_turn_ends_the_episode(chats):
     chat = chats(QWEN3)
-    whole, policy = episode(chat, [THOUGHT])
+    whole, policy = talked(chat, [THOUGHT])
     lengths = [len(prompt) for prompt in policy.prompts]
-    cut, _ = episode(chat, [THOUGHT], max_tokens=lengths[1] + 32 - 1)
+    cut, _ = talked(chat, [THOUGHT], max_tokens=lengths[1] + 32 - 1)
     assert (cut.ending, cut.num_forks, cut.num_turns) == ("context_full", 0, 1)
-    kept, _ = episode(chat, [THOUGHT], max_tokens=lengths[1] + 32)
+    kept, _ = talked(chat, [THOUGHT], max_tokens=lengths[1] + 32)
     assert (kept.ending, kept.num_forks, kept.num_turns) == ("context_full", 1, 2)
     assert whole.ending == "answered"
 

@@ -1,26 +1,20 @@
 """Calls that were not sampled, in every family's own form: the ids of a demonstration are those of the rollout."""
 
-import asyncio
 import json
 
 import pytest
 
 from email_env.tools.actions import parse_action
-from grpo.envs.pool import EnvPool
 from grpo.episodes.record import write_episodes
 from grpo.errors import DataError
 from grpo.learner.segments import segments_of
-from grpo.serving.policy import SamplingParams
 from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl
-from grpo.types import Task
 from judges.common.tool_calls import Call
-from tests.grpo.chat.templates import FAMILIES, Family
-from tests.support.envs import TALK_ENV, TalkEnv
-from tests.support.episodes import planned, player
-from tests.support.policies import ScriptedPolicy
+from tests.grpo.chat.templates import FAMILIES, Family, every_family
+from tests.support.envs import TalkEnv
+from tests.support.episodes import talked
 
 TOOLS = list(TalkEnv.tools)
-every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 LLAMA = FAMILIES[4]
 
 
@@ -33,16 +27,9 @@ ATLAS = call(keywords=["Atlas"])
 
 def played(chat, turns):
     """An episode of three turns, as a rollout samples it; a tool answers."""
-    rollout = player(
-        EnvPool(TALK_ENV, {"role": "tool", "says": "m1 | Atlas"}),
-        chat,
-        ScriptedPolicy(chat, turns),
-        SamplingParams(1.0, 64),
-        4096,
-    )
-    (trajectory,) = asyncio.run(rollout.all(planned(Task(0), 1)))
-    assert trajectory.num_turns == 3
-    return trajectory
+    episode, _ = talked(chat, turns, role="tool", says="m1 | Atlas")
+    assert episode.num_turns == 3
+    return episode
 
 
 def read(chat, tmp_path, *records):

@@ -17,9 +17,8 @@ from click.testing import CliRunner
 
 from grpo.cli.serve import serve
 from tests.grpo.chat.templates import FAMILIES
-from tests.grpo.chat.test_turns import played
 from tests.support.envs import TalkEnv
-from tests.support.episodes import ids_of, mask_of
+from tests.support.episodes import ids_of, mask_of, talked
 from tests.support.sessions import processes_in, sessions_below
 from tests.support.wait import wait_until
 
@@ -77,7 +76,7 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
 def check_tool_loop(client, chat):
     """A client's tool loop: each prompt has the ids of the rollout, each call comes back parsed."""
     turns = [SMOLLM2.call, SMOLLM2.call, "In May."]
-    rollout = played(chat, turns)
+    rollout, _ = talked(chat, turns, role="tool", says="m1 | Atlas")
     ids, mask = ids_of(rollout), mask_of(rollout)
     prompts = [ids[:at] for at in range(1, len(mask)) if mask[at] and not mask[at - 1]]
     messages = list(TalkEnv.opening)

@@ -247,39 +247,37 @@ def test_a_wrapped_text_env_still_speaks():
     assert [env.step("oak").truncated for _ in range(2)] == [False, True]
 
 
+def playing(pool, *turns, concurrency=1):
+    """A player of a policy that says these turns."""
+    policy = ScriptedPolicy(ByteChat(), list(turns))
+    return player(pool, policy.chat, policy, SamplingParams(1.0, 64), 400, concurrency)
+
+
 async def test_an_env_that_raises_fails_its_episode_and_is_replaced():
     pool = EnvPool("tests/Flawed-v0", {"flaw": "raises"})
-    chat = ByteChat()
-    rollout = player(pool, chat, ScriptedPolicy(chat, ["oak", "boom"]), SamplingParams(1.0, 64), 400, 1)
     Flawed.made = 0
-    broken, again = await rollout.all(planned(Task(0, "train-maple"), 2))
+    broken, again = await playing(pool, "oak", "boom").all(planned(Task(0, "train-maple"), 2))
     for trajectory in (broken, again):
         assert trajectory.ending is Ending.INFRASTRUCTURE
         said = r"tests/Flawed-v0 failed at step: ZeroDivisionError: division by zero \(test_message_env.py:\d+\)"
         assert re.fullmatch(said, trajectory.error)
     assert Flawed.made == 2, "the env that had raised was not used again"
-    good = player(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 1)
-    (trajectory,) = await good.all(planned(Task(0, "train-maple"), 1))
+    (trajectory,) = await playing(pool, "maple").all(planned(Task(0, "train-maple"), 1))
     assert (trajectory.ending, trajectory.reward) == (Ending.ANSWERED, 1.0)
     assert Flawed.made == 3
 
 
 async def test_an_env_that_cannot_be_made_ends_what_would_play_it():
     pool = EnvPool("tests/Flawed-v0", {"flaw": "constructor raises"})
-    chat = ByteChat()
-    rollout = player(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 2)
     with pytest.raises(EnvError, match=r"could not be made .*: OSError: no such socket"):
-        await rollout.all(planned(Task(0), 2))
+        await playing(pool, "maple", concurrency=2).all(planned(Task(0), 2))
 
 
 async def test_members_of_an_env_that_ignores_its_seed_stop_the_run():
-    chat = ByteChat()
     pool = EnvPool("tests/Flawed-v0", {"flaw": "another beginning"})
-    rollout = player(pool, chat, ScriptedPolicy(chat, ["maple"]), SamplingParams(1.0, 64), 400, 4)
-    with pytest.raises(
-        EnvError, match=r"begins sample 1 of 'train-maple' with another prompt .* same seed and scenario"
-    ):
-        await rollout.group(Task(0, "train-maple"), 3, "t")
+    said = r"begins sample 1 of 'train-maple' with another prompt than the sample before; the same seed and scenario"
+    with pytest.raises(EnvError, match=said):
+        await playing(pool, "maple", concurrency=4).group(Task(0, "train-maple"), 3, "t")
 
 
 def test_a_text_env_without_any_of_the_contract_is_wrapped():
@@ -287,14 +285,16 @@ def test_a_text_env_without_any_of_the_contract_is_wrapped():
     assert "Call act with action: text of 1 to 200 characters, each one of [0123456789A" in first.messages[0]["content"]
 
 
-def test_an_unknown_env_and_wrong_env_arguments_say_what_to_do():
-    with pytest.raises(EnvError, match="module:id"):
-        make_env("NoSuchEnv-v7")
-    with pytest.raises(EnvError, match=r"refused the arguments \{'colour': 'blue'\}: .* keyword argument 'colour'$"):
-        make_env(WORD_ENV, colour="blue")
-    with pytest.raises(ConfigError, match="there is no module 'no_such_module'"):
-        make_env("no_such_module:Env-v0")
-    with pytest.raises(EnvError, match=r"OSError: no such socket \(test_message_env.py:\d+\)$"):
-        make_env("tests/Flawed-v0", flaw="constructor raises")
-    with pytest.raises(EnvError, match=r"SystemExit: out of coins \(test_message_env.py:\d+\)$"):
-        make_env("tests/Flawed-v0", flaw="constructor leaves")
+@pytest.mark.parametrize(
+    ("env", "kwargs", "said"),
+    [
+        ("NoSuchEnv-v7", {}, "module:id"),
+        (WORD_ENV, {"colour": "blue"}, r"refused the arguments \{'colour': 'blue'\}: .* keyword argument 'colour'$"),
+        ("no_such_module:Env-v0", {}, "there is no module 'no_such_module'"),
+        ("tests/Flawed-v0", {"flaw": "constructor raises"}, r"OSError: no such socket \(test_message_env.py:\d+\)$"),
+        ("tests/Flawed-v0", {"flaw": "constructor leaves"}, r"SystemExit: out of coins \(test_message_env.py:\d+\)$"),
+    ],
+)
+def test_an_env_that_cannot_be_made_says_what_to_do(env, kwargs, said):
+    with pytest.raises((EnvError, ConfigError), match=said):
+        make_env(env, **kwargs)

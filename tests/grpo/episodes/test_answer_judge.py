@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from grpo.cli.compare import compare
-from grpo.cli.evaluate import evaluate
 from grpo.envs.message_env import AnswerKey, MessageEnv
 from grpo.errors import EnvError
 from grpo.report import write_report
@@ -36,17 +35,17 @@ def accept(*wanted):
     return verdict
 
 
-def answers(tmp_path):
+def evaluate_said(tmp_path, said, *arguments, out="run", count=9):
+    """An evaluation of these answers."""
     path = tmp_path / "answers.jsonl"
-    lines = [{"scenario_id": name, "answer": text} for name, text in ANSWERS.items()]
+    lines = [{"scenario_id": name, "answer": text} for name, text in said.items()]
     path.write_text("\n".join(map(json.dumps, lines)))
-    return path
+    return run("--agent", f"file:{path}", "--concurrency", "1", "--out", str(tmp_path / out), *arguments, count=count)
 
 
-def evaluate_judged(tmp_path, server, *arguments, out="run"):
+def evaluate_judged(tmp_path, server, *arguments, said=ANSWERS, count=9):
     judge = ["--answer-judge", "openai/o4-mini", "--answer-judge-api-base", server.url]
-    source = f"file:{answers(tmp_path)}"
-    return run("--agent", source, *judge, *arguments, "--concurrency", "1", "--out", str(tmp_path / out), count=9)
+    return evaluate_said(tmp_path, said, *judge, *arguments, count=count)
 
 
 @pytest.fixture(autouse=True)
@@ -107,36 +106,27 @@ def test_verdicts_are_replayed_from_the_folder_and_no_key_is_kept(tmp_path):
 
 
 def test_a_judge_that_never_answers_well_ends_the_evaluation_and_resume_goes_on(tmp_path):
+    said = {f"sum/{number}": "some" for number in range(9)}
     with JudgeServer([401, 401, 401, 401]) as server:
-        many = tmp_path / "many.jsonl"
-        many.write_text("\n".join(json.dumps({"scenario_id": f"sum/{n}", "answer": "some"}) for n in range(9)))
-        judge = ["--answer-judge", "openai/o4-mini", "--answer-judge-api-base", server.url, "--concurrency", "1"]
-        arguments = ["--agent", f"file:{many}", *judge, "--out", str(tmp_path / "run")]
-        shown = run(*arguments, count=9)
+        shown = evaluate_judged(tmp_path, server, said=said)
         assert shown.exit_code == 1
         assert "the first 3 answers could not be judged" in shown.output
         assert "Traceback" not in shown.output
-    lines = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
-    assert len(lines) < 9
+    assert len(rows(tmp_path / "run")) < 9
     with JudgeServer(accept("some")) as server:
-        arguments[arguments.index("--answer-judge-api-base") + 1] = server.url
-        again = run(*arguments, "--resume", count=9)
+        again = evaluate_judged(tmp_path, server, "--resume", said=said)
         assert again.exit_code == 0, again.output
-        arguments[arguments.index("--answer-judge") + 1] = "openai/gpt-5"
-        refused = run(*arguments, "--resume", count=9)
+        refused = evaluate_judged(tmp_path, server, "--resume", "--answer-judge", "openai/gpt-5", said=said)
     assert {row["correct"] for row in rows(tmp_path / "run") if row["scenario_id"] in ("sum/2", "sum/4")} == {True}
     assert refused.exit_code == 1
     assert "answer_judge.model: 'openai/o4-mini' -> 'openai/gpt-5'" in refused.output
 
 
 def test_what_a_rule_decides_does_not_make_up_for_a_judge_that_never_answers(tmp_path):
-    many = tmp_path / "many.jsonl"
     # in the order of play; 5 is not 4, and 1 is not 16: a rule knows
-    said = {2: "5", 6: "some", 0: "some", 8: "1", 10: "some", 4: "some"}
-    many.write_text("\n".join(json.dumps({"scenario_id": f"sum/{n}", "answer": text}) for n, text in said.items()))
+    said = {"sum/2": "5", "sum/6": "some", "sum/0": "some", "sum/8": "1", "sum/10": "some", "sum/4": "some"}
     with JudgeServer([401] * 9) as server:
-        judge = ["--answer-judge", "openai/o4-mini", "--answer-judge-api-base", server.url, "--concurrency", "1"]
-        shown = run("--agent", f"file:{many}", *judge, "--out", str(tmp_path / "run"), count=12)
+        shown = evaluate_judged(tmp_path, server, said=said, count=12)
     assert shown.exit_code == 1
     assert "the first 3 answers could not be judged" in shown.output
     saved = {row["scenario_id"]: row for row in rows(tmp_path / "run")}
@@ -194,7 +184,7 @@ def test_a_judge_of_ones_own_has_a_price_and_is_called_as_told(tmp_path):
 def test_evaluations_with_and_without_a_judge_are_not_compared(tmp_path):
     with JudgeServer(accept("two pairs")) as server:
         evaluate_judged(tmp_path, server)
-    run("--agent", f"file:{answers(tmp_path)}", "--out", str(tmp_path / "plain"), count=9)
+    evaluate_said(tmp_path, ANSWERS, out="plain")
     shown = CliRunner().invoke(compare, [str(tmp_path / "plain"), str(tmp_path / "run")])
     assert shown.exit_code == 1
     assert "answer_judge.model" in shown.output
@@ -213,35 +203,27 @@ def test_the_mail_env_tells_the_harness_what_is_right_and_nothing_where_nothing_
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("env", "arguments", "problem"),
     [
-        (["--env", "FrozenLake-v1", "--answer-judge", "openai/o4-mini"], r"FrozenLake-v1 has no answer_key\(\)"),
-        (["--env", SUMS_ENV, "--set", "answer_judge.max_cost=1"], r"answer_judge\.max_cost goes with .*--answer-judge"),
+        ("FrozenLake-v1", ["--answer-judge", "openai/o4-mini"], r"FrozenLake-v1 has no answer_key\(\)"),
+        (SUMS_ENV, ["--set", "answer_judge.max_cost=1"], r"answer_judge\.max_cost goes with .*--answer-judge"),
+        (
+            SUMS_ENV,
+            ["--answer-judge", "m", "--answer-judge-api-base", "127.0.0.1:9/v1"],
+            "Error: the answer judge: api_base '127.0.0.1:9/v1' is no URL",
+        ),
+        (
+            SUMS_ENV,
+            ["--answer-judge", "m", "--set", 'answer_judge.extra_litellm_params={"n": 2}'],
+            "Error: the answer judge: extra_litellm_params may not set n",
+        ),
+        (SUMS_ENV, ["--answer-judge", ""], "Error: the answer judge: judge_model is empty; name one"),
     ],
 )
-def test_a_judge_that_would_have_nothing_to_do_is_refused(tmp_path, arguments, problem):
-    out = tmp_path / "run"
-    shown = CliRunner().invoke(evaluate, [*arguments, "--agent", "random", "--out", str(out)])
+def test_a_judge_that_cannot_be_asked_is_refused_before_anything_is_played(tmp_path, env, arguments, problem):
+    shown = run("--agent", "random", *arguments, "--out", str(tmp_path / "run"), env=env)
     assert shown.exit_code == 1
     assert re.search(problem, shown.output), shown.output
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["--answer-judge", "m", "--answer-judge-api-base", "127.0.0.1:9/v1"], "api_base '127.0.0.1:9/v1' is no URL"),
-        (
-            ["--answer-judge", "m", "--set", 'answer_judge.extra_litellm_params={"n": 2}'],
-            "extra_litellm_params may not set n",
-        ),
-        (["--answer-judge", ""], "judge_model is empty; name one"),
-    ],
-)
-def test_a_judge_that_cannot_be_called_so_is_refused_before_anything_is_played(tmp_path, arguments, problem):
-    shown = run("--agent", "oracle", *arguments, "--out", str(tmp_path / "run"), count=9)
-    assert shown.exit_code == 1
-    assert f"Error: the answer judge: {problem}" in shown.output
     assert not (tmp_path / "run").exists()
 
 
