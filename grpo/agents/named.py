@@ -67,7 +67,7 @@ def make_agent(spec: str, options: AgentOptions) -> Agent:
     if found and kind == "policy":
         from grpo.agents.policy import ServedPolicy, policy_config
 
-        config, _ = policy_config(rest, options.recipe, options.env, options.env_kwargs, options.dtype)
+        config = policy_config(rest, options.recipe, options.env, options.env_kwargs, options.dtype)
         temperature = 1.0 if options.temperature is None else options.temperature
         return ServedPolicy(rest, config, temperature, options.say)
     if found and kind in ("openai", "litellm"):

@@ -173,8 +173,8 @@ class ServedPolicy(Agent):
 
 def policy_config(
     target: str, recipe: str | None, env: str, env_kwargs: dict[str, Any], dtype: str | None = None
-) -> tuple[TrainConfig, dict]:
-    """The config that a policy was trained with, or the recipe's, and the env's arguments with the run's own below.
+) -> TrainConfig:
+    """The config that a policy was trained with, or the recipe's; the env's arguments with the run's own below.
 
     Args:
         target: What ``policy:`` names.
@@ -207,7 +207,7 @@ def policy_config(
         config = config.model_copy(update={"dtype": dtype})
     if config.env_import is not None:
         import_user_module(config.env_import)
-    return config, config.env_kwargs
+    return config
 
 
 def adapter_of(target: str) -> Path | None:

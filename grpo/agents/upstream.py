@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -79,7 +79,8 @@ class UpstreamFailed(Exception):
         return isinstance(error, dict) and any(error.get(name) in _CONTEXT_FULL for name in ("code", "type", "param"))
 
 
-class Upstream(Protocol):
+@dataclass(slots=True)
+class Upstream:
     """Where requests go.
 
     Attributes:
@@ -90,8 +91,8 @@ class Upstream(Protocol):
 
     @property
     def where(self) -> str:
-        """Who is asked, for people: an address, or a name."""
-        ...
+        """Who is asked, for people: the name, or an address."""
+        return self.model
 
     async def ask(self, path: str, body: dict[str, Any]) -> Reply:
         """Send a request to one of ``PATHS``; streamed where ``body["stream"]`` is true.
@@ -99,18 +100,16 @@ class Upstream(Protocol):
         Raises:
             UpstreamFailed: No answer came, or another than a reply.
         """
-        ...
+        raise NotImplementedError
 
     async def close(self) -> None:
-        """Close connections."""
-        ...
+        """Close connections; some keep none of their own."""
 
 
 @dataclass(slots=True)
-class HttpUpstream:
+class HttpUpstream(Upstream):
     """An OpenAI-compatible URL."""
 
-    model: str
     url: str
     api_key: str = ""
     timeout_seconds: float = 600.0
@@ -161,16 +160,10 @@ class HttpUpstream:
 
 
 @dataclass(slots=True)
-class LitellmUpstream:
+class LitellmUpstream(Upstream):
     """Any model that litellm knows by name."""
 
-    model: str
     litellm: Any = field(repr=False)
-
-    @property
-    def where(self) -> str:
-        """The name: litellm knows the address."""
-        return self.model
 
     async def ask(self, path: str, body: dict[str, Any]) -> Reply:
         """Have litellm ask."""
@@ -187,9 +180,6 @@ class LitellmUpstream:
             return Reply(events=_dumped(answer))
         body = answer.model_dump(mode="json", exclude_none=True)
         return _whole(path, body, f"{self.model} answered 200", _litellm_cost(answer))
-
-    async def close(self) -> None:
-        """litellm keeps its own connections."""
 
 
 def make_upstream(spec: str) -> Upstream:

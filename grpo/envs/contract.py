@@ -42,16 +42,12 @@ class Contract:
 
     def began(self, returned: Any) -> Sequence[Any]:
         """What ``reset`` returns."""
-        if not isinstance(returned, tuple | list) or len(returned) != 2:
-            raise EnvError(f"{self.env_id}.reset() returns {_seen(returned)}; want (observation, info)")
-        return returned
+        return self._parts("reset", returned, 2, "(observation, info)")
 
     def stepped(self, returned: Any) -> Sequence[Any]:
         """What ``step`` returns."""
-        if not isinstance(returned, tuple | list) or len(returned) != 5:
-            wanted = "(observation, reward, terminated, truncated, info); in the old Gym's form it has four parts"
-            raise EnvError(f"{self.env_id}.step() returns {_seen(returned)}; want {wanted}")
-        return returned
+        wanted = "(observation, reward, terminated, truncated, info); in the old Gym's form it has four parts"
+        return self._parts("step", returned, 5, wanted)
 
     def info(self, when: str, given: Any) -> dict[str, Any]:
         """The dict that an env gives beside its observation."""
@@ -160,9 +156,8 @@ class Contract:
 
     def outcome(self, given: Any) -> Outcome:
         """Reward and metrics of a whole episode."""
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise EnvError(f"{self.env_id}.judged() gave {_seen(given)}; want (reward, metrics)")
-        return Outcome(self.reward("judged", given[0]), self.metrics("judged", {"metrics": given[1]}))
+        reward, metrics = self._parts("judged", given, 2, "(reward, metrics)")
+        return Outcome(self.reward("judged", reward), self.metrics("judged", {"metrics": metrics}))
 
     def scenario_ids(self, given: Any) -> list[str]:
         """Names, each once."""
@@ -181,6 +176,11 @@ class Contract:
             found = f"{self.env_id}.scripted_policies is {_seen(given)}"
             raise EnvError(f"{found}; it is a dict of names and classes, for example {{'oracle': Oracle}}")
         return dict(given)
+
+    def _parts(self, method: str, returned: Any, count: int, wanted: str) -> Sequence[Any]:
+        if not isinstance(returned, tuple | list) or len(returned) != count:
+            raise EnvError(f"{self.env_id}.{method}() returns {_seen(returned)}; want {wanted}")
+        return returned
 
     def _tool_name(self, tool: Any) -> str:
         function = tool.get("function") if isinstance(tool, dict) else None

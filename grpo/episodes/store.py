@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from grpo.config import EvalConfig, resume_differences
-from grpo.episodes.record import drop_transcript, line_of, read_episodes
+from grpo.episodes.record import drop_transcript, line_of, read_episodes, with_transcript, write_episodes
 from grpo.episodes.summary import summarise
 from grpo.errors import EvaluationError, first_of_ours
 from grpo.types import Episode
-from judges.common.files import Closeable, JsonlLog, locked, write_json, write_lines
+from judges.common.files import Closeable, JsonlLog, locked, write_json
 
 FILE_NAME = "results.jsonl"
 
@@ -213,16 +213,8 @@ def _earlier(root: Path, config: dict[str, Any], *, resume: bool) -> dict[tuple[
     written = read_results(root)
     kept = {episode.key: episode for episode in written if not episode.ending.played_again}
     if len(kept) < len(written):
-        with (root / FILE_NAME).open("rb") as file:
-            lines = [_line_at(file, episode) for episode in kept.values()]
-        write_lines(root / FILE_NAME, lines)
+        write_episodes(root / FILE_NAME, map(with_transcript, kept.values()))
     return kept
-
-
-def _line_at(file: BinaryIO, episode: Episode) -> bytes:
-    assert episode.place is not None, "it was read from this file"
-    file.seek(episode.place[1])
-    return file.readline().rstrip(b"\n") + b"\n"
 
 
 def _check_same(root: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -137,7 +137,7 @@ def _env_kwargs(config: EvalConfig) -> dict[str, Any]:
     from grpo.machine.hardware import share_cores
 
     share_cores()
-    return policy_config(config.agent.removeprefix("policy:"), config.recipe, config.env, given)[1]
+    return policy_config(config.agent.removeprefix("policy:"), config.recipe, config.env, given).env_kwargs
 
 
 def _play(

@@ -79,8 +79,8 @@ def test_what_an_agent_took_of_an_adapter_goes_with_the_agent_and_leaves_the_ada
 
 def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_path):
     run_dir = _run_directory(tmp_path / "first", 3)
-    config, env_kwargs = policy_config(str(run_dir), None, "EmailSearch-v0", {"max_results": 3})
-    assert env_kwargs == {"max_turns": 6, "max_results": 3}
+    config = policy_config(str(run_dir), None, "EmailSearch-v0", {"max_results": 3})
+    assert config.env_kwargs == {"max_turns": 6, "max_results": 3}
     assert config.rollout.max_turn_tokens == 64
 
 
@@ -91,7 +91,7 @@ def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for
 
     def dtype(asked, **settings):
         (run_dir / "config.json").write_text(json.dumps(saved | settings))
-        return policy_config(str(run_dir), None, "EmailSearch-v0", {}, asked)[0].dtype
+        return policy_config(str(run_dir), None, "EmailSearch-v0", {}, asked).dtype
 
     assert dtype(None, dtype="float32") == "float32"
     assert dtype("bfloat16", dtype="float32") == "bfloat16"
@@ -128,11 +128,11 @@ def test_a_checkpoint_folder_of_a_run_has_the_settings_of_the_run_and_another_ad
     recipe.write_text("rollout.max_turn_tokens = 24\n")
     (tmp_path / "link").symlink_to(checkpoint)
     for target in (str(checkpoint), str(tmp_path / "link")):
-        config, env_kwargs = policy_config(target, str(recipe), "EmailSearch-v0", {})
-        assert (config.rollout.max_turn_tokens, env_kwargs) == (64, {"max_turns": 6})
+        config = policy_config(target, str(recipe), "EmailSearch-v0", {})
+        assert (config.rollout.max_turn_tokens, config.env_kwargs) == (64, {"max_turns": 6})
         assert adapter_of(target).samefile(checkpoint)
-    config, env_kwargs = policy_config(str(alone), str(recipe), "EmailSearch-v0", {})
-    assert (config.rollout.max_turn_tokens, env_kwargs) == (24, {})
+    config = policy_config(str(alone), str(recipe), "EmailSearch-v0", {})
+    assert (config.rollout.max_turn_tokens, config.env_kwargs) == (24, {})
 
 
 @pytest.mark.parametrize(
