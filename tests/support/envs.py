@@ -21,6 +21,27 @@ WORD_ENV = "tests.support.envs:WordEnv-v0"
 PICTURE_ENV = "tests.support.envs:Pixels-v0"
 
 
+def call(action: Any) -> str:
+    """A turn that calls for an action of a plain env."""
+    return f'<tool_call>{{"name": "act", "arguments": {{"action": {action}}}}}</tool_call>'
+
+
+class Toll(gymnasium.Env):
+    """A road of five tolls. Each step costs 2; the end of the road is a success."""
+
+    observation_space = spaces.Discrete(6)
+    action_space = spaces.Discrete(2, start=1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return self.place, {}
+
+    def step(self, action):
+        self.place += 1
+        return self.place, np.float64(-2), np.bool_(self.place == 5), False, {"is_success": self.place == 5}
+
+
 class WordEnv(gymnasium.Env):
     """Say the secret word within three turns. It speaks the messages contract and imports nothing of ours."""
 

@@ -13,29 +13,9 @@ from grpo.envs.plain import PlainEnv
 from grpo.errors import EnvError
 from grpo.types import Task
 from tests import ROOT
-from tests.support.envs import PICTURE_ENV
+from tests.support.envs import PICTURE_ENV, Toll, call
 
 NAMES = ["FrozenLake-v1", "Blackjack-v1", "CliffWalking-v1", "CartPole-v1", "Pendulum-v1"]
-
-
-def call(action):
-    return f'<tool_call>{{"name": "act", "arguments": {{"action": {action}}}}}</tool_call>'
-
-
-class Toll(gymnasium.Env):
-    """A road of five tolls. Each step costs 2; the end of the road is a success."""
-
-    observation_space = spaces.Discrete(6)
-    action_space = spaces.Discrete(2, start=1)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = 0
-        return self.place, {}
-
-    def step(self, action):
-        self.place += 1
-        return self.place, np.float64(-2), np.bool_(self.place == 5), False, {"is_success": self.place == 5}
 
 
 def toll(max_turns=50):

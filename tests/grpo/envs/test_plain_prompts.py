@@ -11,7 +11,7 @@ from grpo.envs.docstrings import EnvDocs, read_docs
 from grpo.envs.message_env import MessageEnv
 from grpo.errors import EnvError
 from grpo.types import Task
-from tests.grpo.envs.test_plain import Toll, call
+from tests.support.envs import Toll, call
 
 
 class Ring(Toll):

@@ -18,24 +18,24 @@ from tests.support.wait import wait_until
 AGENTS = ["walker", "tests.support.agents:walking", "tests.support.agents:walking_async"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "turns", "ending", "error"),
+    [
+        ("0.5", 1_000_000_000, "timeout", "no answer within 0.5 s"),
+        ("60", 11, "max_turns", "cut after 11 turns, which the env had not ended (--max-turns)"),
+    ],
+    ids=["timeout", "max turns"],
+)
 @pytest.mark.parametrize("agent", AGENTS)
-def test_an_episode_that_never_ends_is_stopped_by_its_time_limit(tmp_path, agent):
+def test_an_episode_that_never_ends_is_stopped_by_its_limits(tmp_path, agent, seconds, turns, ending, error):
     began = time.monotonic()
-    arguments = ("--timeout", "0.5", "--max-turns", "1000000000", "--limit", "2", "--out", str(tmp_path))
+    arguments = ("--timeout", seconds, "--max-turns", str(turns), "--limit", "2", "--out", str(tmp_path))
     shown = run("--agent", agent, *arguments, env=ENDLESS_ENV)
     assert time.monotonic() - began < 300
     assert shown.exit_code == 0, shown.output
-    assert [(row["ending"], row["error"]) for row in rows(tmp_path)] == [("timeout", "no answer within 0.5 s")] * 2
+    assert [(row["ending"], row["error"]) for row in rows(tmp_path)] == [(ending, error)] * 2
+    assert rows(tmp_path)[0]["turns"] == turns or ending == "timeout"
     assert rows(tmp_path)[0]["turns"] > 10
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-def test_an_episode_that_never_ends_is_cut_after_so_many_turns(tmp_path, agent):
-    arguments = ("--timeout", "2", "--max-turns", "7", "--limit", "1", "--out", str(tmp_path))
-    shown = run("--agent", agent, *arguments, env=ENDLESS_ENV)
-    assert shown.exit_code == 0, shown.output
-    said = "cut after 7 turns, which the env had not ended (--max-turns)"
-    assert [(row["ending"], row["error"], row["turns"]) for row in rows(tmp_path)] == [("max_turns", said, 7)]
 
 
 def test_there_is_a_cap_of_turns_without_asking_for_one(tmp_path):
@@ -44,9 +44,19 @@ def test_there_is_a_cap_of_turns_without_asking_for_one(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["max_turns"] == 1000
 
 
-def interrupted(process, out):
+def started(tmp_path, agent, *arguments, turns="10000000", **options):
+    """An evaluation as a program of its own."""
+    command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", agent, "--max-turns", turns]
+    command += ["--out", str(tmp_path / "run"), *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, **options,
+    )  # fmt: skip
+
+
+def interrupted(process, tmp_path):
     """What an evaluation that has begun says of a SIGINT, to its end."""
-    wait_until(lambda: (out / "results.jsonl").exists() or process.poll() is not None)
+    wait_until(lambda: (tmp_path / "run" / "results.jsonl").exists() or process.poll() is not None)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     try:
@@ -61,27 +71,20 @@ def interrupted(process, out):
     + [(AGENTS[0], "hangs", "threads"), (AGENTS[1], "hangs", "threads"), (AGENTS[1], "hangs", "1")],
 )
 def test_the_first_ctrl_c_ends_an_evaluation_that_never_ends(tmp_path, agent, how, place):
-    command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", agent, "--limit", "2"]
-    command += ["--max-turns", "10000000", "--out", str(tmp_path / "run"), "--env-kwargs", json.dumps({"how": how})]
-    command += ["--env-workers", place]
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    stderr = interrupted(process, tmp_path / "run")
+    arguments = ("--limit", "2", "--env-kwargs", json.dumps({"how": how}), "--env-workers", place)
+    process = started(tmp_path, agent, *arguments)
+    stderr = interrupted(process, tmp_path)
     assert process.returncode == 130, stderr
     assert "Stopped. Finished episodes are kept; the same command with --resume plays what is missing." in stderr
     assert "Traceback" not in stderr
 
 
 def test_an_evaluation_in_the_background_plays_on_at_ctrl_c(tmp_path):
-    command = [sys.executable, "-m", "grpo", "eval", "--env", ENDLESS_ENV, "--agent", "walker", "--limit", "1"]
-    command += ["--max-turns", "10000000", "--timeout", "4", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a shell starts `grpo-eval ... &`
-    )  # fmt: skip
-    stderr = interrupted(process, tmp_path / "run")
+    def ignoring():  # as a shell starts `grpo-eval ... &`
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    process = started(tmp_path, "walker", "--limit", "1", "--timeout", "4", preexec_fn=ignoring)
+    stderr = interrupted(process, tmp_path)
     assert process.returncode == 0, stderr
     assert "Traceback" not in stderr
     assert [row["ending"] for row in rows(tmp_path / "run")] == ["timeout"]
@@ -138,19 +141,9 @@ def test_an_env_that_raises_what_ctrl_c_raises_holds_no_agent_up(tmp_path):
 
 
 def test_what_an_agent_leaves_in_a_thread_does_not_keep_the_command_from_its_end(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "grpo",
-        "eval",
-        "--env",
-        ENDLESS_ENV,
-        "--agent",
-        "tests.support.agents:in_a_thread",
-    ]
-    command += ["--limit", "1", "--timeout", "0.5", "--out", str(tmp_path / "run")]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 0, ended.stderr
+    process = started(tmp_path, "tests.support.agents:in_a_thread", "--limit", "1", "--timeout", "0.5", turns="1000")
+    stderr = process.communicate(timeout=300)[1]
+    assert process.returncode == 0, stderr
     assert rows(tmp_path / "run")[0]["ending"] == "timeout"
 
 
