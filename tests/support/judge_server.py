@@ -90,6 +90,12 @@ def shown_trajectories(messages: Messages) -> dict[str, Messages]:
     return {label: json.loads(block) for label, block in blocks}
 
 
+def shown(messages: Messages) -> list[Any]:
+    """Question, references and answer as the answer judge sees them."""
+    parts = re.findall(r"<(question|reference|answer)>\n(.*?)\n</\1>", messages[1]["content"], re.DOTALL)
+    return [json.loads(text) for _, text in parts]
+
+
 def verdict(entries: Iterable[tuple[str, Any, str]]) -> str:
     """The JSON of a verdict from (label, score, explanation)."""
     return json.dumps({"scores": [{"trajectory_id": i, "explanation": why, "score": s} for i, s, why in entries]})

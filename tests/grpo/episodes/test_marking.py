@@ -25,7 +25,7 @@ from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests.email_env.mails import build, mail, question
 from tests.support.envs import SUMS_ENV
-from tests.support.judge_server import JudgeServer, Reply, score_by
+from tests.support.judge_server import JudgeServer, Reply, score_by, shown
 from tests.support.policies import ByteChat, Says, always
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
@@ -48,12 +48,6 @@ def speaker(*turns):
         return turns[asked[number] - 1].format(double=2 * int(number))
 
     return Says(say)
-
-
-def shown(messages):
-    """Question, references and answer as the answer judge sees them."""
-    parts = re.findall(r"<(question|reference|answer)>\n(.*?)\n</\1>", messages[1]["content"], re.DOTALL)
-    return [json.loads(text) for _, text in parts]
 
 
 def judge(accepts):

@@ -13,9 +13,8 @@ from grpo.runs.checkpoint import newest_checkpoint
 from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests import ROOT
-from tests.grpo.episodes.test_marking import shown
 from tests.support.commands import sets
-from tests.support.judge_server import JudgeServer, score_by
+from tests.support.judge_server import JudgeServer, score_by, shown
 
 pytestmark = [
     pytest.mark.vllm,

@@ -21,9 +21,8 @@ pytest.importorskip("litellm", reason="judges need litellm (install the extra 'j
 from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests import ROOT
-from tests.grpo.episodes.test_marking import shown
 from tests.support.commands import sets
-from tests.support.judge_server import JudgeServer
+from tests.support.judge_server import JudgeServer, shown
 from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
 
