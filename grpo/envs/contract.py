@@ -193,11 +193,8 @@ class Contract:
         if not isinstance(name, str) or not name:
             raise self.breach("reset", f"the tool {_seen(tool)}", "a tool's function has a 'name', a text")
         if not isinstance(parameters, dict) or not isinstance(parameters.get("properties", {}), dict):
-            found = f"the tool {name!r} with the parameters {_seen(parameters)}" if parameters else f"the tool {name!r}"
-            wanted = "a JSON schema; a tool that takes nothing has {'type': 'object', 'properties': {}}"
-            raise self.breach(
-                "reset", found if parameters else f"{found} without parameters", f"parameters are {wanted}"
-            )
+            wanted = "parameters are a JSON schema; a tool that takes nothing has {'type': 'object', 'properties': {}}"
+            raise self.breach("reset", f"the tool {name!r} with the parameters {_seen(parameters)}", wanted)
         try:
             json.dumps(tool)
         except (TypeError, ValueError) as error:

@@ -143,7 +143,10 @@ BREACHES = [
     ("unknown role", "'role': 'bot'.* at reset; its role is one of system, user, assistant, tool"),
     ("tools as a dict", r"gives info\['tools'\] = \{'look': .* at reset; tools are a list of OpenAI function schemas"),
     ("flat tools", "gives the tool {'name': 'look'.* at reset; a tool is {'type': 'function', 'function': {"),
-    ("tools without parameters", "gives the tool 'look' without parameters at reset; .* a tool that takes nothing has"),
+    (
+        "tools without parameters",
+        "gives the tool 'look' with the parameters None at reset; .* a tool that takes nothing has",
+    ),
     ("tools without a name", "at reset; a tool's function has a 'name', a text"),
     ("one tool twice", "gives two tools of the name 'look' at reset"),
     ("tools no JSON", "gives the tool 'look' at reset; JSON cannot hold it: .*set"),
