@@ -94,27 +94,34 @@ def test_an_agent_that_goes_on_after_its_answer_keeps_it(tmp_path):
     assert found[0]["error"] == "it was still running after 2 s"
 
 
-def test_tools_whose_words_are_no_python_are_functions_all_the_same():
+def find_tool(properties, *required):
+    """A tool of these properties; what it is called with comes back."""
     requests = queue.SimpleQueue()
+    function = {"name": "find", "parameters": {"type": "object", "properties": properties, "required": required}}
+    (find,) = typed_tools([{"type": "function", "function": function}], requests, "token")
+
+    def serve():
+        while True:
+            token, name, arguments, reply = requests.get()
+            reply.put((True, json.dumps([token, name, arguments])))
+
+    threading.Thread(target=serve, daemon=True).start()
+    return find
+
+
+def test_tools_whose_words_are_no_python_are_functions_all_the_same():
     properties = {
         "from": {"type": "string", "description": "Who."}, "sent-after": {"enum": ["now", None]}, "2nd": True,
         "kind": {"enum": [[1], {"a": 1}]}, "either": {"type": ["string", "null"]}, "items": {"type": "array", "items": [{}]},
     }  # fmt: skip
-    function = {"name": "find", "parameters": {"type": "object", "properties": properties, "required": ["from"]}}
-    (find,) = typed_tools([{"type": "function", "function": function}], requests, "token")
+    find = find_tool(properties, "from")
     names = {name: parameter.default for name, parameter in inspect.signature(find).parameters.items()}
     optional = dict.fromkeys(["sent_after", "_2nd", "kind", "either", "items"])
     assert names == {"from_": inspect.Parameter.empty} | optional
     assert "    from_: Who." in find.__doc__
 
-    def serve():
-        token, name, arguments, reply = requests.get()
-        reply.put((True, json.dumps([token, name, arguments])))
-
-    threading.Thread(target=serve).start()
     said = json.loads(find("ann", None, "b", kind=[1]))
     assert said == ["token", "find", {"from": "ann", "2nd": "b", "kind": [1]}]
-    threading.Thread(target=serve).start()
     assert json.loads(find(*"abcdefg"))[2]["argument_7"] == "g"
 
 
@@ -128,8 +135,7 @@ def test_what_a_schema_says_of_an_argument_reaches_the_frameworks_that_read_sign
         "rest": dates | {"additionalProperties": True},
         "nothing": {"type": "null"},
     }
-    function = {"name": "find", "parameters": {"type": "object", "properties": properties, "required": ["dates"]}}
-    (find,) = typed_tools([{"type": "function", "function": function}], queue.SimpleQueue(), "token")
+    find = find_tool(properties, "dates")
 
     def read(name):
         schema = pydantic.TypeAdapter(inspect.signature(find).parameters[name].annotation).json_schema()
@@ -151,17 +157,8 @@ def test_what_a_schema_says_of_an_argument_reaches_the_frameworks_that_read_sign
 
 
 def test_none_is_an_argument_where_the_tool_insists_on_one():
-    requests = queue.SimpleQueue()
-    properties = {"until": {"type": ["string", "null"]}, "limit": {"type": ["integer", "null"]}}
-    function = {"name": "find", "parameters": {"type": "object", "properties": properties, "required": ["until"]}}
-    (find,) = typed_tools([{"type": "function", "function": function}], requests, "token")
-
-    def serve():
-        _, _, arguments, reply = requests.get()
-        reply.put((True, json.dumps(arguments)))
-
-    threading.Thread(target=serve).start()
-    assert json.loads(find(until=None, limit=None)) == {"until": None}
+    find = find_tool({"until": {"type": ["string", "null"]}, "limit": {"type": ["integer", "null"]}}, "until")
+    assert json.loads(find(until=None, limit=None))[2] == {"until": None}
 
 
 def test_last_words_are_no_action_of_a_plain_env(tmp_path):
