@@ -19,6 +19,11 @@ from tests.support.wait import wait_until
 
 WORD_ENV = "tests.support.envs:WordEnv-v0"
 PICTURE_ENV = "tests.support.envs:Pixels-v0"
+TALK_ENV = "tests.support.envs:TalkEnv-v0"
+LETTER_ENV = "tests.support.envs:LetterEnv-v0"
+HARD_ENV = "tests.support.envs:Hard-v0"
+SUMS_ENV = "tests.support.envs:Sums-v0"
+ENDLESS_ENV = "tests.support.envs:Endless-v0"
 
 
 def call(action: Any) -> str:
@@ -110,9 +115,6 @@ class Pixels(gymnasium.Env):
         return np.zeros((64, 64, 3), np.uint8), {}
 
 
-TALK_ENV = "tests.support.envs:TalkEnv-v0"
-
-
 class TalkEnv(gymnasium.Env):
     """Three turns with one tool, whatever is said: answers twice in the role ``role`` with ``says``, then ends."""
 
@@ -143,9 +145,6 @@ class TalkEnv(gymnasium.Env):
         self.turns += 1
         answer = {"role": self.role, "content": f"{self.turns}. {self.says}"}
         return "", 1.0, self.turns == 3, False, {"messages": [answer], "metrics": {}, "error": ""}
-
-
-LETTER_ENV = "tests.support.envs:LetterEnv-v0"
 
 
 class LetterEnv(gymnasium.Env):
@@ -185,46 +184,26 @@ class LetterOracle:
         return self.letters
 
 
-MEETING_ENV = "tests.support.envs:Meeting-v0"
-
-
-HARD_ENV = "tests.support.envs:Hard-v0"
-
-
-PATIENCE_SECONDS = 60.0
-
-
-def meet(folder: Path, count: int) -> None:
-    """Wait until so many threads or processes have been here."""
-    (folder / f"{os.getpid()}-{threading.get_ident()}").touch()
-    wait_until(lambda: len(list(folder.iterdir())) >= count, seconds=PATIENCE_SECONDS, told=lambda: "nobody came")
-
-
-class Meeting(WordEnv):
-    """A step ends when ``count`` envs, wherever they live, have been in a step at the same time."""
-
-    def __init__(self, folder: str, count: int = 2):
-        super().__init__()
-        self.folder = Path(folder)
-        self.count = count
-
-    def step(self, action: str):
-        meet(self.folder, self.count)
-        return super().step(action)
+def meet(folder: str, count: int) -> None:
+    """Wait until so many envs, wherever they live, have been in a step at the same time; without a folder do nothing."""
+    if folder:
+        Path(folder, f"{os.getpid()}-{threading.get_ident()}").touch()
+        wait_until(lambda: len(os.listdir(folder)) >= count, seconds=60.0, told=lambda: "nobody came")
 
 
 class Hard(WordEnv):
-    """Does in each step what its arguments say: waits, computes (seconds), or what a word of the action says."""
+    """Does in each step what its arguments say: waits, computes (seconds), meets, or what a word of the action says."""
 
-    def __init__(self, waits: float = 0.0, computes: float = 0.0, tool: Any = None):
+    def __init__(self, waits: float = 0.0, computes: float = 0.0, tool: Any = None, meets_in: str = "", count: int = 2):
         super().__init__()
-        self.waits, self.computes, self.tool = waits, computes, tool
+        self.waits, self.computes, self.tool, self.meets_in, self.count = waits, computes, tool, meets_in, count
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         text, info = super().reset(seed=seed, options=options)
         return text, info | {"lock": threading.Lock(), "drawn": float(self.np_random.random())}
 
     def step(self, action: str) -> Any:
+        meet(self.meets_in, self.count)
         time.sleep(self.waits)
         began = time.thread_time()
         while time.thread_time() - began < self.computes:
@@ -241,12 +220,6 @@ class Hard(WordEnv):
         return f"{os.getpid()} {threading.get_ident()}", *rest
 
 
-SUMS_ENV = "tests.support.envs:Sums-v0"
-
-
-MEETING_SUMS_ENV = "tests.support.envs:MeetingSums-v0"
-
-
 class SumsEnv(gymnasium.Env):
     """Scenario ``i`` asks for i + i within three turns; the tool ``double`` says it. Odd ones have no answer.
 
@@ -256,8 +229,9 @@ class SumsEnv(gymnasium.Env):
     observation_space = spaces.Text(200)
     action_space = spaces.Text(2000)
 
-    def __init__(self, count: int = 20, delay_seconds: float = 0.0, broken: str = ""):
+    def __init__(self, count: int = 20, delay_seconds: float = 0.0, broken: str = "", meets_in: str = ""):
         self.count = count
+        self.meets_in = meets_in
         self.delay_seconds = delay_seconds
         self.broken = broken
         self.scripted_policies = {"oracle": SumsOracle, "wrong": SumsWrong, "silly": SumsSilly}
@@ -284,6 +258,7 @@ class SumsEnv(gymnasium.Env):
     def step(self, action: str):
         if self.scenario_id == self.broken:
             raise RuntimeError("the abacus is broken")
+        meet(self.meets_in, 2)
         time.sleep(self.delay_seconds)
         self.turns += 1
         text, error = self._act(action)
@@ -337,18 +312,6 @@ TOOLS = [
         {"answer": {"type": "string"}, "sources": {"type": "array", "items": {"type": "string"}}},
     ),
 ]
-
-
-class MeetingSumsEnv(SumsEnv):
-    """A step ends when two of these envs, wherever they live, have been in a step at the same time."""
-
-    def __init__(self, folder: str, count: int = 2):
-        super().__init__(count)
-        self.folder = Path(folder)
-
-    def step(self, action: str):
-        meet(self.folder, 2)
-        return super().step(action)
 
 
 class SumsOracle:
@@ -427,10 +390,7 @@ class Mute(Walker):
 STEP_TOOL = _tool("walk", {})
 
 
-ENDLESS_ENV = "tests.support.envs:Endless-v0"
-
-
-for _name in ("WordEnv", "Pixels", "TalkEnv", "LetterEnv", "Meeting", "Hard", "Sums", "MeetingSums", "Endless"):
-    if f"{_name}-v0" not in gymnasium.registry:
-        _class = f"{_name}Env" if _name in ("Sums", "MeetingSums", "Endless") else _name
-        gymnasium.register(f"{_name}-v0", entry_point=f"tests.support.envs:{_class}")
+_CLASSES = {WORD_ENV: WordEnv, PICTURE_ENV: Pixels, TALK_ENV: TalkEnv, LETTER_ENV: LetterEnv, HARD_ENV: Hard}
+for _id, _class in (_CLASSES | {SUMS_ENV: SumsEnv, ENDLESS_ENV: EndlessEnv}).items():
+    if (_name := _id.rpartition(":")[2]) not in gymnasium.registry:
+        gymnasium.register(_name, entry_point=f"tests.support.envs:{_class.__name__}")

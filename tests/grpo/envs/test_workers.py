@@ -22,7 +22,7 @@ from grpo.errors import ConfigError, EnvError
 from grpo.machine.processes import child_environment
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
-from tests.support.envs import HARD_ENV, MEETING_ENV, WORD_ENV, WordEnv
+from tests.support.envs import HARD_ENV, WORD_ENV, WordEnv
 from tests.support.episodes import planned, player
 from tests.support.machine import TELLS_WAITS
 from tests.support.policies import ByteChat, Says
@@ -110,8 +110,8 @@ async def test_what_an_env_says_crosses_whole_but_for_what_nobody_reads_of_its_i
 @pytest.mark.parametrize(("setting", "count"), [("threads", 8), (2, 2), (3, 3)])
 def test_steps_are_taken_at_the_same_time(tmp_path, setting, count):
     """Each step waits for as many others; in the loop's thread the first would wait for ever."""
-    kwargs = {"folder": str(tmp_path), "count": count}
-    played = play(MEETING_ENV, kwargs, setting, guesses("maple"), count)
+    kwargs = {"meets_in": str(tmp_path), "count": count}
+    played = play(HARD_ENV, kwargs, setting, guesses("maple"), count)
     assert [t.error for t in played] == [""] * count
     assert len({name.name.split("-")[0] for name in tmp_path.iterdir()}) == (1 if setting == "threads" else count)
 
@@ -137,7 +137,7 @@ def test_envs_that_are_made_at_the_same_time_are_shared_out_among_the_workers():
 
 
 async def test_the_event_loop_goes_on_while_an_env_is_in_a_step(tmp_path):
-    with EnvWorkers("threads") as workers, EnvPool(MEETING_ENV, {"folder": str(tmp_path)}, workers) as pool:
+    with EnvWorkers("threads") as workers, EnvPool(HARD_ENV, {"meets_in": str(tmp_path)}, workers) as pool:
         seat = await pool.seat()
         await reset(seat)
         stepping = asyncio.create_task(step(seat, "maple"))

@@ -8,7 +8,7 @@ import pytest
 
 from grpo.envs import own_thread
 from tests.support.agents import ended, late, stay_anew
-from tests.support.envs import HARD_ENV, MEETING_SUMS_ENV
+from tests.support.envs import HARD_ENV, SUMS_ENV
 from tests.support.evaluations import rows, run
 from tests.support.machine import needs_waits_told
 from tests.support.model_server import ModelServer
@@ -62,7 +62,7 @@ def test_envs_wait_at_the_same_time_whoever_plays(tmp_path, agents, kind, place)
     folder = tmp_path / "met"
     folder.mkdir()
     arguments = ("--agent", agents[kind], "--env-workers", place, "--concurrency", "2", "--out", str(tmp_path / "run"))
-    shown = run(*arguments, env=MEETING_SUMS_ENV, folder=str(folder))
+    shown = run(*arguments, env=SUMS_ENV, count=2, meets_in=str(folder))
     assert shown.exit_code == 0, shown.output
     assert [(row["ending"], row["error"]) for row in rows(tmp_path / "run")] == [("answered", "")] * 2
     processes = {name.partition("-")[0] for name in os.listdir(folder)}
