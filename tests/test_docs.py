@@ -170,20 +170,16 @@ def test_the_bundled_database_is_built_as_written(tmp_path):
     assert (tmp_path / "demo.db").stat().st_size > 1_000_000
 
 
-def test_quickstart_explains_itself():
-    shown = subprocess.run([str(ROOT / "scripts/quickstart"), "--help"], capture_output=True, text=True, check=True)
-    assert "Example: scripts/quickstart" in shown.stdout
-    assert "$ scripts/quickstart" in TEXTS["README.md"]
-
-
 NO_HELP = {"_setup.sh", "test"}  # sourced by the others; takes pytest's arguments
 PROGRAMS = sorted({path.name for path in (ROOT / "scripts").iterdir() if path.is_file()} - NO_HELP)
 
 
 @pytest.mark.parametrize("script", PROGRAMS)
-def test_every_program_under_scripts_explains_itself(script):
+def test_every_program_under_scripts_explains_itself_and_is_in_the_documents(script):
     text = (ROOT / "scripts" / script).read_text(encoding="utf-8")
     command = [sys.executable] if text.startswith("#!/usr/bin/env python3") else []
     shown = subprocess.run([*command, str(ROOT / "scripts" / script), "--help"], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.lower().startswith("usage: ")
+    assert f"scripts/{script} " in shown.stdout, "an example"
+    assert any(f"scripts/{script}" in text for text in TEXTS.values())

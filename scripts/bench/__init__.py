@@ -28,6 +28,13 @@ class Cost:
         return Cost(self.seconds - began.seconds, self.cpu_seconds - began.cpu_seconds)
 
 
+def timed(work: Callable[[], T], cpu: Callable[[], float] = time.process_time) -> tuple[T, Cost]:
+    """What ``work`` returned, and what it took."""
+    began = Cost.until_now(cpu)
+    found = work()
+    return found, Cost.until_now(cpu) - began
+
+
 def in_turn(forms: Mapping[str, Callable[[], T]], rounds: int = 1) -> Iterator[tuple[str, T]]:
     """Play each form once a round, in a new order every time: what else the machine does falls on all alike."""
     for _ in range(rounds):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, timedelta, timezone
 from email.utils import getaddresses, parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 from bench.corpus import ZONE
 from bench.searches import Question
@@ -51,52 +52,43 @@ _RECEIVED = "EXISTS (SELECT 1 FROM recipients AS r WHERE r.recipient_address = ?
 
 def parsed(path: Path, parser: str) -> Iterator[ParsedMail]:
     """The table's mail by "mailparser" or "stdlib"."""
+    parse = _by_mailparser if parser == "mailparser" else _by_stdlib
     csv.field_size_limit(2**31 - 1)
     with path.open(newline="", encoding="utf-8") as handle:
         for row in csv.DictReader(handle):
-            yield (_by_mailparser if parser == "mailparser" else _by_stdlib)(row["message"], row["file"])
+            yield ParsedMail(**parse(row["message"]), date_ok=True, from_name="", source=row["file"])
 
 
-def _by_stdlib(message: str, file: str) -> ParsedMail:
+def _by_stdlib(message: str) -> dict[str, Any]:
     mail = email.message_from_string(message)
-    to, cc, bcc = (
-        tuple(address.lower() for _, address in getaddresses(mail.get_all(name, []))) for name in ("to", "cc", "bcc")
-    )
     body = mail.get_payload(decode=True)
     assert isinstance(body, bytes)
-    return ParsedMail(
-        message_id=mail["message-id"].strip().strip("<>"),
-        sent_at=parsedate_to_datetime(mail["date"]).isoformat(),
-        date_ok=True,
-        from_addr=getaddresses([mail["from"]])[0][1].lower(),
-        from_name="",
-        to=to,
-        cc=cc,
-        bcc=bcc,
-        subject=" ".join((mail["subject"] or "").split()),
-        body=body.decode("ascii").strip(),
-        source=file,
-    )
+    return {
+        "message_id": mail["message-id"].strip().strip("<>"),
+        "sent_at": parsedate_to_datetime(mail["date"]).isoformat(),
+        "from_addr": getaddresses([mail["from"]])[0][1].lower(),
+        **{name: _addresses(getaddresses(mail.get_all(name, []))) for name in ("to", "cc", "bcc")},
+        "subject": " ".join((mail["subject"] or "").split()),
+        "body": body.decode("ascii").strip(),
+    }
 
 
-def _by_mailparser(message: str, file: str) -> ParsedMail:
+def _by_mailparser(message: str) -> dict[str, Any]:
     import mailparser  # pyright: ignore[reportMissingImports]
 
     mail = mailparser.parse_from_string(message)
-    to, cc, bcc = (tuple(address.lower() for _, address in field) for field in (mail.to, mail.cc, mail.bcc))
-    return ParsedMail(
-        message_id=mail.message_id.strip("<>"),
-        sent_at=mail.date.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=-ZONE))).isoformat(),
-        date_ok=True,
-        from_addr=mail.from_[0][1].lower(),
-        from_name="",
-        to=to,
-        cc=cc,
-        bcc=bcc,
-        subject=" ".join(mail.subject.split()),
-        body=mail.body.strip(),
-        source=file,
-    )
+    return {
+        "message_id": mail.message_id.strip("<>"),
+        "sent_at": mail.date.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=-ZONE))).isoformat(),
+        "from_addr": mail.from_[0][1].lower(),
+        **{name: _addresses(getattr(mail, name)) for name in ("to", "cc", "bcc")},
+        "subject": " ".join(mail.subject.split()),
+        "body": mail.body.strip(),
+    }
+
+
+def _addresses(people: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(address.lower() for _, address in people)
 
 
 def build(mails: Iterable[ParsedMail], out: Path) -> None:

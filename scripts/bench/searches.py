@@ -12,6 +12,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import date, timedelta
 from typing import Any
 
 from bench.corpus import OWNERS, STOP_WORDS, Corpus
@@ -94,6 +95,4 @@ def _from_mail(generator: random.Random, body: str, ranks: dict[str, int]) -> tu
 
 
 def _day(generator: random.Random, sent_at: str, first: int, last: int) -> str:
-    from datetime import date, timedelta
-
     return (date.fromisoformat(sent_at[:10]) + timedelta(days=generator.randint(first, last))).isoformat()

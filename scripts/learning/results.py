@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from grpo.config import TrainConfig, dotted, resume_differences
 from grpo.episodes.record import read_episodes
 from grpo.errors import ConfigError
@@ -103,10 +105,8 @@ def load(path: Path) -> Result:
         ConfigError: It is none.
     """
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        curve = [Point(**point) for point in saved.pop("curve")]
-        return Result(curve=curve, final=tuple(saved.pop("final")), **saved)
-    except (ValueError, TypeError, KeyError) as error:
+        return TypeAdapter(Result).validate_json(path.read_bytes())
+    except ValidationError as error:
         raise ConfigError(f"{path} is not a result ({error}); remove it, and its run is read again") from error
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from importlib import metadata
@@ -64,10 +65,13 @@ def test_the_benchmark_of_gpus_runs_on_a_cpu_with_torch_transformers_peft_and_py
         assert part in done.stdout
 
 
-def test_sizes_below_one_are_refused_before_anything_is_computed():
+@pytest.mark.parametrize("option", ["--rounds", "--rows", "--length"])
+def test_a_size_below_one_is_refused_before_anything_is_computed(option, monkeypatch, capsys):
     """No round has no time, and no row or token has none a second."""
-    for option in ("--rounds", "--rows", "--length"):
-        command = [sys.executable, str(ROOT / "scripts/bench_gpu"), option, "0"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.endswith(f"error: argument {option}: must be 1 or more, not 0\n")
+    program = runpy.run_path(str(ROOT / "scripts/bench_gpu"))
+    monkeypatch.setattr(sys, "argv", ["bench_gpu", option, "0"])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        program["main"]()
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.endswith(f"error: argument {option}: must be 1 or more, not 0\n")

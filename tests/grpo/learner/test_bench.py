@@ -45,8 +45,9 @@ def test_the_shapes_are_what_the_page_says():
         assert sum(row.advantage for row in rows) == 0.0
 
 
-def test_a_model_that_is_not_there_is_said_to_be_so():
-    command = [sys.executable, "scripts/bench_train", "--model", "no/such/folder"]
-    shown = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert shown.returncode == 2
-    assert "error: Model 'no/such/folder' is neither an existing folder" in shown.stderr
+def test_a_model_that_is_not_there_is_said_to_be_so(monkeypatch, capsys):
+    program = runpy.run_path(str(ROOT / "scripts" / "bench_train"))
+    monkeypatch.setattr(sys, "argv", ["bench_train", "--model", "no/such/folder"])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        program["main"]()
+    assert "error: Model 'no/such/folder' is neither an existing folder" in capsys.readouterr().err
