@@ -40,21 +40,12 @@ def play():
         (scenario,) = [scenario for question, scenario in scenarios.items() if question in said]
         results = [m for m in messages if m["role"] == "tool" or _is_observation(m)]
         searches = [words for tool, words in scenario.plan if tool == "search"] or [("budget",)]
+        answer = scenario.answer if scenario.answerable else "I don't know"
         script = [
             {"calls": [("search_inbox", {"keywords": ["xyzzy"], "max_results": 3})]},
             {"calls": [("search_inbox", {"keywords": list(searches[0])})]},
             *({"calls": [("read_email", {"message_id": name})]} for name in scenario.message_ids[:1]),
-            {
-                "calls": [
-                    (
-                        "return_final_answer",
-                        {
-                            "answer": scenario.answer if scenario.answerable else "I don't know",
-                            "sources": list(scenario.message_ids),
-                        },
-                    )
-                ]
-            },
+            {"calls": [("return_final_answer", {"answer": answer, "sources": list(scenario.message_ids)})]},
         ]
         if len(results) < len(script):
             return script[len(results)]
@@ -68,27 +59,31 @@ def _is_observation(message):
     return message["role"] == "user" and message["content"].startswith("Observation:")
 
 
+def evaluated(folder, server, agent, *more):
+    """``grpo-eval`` in the environment of the frameworks; its output and its rows."""
+    command = [PYTHON, "-m", "grpo", "eval", "--agent", f"examples.agents.{agent}:agent", "--out", folder / "run"]
+    command += ["--model", f"openai:m@{server.url}", *map(str, more)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, rows(folder / "run")
+
+
 @needs_frameworks
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_a_framework_plays_the_five_episodes(example, play, tmp_path):
     with ModelServer(play) as server:
-        command = [PYTHON, "-m", "grpo", "eval", "--env", "email_env:EmailSearch-v0", "--limit", str(EPISODES)]
-        command += ["--agent", f"examples.agents.{example.stem}:agent", "--model", f"openai:m@{server.url}"]
-        command += ["--out", tmp_path / "run", "--json"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = rows(tmp_path / "run")
+        env = ("--env", "email_env:EmailSearch-v0", "--limit", EPISODES)
+        printed, found = evaluated(tmp_path, server, example.stem, *env, "--json")
     assert [(row["ending"], row["correct"], row["error"]) for row in found] == [("answered", True, "")] * EPISODES
     for row in found:
         assert row["metrics"]["invalid_calls"] == 0
         assert not row["implicit"]
-        trace = row
-        searched = [json.loads(m["content"])["name"] for m in trace["messages"] if m["role"] == "assistant"]
+        searched = [json.loads(m["content"])["name"] for m in row["messages"] if m["role"] == "assistant"]
         assert searched[:2] == ["search_inbox", "search_inbox"]
         assert searched[-1] == "return_final_answer"
         assert row["model_calls"] == len(searched) + 1
-    summary = json.loads(done.stdout)
+    summary = json.loads(printed)
     assert summary["tokens"]["prompt"] == 100 * sum(row["model_calls"] for row in found)
 
 
@@ -124,24 +119,9 @@ def test_a_framework_plays_an_env_whose_actions_are_objects(tmp_path):
         return {"calls": [("act", {"action": {"item": 2, "size": {"cm": 40}}})]}
 
     with ModelServer(play) as server:
-        command = [
-            PYTHON,
-            "-m",
-            "grpo",
-            "eval",
-            "--env-import",
-            tmp_path / "shop.py",
-            "--env",
-            "Shop-v0",
-            "--limit",
-            "1",
-        ]
-        command += ["--agent", "examples.agents.openai_agents_agent:agent", "--model", f"openai:m@{server.url}"]
-        command += ["--out", tmp_path / "run", "--timeout", "60"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert [(row["reward"], row["ending"], row["error"]) for row in rows(tmp_path / "run")] == [(42.0, "answered", "")]
+        shop = ("--env-import", tmp_path / "shop.py", "--env", "Shop-v0", "--limit", 1, "--timeout", 60)
+        _, found = evaluated(tmp_path, server, "openai_agents_agent", *shop)
+    assert [(row["reward"], row["ending"], row["error"]) for row in found] == [(42.0, "answered", "")]
 
 
 @needs_frameworks

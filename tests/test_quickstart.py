@@ -96,10 +96,8 @@ def setup_with(tmp_path, python, *, compiler):
     for name in programs:
         (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "/bin/true")
     (tmp_path / "pyproject.toml").write_text("")
-    script = f". {ROOT}/scripts/_setup.sh; setup_environment gpu"
     environment = {"PATH": str(tmp_path / "bin"), "PYTHON": str(python)}
-    bash = shutil.which("bash")
-    return subprocess.run([bash, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    return called("setup_environment", environment, "gpu", cwd=tmp_path)
 
 
 def program(path, text):
@@ -108,11 +106,11 @@ def program(path, text):
     return path
 
 
-def called(function, environment, *arguments):
+def called(function, environment, *arguments, cwd=None):
     """What a function of the set-up says."""
     script = f". {ROOT}/scripts/_setup.sh; {function} {' '.join(map(str, arguments))}"
     bash = shutil.which("bash")
-    return subprocess.run([bash, "-c", script], env=environment, capture_output=True, text=True)
+    return subprocess.run([bash, "-c", script], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(
