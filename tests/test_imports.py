@@ -1,6 +1,7 @@
 """What a package, or the help of a command, leaves unloaded, and that no two files import each other."""
 
 import ast
+import os
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -29,9 +30,9 @@ ALONE = "import types; email_env = sys.modules['email_env'] = types.ModuleType('
 
 
 def run(program):
-    done = subprocess.run(
-        [sys.executable, "-c", REFUSE_SOCKETS + program], capture_output=True, text=True, timeout=300, cwd=ROOT
-    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LITELLM_")}
+    command = [sys.executable, "-c", REFUSE_SOCKETS + program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -2,12 +2,9 @@
 
 import importlib.util
 import json
-import os
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -115,9 +112,7 @@ def test_the_page_goes_from_a_mailbox_to_evaluations_of_agents(mailbox):
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(1500)
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra 'cpu' or 'gpu')")
-def test_the_page_trains_a_policy_and_evaluates_it(mailbox, tmp_path):
+def test_the_page_trains_a_policy_and_evaluates_it(mailbox, vllm_server):
     """The page's command for the CPU with a single small step; its questions are those of the demo's own mail."""
     from email_env import demo
 
@@ -132,19 +127,8 @@ def test_the_page_trains_a_policy_and_evaluates_it(mailbox, tmp_path):
     small = (
         "--steps 1 --set warm_start.steps=1 --set rollout.groups_per_step=1 --set rollout.group_size=2 "
         "--set eval.scenarios=1 --set eval.greedy=0 "
-        "--set rollout.max_turn_tokens=24 --set rollout.concurrency=2 "
-        "--set server.kv_cache_gib=0.25 --set learner.token_budget=1024"  # beside another vLLM of the tests
+        f"--set rollout.max_turn_tokens=24 --server {vllm_server.url}"
     )
-    train = shlex.split(f"{beginning('grpo-train', 'email-cpu')} {small}")
-    command = [sys.executable, "-m", "grpo", "train", *train[1:]]
-    trained = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=_environment())
-    assert trained.returncode == 0, trained.stdout + trained.stderr
-    line = beginning("grpo-eval", "policy:runs/mine").replace("runs/mine", "runs/small") + " --limit 2"
-    command = [sys.executable, "-m", "grpo", "eval", *shlex.split(line)[1:]]
-    played = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=_environment())
-    assert played.returncode == 0, played.stdout + played.stderr
-    assert "Correct" in played.stdout
-
-
-def _environment():
-    return os.environ | {"PYTHONPATH": str(ROOT)}
+    run(f"{beginning('grpo-train', 'email-cpu')} {small}")
+    played = run(beginning("grpo-eval", "policy:runs/mine").replace("runs/mine", "runs/small") + " --limit 2")
+    assert "Correct" in played.output

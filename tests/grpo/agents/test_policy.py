@@ -14,7 +14,10 @@ from grpo.errors import EvaluationError
 from grpo.eval import request
 from grpo.report.evaluation import evaluation_page
 from grpo.runs.retention import note_score
+from tests.support.envs import WORD_ENV
 from tests.support.evaluations import play_tiny_policy, rows, run
+from tests.support.policy_server import save_nothing
+from tests.support.tiny_model import tiny_chat_model_folder
 
 
 def _run_directory(folder, *steps):
@@ -187,6 +190,20 @@ def test_the_policy_of_a_run_that_trains_on_is_the_one_that_was_newest_when_the_
     weights = (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes()
     policy = json.loads((folder / "config.json").read_text())["policy"]
     assert policy == f"step-0001 {hashlib.sha256(weights).hexdigest()[:16]}"
+
+
+@pytest.mark.torch
+async def test_a_policy_has_a_server_of_its_own_for_as_long_as_it_plays(fake_vllm, tmp_path):
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+    save_nothing(tmp_path / "adapter")
+    settings = {"env": WORD_ENV, "model": str(tiny_chat_model_folder(tmp_path / "model")), "dtype": "float32"}
+    config, said = load_config(None, settings | {"rollout.max_tokens": 400}), []
+    async with ServedPolicy(str(tmp_path / "adapter"), config, 0.0, said.append) as agent:
+        (server,) = agent._servers.servers
+        assert server.is_alive()
+        assert "asked for /v1/load_lora_adapter" in server.log_path.read_text()
+    assert said[0] == "vLLM is starting, computing in float32"
+    assert not server.is_alive()
 
 
 def _letters(text: str) -> str:

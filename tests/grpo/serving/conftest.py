@@ -1,8 +1,7 @@
-"""Shared by the tests of servers: a stand-in for vLLM with its model, and adapters on a real one."""
+"""Shared by the tests of servers: a model for the stand-in for vLLM, and adapters on a real one."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.fleet import Fleet
 from grpo.serving.vllm import VllmServer
-from tests.grpo.serving.fake_vllm import write_fake_vllm
 from tests.grpo.serving.published import Published
 
 
@@ -25,15 +23,7 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    path = str(write_fake_vllm(tmp_path))
-    monkeypatch.syspath_prepend(path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([path, os.getcwd()]))
-    return path
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def published(
     vllm_server: VllmServer,
     model_dir: Path,

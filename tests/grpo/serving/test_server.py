@@ -168,17 +168,6 @@ def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: s
         owner.wait()
 
 
-@pytest.mark.vllm
-def test_sigkill_of_the_owner_leaves_no_process_of_a_real_vllm(model_dir: Path, tmp_path: Path):
-    owner, server = start_owner(model_dir, tmp_path, [])
-    running = processes_in(server)
-    assert any("EngineCore" in command for command in running.values()), running
-    assert not any("Worker" in command for command in running.values()), running  # the engine has the model
-    owner.kill()
-    owner.wait()
-    wait_until(lambda: not processes_in(server), told=lambda: processes_in(server))
-
-
 def socket_of_engine(log: Path) -> Path:
     """The socket that the stand-in says it has opened."""
     found = re.search(r"^socket (.+)$", log.read_text(), re.MULTILINE)

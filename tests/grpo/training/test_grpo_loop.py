@@ -47,5 +47,7 @@ def test_a_tiny_model_samples_what_it_has_learned(tmp_path):
 
 
 @pytest.mark.vllm
-def test_a_real_model_samples_what_it_has_learned(model_dir, vllm_server, tmp_path):
+def test_a_real_model_samples_what_it_has_learned(model_dir, vllm_server, tmp_path, monkeypatch):
+    monkeypatch.setattr(grpo_loop, "GROUP_SIZE", 2)
+    monkeypatch.setattr(grpo_loop, "TURNS", 2)
     check_two_steps(model_dir, Fleet([vllm_server]), tmp_path)

@@ -1,6 +1,5 @@
 """grpo-train as a user runs it: real env, real vLLM on the CPU, a judge over a real socket, SIGKILL, --resume."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -9,29 +8,27 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from grpo.cli.train import train
 from judges.common.files import read_jsonl
 from tests import ROOT
 from tests.support.commands import sets
 from tests.support.judge_server import JudgeServer, score_by
-from tests.support.sessions import family_of, running
+from tests.support.sessions import family_of, processes_in, running, sessions_below
 from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra 'cpu' or 'gpu')"),
-]
+pytestmark = pytest.mark.vllm
 START_SECONDS = 420.0
 
 
-def command(run_dir: Path, judge_url: str, steps: int) -> list[str]:
+def arguments(run_dir: Path, judge_url: str, steps: int, *server: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
-        *("--run-dir", str(run_dir), "--resume", "--steps", str(steps), "--set", "warm_start.steps=1"),
+        *("--env", "EmailSearch-v0", "--recipe", "email-cpu", "--run-dir", str(run_dir), "--resume"),
+        *("--steps", str(steps), *server, "--set", "warm_start.steps=1"),
         *sets("rollout.groups_per_step=2", "rollout.group_size=2", "eval.scenarios=2", "warm_start.batch=2"),
         *(*sets("eval.greedy=0", "rollout.max_turn_tokens=24"), "--env-kwargs", '{"max_turns": 3}'),
-        *sets("rollout.concurrency=4", "server.kv_cache_gib=0.25"),  # a small vLLM starts sooner
-        *sets("eval.every=1", "show_every=1"),
+        *sets("rollout.concurrency=4", "eval.every=1", "show_every=1"),
         *("--set", 'optimizer={"learning_rate": 1e-4, "warmup_steps": 3, "final_lr_share": 1}'),
         *("--reward", "env+ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
     ]
@@ -41,27 +38,32 @@ def by_length(messages):
     return min(1.0, sum(len(message["content"]) for message in messages) / 10_000), "longer is better here"
 
 
-def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(model_dir, tmp_path):
+def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(vllm_server, tmp_path):
+    """It goes on with a server that runs already: another start of vLLM would show nothing new."""
     run_dir = tmp_path / "run"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with JudgeServer(score_by(by_length)) as judge:
         log = (tmp_path / "first.log").open("w")
-        trainer = subprocess.Popen(command(run_dir, judge.url, 50), stdout=log, stderr=log, env=environment)
+        small = sets("server.kv_cache_gib=0.25")  # starts sooner
+        command = [sys.executable, "-m", "grpo", "train", *arguments(run_dir, judge.url, 50, *small)]
+        trainer = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
             wait_until(lambda: written(run_dir / "metrics.jsonl"), seconds=START_SECONDS, every=0.2, process=trainer)
             below = family_of(trainer.pid) - {trainer.pid}
+            commands = [said for pid, said in processes_in(*sessions_below(trainer.pid)).items() if pid in below]
         finally:
             trainer.send_signal(signal.SIGKILL)
             trainer.wait()
             log.close()
-        assert len(below) >= 2, "a guard and vLLM were running"
+        assert any("grpo.serving.vllm_main" in said for said in commands), commands
+        assert any("EngineCore" in said for said in commands), commands
+        assert not any("Worker" in said for said in commands), commands  # the engine has the model
         wait_until(lambda: not running(below), every=0.2)
 
         done = len(read_jsonl(run_dir / "metrics.jsonl"))
-        finished = subprocess.run(
-            command(run_dir, judge.url, done + 1), capture_output=True, text=True, env=environment, check=False
-        )
-        assert finished.returncode == 0, finished.stdout + finished.stderr
+        server = ("--server", vllm_server.url)
+        finished = CliRunner().invoke(train, arguments(run_dir, judge.url, done + 1, *server))
+        assert finished.exit_code == 0, finished.output
         assert len(judge.requests) >= 1
 
     assert "resumed from step-" in finished.stdout
@@ -91,15 +93,8 @@ def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(model_dir,
     assert f"-- step {done + 1}, best episode" in finished.stdout
     assert "<svg" in (run_dir / "report.html").read_text()
 
-    again = subprocess.run(
-        command(run_dir, "http://127.0.0.1:9/v1", done + 1),
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-        timeout=300,
-    )
-    assert again.returncode == 0, again.stdout + again.stderr
+    again = CliRunner().invoke(train, arguments(run_dir, "http://127.0.0.1:9/v1", done + 1, *server))
+    assert again.exit_code == 0, again.output
     assert "is finished" in again.stdout
 
 

@@ -67,23 +67,10 @@ def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_
 
     model = tiny_chat_model_folder(tmp_path / "model")
     with TinyPolicyServer(model) as server:
-        rollout = {"max_turn_tokens": 8, "max_tokens": 2000}
-        settings = {"server.urls": [server.url], "rollout": rollout, "eval.greedy": 0}
-        flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
-        size = ["--steps", "1", *sets("rollout.groups_per_step=1", "rollout.group_size=2", "eval.scenarios=1")]
-        command = [
-            "--env",
-            "FrozenLake-v1",
-            "--model",
-            str(model),
-            *sets("threads=1"),
-            *size,
-            *flags,
-            "--run-dir",
-            str(tmp_path / "run"),
-        ]
-        result = CliRunner().invoke(train, command)
-    assert result.exit_code == 0, result.output
+        size = sets("rollout.max_turn_tokens=8", "rollout.max_tokens=2000", "rollout.group_size=2", "eval.scenarios=1")
+        result = run(
+            server, tmp_path / "run", "--env", "FrozenLake-v1", "--model", str(model), *sets("threads=1"), *size
+        )
     assert "== Evaluation before GRPO: 1 episode\n" in result.output
     assert "split" not in result.output
     assert "step 1: no update, for there is nothing to compare: of 1 group, 1 had equal rewards. What helps:" in (
@@ -94,13 +81,17 @@ def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_
     assert first.read_bytes() == last.read_bytes()
 
 
-def run(vllm_server, run_dir, *arguments):
-    rollout = {"max_turn_tokens": 24, "max_tokens": 1000}
-    settings = {"server.urls": [vllm_server.url], "rollout": rollout, "eval.greedy": 0}
-    flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
-    size = ["--steps", "1", *sets("rollout.groups_per_step=1", "rollout.group_size=4")]
-    result = CliRunner().invoke(train, [*arguments, *size, *flags, "--run-dir", str(run_dir)])
+def run(server, run_dir, *arguments):
+    """One step of one group on a server that runs already."""
+    size = ["--steps", "1", *sets("rollout.groups_per_step=1", "eval.greedy=0")]
+    result = CliRunner().invoke(train, [*size, *arguments, "--server", server.url, "--run-dir", str(run_dir)])
     assert result.exit_code == 0, result.output
+    return result
+
+
+def run_with_vllm(vllm_server, run_dir, *arguments):
+    size = sets("rollout.max_turn_tokens=24", "rollout.max_tokens=1000", "rollout.group_size=4")
+    run(vllm_server, run_dir, *arguments, *size)
     (metrics,) = read_jsonl(run_dir / "metrics.jsonl")
     return metrics, read_jsonl(run_dir / "trajectories" / "step-0001.jsonl")
 
@@ -116,18 +107,11 @@ def check_update(metrics, trajectories):
 
 @pytest.mark.vllm
 def test_frozen_lake_trains(vllm_server, tmp_path):
-    metrics, trajectories = run(
+    metrics, trajectories = run_with_vllm(
         vllm_server,
         tmp_path / "run",
-        *(
-            "--env",
-            "FrozenLake-v1",
-            "--env-kwargs",
-            '{"max_episode_steps": 3}',
-            "--reward",
-            "tests.support.policies:by_place",
-        ),
-        *("--set", "eval.scenarios=1"),
+        *("--env", "FrozenLake-v1", "--env-kwargs", '{"max_episode_steps": 3}'),
+        *("--reward", "tests.support.policies:by_place", "--set", "eval.scenarios=1"),
     )
     assert metrics["episodes/failed"] == 0.0
     assert [trajectory["reward"] for trajectory in trajectories] == [0.0, 1.0, 2.0, 3.0]
@@ -143,7 +127,7 @@ def test_frozen_lake_trains(vllm_server, tmp_path):
 
 @pytest.mark.vllm
 def test_a_third_partys_text_env_trains_with_a_reward_of_ones_own(vllm_server, tmp_path):
-    metrics, trajectories = run(
+    metrics, trajectories = run_with_vllm(
         vllm_server,
         tmp_path / "run",
         *("--env-import", str(EXAMPLE), "--env", "GuessNumber-v0", "--reward", "examples.brevity:brevity"),

@@ -1,42 +1,37 @@
 """grpo-train with judges over a real socket: real env, real vLLM; RULER that stops giving verdicts half-way."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from grpo.cli.train import train as command
 from grpo.runs.checkpoint import newest_checkpoint
 from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
-from tests import ROOT
 from tests.support.commands import sets
 from tests.support.judge_server import JudgeServer, score_by, shown
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (extra 'cpu' or 'gpu')"),
-]
+pytestmark = pytest.mark.vllm
 
 
-def train(run_dir: Path, policy_url: str, *judge: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
-        *("--run-dir", str(run_dir), "--resume", "--steps", "2", *sets("warm_start.steps=0", "eval.scenarios=0")),
-        *sets("rollout.groups_per_step=2", "rollout.group_size=2"),
-        *sets("rollout.max_tokens=900", "rollout.max_turn_tokens=48"),
-        *("--set", f'server.urls=["{policy_url}"]', "--env-kwargs", '{"max_turns": 2}'),
-        *judge,
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
+def train(run_dir: Path, policy_url: str, *more: str) -> Result:
+    return CliRunner().invoke(
+        command,
+        [
+            *("--env", "EmailSearch-v0", "--recipe", "email-cpu", "--run-dir", str(run_dir), "--resume"),
+            *sets("warm_start.steps=0", "eval.scenarios=0", "rollout.groups_per_step=2"),
+            *sets("rollout.max_tokens=900", "rollout.max_turn_tokens=48"),
+            *("--set", f'server.urls=["{policy_url}"]', "--env-kwargs", '{"max_turns": 2}'),
+            *more,
+        ],
+    )
 
 
 def ruler(url: str) -> tuple[str, ...]:
-    return ("--reward", "ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", url)
+    judge = ("--reward", "ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", url)
+    return ("--steps", "2", *sets("rollout.group_size=2"), *judge)
 
 
 def by_length(messages):
@@ -53,7 +48,7 @@ def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_chec
 
     with JudgeServer(judge) as server:
         stopped = train(run_dir, vllm_server.url, *ruler(server.url))
-    assert stopped.returncode == 1, stopped.stdout + stopped.stderr
+    assert stopped.exit_code == 1, stopped.output
     assert "2 of 2 groups of a step have no rewards, above the bound of 0.5" in stopped.stderr
     assert "I would rather not say." in stopped.stderr
     assert "--resume" in stopped.stderr
@@ -63,7 +58,7 @@ def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_chec
 
     with JudgeServer(judged) as server:
         finished = train(run_dir, vllm_server.url, *ruler(server.url))
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert finished.exit_code == 0, finished.output
     assert "resumed from step-0001" in finished.stdout
     steps = read_jsonl(run_dir / "metrics.jsonl")
     assert [step["step"] for step in steps] == [1, 2]
@@ -93,16 +88,13 @@ def test_answers_in_other_words_are_marked_while_vllm_samples(vllm_server, tmp_p
     run_dir = tmp_path / "run"
     with JudgeServer(judge) as server:
         named = ("--answer-judge", "openai/o4-mini", "--answer-judge-api-base", server.url)
-        finished = train(run_dir, vllm_server.url, *named)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    steps = read_jsonl(run_dir / "metrics.jsonl")
-    assert all(step.get("answer/undecided", 0.0) == step["judge/failures"] == 0.0 for step in steps)
-    judged = []
-    for number, step in enumerate(steps, 1):
-        episodes = read_jsonl(run_dir / "trajectories" / f"step-{number:04d}.jsonl")
-        decided = [e["verdict"]["decided_by"] == "judge" for e in episodes if e["verdict"]]
-        assert step.get("answer/by_judge", 0.0) == pytest.approx(sum(decided) / max(len(decided), 1))
-        judged += [e for e in episodes if e["verdict"] and e["verdict"]["decided_by"] == "judge"]
+        finished = train(run_dir, vllm_server.url, "--steps", "1", *sets("rollout.group_size=4"), *named)
+    assert finished.exit_code == 0, finished.output
+    (step,) = read_jsonl(run_dir / "metrics.jsonl")
+    assert step.get("answer/undecided", 0.0) == step["judge/failures"] == 0.0
+    marked = [e for e in read_jsonl(run_dir / "trajectories" / "step-0001.jsonl") if e["verdict"]]
+    judged = [e for e in marked if e["verdict"]["decided_by"] == "judge"]
+    assert step.get("answer/by_judge", 0.0) == pytest.approx(len(judged) / max(len(marked), 1))
     assert len(server.requests) <= len(judged) + 1, "one before the start, and one for every answer"
     for episode in judged:
         assert episode["metrics"]["success"] == float(episode["verdict"]["accept"])

@@ -5,28 +5,31 @@ vLLM and a policy that can speak: `test_train_judged`.
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium
 import pytest
+from click.testing import CliRunner, Result
 from gymnasium import spaces
 
 pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 
+from grpo.cli.train import train as command
 from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
-from tests import ROOT
 from tests.support.commands import sets
 from tests.support.judge_server import JudgeServer, shown
 from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
 
 
 def likes(said: str) -> bool:
@@ -38,7 +41,7 @@ def judge(messages):
     return json.dumps({"reasoning": f"It has {len(said)} characters.", "accept": likes(said)})
 
 
-def train(run_dir: Path, model: Path, policy_url: str, judge_url: str, *more: str) -> subprocess.CompletedProcess[str]:
+def train(run_dir: Path, model: Path, policy_url: str, judge_url: str, *more: str) -> Result:
     settings = {
         "server.urls": [policy_url],
         "rollout.max_tokens": 4000,
@@ -46,16 +49,14 @@ def train(run_dir: Path, model: Path, policy_url: str, judge_url: str, *more: st
         "loss.max_gap": 5,
         "dtype": "float32",
     }
-    command = [
-        *(sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", "--recipe", "email-cpu"),
-        *("--run-dir", str(run_dir), "--model", str(model), "--resume", *sets("warm_start.steps=0", "threads=1")),
-        *sets("rollout.groups_per_step=2", "rollout.group_size=4", "eval.scenarios=2"),
-        *(part for name, value in settings.items() for part in ("--set", f"{name}={json.dumps(value)}")),
+    arguments = [
+        *("--env", "EmailSearch-v0", "--recipe", "email-cpu", "--run-dir", str(run_dir), "--model", str(model)),
+        *("--resume", *sets("warm_start.steps=0", "threads=1", "rollout.groups_per_step=2", "rollout.group_size=4")),
+        *sets("eval.scenarios=2", *(f"{name}={json.dumps(value)}" for name, value in settings.items())),
         *("--answer-judge", "openai/o4-mini", "--answer-judge-api-base", judge_url, *more),
     ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "sk-of-the-tests"}
-    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=500)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = CliRunner().invoke(command, arguments)
+    assert ran.exit_code == 0, ran.output
     return ran
 
 
