@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,15 +61,52 @@ def _params(_ctx: click.Context, _parameter: click.Parameter, value: str | None)
     return parsed
 
 
-def _shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What both commands take, last option first; those of a call are named as the library's, which its errors tell."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
+def _measures(command: Callable[..., Agreement | Calibration]) -> Callable[..., None]:
+    """A command that gives figures: it takes what both take and prints them.
+
+    Options of a call are named as the library's, which its errors tell.
+    """
+
+    @wraps(command)
+    def run(
+        judge_api_base: str | None,
+        rubric: Path | None,
+        concurrency: int,
+        max_cost: float | None,
+        cache: Path | None,
+        as_json: bool,
+        record: Path | None = None,
+        **options: Any,
+    ) -> None:
+        from judges.llm.session import Session
+
+        session = Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache, record=record)
+        standards = _text_of(rubric)
+        with _progress() as on_progress:
+            figures = command(
+                api_base=judge_api_base, rubric=standards, session=session, on_progress=on_progress, **options
+            )
+        _print(figures, as_json)
+
+    shared = (
+        click.option("--judge-api-base", help="OpenAI-compatible URL; the judge's key comes from the environment."),
         click.option(
-            "--extra-litellm-params",
-            callback=_params,
-            metavar="JSON",
-            help="Parameters of the calls: temperature, reasoning_effort, input_cost_per_token, ...",
+            "--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the recorded or generic ones."
+        ),
+        click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N"),
+        click.option(
+            "--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent."
+        ),
+        click.option(
+            "--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time."
+        ),
+        click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice."),
+        click.option(
+            "--max-prompt-tokens",
+            type=click.IntRange(1),
+            default=100_000,
+            show_default=True,
+            help="Longer prompts are cut; keep it some thousands below the judge's context.",
         ),
         click.option(
             "--timeout-seconds",
@@ -79,23 +116,16 @@ def _shared_options(command: Callable[..., None]) -> Callable[..., None]:
             help="For one call.",
         ),
         click.option(
-            "--max-prompt-tokens",
-            type=click.IntRange(1),
-            default=100_000,
-            show_default=True,
-            help="Longer prompts are cut; keep it some thousands below the judge's context.",
+            "--extra-litellm-params",
+            callback=_params,
+            metavar="JSON",
+            help="Parameters of the calls: temperature, reasoning_effort, input_cost_per_token, ...",
         ),
-        click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice."),
-        click.option(
-            "--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time."
-        ),
-        click.option(
-            "--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent."
-        ),
-        click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N"),
-    ):
-        command = option(command)
-    return command
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
+    )
+    for option in reversed(shared):
+        run = option(run)
+    return run
 
 
 @click.group(
@@ -111,69 +141,27 @@ def main() -> None:
 @main.command(epilog="Example: grpo-judge replay runs/judged --judge-model openai/gpt-4.1 --cache judge-cache.db")
 @click.argument("run", type=click.Path(exists=True, path_type=Path))
 @click.option("--judge-model", required=True, multiple=True, help="Name for litellm; repeat it to average judges.")
-@click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
-@click.option("--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the recorded ones.")
 @click.option("--permutations", type=click.IntRange(1), default=1, show_default=True, help="Orders to average.")
 @click.option("--record", type=_OUT_FILE, help="JSONL file to which the new judgements are appended.")
-@_shared_options
-def replay(
-    run: Path,
-    judge_model: tuple[str, ...],
-    judge_api_base: str | None,
-    rubric: Path | None,
-    permutations: int,
-    limit: int | None,
-    max_cost: float | None,
-    concurrency: int,
-    cache: Path | None,
-    record: Path | None,
-    as_json: bool,
-    **call: Any,
-) -> None:
+@_measures
+def replay(run: Path, judge_model: tuple[str, ...], **options: Any) -> Agreement:
     """Judge recorded groups again and compare the scores.
 
     RUN is a run directory with a judgements.jsonl, or such a file. Another judge scores the groups that stand in it; no
     episode is rolled out again. Kendall's tau-b and the flip rate compare the orders within a group; the mean
     difference compares the scores themselves.
     """
-    from judges.llm.session import Session
     from judges.reliability.replay import replay as judge_again
 
-    with _progress() as on_progress:
-        agreement = judge_again(
-            run,
-            judges=judge_model,
-            api_base=judge_api_base,
-            rubric=_text_of(rubric),
-            permutations=permutations,
-            limit=limit,
-            session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache, record=record),
-            on_progress=on_progress,
-            **call,
-        )
-    _print_figures(agreement, as_json)
+    return judge_again(run, judges=judge_model, **options)
 
 
 @main.command(epilog="Example: grpo-judge calibrate labelled.jsonl --judge-model openai/o4-mini --permutations 4")
 @click.argument("labelled", type=_IN_FILE)
 @click.option("--judge-model", required=True, help="Name for litellm, such as openai/o4-mini.")
-@click.option("--judge-api-base", help="OpenAI-compatible URL of the judge; its key comes from the environment.")
-@click.option("--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the generic ones.")
 @click.option("--permutations", type=click.IntRange(1), default=4, show_default=True, help="Orders to compare.")
-@_shared_options
-def calibrate(
-    labelled: Path,
-    judge_model: str,
-    judge_api_base: str | None,
-    rubric: Path | None,
-    permutations: int,
-    limit: int | None,
-    max_cost: float | None,
-    concurrency: int,
-    cache: Path | None,
-    as_json: bool,
-    **call: Any,
-) -> None:
+@_measures
+def calibrate(labelled: Path, limit: int | None, **options: Any) -> Calibration:
     """Compare a judge's scores with labels.
 
     LABELLED is a JSONL file, one group a line: {"trajectories": [[message, ...], ...], "labels": [number, ...]}, with
@@ -181,22 +169,10 @@ def calibrate(
     often the judge orders two trajectories as the labels do, how much its scores depend on the order in which it sees
     them, how often it gives no usable verdict, and what a group costs.
     """
-    from judges.llm.session import Session
     from judges.reliability.calibration import calibrate as measure
     from judges.reliability.groups import read_labelled
 
-    with _progress() as on_progress:
-        calibration = measure(
-            read_labelled(labelled)[:limit],
-            judge_model,
-            api_base=judge_api_base,
-            rubric=_text_of(rubric),
-            permutations=permutations,
-            session=Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache),
-            on_progress=on_progress,
-            **call,
-        )
-    _print_figures(calibration, as_json)
+    return measure(read_labelled(labelled)[:limit], **options)
 
 
 def _text_of(rubric: Path | None) -> str | None:
@@ -218,28 +194,18 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda judged, failed: line.update(f"{judged} groups judged, {failed} without a verdict")
 
 
-def _print_figures(result: Agreement | Calibration, as_json: bool) -> None:
-    """The figures of a result as JSON, or as a table with one line a figure."""
-    try:
-        _print(result, as_json)
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            raise
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  its buffer would be tried once more
-        raise JudgeError(f"the figures cannot be written: {error}") from error
-
-
-def _print(result: Agreement | Calibration, as_json: bool) -> None:
+def _print(figures: Agreement | Calibration, as_json: bool) -> None:
+    """Print figures as JSON, or as a table with one line a figure."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     if as_json:
-        click.echo(json.dumps(result.to_dict(), indent=2))
+        click.echo(json.dumps(figures.to_dict(), indent=2))
         return
     table = Table.grid(padding=(0, 2))
-    for name, figures in result.rows().items():
-        table.add_row(name, Text(figures))
+    for name, value in figures.rows().items():
+        table.add_row(name, Text(value))
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH_CHARS).print(table)
 
 

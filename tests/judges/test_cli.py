@@ -62,18 +62,14 @@ def test_a_mark_of_byte_order_is_no_part_of_a_rubric(tmp_path):
     assert "Grading standards:\nPrefer {short} answers.\n\n" in server.requests[0].body["messages"][0]["content"]
 
 
-@pytest.mark.parametrize(
-    ("target", "shown"), [("> /dev/full", "Error: the figures cannot be written: "), ("| head -1", "")]
-)
-def test_figures_that_cannot_be_written_are_one_line_at_most(tmp_path, target, shown):
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path):
     labelled = tmp_path / "labelled.jsonl"
     labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
     with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
         words = [sys.executable, "-m", "judges.cli", "calibrate", str(labelled), "--judge-api-base", server.url]
-        command = f"{shlex.join([*words, '--judge-model', 'openai/m'])} {target}"
+        command = f"{shlex.join([*words, '--judge-model', 'openai/m'])} | head -1"
         ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
-    assert ended.stderr.startswith(shown)
-    assert len(ended.stderr.splitlines()) == (1 if shown else 0), ended.stderr
+    assert ended.stderr == ""
 
 
 def test_a_folder_that_may_not_be_searched_is_not_told_as_figures_that_cannot_be_written(tmp_path):
