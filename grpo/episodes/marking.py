@@ -31,7 +31,7 @@ from grpo.settings import AnswerJudgeSettings
 from grpo.types import AnswerKey, Episode, Outcome
 from judges.answers.answer import AnswerVerdict, DecidedBy, answer
 from judges.answers.matching import Verdict, decide
-from judges.common.files import Closeable, Record
+from judges.common.files import Record
 from judges.errors import JudgeError, SpendLimitReached
 from judges.llm.session import Session, Usage
 
@@ -49,7 +49,7 @@ METRICS: tuple[str, ...] = ("answer_by_rule", "answer_by_judge", "answer_undecid
 last is there where the answer was audited."""
 
 
-class Marker(Closeable):
+class Marker:
     """Marks answers; with a judge, where the settings name one.
 
     Args:
@@ -122,11 +122,6 @@ class Marker(Closeable):
             raise JudgeFailure(f"the answer judge: {self._last_error}")
         if self._failures >= FIRST_FAILURES and not self._verdicts:
             raise JudgeFailure(f"the first {self._failures} answers could not be judged: {self._last_error}")
-
-    def close(self) -> None:
-        """Close the cache."""
-        if self._session is not None:
-            self._session.close()
 
     async def _decide(self, key: AnswerKey, metrics: dict[str, float]) -> tuple[DecidedBy | None, AnswerVerdict | None]:
         """Who decides on an answer, None where nobody can; and the verdict, where the env's own word does not stand.

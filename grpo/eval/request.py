@@ -152,10 +152,10 @@ def _play(
     """Play what has no result yet; returns the summary of all results."""
     began = time.monotonic()
     quiet = as_json and not (sys.stderr and sys.stderr.isatty())
+    marker = None if config.answer_judge.model is None else Marker(config.answer_judge, results.root)
     with (
         Display(stderr=True, quiet=quiet) as display,
         display.progress("episodes", len(episodes), EvaluationProgress) as progress,
-        _marker(config, results.root) or nullcontext() as marker,
         EnvWorkers(config.env_workers, config.env_import, display.note, stay=agent.needs_env) as workers,
         EnvPool(config.env, saved["env_kwargs"], workers, agent.env_thread, PATIENCE_SECONDS) as pool,
     ):
@@ -193,10 +193,6 @@ def _check_judge(config: EvalConfig) -> None:
             JudgeClient(judge.model, **judge.call)
         except JudgeError as error:
             raise ConfigError(f"the answer judge: {error}") from error
-
-
-def _marker(config: EvalConfig, folder: Path) -> Marker | None:
-    return None if config.answer_judge.model is None else Marker(config.answer_judge, folder)
 
 
 def _policy_fingerprint(config: EvalConfig, agent: Agent) -> str | None:

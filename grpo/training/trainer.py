@@ -144,13 +144,12 @@ class Trainer:
         look_at_servers(*where, version=self.step, max_gap=self.config.loss.max_gap)
 
     def close(self) -> None:
-        """End what is played and the worker processes, close envs and judge's cache, and wait for the checkpoint."""
+        """End what is played and the worker processes, close envs, and wait for the checkpoint."""
         if self._overlap is not None:
             with self._overlap as overlap:
                 overlap.run(self.batches.close())
         self.pool.close()
         self.workers.close()
-        self.marker.close()
         self.checkpoints.close()
 
     # -- phases ------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ import hashlib
 import json
 import os
 import sqlite3
-import threading
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,6 @@ class AnswerCache:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._owner = 0
         self._run("SELECT 1 FROM judge_answers LIMIT 1")
 
     def get(self, key: str) -> str | None:
@@ -61,37 +58,16 @@ class AnswerCache:
             "INSERT OR REPLACE INTO judge_answers VALUES (?, ?)", key, content.encode("utf-8", "replace").decode()
         )
 
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        with self._lock:
-            if self._connection is not None and self._owner == os.getpid():
-                self._connection.close()
-            self._connection = None
-
     def _run(self, statement: str, *values: str) -> tuple[str, ...] | None:
-        with self._lock:
-            try:
-                return self._open().execute(statement, values).fetchone()
-            except (sqlite3.Error, OSError) as error:
-                damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                    sqlite3.SQLITE_CORRUPT,
-                    sqlite3.SQLITE_NOTADB,
-                )
-                remedy = "delete the file" if damaged else "see to its disk and permissions"
-                raise JudgeInputError(
-                    f"the judge cache {self.path} cannot be used ({error}); {remedy} or name another"
-                ) from error
-
-    def _open(self) -> sqlite3.Connection:
-        """The connection of this process: one that was opened before a fork must not be used after it."""
-        if self._connection is None or self._owner != os.getpid():
+        """Run a statement in a connection of its own: threads and forks share none."""
+        try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.touch(mode=0o600)
-            self._connection = sqlite3.connect(
-                self.path, timeout=_WAIT_FOR_WRITER_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            self._owner = os.getpid()
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute(_SCHEMA)
-        return self._connection
+            connection = sqlite3.connect(self.path, timeout=_WAIT_FOR_WRITER_SECONDS, isolation_level=None)
+            with closing(connection):
+                connection.execute(_SCHEMA)
+                return connection.execute(statement, values).fetchone()
+        except (sqlite3.Error, OSError) as error:
+            raise JudgeInputError(
+                f"the judge cache {self.path} cannot be used ({error}); see to its disk, or name another file"
+            ) from error

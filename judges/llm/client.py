@@ -15,7 +15,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, TypedDict
@@ -131,8 +131,11 @@ class JudgeClient:
     max_retries: int = 3
     backoff_seconds: float = 1.0
     extra_litellm_params: Mapping[str, Any] | None = None
+    _prices: tuple[float, float] | None = field(init=False, default=None)
+    """Dollars per token of prompt and completion, where they were given."""
 
     def __post_init__(self) -> None:
+        """Check what was given, and keep each thing in one place: litellm takes URL and key as parameters too."""
         if not isinstance(self.model, str) or not self.model.strip():
             said = f"{self.model!r:.80}" if self.model else "empty"
             raise JudgeInputError(f"judge_model is {said}; name one, for example openai/o4-mini")
@@ -145,23 +148,36 @@ class JudgeClient:
             raise JudgeInputError(
                 f"extra_litellm_params must be a dict, got a {type(self.extra_litellm_params).__name__}"
             )
-        if taken := sorted(_RESERVED & set(self.extra_litellm_params or {})):
+        extra = dict(self.extra_litellm_params or {})
+        if taken := sorted(_RESERVED & extra.keys()):
             raise JudgeInputError(
                 f"extra_litellm_params may not set {', '.join(taken)}; use judge_model, timeout_seconds and max_retries"
             )
-        for base in (
-            self.api_base,
-            *((self.extra_litellm_params or {}).get(name) for name in ("api_base", "base_url")),
-        ):
-            if base:
-                _check_url(base)
-        headers = (self.extra_litellm_params or {}).get("extra_headers") or {}
+        headers = extra.get("extra_headers") or {}
         if not isinstance(headers, Mapping) or not all(
             isinstance(text, str) for pair in headers.items() for text in pair
         ):
             raise JudgeInputError("extra_headers must be a dict of texts; its values are not shown here")
-        self._prices()
-        self._key()
+        bases = [base for base in (self.api_base, extra.pop("api_base", None), extra.pop("base_url", None)) if base]
+        for base in bases:
+            _check_url(base)
+        key = self.api_key or extra.pop("api_key", None)
+        if key and not (isinstance(key, str) and key.strip().isascii() and key.strip().isprintable()):
+            raise JudgeInputError("api_key holds what no header can; write it without quotes and line breaks")
+        extra.pop("api_key", None)
+        prices = {name: extra.pop(name) for name in _PRICES if name in extra}
+        for name, value in prices.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise JudgeInputError(f"{name} must be dollars, 0 or more and finite, got {value!r:.80}")
+        is_openais = "/" not in self.model and (bases or _NAME_OF_OPENAI.match(self.model))
+        for name, value in {
+            "model": f"openai/{self.model}" if is_openais else self.model,
+            "api_base": bases[0].strip() if bases else None,
+            "api_key": key.strip() if key else None,  # a file may have put a line break behind it
+            "extra_litellm_params": extra,
+            "_prices": tuple(prices.get(name, 0.0) for name in _PRICES) if prices else None,
+        }.items():
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return f"JudgeClient({self.identity()})"
@@ -183,47 +199,26 @@ class JudgeClient:
 
     def identity(self) -> dict[str, Any]:
         """What a judge's answer depends on, apart from the prompt: model, URL and parameters. No secret is in it."""
-        model, base, extra = self._route()
-        base = base or _url_of_environment(model)
-        for name in ("api_base", "base_url", "extra_headers", "headers", *_PRICES):
-            extra.pop(name, None)
+        base = self.api_base or _url_of_environment(self.model)
+        no_part = ("extra_headers", "headers")
         return {
-            "model": model,
+            "model": self.model,
             "api_base": without_credentials(base) if base else None,
-            "params": without_secrets(extra),
+            "params": without_secrets(
+                {name: value for name, value in (self.extra_litellm_params or {}).items() if name not in no_part}
+            ),
         }
-
-    def _route(self) -> tuple[str, str | None, dict[str, Any]]:
-        """Model with its provider, URL, and a copy of the further parameters."""
-        extra: dict[str, Any] = _copied(self.extra_litellm_params or {})
-        base = (self.api_base or extra.get("api_base") or extra.get("base_url") or "").strip() or None
-        is_openais = "/" not in self.model and (base or _NAME_OF_OPENAI.match(self.model))
-        model = f"openai/{self.model}" if is_openais else self.model
-        if model.startswith("openai/"):
-            base = base or _url_of_environment(model)
-        return model, base, extra
-
-    def _key(self) -> str | None:
-        """The key that was given, without the line break that a file may have put behind it."""
-        key = self.api_key or (self.extra_litellm_params or {}).get("api_key")
-        if key and not (isinstance(key, str) and key.strip().isascii() and key.strip().isprintable()):
-            raise JudgeInputError("api_key holds what no header can; write it without quotes and line breaks")
-        return key.strip() if key else None
 
     def _params(self) -> dict[str, Any]:
         """What litellm is called with, but for the messages."""
-        model, base, extra = self._route()
-        extra.pop("api_base", None)
-        extra.pop("base_url", None)
-        extra.pop("api_key", None)
-        for name in _PRICES:  # litellm would keep a price for the rest of the process, for every call to the model
-            extra.pop(name, None)
-        key = self._key()
-        if model.startswith("openai/"):  # no other provider gets OpenAI's key
+        extra: dict[str, Any] = _copied(self.extra_litellm_params or {})
+        base, key = self.api_base, self.api_key
+        if self.model.startswith("openai/"):  # no other provider gets OpenAI's key
+            base = base or _url_of_environment(self.model)
             key = key or os.environ.get("OPENAI_API_KEY", "").strip() or ("EMPTY" if base else None)
             if key is None:
                 raise JudgeCallError(
-                    f"there is no API key for {model}; set OPENAI_API_KEY, or api_base for a server of your own",
+                    f"there is no API key for {self.model}; set OPENAI_API_KEY, or api_base for a server of your own",
                     is_hopeless=True,
                 )
         if base:
@@ -231,7 +226,7 @@ class JudgeClient:
         base, authorization = split_users(base) if base else (base, {})
         # A kept-alive connection would stay open until the process ends, and a fork would print that it is not closed.
         extra["extra_headers"] = {"Connection": "close", **authorization, **(extra.get("extra_headers") or {})}
-        extra |= {"model": model, "timeout": self.timeout_seconds, "max_retries": 0}
+        extra |= {"model": self.model, "timeout": self.timeout_seconds, "max_retries": 0}
         if base:
             extra["api_base"] = base
         if key:
@@ -275,12 +270,11 @@ class JudgeClient:
         usage = getattr(response, "usage", None)
         prompt_tokens = max(getattr(usage, "prompt_tokens", 0) or 0, 0)
         completion_tokens = max(getattr(usage, "completion_tokens", 0) or 0, 0)
-        prices = self._prices()
-        if prices is not None:
-            cost = prompt_tokens * prices[0] + completion_tokens * prices[1]
+        if self._prices is not None:
+            cost = prompt_tokens * self._prices[0] + completion_tokens * self._prices[1]
         else:
             cost = getattr(response, "_hidden_params", {}).get("response_cost")
-        is_counted = prompt_tokens > 0 or prices == (0.0, 0.0)  # no prompt has no tokens
+        is_counted = prompt_tokens > 0 or self._prices == (0.0, 0.0)  # no prompt has no tokens
         if not is_counted or not isinstance(cost, (int, float)) or not 0 <= cost < math.inf:
             cost = None
         content = finish_reason = ""
@@ -292,18 +286,9 @@ class JudgeClient:
             finish_reason = choice.finish_reason or ""
         return Completion(content, finish_reason, prompt_tokens, completion_tokens, cost)
 
-    def _prices(self) -> tuple[float, float] | None:
-        """Dollars per token of prompt and completion, where they were given."""
-        given = {name: value for name, value in (self.extra_litellm_params or {}).items() if name in _PRICES}
-        for name, value in given.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise JudgeInputError(f"{name} must be dollars, 0 or more and finite, got {value!r:.80}")
-        return (given.get(_PRICES[0], 0.0), given.get(_PRICES[1], 0.0)) if given else None
-
     def _secrets(self, params: Mapping[str, Any]) -> list[str]:
         """What no text of the server may repeat."""
-        base = self._route()[1]
-        return [*secrets_in(params), *(secrets_of_url(base) if base else ())]
+        return [*secrets_in(params), *secrets_of_url(self.api_base or _url_of_environment(self.model) or "")]
 
     def _failure(self, error: Exception, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
         where = f" at {without_credentials(params['api_base'])}" if "api_base" in params else ""

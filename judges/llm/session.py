@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import operator
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -111,11 +110,7 @@ class Session:
         record: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        try:
-            usable = operator.index(max_concurrency) >= 1
-        except TypeError:
-            usable = False
-        if not usable:
+        if not isinstance(max_concurrency, int) or max_concurrency < 1:
             raise JudgeInputError(f"max_concurrency must be 1 or more, got {max_concurrency!r}")
         if max_cost_dollars is not None and not (
             isinstance(max_cost_dollars, (int, float)) and 0 < max_cost_dollars < math.inf
@@ -217,11 +212,6 @@ class Session:
     def records_to(self, path: Path) -> bool:
         """Whether judgements are appended to that file."""
         return self._record is not None and self._record.path.resolve() == path.resolve()
-
-    def close(self) -> None:
-        """Close the cache's file. Calling it is optional; the session stays usable."""
-        if self._cache:
-            self._cache.close()
 
     def check_spend(self, model: str) -> None:
         """Whether the judge may be asked.

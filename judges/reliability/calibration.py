@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 from typing import Any, Unpack
@@ -129,53 +129,39 @@ def calibrate(
     client = judge_model if isinstance(judge_model, JudgeClient) else JudgeClient(judge_model, **call)
     session = Session.of(session)
     before = replace(session.usage)
-    shown = {"rubric": rubric, "seed": seed, "permutations": permutations, "max_prompt_tokens": max_prompt_tokens}
-    prompts, labels = _prompts_and_labels(groups, shown)
-    verdicts = run_sync(_judge_all(client, prompts, session, max_prompt_tokens, on_progress))
-    judged = [MeasuredGroup(*labels_and_orders) for labels_and_orders in zip(labels, verdicts, strict=True)]
-    return _measure(judged, permutations, session.usage.since(before), seed)
+    shown = {"seed": seed, "permutations": permutations, "max_prompt_tokens": max_prompt_tokens}
+    measured = _with_prompts(groups, rubric, shown)
+
+    async def judge(group: MeasuredGroup) -> list[JudgeError | None]:
+        group.verdicts += await judge_prompts([client], group.prompts, session, max_prompt_tokens)
+        return [verdict.error for verdict in group.verdicts]
+
+    run_sync(judge_each(measured, judge, session, on_progress))
+    return _measure(measured, permutations, session.usage.since(before), seed)
 
 
-def _prompts_and_labels(
-    groups: Sequence[LabelledGroup], shown: Mapping[str, Any]
-) -> tuple[list[list[JudgePrompt]], list[Sequence[float]]]:
-    """The prompts and the labels of every group that fits into a prompt; at least one does."""
-    prompts: list[list[JudgePrompt]] = []
-    labels: list[Sequence[float]] = []
+def _with_prompts(
+    groups: Sequence[LabelledGroup], rubric: str | None, shown: Mapping[str, Any]
+) -> list[MeasuredGroup]:
+    """Every group that fits into a prompt; at least one does."""
+    measured: list[MeasuredGroup] = []
     too_long: list[PromptTooLong] = []
     for number, group in enumerate(groups, start=1):
         if not isinstance(group, LabelledGroup):
             raise JudgeInputError(f"group {number} must be a judges.LabelledGroup, got a {type(group).__name__}")
+        by = group.rubric if rubric is None else rubric
         try:
-            prompts.append(build_prompts(group.trajectories, tools=group.tools, **shown))
+            prompts = build_prompts(group.trajectories, tools=group.tools, rubric=by, **shown)
         except PromptTooLong as error:
             too_long.append(PromptTooLong(f"group {number}: {error}"))
             logger.warning("passed over: %s", too_long[-1])
             continue
         except JudgeInputError as error:
             raise type(error)(f"group {number}: {error}") from None
-        labels.append(group.labels)
-    if not prompts:
+        measured.append(MeasuredGroup(group.labels, prompts))
+    if not measured:
         raise too_long[-1]
-    return prompts, labels
-
-
-async def _judge_all(
-    client: JudgeClient,
-    prompts: Sequence[Sequence[JudgePrompt]],
-    session: Session,
-    max_prompt_tokens: int | None,
-    on_progress: Callable[[int, int], None] | None,
-) -> list[list[Verdict]]:
-    """The verdicts on every order of every group; of the first groups alone where no call is answered."""
-    verdicts: list[list[Verdict]] = [[] for _ in prompts]
-
-    async def judge(place: int) -> list[JudgeError | None]:
-        verdicts[place] = await judge_prompts([client], prompts[place], session, max_prompt_tokens)
-        return [verdict.error for verdict in verdicts[place]]
-
-    await judge_each(range(len(prompts)), judge, session, on_progress)
-    return verdicts
+    return measured
 
 
 def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, seed: int) -> Calibration:
@@ -210,12 +196,14 @@ def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, s
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MeasuredGroup:
     """The labels of a group and one verdict for each order in which it was shown. Failed verdicts are left out."""
 
     labels: Sequence[float]
-    verdicts: Sequence[Verdict]
+    prompts: Sequence[JudgePrompt]
+    verdicts: list[Verdict] = field(default_factory=list)
+    """Empty until it was judged."""
 
     def usable(self) -> list[Verdict]:
         """The verdicts that have entries."""

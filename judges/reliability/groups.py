@@ -1,7 +1,7 @@
 """Groups that a judge is measured on: labelled ones, recorded ones, and how many of them are judged at a time.
 
 A labelled group is one line of a JSONL file. Labels are numbers, higher is better; only their order within a group
-counts. ``tools`` is optional.
+counts. ``tools`` and a ``rubric`` of its own are optional. A recorded group has the recorded scores as labels.
 
     {"trajectories": [[{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}], ...],
      "labels": [1, 0, ...], "tools": [...]}
@@ -24,8 +24,6 @@ from judges.llm.session import Session
 from judges.scoring.prompt import build_prompts
 from judges.scoring.types import Message
 
-_KEYS = ("trajectories", "labels", "tools")
-
 FIRST_FAILURES = 8
 """Where so many calls failed and none was answered, the judge is set up wrong."""
 
@@ -43,16 +41,18 @@ class LabelledGroup:
     trajectories: Sequence[Sequence[Message]]
     labels: Sequence[float]
     tools: Sequence[Mapping[str, Any]] | None = None
+    rubric: str | None = None
+    """By which it is judged where no other rubric is given."""
 
     def __post_init__(self) -> None:
         if len(self.trajectories) != len(self.labels) or len(self.labels) == 0:
             raise JudgeInputError(
-                f"a group needs one label per trajectory, got {len(self.trajectories)} trajectories and "
+                f"a group needs one label or score per trajectory, got {len(self.trajectories)} trajectories and "
                 f"{len(self.labels)} labels"
             )
         for label in self.labels:
             if not isinstance(label, Real) or not abs(label) <= sys.float_info.max:
-                raise JudgeInputError(f"a label must be a finite number, got {label!r:.80}")
+                raise JudgeInputError(f"a label or score must be a finite number, got {label!r:.80}")
 
 
 def read_labelled(path: str | os.PathLike[str]) -> list[LabelledGroup]:
@@ -70,30 +70,22 @@ def read_labelled(path: str | os.PathLike[str]) -> list[LabelledGroup]:
 
 
 def _labelled_group(value: dict[str, Any]) -> LabelledGroup:
-    if not all(isinstance(value.get(key), list) for key in _KEYS[:2]):
+    if not all(isinstance(value.get(key), list) for key in ("trajectories", "labels")):
         raise JudgeInputError('must be an object with the lists "trajectories" and "labels"')
-    for key in value.keys() - set(_KEYS):
-        near = get_close_matches(key, _KEYS, n=1)
+    known = LabelledGroup.__match_args__
+    for key in value.keys() - {*known}:
+        near = get_close_matches(key, known, n=1)
         raise JudgeInputError(f"has an unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    group = LabelledGroup(**value)
-    build_prompts(group.trajectories, tools=group.tools)
+    return _judgeable(LabelledGroup(**value))
+
+
+def _judgeable(group: LabelledGroup) -> LabelledGroup:
+    """The group; raises where no prompt can be written for it."""
+    build_prompts(group.trajectories, tools=group.tools, rubric=group.rubric)
     return group
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedGroup:
-    """One judgement of a record."""
-
-    trajectories: Sequence[Sequence[Message]]
-    rubric: str | None
-    tools: Sequence[Mapping[str, Any]] | None
-    scores: Sequence[float]
-    """One per trajectory."""
-    labels: Sequence[str]
-    """One per trajectory; equal ones have one label."""
-
-
-def read_recorded(run: str | os.PathLike[str]) -> Iterator[RecordedGroup]:
+def read_recorded(run: str | os.PathLike[str]) -> Iterator[LabelledGroup]:
     """The scored groups of a run directory or record, oldest first. Damaged lines are named and passed over.
 
     Raises:
@@ -102,24 +94,16 @@ def read_recorded(run: str | os.PathLike[str]) -> Iterator[RecordedGroup]:
     return read_judgements(run, _scored_group)
 
 
-def _scored_group(record: Mapping[str, Any]) -> RecordedGroup | None:
+def _scored_group(record: Mapping[str, Any]) -> LabelledGroup | None:
     """The group; None for another kind of judgement, and for one that failed."""
     if record["kind"] != "ruler" or record.get("scores") == []:
         return None
     try:
         scores = [score["score"] for score in record["scores"]]
-        labels = list(record["verdicts"][0]["labels"])
-        group = RecordedGroup(record["trajectories"], record.get("rubric"), record.get("tools"), scores, labels)
-        build_prompts(group.trajectories, rubric=group.rubric, tools=group.tools)
-    except (KeyError, IndexError, TypeError) as error:
+        group = LabelledGroup(record["trajectories"], scores, record.get("tools"), record.get("rubric"))
+        return _judgeable(group)
+    except (KeyError, TypeError) as error:
         raise JudgeInputError(f"is no whole judgement of a group ({type(error).__name__}: {error})") from None
-    if not all(isinstance(score, (int, float)) and 0 <= score <= 1 for score in scores):
-        raise JudgeInputError(f"has scores that are no numbers from 0 to 1: {scores!r:.80}")
-    if not len(scores) == len(labels) == len(group.trajectories):
-        raise JudgeInputError(
-            f"has {len(group.trajectories)} trajectories, {len(scores)} scores and {len(labels)} labels"
-        )
-    return group
 
 
 async def judge_each(

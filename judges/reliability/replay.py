@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from statistics import fmean
 from typing import Any, Unpack
@@ -15,7 +15,8 @@ from judges.llm.loop import run_sync
 from judges.llm.record import record_file
 from judges.llm.session import Session, Usage
 from judges.reliability.agreement import PairCounts, count_pairs, figure
-from judges.reliability.groups import RecordedGroup, judge_each, read_recorded
+from judges.reliability.groups import LabelledGroup, judge_each, read_recorded
+from judges.scoring.prompt import build_prompts
 from judges.scoring.ruler import ruler, settle
 from judges.scoring.types import SharedOptions
 
@@ -96,71 +97,54 @@ def replay(
     settled["session"] = session
     if session.records_to(record_file(run)):
         raise JudgeInputError(f"{record_file(run)} is read; record the new judgements in another file")
-    records = islice(read_recorded(run), limit)
-    tally, before = _Tally(), replace(session.usage)
+    before = replace(session.usage)
+    pairs: list[PairCounts] = []
+    differences: list[float] = []
+    failures: list[JudgeError] = []
 
-    async def judge(record: RecordedGroup) -> list[JudgeError | None]:
-        return [await _judge_again(record, settled, tally)]
+    async def judge(group: LabelledGroup) -> list[JudgeError | None]:
+        own: SharedOptions = settled if settled.get("rubric") is not None else {**settled, "rubric": group.rubric}
+        try:
+            scores = [score.score for score in await ruler(group.trajectories, tools=group.tools, **own)]
+        except JudgeError as error:
+            # A setting that cannot be used fails every group; a group that is too long fails alone.
+            if isinstance(error, JudgeInputError) and not isinstance(error, PromptTooLong):
+                raise
+            failures.append(error)
+            return [error]
+        pairs.append(_count_different(group, scores))
+        differences.extend(new - old for old, new in zip(group.labels, scores, strict=True))
+        return [None]
 
-    run_sync(judge_each(records, judge, session, on_progress))
-    if not tally.groups:
-        if tally.failures:
-            raise tally.failures[-1]
+    run_sync(judge_each(islice(read_recorded(run), limit), judge, session, on_progress))
+    if failures and not pairs:
+        raise failures[-1]
+    if not pairs:
         raise JudgeInputError(f"the record of {os.fspath(run)} holds no group that was scored")
-    return tally.agreement(session.usage.since(before))
+    return _agreement(pairs, differences, failures, session.usage.since(before))
 
 
-async def _judge_again(record: RecordedGroup, options: SharedOptions, tally: _Tally) -> JudgeError | None:
-    """Judge a record; what came of it is in the tally."""
-    with_rubric = options.copy()
-    if with_rubric.get("rubric") is None:
-        with_rubric["rubric"] = record.rubric
-    try:
-        scores = await ruler(record.trajectories, tools=record.tools, **with_rubric)
-    except JudgeError as error:
-        # A setting that cannot be used fails every group; a group that is too long fails alone.
-        if isinstance(error, JudgeInputError) and not isinstance(error, PromptTooLong):
-            raise
-        tally.failures.append(error)
-        return error
-    tally.add(record, [score.score for score in scores])
-    return None
+def _count_different(group: LabelledGroup, scores: Sequence[float]) -> PairCounts:
+    """The pairs of different trajectories: equal ones have one label in a prompt and are tied for both judges anyway."""
+    (prompt,) = build_prompts(group.trajectories)
+    different = [prompt.labels.index(label) for label in prompt.shown]
+    return count_pairs([group.labels[place] for place in different], [scores[place] for place in different])
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Sums over the groups judged again so far."""
-
-    groups: int = 0
-    failures: list[JudgeError] = field(default_factory=list)
-    pairs: PairCounts = field(default_factory=PairCounts)
-    taus: list[float] = field(default_factory=list)
-    differences: list[float] = field(default_factory=list)
-
-    def add(self, record: RecordedGroup, scores: Sequence[float]) -> None:
-        recorded = record.scores
-        different = _first_of_equals(record.labels)
-        counts = count_pairs([recorded[i] for i in different], [scores[i] for i in different])
-        self.groups += 1
-        self.pairs += counts
-        self.taus += [] if counts.tau_b is None else [counts.tau_b]
-        self.differences += [new - old for old, new in zip(recorded, scores, strict=True)]
-
-    def agreement(self, usage: Usage) -> Agreement:
-        return Agreement(
-            groups=self.groups,
-            failures=len(self.failures),
-            last_error=str(self.failures[-1]) if self.failures else "",
-            kendall_tau=fmean(self.taus) if self.taus else None,
-            tau_groups=len(self.taus),
-            flip_rate=self.pairs.flip_rate,
-            pairs=self.pairs.concordant + self.pairs.discordant,
-            mean_difference=fmean(self.differences),
-            mean_absolute_difference=fmean(map(abs, self.differences)),
-            usage=usage,
-        )
-
-
-def _first_of_equals(labels: Sequence[str]) -> list[int]:
-    """The places of the different trajectories: equal ones have one label and are tied for both judges anyway."""
-    return [place for place, label in enumerate(labels) if label not in labels[:place]]
+def _agreement(
+    pairs: Sequence[PairCounts], differences: Sequence[float], failures: Sequence[JudgeError], usage: Usage
+) -> Agreement:
+    taus = [counts.tau_b for counts in pairs if counts.tau_b is not None]
+    total = sum(pairs, PairCounts())
+    return Agreement(
+        groups=len(pairs),
+        failures=len(failures),
+        last_error=str(failures[-1]) if failures else "",
+        kendall_tau=fmean(taus) if taus else None,
+        tau_groups=len(taus),
+        flip_rate=total.flip_rate,
+        pairs=total.concordant + total.discordant,
+        mean_difference=fmean(differences),
+        mean_absolute_difference=fmean(map(abs, differences)),
+        usage=usage,
+    )

@@ -103,7 +103,6 @@ async def test_no_key_is_written_or_printed(tmp_path, monkeypatch, capfd):
             with pytest.raises(judges.JudgeCallError) as caught:
                 await judges.ruler([[USER, said("leak")]], "openai/o4-mini", session=session, **options)
             assert not [name for name, secret in secrets.items() if secret in str(caught.value)]
-    session.close()
     assert server.requests[0].headers["authorization"] == f"Bearer {secrets['environment']}"
     assert server.requests[-1].headers["authorization"] == f"Basic {secrets['basic']}"
     assert "Incorrect API key: Bearer [key]" in (tmp_path / "judgements.jsonl").read_text()
@@ -133,7 +132,6 @@ async def test_a_key_that_the_judge_repeats_is_in_no_score_record_cache_or_error
         scores = await judges.ruler(GROUP, "openai/o4-mini", api_base=url, debug=True, **options)
         with pytest.raises(MalformedVerdict) as caught:
             await judges.ruler([[USER, said("a")]], "openai/o4-mini", api_base=url, debug=True, **options)
-    session.close()
     assert {score.explanation for score in scores} == {" and ".join(["[key]"] * 5)}
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir()).decode(errors="replace")
     shown = "".join(capfd.readouterr()) + str(caught.value)
@@ -151,7 +149,6 @@ async def test_a_parameter_that_is_no_json_spoils_neither_cache_nor_record(tmp_p
             await judges.ruler(
                 GROUP, "openai/o4-mini", api_base=server.url, extra_litellm_params=params, session=session
             )
-            session.close()
     assert len(server.requests) == 1
     first, second = read_judgements(tmp_path)
     expected = {"metadata": {"client": "<object>", "of": {"7": "a"}, "x": "<set>"}}

@@ -132,7 +132,6 @@ async def test_a_cache_that_cannot_be_written_costs_no_verdict_and_warns_once(tm
         other.close()
         await judge(server, session=session, seed=2)
         await judge(server, session=session, seed=2)
-    session.close()
     assert caplog.text.count("a verdict is not in the cache") == 1
     assert "database is locked" in caplog.text
     assert (session.usage.calls, session.usage.cached) == (3, 1)
@@ -142,11 +141,9 @@ async def test_a_cache_that_is_spoiled_meanwhile_costs_no_verdict_and_warns_once
     session = Session(cache=tmp_path / "cache.db")
     with JudgeServer(by_table) as server:
         await judge(server, session=session)
-        session.close()
         (tmp_path / "cache.db").write_bytes(b"spoiled" * 2_000)
         for seed in (0, 1):
             assert [score.score for score in await judge(server, session=session, seed=seed)] == [0.1, 0.4, 0.2, 0.0]
-    session.close()
     assert caplog.text.count("a verdict that was paid for may be paid for again") == 1
     assert "file is not a database" in caplog.text
 
