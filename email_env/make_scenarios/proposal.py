@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from email_env.search.query import MAX_KEYWORD_CHARS, storable
-from judges.common.text import as_utf8
-from judges.errors import MalformedVerdict
 from judges.llm.ask import Question
-from judges.llm.json_answer import objects_with
+from judges.llm.json_answer import in_form, objects_with
 
 Kind = Literal["person", "date", "time", "amount", "number", "place", "name", "code", "other"]
 
@@ -69,10 +67,4 @@ def read(text: str, form: type[Said]) -> Said:
     Raises:
         MalformedVerdict: there is none, or it does not have the form.
     """
-    found = objects_with(text, next(iter(form.model_fields)))[-1]
-    try:
-        return form.model_validate(found)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)[:5]
-        told = (f"{'.'.join(map(str, fault['loc'])) or 'The object'}: {fault['msg']}" for fault in faults)
-        raise MalformedVerdict(as_utf8("; ".join(told))) from None
+    return in_form(objects_with(text, next(iter(form.model_fields)))[-1], form)

@@ -14,11 +14,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Unpack
 
+from pydantic import BaseModel, ConfigDict
+
 from judges.answers.matching import Verdict, decide
 from judges.errors import JudgeInputError, MalformedVerdict
 from judges.llm.ask import Exchange, Question, ask
 from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
-from judges.llm.json_answer import STRING, objects_with, response_format
+from judges.llm.json_answer import STRING, in_form, objects_with, response_format
 from judges.llm.loop import blocking
 from judges.llm.prompt_text import encode
 from judges.llm.session import Session
@@ -59,6 +61,15 @@ class AnswerVerdict:
     reasoning: str
     accept: bool
     decided_by: DecidedBy
+
+
+class _Verdict(BaseModel):
+    """What the judge writes."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    reasoning: str
+    accept: bool
 
 
 async def answer(
@@ -122,14 +133,10 @@ def parse_answer_verdict(content: str) -> tuple[str, bool]:
             several that differ: one of them may be quoted from the answer that was checked.
     """
     *others, found = objects_with(content, "accept")
-    reasoning, accept = found.get("reasoning"), found["accept"]
-    if not isinstance(accept, bool):
-        raise MalformedVerdict(f'"accept" must be true or false, not {accept!r:.80}')
-    if not isinstance(reasoning, str):
-        raise MalformedVerdict('there is no "reasoning" of text in the answer')
-    if any(other["accept"] is not accept for other in others):
+    verdict = in_form(found, _Verdict)
+    if any(other["accept"] is not verdict.accept for other in others):
         raise MalformedVerdict('there are several JSON objects, and their "accept" differ')
-    return reasoning, accept
+    return verdict.reasoning, verdict.accept
 
 
 async def _judged(

@@ -10,8 +10,11 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
+
+from judges.common.text import as_utf8
 from judges.errors import MalformedVerdict
 
 _NAME = "(?:seed:)?(?:think|thinking|thought|reasoning)"
@@ -25,7 +28,12 @@ MAX_ANSWER_CHARS = 200_000
 MAX_FALSE_STARTS = 100
 """An answer with more braces that begin no object is not read: each may cost a look at all that follows it."""
 
+MAX_FAULTS = 5
+"""So many are told of an object that does not have its form."""
+
 STRING = {"type": "string"}
+
+Form = TypeVar("Form", bound=BaseModel)
 
 _Objects = list[tuple[int, int, dict[str, Any]]]
 """Start and end in the text, and the object."""
@@ -73,6 +81,20 @@ def objects_with(content: str, key: str) -> list[dict[str, Any]]:
     if not found:
         raise MalformedVerdict(f"there is no complete JSON object with the key {json.dumps(key)} in the answer")
     return found
+
+
+def in_form(found: dict[str, Any], form: type[Form]) -> Form:
+    """What an object of an answer says, in a form.
+
+    Raises:
+        MalformedVerdict: It does not have the form; the first faults are told in words that an LLM can act on.
+    """
+    try:
+        return form.model_validate(found)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_FAULTS]
+        told = (f"{'.'.join(map(str, fault['loc'])) or 'the object'}: {fault['msg']}" for fault in faults)
+        raise MalformedVerdict(as_utf8("; ".join(told))) from None
 
 
 def _is_inside(place: int, objects: _Objects) -> bool:

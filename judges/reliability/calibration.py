@@ -140,9 +140,7 @@ def calibrate(
     return _measure(measured, permutations, session.usage.since(before), seed)
 
 
-def _with_prompts(
-    groups: Sequence[LabelledGroup], rubric: str | None, shown: Mapping[str, Any]
-) -> list[MeasuredGroup]:
+def _with_prompts(groups: Sequence[LabelledGroup], rubric: str | None, shown: Mapping[str, Any]) -> list[MeasuredGroup]:
     """Every group that fits into a prompt; at least one does."""
     measured: list[MeasuredGroup] = []
     too_long: list[PromptTooLong] = []

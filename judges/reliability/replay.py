@@ -125,7 +125,7 @@ def replay(
 
 
 def _count_different(group: LabelledGroup, scores: Sequence[float]) -> PairCounts:
-    """The pairs of different trajectories: equal ones have one label in a prompt and are tied for both judges anyway."""
+    """The pairs of different trajectories; equal ones are tied for both judges anyway."""
     (prompt,) = build_prompts(group.trajectories)
     different = [prompt.labels.index(label) for label in prompt.shown]
     return count_pairs([group.labels[place] for place in different], [scores[place] for place in different])

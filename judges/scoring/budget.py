@@ -1,13 +1,13 @@
 """Trajectories are cut to fit a prompt: first the middle of long tool outputs, then the middle of other long texts.
 
 All texts of a kind get the same limit, so no trajectory is cut harder than another, and equal ones are cut alike. The
-structure (messages, roles, calls) is never cut. A word that no text can know marks each cut.
+structure (messages, roles, calls) is never cut. A word that no text can know marks each cut. `judges.scoring.prompt`
+takes the mildest limits with which a prompt fits.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,35 +30,13 @@ class Limits:
     other_chars: int
 
 
-def cut_to_fit(
-    trajectories: Sequence[Sequence[Mapping[str, Any]]],
-    fits: Callable[[list[tuple[dict[str, Any], ...]]], bool],
-    mark: str,
-) -> list[tuple[dict[str, Any], ...]] | None:
-    """Cut as little as possible, in steps of a quarter, until ``fits`` is true.
-
-    Args:
-        trajectories: Their messages.
-        fits: Whether these trajectories, cut, fit the prompt.
-        mark: The word that marks a cut. Whoever wrote the texts must not know it.
-
-    Returns:
-        The trajectories, cut; None if not even the hardest cut fits.
-    """
+def falling_limits(trajectories: Sequence[Sequence[Mapping[str, Any]]]) -> list[Limits]:
+    """Limits for the messages of trajectories, from the mildest cut to the hardest, in steps of a quarter."""
     messages = [message for trajectory in trajectories for message in trajectory]
     longest_tool = max((len(text) for m in messages if m["role"] in _TOOL_ROLES for text in _texts(m)), default=0)
     longest = max((len(text) for m in messages for text in _texts(m)), default=0)
     levels = [Limits(chars, longest) for chars in _falling(longest_tool, MIN_TOOL_CHARS)]
-    levels += [Limits(min(chars, MIN_TOOL_CHARS), chars) for chars in _falling(longest, MIN_CHARS)]
-
-    def cut(limits: Limits) -> list[tuple[dict[str, Any], ...]]:
-        return [tuple(cut_message(message, limits, mark) for message in trajectory) for trajectory in trajectories]
-
-    # The levels go from the mildest cut to the hardest, so the first that fits is found by bisection.
-    first = bisect_left(levels, True, key=lambda limits: fits(cut(limits)))
-    if first == len(levels):
-        return None
-    return cut(levels[first])
+    return levels + [Limits(min(chars, MIN_TOOL_CHARS), chars) for chars in _falling(longest, MIN_CHARS)]
 
 
 def cut_message(message: Mapping[str, Any], limits: Limits, mark: str) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, Unpack
 
 from judges.errors import JudgeError, JudgeInputError
 from judges.llm.client import DEFAULT_JUDGE
@@ -19,46 +19,15 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class JudgedTrajectory(Protocol):
-    """What a trajectory must have. ``tools``, ``explanation`` and ``logs`` are used where they exist."""
-
-    @property
-    def messages(self) -> Any:
-        """The whole conversation, oldest first: a list of messages, or a method that returns one (ART's)."""
-        ...
-
-    @property
-    def reward(self) -> float:
-        """The reward that it has before it is judged."""
-        ...
-
-    @property
-    def metrics(self) -> Mapping[str, Any]:
-        """Numbers by name."""
-        ...
-
-
-class JudgedGroup(Protocol):
-    """What a group must have: trajectories that pursue the same goal."""
-
-    @property
-    def trajectories(self) -> Iterable[JudgedTrajectory]:
-        """The members."""
-        ...
-
-
-GroupT = TypeVar("GroupT", bound=JudgedGroup)
-
-
 async def ruler_score_group(
-    group: GroupT,
+    group: T,
     judge_model: str = DEFAULT_JUDGE,
     extra_litellm_params: Mapping[str, Any] | None = None,
     rubric: str | None = None,
     *,
     swallow_exceptions: bool = False,
     **options: Unpack[RulerOptions],
-) -> GroupT | None:
+) -> T | None:
     """Score a group and return a copy of it whose rewards are the scores.
 
     Works on ART's ``TrajectoryGroup`` and on any object with ``trajectories``, each with ``messages`` (or
@@ -91,9 +60,10 @@ async def ruler_score_group(
     """
     shared: SharedOptions = {**options, "extra_litellm_params": extra_litellm_params, "rubric": rubric}
     settled = settle(ruler_score_group, judge_model, shared)
-    if not hasattr(group, "trajectories"):
+    trajectories: Any = getattr(group, "trajectories", None)
+    if trajectories is None:
         raise JudgeInputError(f"a group must have trajectories, got a {type(group).__name__}")
-    members = list(group.trajectories)
+    members = list(trajectories)
     message_lists = [_messages(member, place) for place, member in enumerate(members, start=1)]
     _copy(group, trajectories=[_scored(member, TrajectoryScore("", "", 0.0)) for member in members])  # fails unpaid
     try:
@@ -104,7 +74,7 @@ async def ruler_score_group(
         logger.warning("group of %d left without scores: %s", len(members), error)
         return None
     scored = [_scored(member, score) for member, score in zip(members, scores, strict=True)]
-    return _copy(group, trajectories=tuple(scored) if isinstance(group.trajectories, tuple) else scored)
+    return _copy(group, trajectories=tuple(scored) if isinstance(trajectories, tuple) else scored)
 
 
 score_group = blocking(ruler_score_group)
@@ -123,7 +93,7 @@ def _messages(trajectory: Any, place: int) -> Any:
     raise JudgeInputError(f"trajectory {place} must have messages, got a {type(trajectory).__name__}")
 
 
-def _tools(members: Sequence[JudgedTrajectory]) -> Sequence[Mapping[str, Any]] | None:
+def _tools(members: Sequence[Any]) -> Sequence[Mapping[str, Any]] | None:
     """The tools that all members share."""
     offered = [getattr(trajectory, "tools", None) or None for trajectory in members]
     if any(tools != offered[0] for tools in offered):
@@ -133,7 +103,7 @@ def _tools(members: Sequence[JudgedTrajectory]) -> Sequence[Mapping[str, Any]] |
     return offered[0] if offered else None
 
 
-def _scored(trajectory: JudgedTrajectory, verdict: TrajectoryScore) -> JudgedTrajectory:
+def _scored(trajectory: Any, verdict: TrajectoryScore) -> Any:
     metrics = dict(trajectory.metrics or {})
     if "ruler_score" not in metrics:
         metrics["independent_reward"] = trajectory.reward

@@ -46,15 +46,13 @@ def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, A
         hint = "leave out rollouts that never began"
         if isinstance(messages, Mapping):
             hint = "message_lists is a list of trajectories, each of them a list of messages"
-        raise JudgeInputError(
-            f"trajectory {place} must be a non-empty list of messages, got {_short(messages)}; {hint}"
-        )
+        raise JudgeInputError(f"trajectory {place} must be a non-empty list of messages, got {messages!r:.80}; {hint}")
     numbers: dict[str, str] = {}
     plain: list[dict[str, Any]] = []
     for number, message in enumerate(messages, start=1):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise JudgeInputError(
-                f'message {number} of trajectory {place} must be a dict with a string "role", got {_short(message)}'
+                f'message {number} of trajectory {place} must be a dict with a string "role", got {message!r:.80}'
             )
         try:
             plain.append(_without_data(_with_numbered_calls(message, numbers)))
@@ -101,8 +99,3 @@ def _without_data(value: Any, name: str = "") -> Any:
         return value
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{url.group() if url else ''}({len(value)} characters, not shown; SHA-256 {digest[:12]})"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import hashlib
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 from judges.errors import JudgeInputError, PromptTooLong
 from judges.llm.prompt_text import as_plain, count_message_tokens, count_tokens, encode
-from judges.scoring.budget import cut_to_fit
+from judges.scoring.budget import Limits, cut_message, falling_limits
 from judges.scoring.messages import plain_messages
 from judges.scoring.types import Message
 
@@ -76,8 +78,6 @@ class JudgePrompt:
     """The seed of labels and order."""
     permutation: int = 0
     """Which of the orders this is, from 0."""
-    cut: bool = False
-    """Whether long texts were cut to fit ``max_prompt_tokens``."""
 
 
 @cache
@@ -187,7 +187,6 @@ class _PromptWriter:
             shown=tuple(labels[index] for index in order),
             seed=self._seed,
             permutation=permutation,
-            cut=bool(mark),
         )
 
     def _user_text(self, shown: Sequence[tuple[str, EncodedTrajectory]], mark: str) -> str:
@@ -216,21 +215,20 @@ def _cut_to_fit(
         PromptTooLong: Not even the hardest cut fits.
     """
 
-    def encoded(cut: Sequence[Sequence[Mapping[str, Any]]]) -> list[EncodedTrajectory]:
-        return [_encode_messages(messages, place) for place, messages in enumerate(cut, start=1)]
+    def cut(limits: Limits) -> list[EncodedTrajectory]:
+        short = [[cut_message(message, limits, mark) for message in messages] for messages in trajectories]
+        return [_encode_messages(messages, place) for place, messages in enumerate(short, start=1)]
 
-    cut = cut_to_fit(
-        trajectories,
-        fits=lambda cut: _fits(writer.write(encoded(cut), 0, mark), max_prompt_tokens),
-        mark=mark,
-    )
-    if cut is None:
+    # A milder cut is a longer prompt, so the first that fits is found by bisection.
+    levels = falling_limits(trajectories)
+    first = bisect_left(levels, True, key=lambda limits: _fits(writer.write(cut(limits), 0, mark), max_prompt_tokens))
+    if first == len(levels):
         raise PromptTooLong(
             f"{len(trajectories)} trajectories with {sum(map(len, trajectories))} messages do not fit "
             f"max_prompt_tokens={max_prompt_tokens}, even with every text cut to its ends; raise it, judge smaller "
             "groups, or shorten rubric and tools, which are never cut"
         )
-    return encoded(cut)
+    return cut(levels[first])
 
 
 def _fits(prompt: JudgePrompt, max_prompt_tokens: int) -> bool:
@@ -288,11 +286,7 @@ def _shared_prefix_length(unique: Sequence[EncodedTrajectory]) -> int:
     """How many leading messages all trajectories share; 0 for one alone, which is then shown whole."""
     if len(unique) == 1:
         return 0
-    first = unique[0]
-    for length, message in enumerate(first):
-        if any(len(other) <= length or other[length] != message for other in unique):
-            return length
-    return len(first)
+    return sum(1 for _ in takewhile(lambda messages: len({*messages}) == 1, zip(*unique, strict=False)))
 
 
 def _json_list(messages: Sequence[str]) -> str:

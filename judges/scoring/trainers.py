@@ -15,7 +15,7 @@ import logging
 import operator
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Unpack
 
 from judges.errors import JudgeError, JudgeInputError, PromptTooLong, SpendLimitReached
@@ -95,10 +95,8 @@ class TrlReward:
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
         sizes = self._group_sizes(prompts)
-        starts = [sum(sizes[:group]) for group in range(len(sizes))]
-        scores = run_sync(
-            self._judge([trajectories[start : start + size] for start, size in zip(starts, sizes, strict=True)])
-        )
+        rest = iter(trajectories)
+        scores = run_sync(self._judge([list(islice(rest, size)) for size in sizes]))
         if log_extra is not None:
             log_extra("ruler_explanation", [score.explanation if score else "" for score in scores])
         return [score.score if score else None for score in scores]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from judges.errors import MalformedVerdict
-from judges.llm.json_answer import STRING, exact_object, objects_with, response_format
+from judges.llm.json_answer import STRING, exact_object, in_form, objects_with, response_format
 
 RESPONSE_FORMAT = response_format(
     "verdict",
@@ -53,11 +53,7 @@ def parse_verdict(content: str, labels: Collection[str]) -> dict[str, Entry]:
     Raises:
         MalformedVerdict: There is no readable verdict, its ids are not exactly ``labels``, or a score cannot be used.
     """
-    found = objects_with(content, "scores")[-1]
-    try:
-        entries = _Verdict.model_validate(found).scores
-    except ValidationError as error:
-        raise MalformedVerdict("; ".join(_describe(problem, found) for problem in error.errors())) from None
+    entries = in_form(objects_with(content, "scores")[-1], _Verdict).scores
     if problem := _wrong_ids(Counter(entry.trajectory_id for entry in entries), labels):
         raise MalformedVerdict(problem)
     return {entry.trajectory_id: entry for entry in entries}
@@ -74,21 +70,3 @@ def _wrong_ids(counts: Mapping[str, int], labels: Collection[str]) -> str:
         "more than one entry for the ids": repeated,
     }
     return "; ".join(f"{problem}: {', '.join(ids)}" for problem, ids in problems.items() if ids)
-
-
-def _describe(problem: Any, found: dict[str, Any]) -> str:
-    """One of pydantic's errors in words that a judge can act on."""
-    where: tuple[Any, ...] = problem["loc"]
-    entries = found.get("scores")
-    if len(where) < 2 or not isinstance(entries, list):
-        return '"scores" must be a list of objects'
-    entry = entries[where[1]]
-    label = entry.get("trajectory_id") if isinstance(entry, dict) else None
-    name = f"the entry for {json.dumps(label)}" if isinstance(label, str) else f"entry {where[1] + 1}"
-    if len(where) < 3:
-        return f"{name} must be an object"
-    key = where[2]
-    if problem["type"] == "missing":
-        return f'{name} has no "{key}"'
-    wanted = "a finite number from 0 to 1" if key == "score" else "a string"
-    return f'the "{key}" of {name} must be {wanted}, not {json.dumps(problem["input"])[:80]}'
