@@ -150,13 +150,16 @@ class Score:
 
     def settle(self, answer: Answer) -> None:
         """Judges the final answer."""
-        from judges.answers.matching import Verdict, decide, gives_up  # its patterns take a moment to compile
+        from judges.answers.giving_up import gives_up  # the patterns take a moment to compile
+        from judges.answers.matching import Verdict, decide
+        from judges.answers.tokens import tokens
 
         scenario = self.scenario
         self.answer = answer
         verdict = decide(answer.text, (scenario.answer, *scenario.accepted), scenario.question).verdict
         right = verdict is Verdict.RIGHT
-        self.dont_know = gives_up(answer.text, scenario.question) and not (right and scenario.answerable)
+        gives_up_on_it = gives_up(tokens(answer.text), tokens(scenario.question))
+        self.dont_know = gives_up_on_it and not (right and scenario.answerable)
         self.success = right if scenario.answerable else self.dont_know
         self.undecided = verdict is Verdict.UNDECIDED and scenario.answerable
 

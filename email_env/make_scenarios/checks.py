@@ -19,7 +19,9 @@ from email_env.scenarios.scenario import Scenario
 from email_env.search import cjk
 from email_env.search.database import Email, MailDatabase
 from email_env.search.query import MAX_KEYWORD_CHARS, MAX_SEARCH_WORDS
-from judges.answers.matching import gives_up, says
+from judges.answers.giving_up import gives_up
+from judges.answers.matching import says
+from judges.answers.tokens import tokens
 
 MAX_OTHER_MAILS = 5
 """The checker reads at most so many other mails: first those that say the answer, then the most similar ones."""
@@ -59,7 +61,7 @@ def faults_of_proposal(proposal: Proposal, mail: Email) -> Fault | None:
         return Reason.NOTHING_TO_ASK, ""
     if not says(mail.body, proposal.answer):
         return Reason.NOT_IN_MAIL, f"{proposal.answer!r} is not in the body"
-    if gives_up(proposal.answer):
+    if gives_up(tokens(proposal.answer)):
         return Reason.UNMARKABLE, repr(proposal.answer)
     if says(proposal.question, proposal.answer):
         return Reason.IN_QUESTION, repr(proposal.answer)
@@ -92,7 +94,7 @@ def faults_of_check(check: Check, scenario: Scenario, min_realism: float) -> Fau
     """What the checker found wrong; None where it found nothing."""
     if any(says(check.from_subject, form) for form in (scenario.answer, *scenario.accepted)):
         return Reason.FROM_SUBJECT, check.from_subject
-    if check.from_other_mail and not gives_up(check.from_other_mail):
+    if check.from_other_mail and not gives_up(tokens(check.from_other_mail)):
         return Reason.FROM_OTHER_MAIL, check.from_other_mail
     if check.realism < min_realism:
         return Reason.UNREALISTIC, f"realism {check.realism:g}"

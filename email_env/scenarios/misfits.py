@@ -55,6 +55,7 @@ def _problem(connection: sqlite3.Connection, scenario: Scenario) -> str:
 
 
 def _says_so(scenario: Scenario) -> bool:
-    from judges.answers.giving_up import speaks_of_not_knowing  # its patterns take a moment to compile
+    from judges.answers.giving_up import speaks_of_not_knowing  # the patterns take a moment to compile
+    from judges.answers.tokens import tokens
 
-    return speaks_of_not_knowing(scenario.answer)
+    return speaks_of_not_knowing(tokens(scenario.answer))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 
-from .tokens import tokens
+from .tokens import Tokens
 
 MAIL = r"(?:(?:this|that|your|my|an) )?(?:e ?)?(?:mails?|messages?|threads?|inbox|mailbox)"
-_MAX_CHARS = 600
+YES_NO = frozenset(
+    "is are do does has have will would can could should may might must shall was were did had".split()  # noqa: SIM905
+)
+"""What a question that is answered by yes or no begins with."""
+_MAX_TOKENS = 300
 """A longer text says something."""
 _GIVEN = "(?:mentioned|stated|specified|given|available|found|known|provided|included|listed|contained|indicated)"
 _TOLD = "(?:say|mention|contain|state|specify|tell|include|provide|give|indicate)"
@@ -41,25 +45,23 @@ _IDLE = frozenset(  # what names nothing that could be an answer
         " name amount price place"
     ).split()
 )
-_YES_NO = re.compile(r"\s*(?:is|are|was|were|do|does|did|has|have|had|will|would|can|could|should)\b", re.IGNORECASE)
 
 
-def gives_up(text: str, question: str = "") -> bool:
+def gives_up(said: Tokens, asked: Tokens = ()) -> bool:
     """Whether a text says that the answer is not known, and nothing that could be an answer."""
-    words, asked = _plain(text[: _MAX_CHARS + 1]), tokens(question)
-    if len(text) > _MAX_CHARS or not (
-        _GIVES_UP.search(words) or (not _YES_NO.match(question) and _NOT_THERE.search(words))
-    ):
+    words, is_yes_no = _plain(said), bool(asked) and asked[0].value in YES_NO
+    if len(said) > _MAX_TOKENS or not (_GIVES_UP.search(words) or (not is_yes_no and _NOT_THERE.search(words))):
         return False
-    others = [token for token in tokens(text) if token.kind not in ("word", "yes-no") and token.value != "/"]
-    return all(token in asked for token in others) and (_IDLE | {*_plain(question).split()}).issuperset(words.split())
+    others = [token for token in said if token.kind not in ("word", "yes-no") and token.value != "/"]
+    return all(token in asked for token in others) and (_IDLE | {*_plain(asked).split()}).issuperset(words.split())
 
 
-def speaks_of_not_knowing(text: str) -> bool:
+def speaks_of_not_knowing(said: Tokens) -> bool:
     """Whether a text says of anything that it is not known: "did not find any records" may be an answer."""
-    return bool(_GIVES_UP.search(_plain(text)) or _NOT_THERE.search(_plain(text)) or " not find " in _plain(text))
+    words = _plain(said)
+    return bool(_GIVES_UP.search(words) or _NOT_THERE.search(words) or " not find " in words)
 
 
-def _plain(text: str) -> str:
+def _plain(said: Tokens) -> str:
     """The words of a text without articles and punctuation, in lower case."""
-    return " ".join(str(token.value) for token in tokens(text) if token.kind in ("word", "yes-no"))
+    return " ".join(str(token.value) for token in said if token.kind in ("word", "yes-no"))

@@ -16,7 +16,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -31,7 +30,7 @@ RATES = {"daily": "day", "weekly": "week", "monthly": "month", "annual": "year",
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token. Compare with `agrees`, which knows what a value may leave open.
+    """A token. `matching` compares them; it knows what a value may leave open.
 
     Attributes:
         kind: word, symbol, or one of `VALUES`.
@@ -50,9 +49,11 @@ class Token:
         return self.kind == "word" and not self.written.islower()
 
 
+Tokens = Sequence[Token]
+
 _PER = Token("word", "per", "per")
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
-_WEEKDAYS = {day[:3]: day for day in "monday tuesday wednesday thursday friday saturday sunday".split()}  # noqa: SIM905
+WEEKDAYS = {day[:3]: day for day in "monday tuesday wednesday thursday friday saturday sunday".split()}  # noqa: SIM905
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()  # noqa: SIM905
 _ONES = "one two three four five six seven eight nine".split()  # noqa: SIM905
 _TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()  # noqa: SIM905
@@ -138,26 +139,12 @@ def tokens(text: str) -> tuple[Token, ...]:
     return tuple(_with_ranges(_with_units(found)))
 
 
-def agrees(said: Token, known: Token) -> bool:
-    """Whether `said` says `known`. A date's year, a time's half of the day and a currency may be left unsaid."""
-    one, other = said.value, known.value
-    if said.kind == "number" and known.kind == "money":
-        return one == other[1]
-    if said.kind != known.kind:
-        return False
-    if said.kind == "date":
-        return one[1:] == other[1:] and one[0] in (None, other[0])
-    if said.kind == "time" and not one[2]:
-        return one[1] == other[1] and (one[0] == other[0] or (other[2] and one[0] % 12 == other[0] % 12 != 0))
-    return one == other
-
-
-def weekday(day: Token) -> str:
-    """The weekday of a date; empty for what is none, where its year is not known, or where there is no such day."""
-    try:
-        return [*_WEEKDAYS.values()][date(*day.value).weekday()] if day.kind == "date" else ""
-    except (TypeError, ValueError):
-        return ""
+def items(text: str) -> list[tuple[Any, ...]]:
+    """The names or single words of a list, sorted; nothing where an item is something else."""
+    parts = [item for part in re.split(r"[,;\n]|\band\b|&", text) if (item := tokens(part))]
+    names = all(token.named for item in parts for token in item)
+    words = all(len(item) == 1 and item[0].kind == "word" for item in parts)
+    return sorted(tuple(token.value for token in item) for item in parts) if names or words else []
 
 
 def _read(match: re.Match[str]) -> list[Token]:
@@ -178,7 +165,7 @@ def _read(match: re.Match[str]) -> list[Token]:
 
 
 def _words(kind: str, folded: str, written: str) -> list[Token]:
-    day = _WEEKDAYS.get(folded[:3], "")
+    day = WEEKDAYS.get(folded[:3], "")
     if folded == day or (not written.islower() and folded in (day[:3], day[:4], day[:5])):
         return [Token("weekday", day, written)]
     if folded in _ORDINALS:
