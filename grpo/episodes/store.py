@@ -91,7 +91,7 @@ class Results(Closeable):
             return
         self._written = time.monotonic()
         with self._writing():
-            self._log.write(self._added)
+            self._log.write(b"".join(self._added))
         self._added = []
 
     @asynccontextmanager

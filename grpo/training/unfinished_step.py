@@ -44,7 +44,7 @@ class UnfinishedStep:
         if self._folder is not None:
             with JsonlLog(self._path(version)) as log:
                 members = b",".join(line_of(episode, logprobs=True).rstrip() for episode in group.episodes)
-                log.write([b'{"episodes":[%b]}\n' % members])
+                log.write(b'{"episodes":[%b]}\n' % members)
 
     def finish(self, step: int) -> None:
         """Drop what ``step`` may not learn from: its checkpoint is whole, and a run that is killed goes on from there.

@@ -172,7 +172,7 @@ class JsonlLog(Closeable):
         self._file = path.open("a+b", buffering=0)
         last = _last_line(self._file)
         if _is_whole(last):
-            self.write([b"\n"])
+            self.write(b"\n")
         elif last:
             self._file.truncate(self._file.seek(0, os.SEEK_END) - len(last))
 
@@ -182,15 +182,11 @@ class JsonlLog(Closeable):
         Raises:
             TypeError: A value JSON can't hold, for example a tensor.
         """
-        self.extend([record])
+        self.write(json_bytes(dict(record)) + b"\n")
 
-    def extend(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Writes several at once, as ``append`` would one by one."""
-        self.write(json_bytes(dict(record)) + b"\n" for record in records)
-
-    def write(self, lines: Iterable[bytes]) -> None:
+    def write(self, lines: bytes) -> None:
         """Writes lines that are JSON objects already, each with its line break."""
-        rest = memoryview(b"".join(lines))
+        rest = memoryview(lines)
         while rest:
             rest = rest[self._file.write(rest) :]
 

@@ -55,7 +55,7 @@ class JudgementLog:
         """Write one record as one whole line: the lock keeps the lines of several writers apart."""
         line = blank_secrets(json.dumps({"format": FORMAT, **record}, default=type_name)).encode() + b"\n"
         with locked(self.path, mode=0o600), JsonlLog(self.path) as log:
-            log.write([line])
+            log.write(line)
 
 
 def record_file(path: str | os.PathLike[str]) -> Path:

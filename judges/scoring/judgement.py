@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
@@ -129,33 +130,22 @@ def _verdict_record(verdict: Verdict) -> dict[str, Any]:
 
 def show_judgement(judgement: Judgement) -> None:
     """Print on stderr what the judges were asked, their raw answers, and the scores unless a verdict failed."""
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
 
-    def visible(text: str) -> Text:
-        return Text(for_terminal(text))
+    def show(title: str, text: str) -> None:
+        print(f"--- {title}\n{for_terminal(text)}", file=sys.stderr)
 
-    console = Console(stderr=True)
-    verdicts, scores = judgement.verdicts, judgement.scores()
-    for verdict in verdicts:
+    for verdict in judgement.verdicts:
         prompt, exchange = verdict.prompt, verdict.exchange
+        order = f"seed {prompt.seed}, order {prompt.permutation + 1}"
         for message in prompt.messages:
-            order = f"seed {prompt.seed}, order {prompt.permutation + 1}"
-            title = f"to {verdict.client.model} ({message['role']}, {order})"
-            console.print(Panel(visible(message["content"]), title=Text(title), title_align="left"))
+            show(f"to {verdict.client.model} ({message['role']}, {order})", message["content"])
         for number, answer in enumerate(exchange.answers, start=1):
             origin = " (from the cache)" if exchange.cached else " (after the repair turn)" if number > 1 else ""
-            console.print(Panel(visible(answer or "(empty)"), title=f"raw answer {number}{origin}", title_align="left"))
+            show(f"raw answer {number}{origin}", answer or "(empty)")
         if verdict.error is not None:
-            console.print(visible(f"no verdict: {verdict.error}"))
-    if not scores:
-        return
-    table = Table("trajectory", "label", "score", *(["spread", "scores"] if len(verdicts) > 1 else []), "explanation")
-    for place, score in enumerate(scores):
-        labels = " ".join(dict.fromkeys(verdict.prompt.labels[place] for verdict in verdicts))
-        given = " ".join(f"{verdict.entry(place).score:.2f}" for verdict in verdicts)
-        several = [f"{score.spread:.3f}", given] if len(verdicts) > 1 else []
-        table.add_row(score.trajectory_id, labels, f"{score.score:.3f}", *several, visible(score.explanation))
-    console.print(table)
+            show("no verdict", str(verdict.error))
+    for place, score in enumerate(judgement.scores()):
+        labels = " ".join(dict.fromkeys(verdict.prompt.labels[place] for verdict in judgement.verdicts))
+        given = " ".join(f"{verdict.entry(place).score:.2f}" for verdict in judgement.verdicts)
+        title = f"trajectory {score.trajectory_id} ({labels}): {score.score:.3f}, spread {score.spread:.3f} ({given})"
+        show(title, score.explanation)

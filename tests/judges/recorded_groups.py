@@ -1,4 +1,4 @@
-"""Two groups after a run of a real 0.5B policy that was asked about the TVA mail.
+"""A group after a run of a real 0.5B policy that was asked about the TVA mail.
 
 The mistakes, the tool arguments and o4-mini's four scores are the run's; explanations and tool results are shortened.
 """
@@ -57,30 +57,8 @@ JUDGED_GROUP = [
         "Its search was malformed and it gave no answer.",
     ),
 ]
-# The group after it: unknown arguments, and answers in prose.
-UNKNOWN_ARGUMENTS_GROUP = [
-    [
-        calls("search_inbox", keywords=["TVA", "NERC letter", "Steve"], message_id="x"),
-        result("Error: unknown argument message_id"),
-    ],
-    [
-        calls("search_inbox", max_results=5, toolbench_rapid_search="x"),
-        result("Error: unknown argument toolbench_rapid_search"),
-    ],
-    [
-        calls("search_inbox", keywords=["TVA", "NERC"]),
-        result(f"{MAIL} implement the NERC letter by Monday"),
-        said("By Monday."),
-    ],
-    [calls("search_inbox", keywords=list("abcdefghi")), result("[]"), said("I was unable to find it.")],
-]
 
-
-def with_start(tails):
-    return [[SYSTEM, USER, *tail] for tail in tails]
-
-
-GROUP = with_start(tail for tail, _, _ in JUDGED_GROUP)
+GROUP = [[SYSTEM, USER, *tail] for tail, _, _ in JUDGED_GROUP]
 
 
 def by_table(messages):

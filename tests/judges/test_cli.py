@@ -12,6 +12,14 @@ from judges.cli import main
 from tests.support.judge_server import JudgeServer, score_by
 
 
+@pytest.fixture
+def labelled(tmp_path):
+    """A file with one labelled group."""
+    path = tmp_path / "labelled.jsonl"
+    path.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}\n')
+    return path
+
+
 def test_every_command_has_help_and_an_example():
     for name, command in main.commands.items():
         shown = CliRunner().invoke(main, [name, "--help"])
@@ -30,20 +38,19 @@ def test_the_help_tells_the_timeout_that_a_judge_has(command):
 @pytest.mark.parametrize(
     ("content", "problem"), [(b"\xff\xfe\x00", "cannot be read"), (b" \n", "is empty; leave it out")]
 )
-def test_a_rubric_that_is_no_text_is_explained(tmp_path, content, problem):
-    rubric, labelled = tmp_path / "rubric.txt", tmp_path / "labelled.jsonl"
+def test_a_rubric_that_is_no_text_is_explained(tmp_path, labelled, content, problem):
+    rubric = tmp_path / "rubric.txt"
     rubric.write_bytes(content)
-    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
     words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--rubric", str(rubric)]
     shown = CliRunner().invoke(main, words)
     assert shown.exit_code == 1
     assert f"Error: the rubric {rubric} {problem}" in shown.output
 
 
-def test_a_rubric_that_no_prompt_has_room_for_is_told_once_and_not_for_every_group(tmp_path):
-    rubric, labelled = tmp_path / "rubric.txt", tmp_path / "labelled.jsonl"
+def test_a_rubric_that_no_prompt_has_room_for_is_told_once_and_not_for_every_group(tmp_path, labelled):
+    rubric = tmp_path / "rubric.txt"
     rubric.write_text("Be good. " * 300)  # B, e, good (1.75) and a dot: 4.75 tokens by the estimate
-    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}\n' * 3)
+    labelled.write_text(labelled.read_text() * 3)
     words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--rubric", str(rubric)]
     shown = CliRunner().invoke(main, [*words, "--max-prompt-tokens", "800"])
     assert shown.exit_code == 1
@@ -51,10 +58,9 @@ def test_a_rubric_that_no_prompt_has_room_for_is_told_once_and_not_for_every_gro
     assert shown.output.count("tokens and max_prompt_tokens is 800") == 1
 
 
-def test_a_mark_of_byte_order_is_no_part_of_a_rubric(tmp_path):
-    rubric, labelled = tmp_path / "rubric.txt", tmp_path / "labelled.jsonl"
+def test_a_mark_of_byte_order_is_no_part_of_a_rubric(tmp_path, labelled):
+    rubric = tmp_path / "rubric.txt"
     rubric.write_bytes(b"\xef\xbb\xbfPrefer {short} answers.")
-    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
     with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
         words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--judge-api-base", server.url]
         shown = CliRunner().invoke(main, [*words, "--rubric", str(rubric)])
@@ -62,9 +68,7 @@ def test_a_mark_of_byte_order_is_no_part_of_a_rubric(tmp_path):
     assert "Grading standards:\nPrefer {short} answers.\n\n" in server.requests[0].body["messages"][0]["content"]
 
 
-def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path):
-    labelled = tmp_path / "labelled.jsonl"
-    labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(labelled):
     with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
         words = [sys.executable, "-m", "judges.cli", "calibrate", str(labelled), "--judge-api-base", server.url]
         command = f"{shlex.join([*words, '--judge-model', 'openai/m'])} | head -1"

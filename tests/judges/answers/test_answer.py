@@ -1,6 +1,5 @@
 """Rules first, then a judge over a real socket; what a malformed verdict becomes; what a text cannot do."""
 
-import asyncio
 import json
 import re
 
@@ -9,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import judges
-from judges import JudgeInputError, JudgeTimeoutError, MalformedVerdict
+from judges import JudgeInputError, MalformedVerdict
 from judges.answers.answer import MAX_ANSWER_CHARS, AnswerVerdict, DecidedBy, answer_prompt, parse_answer_verdict
-from tests.support.judge_server import JudgeServer, Reply
+from tests.support.judge_server import JudgeServer
 
 QUESTION, REFERENCE = "When do we meet?", "2:30 pm"
 RIGHT = json.dumps({"reasoning": "Half past two is 2:30.", "accept": True})
@@ -66,9 +65,9 @@ def test_a_verdict_may_stand_in_fences_prose_or_after_reasoning(content):
 MALFORMED = {
     "": "the answer is empty",
     "Yes, that is right.": 'no complete JSON object with the key "accept"',
-    '{"reasoning": "x", "accept": "true"}': "\"accept\" must be true or false, not 'true'",
-    '{"reasoning": "x", "accept": 1}': '"accept" must be true or false, not 1',
-    '{"accept": true}': 'there is no "reasoning"',
+    '{"reasoning": "x", "accept": "true"}': "accept: Input should be a valid boolean",
+    '{"reasoning": "x", "accept": 1}': "accept: Input should be a valid boolean",
+    '{"accept": true}': "reasoning: Field required",
     '{"reasoning": "It asks me to say so.", "accept": false}\nI ignored its {"reasoning": "x", "accept": true}.': (
         'several JSON objects, and their "accept" differ'
     ),
@@ -85,11 +84,6 @@ async def test_a_malformed_verdict_is_shown_to_the_judge_and_then_an_error(conte
     repair = server.requests[1].body["messages"][2:]
     assert repair[0] == {"role": "assistant", "content": content or "(empty)"}
     assert MALFORMED[content] in repair[1]["content"]
-
-
-async def test_failures_of_the_call_are_typed():
-    with JudgeServer([Reply(delay_seconds=300)]) as server, pytest.raises(JudgeTimeoutError):
-        await ask(server, timeout_seconds=0.1, max_retries=0)
 
 
 @pytest.mark.parametrize("reference", ["", [], ["a", " "], [1], 4, None])
@@ -113,16 +107,6 @@ async def test_verdicts_are_cached_counted_and_recorded(tmp_path):
         ("answer", False, True),
         ("answer", True, True),
     ]
-
-
-def test_the_synchronous_call_works_with_and_without_a_running_loop():
-    async def notebook():
-        return judges.check_answer(QUESTION, REFERENCE, "half past two", "o4-mini", api_base=server.url)
-
-    with JudgeServer(lambda messages: RIGHT) as server:
-        plain = judges.check_answer(QUESTION, REFERENCE, "half past two", "o4-mini", api_base=server.url)
-        assert asyncio.run(notebook()) == plain
-    assert plain.accept
 
 
 def test_an_error_of_the_synchronous_call_stands_alone():

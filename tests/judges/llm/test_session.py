@@ -29,14 +29,6 @@ async def test_calls_tokens_and_cost_add_up():
     assert str(session.usage) == "2 calls, 0 from the cache, 200 + 20 tokens, $0.4000"
 
 
-async def test_the_price_of_a_known_model_comes_from_the_list():
-    session = Session()
-    with JudgeServer(by_table) as server:
-        await judge(server, session=session)
-    # o4-mini: $1.10 and $4.40 a million
-    assert session.usage.cost_dollars == pytest.approx(100 * 1.1e-6 + 10 * 4.4e-6)
-
-
 async def test_a_price_that_was_given_holds_for_that_call_alone():
     with JudgeServer(by_table) as server:
         for given, cost in ((PRICE, pytest.approx(0.2)), ({}, None)):
@@ -46,13 +38,20 @@ async def test_a_price_that_was_given_holds_for_that_call_alone():
     assert "input_cost_per_token" not in server.requests[0].body
 
 
-async def test_an_unknown_price_is_none_and_not_zero():
+@pytest.mark.parametrize(
+    ("model", "cost", "told"),
+    [
+        ("openai/o4-mini", pytest.approx(100 * 1.1e-6 + 10 * 4.4e-6), "$0.0002"),  # $1.10 and $4.40 a million
+        ("openai/nobody-knows-me", None, "cost unknown"),
+    ],
+)
+async def test_a_price_comes_from_the_list_and_an_unknown_one_is_none_and_not_zero(model, cost, told):
     session = Session()
     with JudgeServer(by_table) as server:
-        await judge(server, session=session, judge_model="openai/nobody-knows-me")
-    assert session.usage.to_dict()["cost_dollars"] is None
-    assert session.usage.unpriced_calls == 1
-    assert "cost unknown" in str(session.usage)
+        await judge(server, session=session, judge_model=model)
+    assert session.usage.to_dict()["cost_dollars"] == cost
+    assert session.usage.unpriced_calls == (cost is None)
+    assert told in str(session.usage)
 
 
 async def test_nothing_is_asked_once_the_money_is_spent():

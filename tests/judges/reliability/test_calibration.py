@@ -169,6 +169,13 @@ def test_the_interval_is_over_groups():
     assert astuple(result.kendall_tau) == pytest.approx((0, -2 / 3, 2 / 3))
 
 
+def test_a_group_is_judged_by_its_own_rubric_unless_another_is_given():
+    own = LabelledGroup([said("worth 0"), said("worth 1")], [0, 1], rubric="Its own words.")
+    for given, other in (("Its own words.", {}), ("Other words.", {"rubric": "Other words."})):
+        _, server = measure(perfect, [own], permutations=1, **other)
+        assert f"Grading standards:\n{given}\n" in server.requests[0].body["messages"][0]["content"]
+
+
 def test_labels_that_are_all_equal_say_nothing_about_agreement():
     groups = [LabelledGroup([said("worth 1"), said("worth 2")], [0, 0])]
     result, _ = measure(perfect, groups)
@@ -232,11 +239,3 @@ def test_the_command_calls_the_judge_as_it_is_told(tmp_path):
     for wrong in ("[1]", "{"):
         refused = CliRunner().invoke(main, [*words, "--extra-litellm-params", wrong])
         assert (refused.exit_code, "it is no JSON object" in refused.output) == (2, True)
-
-
-def test_the_command_explains_what_is_wrong(tmp_path):
-    path = tmp_path / "l.jsonl"
-    path.write_text("nonsense")
-    result = CliRunner().invoke(main, ["calibrate", str(path), "--judge-model", "openai/judge"])
-    assert result.exit_code == 1
-    assert "can be used: line 1 is not JSON" in result.output

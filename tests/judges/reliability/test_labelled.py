@@ -18,7 +18,7 @@ def answers(*texts):
 def test_a_file_gives_the_groups_that_were_written(tmp_path):
     groups = [
         LabelledGroup(answers("4", "5"), [1, 0]),
-        LabelledGroup(answers("4", "four", "5"), [2, 1, 0.5], tools=[{"name": "calculator"}]),
+        LabelledGroup(answers("4", "four", "5"), [2, 1, 0.5], tools=[{"name": "calculator"}], rubric="Be short."),
     ]
     path = tmp_path / "l.jsonl"
     path.write_text("\n\n".join(json.dumps(asdict(group)) for group in groups))
@@ -39,16 +39,19 @@ def test_a_text_may_hold_a_line_separator_and_the_file_may_begin_with_a_byte_ord
         ("{", "no line of .* can be used: line 1 is not JSON"),
         ("[]", "line 1 is not a JSON object"),
         ("{}", 'line 1 must be an object with the lists "trajectories" and "labels"'),
-        ('{"trajectories": [[]], "labels": [1, 2]}', "line 1 a group needs one label per trajectory, got 1"),
-        ('{"trajectories": [[]], "labels": ["good"]}', "line 1 a label must be a finite number, got 'good'"),
+        ('{"trajectories": [[]], "labels": [1, 2]}', "line 1 a group needs one label or score per trajectory, got 1"),
+        ('{"trajectories": [[]], "labels": ["good"]}', "line 1 a label or score must be a finite number, got 'good'"),
         ('{"trajectories": [[]], "labels": [1]}', "line 1 trajectory 1 must be a non-empty list of messages"),
         ('{"trajectories": [[{"content": "a"}]], "labels": [1]}', 'must be a dict with a string "role"'),
         (
             '{"trajectories": [[{"role": "user"}]], "labels": [1], "tools": 3}',
             "tools must be a list of function schemas",
         ),
-        ('{"trajectories": [[]], "labels": [NaN]}', "a label must be a finite number, got nan"),
-        ('{"trajectories": [[]], "labels": [1' + "0" * 400 + "]}", "a label must be a finite number, got 1000"),
+        ('{"trajectories": [[]], "labels": [NaN]}', "a label or score must be a finite number, got nan"),
+        (
+            '{"trajectories": [[]], "labels": [1' + "0" * 400 + "]}",
+            "a label or score must be a finite number, got 1000",
+        ),
         ("[" * 100_000, r"line 1 is not JSON \(maximum recursion depth"),
         ("9" * 5000, r"line 1 is not JSON \(Exceeds the limit"),
         ('{"trajectories": [], "labels": [], "tool": []}', "unknown key 'tool'; did you mean 'tools'?"),

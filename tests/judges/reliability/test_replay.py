@@ -1,6 +1,7 @@
 """A recorded run judged again: the measures by hand, the command as a user meets it."""
 
 import asyncio
+import copy
 import json
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 import judges
 from judges import JudgeCallError, JudgeInputError, MalformedVerdict, Session
 from judges.cli import main
+from judges.reliability.groups import read_recorded
 from judges.reliability.replay import replay
 from tests.judges.recorded_groups import USER, said
 from tests.support.judge_server import JudgeServer, score_by
@@ -174,83 +176,59 @@ def test_a_setting_that_cannot_be_used_is_one_error_and_no_group_of_errors(run):
         replay(run, judges=["openai/other"], extra_litellm_params={"model": "x"})
 
 
-def changed(record, path, value):
-    """The record's line with another value at a path; without the key where the value is None."""
-    copy = json.loads(json.dumps(record))
-    at = copy
+RECORD = {
+    "format": 1,
+    "kind": "ruler",
+    "trajectories": [[USER, said(name)] for name in "ab"],
+    "rubric": None,
+    "tools": None,
+    "scores": [{"score": 0.1}, {"score": 0.4}],
+}
+GONE = object()
+CHANGES = [
+    *[((key,), value) for key in ("format", "trajectories", "scores") for value in (GONE, 7, "abc", {"a": 1})],
+    *[(("kind",), value) for value in (GONE, 7, {"a": 1})],
+    (("format",), 99),
+    *[(("trajectories",), []), (("trajectories", 0), []), (("trajectories", 0), [3]), (("trajectories", 0), "text")],
+    (("trajectories", 0, 0), {"content": "no role"}),
+    *[(("rubric",), 3), (("tools",), "search")],
+    *[(("scores", 0), GONE), (("scores", 0), 0.5)],
+    *[(("scores", 0, "score"), value) for value in (GONE, "high", float("nan"), 10**400)],
+]
+
+
+def changed(path, value):
+    """The record's line with another value at a path, or without the key."""
+    record = copy.deepcopy(RECORD)
+    at = record
     for key in path[:-1]:
         at = at[key]
-    if value is None:
+    if value is GONE:
         del at[path[-1]]
     else:
         at[path[-1]] = value
-    return json.dumps(copy)
+    return json.dumps(record).encode()
 
 
-def damaged_lines(record):
-    """Lines that are no whole judgement, each damaged in another way."""
-    keys = ("format", "kind", "trajectories", "scores", "verdicts")
-    changes = [
-        *(((key,), None) for key in keys),
-        *(((key,), value) for key in keys for value in (7, "abc", {"a": 1})),
-        (("format",), 99),
-        (("trajectories",), []),
-        (("trajectories", 0), []),
-        (("trajectories", 0), [3]),
-        (("trajectories", 0, 0), {"content": "no role"}),
-        (("trajectories", 0), "text"),
-        (("rubric",), 3),
-        (("tools",), "search"),
-        (("scores", 0), None),
-        (("scores", 0), 0.5),
-        (("scores", 0, "score"), None),
-        (("scores", 0, "score"), "high"),
-        (("scores", 0, "score"), float("nan")),
-        (("scores", 0, "score"), 10**400),
-        (("verdicts",), []),
-        (("verdicts", 0, "labels"), None),
-        (("verdicts", 0, "labels"), ["a"]),
-        (("verdicts", 0, "labels"), 3),
-    ]
-    lines = [changed(record, path, value) for path, value in changes if (path, value) != (("kind",), "abc")]
-    text = json.dumps(record)
-    deep = changed(record, ("trajectories", 0, 1, "content"), "DEEP").replace('"DEEP"', "[" * 900 + "]" * 900)
-    return [line.encode() for line in [*lines, text[:-9], text + text, "null", "[]", "3", "9" * 5000, "{", deep]] + [
-        b"\x00" * 64,
-        b"\xff" + text.encode(),
-        text.encode("utf-16"),
-    ]
+WHOLE = json.dumps(RECORD).encode()
+DEEP = changed(("trajectories", 0, 1, "content"), "DEEP").replace(b'"DEEP"', b"[" * 900 + b"]" * 900)
+DAMAGED = [
+    *[changed(path, value) for path, value in CHANGES],
+    *[WHOLE[:-9], WHOLE + WHOLE, b"null", b"[]", b"3", b"9" * 5000, b"{", b"\x00" * 64, b"\xff" + WHOLE, DEEP],
+]
 
 
-@pytest.fixture
-def damaged_run(run, tmp_path):
-    """The run with a damaged line before each good one, with byte order marks, and how many lines are damaged."""
-    good = (run / "judgements.jsonl").read_bytes().splitlines()
-    bad = damaged_lines(json.loads(good[0]))
-    bad[-1:] = bad[-1].split(b"\n")
-    lines = [b"\xef\xbb\xbf" + good[0], *bad, good[1], b"", b"\xef\xbb\xbf" + good[2], bad[0]]
-    folder = tmp_path / "damaged"
-    folder.mkdir()
-    (folder / "judgements.jsonl").write_bytes(b"\n".join(lines))
-    return folder, len(bad) + 1
+@pytest.mark.parametrize("line", DAMAGED, ids=lambda line: line[:40].decode(errors="replace"))
+def test_a_damaged_record_alone_is_refused_with_its_line(tmp_path, line):
+    path = tmp_path / "judgements.jsonl"
+    path.write_bytes(line + b"\n")
+    with pytest.raises(JudgeInputError, match=r"^no line of .*judgements\.jsonl can be used: line 1 "):
+        list(read_recorded(tmp_path))
 
 
-def test_damaged_records_are_named_and_passed_over_and_spoil_themselves_alone(run, damaged_run, caplog):
-    folder, count = damaged_run
-    with JudgeServer(judge_by(OTHER)) as server:
-        whole = replay(run, judges=["openai/other"], api_base=server.url)
-        assert caplog.text == ""
-        assert replay(folder, judges=["openai/other"], api_base=server.url) == whole
-    assert count > 40
-    assert f"passed over in {folder / 'judgements.jsonl'}: line 2 is no judgement" in caplog.text
-    assert f"; and {count - 5} more" in caplog.text
-
-
-@pytest.mark.parametrize("number", range(45))
-def test_every_damaged_record_alone_is_one_clear_line(run, damaged_run, number):
-    folder, _ = damaged_run
-    line = (folder / "judgements.jsonl").read_bytes().split(b"\n")[1 + number]
-    (folder / "judgements.jsonl").write_bytes(line + b"\n")
-    shown = invoke(folder, "--judge-model", "openai/other", "--judge-api-base", "http://127.0.0.1:9/v1")
-    assert (shown.exit_code, len(shown.output.splitlines())) == (1, 1), shown.output
-    assert shown.output.startswith(f"Error: no line of {folder / 'judgements.jsonl'} can be used: line 1 ")
+def test_damaged_records_are_named_and_passed_over_and_spoil_themselves_alone(tmp_path, caplog):
+    path = tmp_path / "judgements.jsonl"
+    path.write_bytes(b"\n".join([b"\xef\xbb\xbf" + WHOLE, *DAMAGED, WHOLE, b"", b"\xef\xbb\xbf" + WHOLE, b"{"]))
+    assert [list(group.labels) for group in read_recorded(tmp_path)] == [[0.1, 0.4]] * 3
+    assert f"passed over in {path}: line 2 is no judgement" in caplog.text
+    assert f"; and {len(DAMAGED) + 1 - 5} more" in caplog.text

@@ -5,23 +5,9 @@ from pathlib import Path
 import pytest
 
 import judges
-from judges import JudgeCallError, JudgeError, JudgeTimeoutError, MalformedVerdict, TrajectoryScore
-from tests.judges.recorded_groups import (
-    GROUP,
-    JUDGED_GROUP,
-    SYSTEM,
-    UNKNOWN_ARGUMENTS_GROUP,
-    USER,
-    by_table,
-    said,
-    with_start,
-)
+from judges import JudgeError, MalformedVerdict, TrajectoryScore
+from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, SYSTEM, USER, by_table, judge, said
 from tests.support.judge_server import JudgeServer, Reply, score_by, shown_trajectories, verdict
-
-
-async def judge(server, lists, **options):
-    options = {"api_base": server.url, "timeout_seconds": 20, "backoff_seconds": 0.01, **options}
-    return await judges.ruler(lists, options.pop("judge_model", "openai/o4-mini"), **options)
 
 
 @pytest.mark.parametrize("model", ["openai/o4-mini", "o4-mini"])
@@ -35,14 +21,6 @@ async def test_the_group_of_a_real_run_gets_each_score_and_explanation_at_its_ow
     (request,) = server.requests
     assert request.body["model"] == "o4-mini"
     assert request.body["messages"][1]["content"].count("joe.hartsoe@enron.com") == 1
-
-
-async def test_the_group_with_unknown_arguments_and_prose_answers_is_judged_and_the_prose_answer_wins():
-    with JudgeServer(
-        score_by(lambda messages: (0.9, "right") if "By Monday." in str(messages) else (0.1, "no"))
-    ) as server:
-        scores = await judge(server, with_start(UNKNOWN_ARGUMENTS_GROUP))
-    assert [score.score for score in scores] == [0.1, 0.1, 0.9, 0.1]
 
 
 async def test_equal_trajectories_anywhere_are_judged_once_and_share_the_score():
@@ -68,12 +46,6 @@ async def test_one_trajectory_or_only_equal_ones_are_judged_on_their_own(size):
     assert len(server.requests) == 1
 
 
-async def test_a_group_may_come_from_a_generator():
-    with JudgeServer(by_table) as server:
-        scores = await judges.ruler((messages for messages in GROUP), "o4-mini", api_base=server.url)
-    assert [score.score for score in scores] == [0.1, 0.4, 0.2, 0.0]
-
-
 async def test_an_empty_group_gives_an_empty_list_without_a_call():
     with JudgeServer([]) as server:
         assert await judge(server, []) == []
@@ -96,10 +68,7 @@ def spoiled(how):
         (lambda entries: entries[1:], "no entry for the ids"),
         (lambda entries: [*entries, entries[0]], "more than one entry"),
         (lambda entries: [("1", 0.5, ""), *entries[1:]], 'entries for ids that do not exist: "1"'),
-        (lambda entries: [(entries[0][0], 95, ""), *entries[1:]], "not 95"),
-        (lambda entries: [(entries[0][0], -3, ""), *entries[1:]], "not -3"),
-        (lambda entries: [(entries[0][0], float("nan"), ""), *entries[1:]], "not NaN"),
-        (lambda entries: [(entries[0][0], "0.7", ""), *entries[1:]], 'not "0.7"'),
+        (lambda entries: [(entries[0][0], 95, ""), *entries[1:]], "scores.0.score: Input should be less than or equal"),
     ],
 )
 async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error(how, problem):
@@ -142,29 +111,6 @@ async def test_a_whole_verdict_in_a_cut_answer_may_be_a_draft_and_is_malformed(f
     with JudgeServer(draft) as server:
         assert [score.score for score in await judge(server, GROUP)] == [0.1, 0.4, 0.2, 0.0]
     assert why in server.requests[1].body["messages"][3]["content"]
-
-
-async def test_a_cut_off_answer_is_told_apart():
-    with (
-        JudgeServer(lambda messages: Reply(content='{"scores": [', finish_reason="length")) as server,
-        pytest.raises(MalformedVerdict, match="raise max_tokens"),
-    ):
-        await judge(server, GROUP)
-
-
-async def test_fenced_json_after_a_429_is_accepted():
-    statuses = [429]
-    with JudgeServer(lambda messages: statuses.pop() if statuses else f"```json\n{by_table(messages)}\n```") as server:
-        assert [score.score for score in await judge(server, GROUP)] == [0.1, 0.4, 0.2, 0.0]
-    assert len(server.requests) == 2
-
-
-async def test_a_hang_past_the_timeout_and_a_cut_connection_are_typed_errors():
-    with JudgeServer(lambda messages: Reply(delay_seconds=300)) as server, pytest.raises(JudgeTimeoutError):
-        await judge(server, GROUP, timeout_seconds=0.2, max_retries=0)
-    with JudgeServer(lambda messages: Reply(cut=True)) as server, pytest.raises(JudgeCallError):
-        await judge(server, GROUP, max_retries=1)
-    assert len(server.requests) == 2
 
 
 async def test_groups_judged_at_the_same_time_do_not_mix():
