@@ -165,9 +165,9 @@ def calibrate(labelled: Path, limit: int | None, **options: Any) -> Calibration:
     """Compare a judge's scores with labels.
 
     LABELLED is a JSONL file, one group a line: {"trajectories": [[message, ...], ...], "labels": [number, ...]}, with
-    "tools" if the agent had any. Higher labels are better; only their order within a group counts. The figures say how
-    often the judge orders two trajectories as the labels do, how much its scores depend on the order in which it sees
-    them, how often it gives no usable verdict, and what a group costs.
+    "tools" if the agent had any and a "rubric" if the group has one of its own. Higher labels are better; only their
+    order within a group counts. The figures say how often the judge orders two trajectories as the labels do, how much
+    its scores depend on the order in which it sees them, how often it gives no usable verdict, and what a group costs.
     """
     from judges.reliability.calibration import calibrate as measure
     from judges.reliability.groups import read_labelled

@@ -69,5 +69,5 @@ class AnswerCache:
                 return connection.execute(statement, values).fetchone()
         except (sqlite3.Error, OSError) as error:
             raise JudgeInputError(
-                f"the judge cache {self.path} cannot be used ({error}); see to its disk, or name another file"
+                f"the judge cache {self.path} cannot be used ({error}); see to its disk, or move the file away"
             ) from error

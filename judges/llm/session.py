@@ -45,15 +45,13 @@ class Usage:
     unpriced_calls: int = 0
     """Calls whose cost is not known: litellm has no price, or the server reported no usage. It is not in the sum."""
 
-    def add(self, prompt_tokens: int, completion_tokens: int, cost_dollars: float | None) -> None:
-        """Count one answered call; a cost of None is an unknown one."""
+    def add(self, completion: Completion) -> None:
+        """Count one answered call."""
         self.calls += 1
-        self.prompt_tokens += prompt_tokens
-        self.completion_tokens += completion_tokens
-        if cost_dollars is None:
-            self.unpriced_calls += 1
-        else:
-            self.cost_dollars += cost_dollars
+        self.prompt_tokens += completion.prompt_tokens
+        self.completion_tokens += completion.completion_tokens
+        self.unpriced_calls += completion.cost_dollars is None
+        self.cost_dollars += completion.cost_dollars or 0.0
 
     def since(self, earlier: Usage) -> Usage:
         """What was added after ``earlier``, a copy of this sum at that time."""
@@ -149,7 +147,7 @@ class Session:
         async with self._slots:
             self.check_spend(client.model)
             completion = await client.complete(messages, response_format)
-        self.usage.add(completion.prompt_tokens, completion.completion_tokens, completion.cost_dollars)
+        self.usage.add(completion)
         return completion
 
     def _here(self) -> asyncio.AbstractEventLoop:

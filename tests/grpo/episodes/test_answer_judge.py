@@ -241,4 +241,4 @@ def test_a_damaged_cache_of_the_judge_is_explained(tmp_path):
     judge = ("--answer-judge", "openai/m", "--answer-judge-api-base", "http://127.0.0.1:1/v1")
     shown = run("--agent", "oracle", *judge, "--out", str(tmp_path / "run"), count=1)
     assert shown.exit_code == 1
-    assert "judge-cache.db cannot be used (file is not a database); delete the file" in shown.output
+    assert "judge-cache.db cannot be used (file is not a database); see to its disk, or move" in shown.output

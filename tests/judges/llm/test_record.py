@@ -70,71 +70,55 @@ def test_records_of_several_writers_are_whole_lines_and_a_broken_line_spoils_its
     assert sorted(names) == sorted(["before", *(f"{name} {n}" for name in "ab" for n in range(50))])
 
 
-async def test_no_key_is_written_or_printed(tmp_path, monkeypatch, capfd):
-    secrets = {
-        "environment": "sk-from-the-environment-0123456789",
-        "argument": "sk-from-an-argument-0123456789",
-        "params": "sk-from-the-params-0123456789",
-        "header": "Bearer sk-from-a-header-0123456789",
-        "url": "passwordinurl",
-        "other": "hf_of_another_service_0123456789",
-        "body": "sk-in-the-extra-body",
-        "basic": b64encode(b"user:passwordinurl").decode(),
-    }
-    monkeypatch.setenv("OPENAI_API_KEY", secrets["environment"])
-    monkeypatch.setenv("HF_TOKEN", secrets["other"])
+OF_ENVIRONMENT = {
+    "OPENAI_API_KEY": "sk-from-the-environment-0123456789",
+    "HF_TOKEN": "hf_of_another_service_0123456789",
+}
+BASIC = b64encode(b"user:passwordinurl").decode()
+HEADERS = {
+    "X-Auth": "Bearer sk-from-a-header-0123456789",
+    "X-Api-Key": 'session="a/b+c=="',
+    "Of-Mine": "team-0123456789",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "secrets"),
+    [
+        pytest.param({}, [], id="environment"),
+        pytest.param({"api_key": "sk-an-argument-0123456789"}, ["sk-an-argument-0123456789"], id="argument"),
+        pytest.param({"extra_litellm_params": {"api_key": "sk-of-params-012"}}, ["sk-of-params-012"], id="parameter"),
+        pytest.param({"extra_litellm_params": {"extra_headers": HEADERS}}, [*HEADERS.values()], id="headers"),
+        pytest.param({"extra_litellm_params": {"extra_body": {"api_key": "sk-of-body"}}}, ["sk-of-body"], id="body"),
+        pytest.param({"users": "user:passwordinurl@"}, ["passwordinurl", "query-0123456789", BASIC], id="url"),
+    ],
+)
+async def test_a_key_that_the_judge_repeats_is_in_no_score_record_cache_or_error_and_not_printed(
+    tmp_path, monkeypatch, capfd, options, secrets
+):
+    for name, value in OF_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    secrets = [*secrets, *OF_ENVIRONMENT.values()]
+    options = options.copy()
+    users = options.pop("users", "")
     session = Session(cache=tmp_path / "cache.db", record=tmp_path / "judgements.jsonl")
-
-    def leaky(messages):
-        key = server.requests[-1].headers["authorization"]
-        return Reply(status=401, content=f"Incorrect API key: {key}") if "leak" in str(messages) else by_table(messages)
-
-    with JudgeServer(leaky) as server:
-        with_password = server.url.replace("http://", f"http://user:{secrets['url']}@")
-        for options in (
-            {"api_base": server.url},
-            {"api_base": server.url, "api_key": secrets["argument"], "debug": True},
-            {"api_base": server.url, "extra_litellm_params": {"api_key": secrets["params"]}},
-            {"api_base": server.url, "extra_litellm_params": {"extra_headers": {"X-Auth": secrets["header"]}}},
-            {"api_base": server.url, "extra_litellm_params": {"extra_body": {"api_key": secrets["body"]}}},
-            {"api_base": with_password, "debug": True},
-        ):
-            await judges.ruler(GROUP, "openai/o4-mini", session=session, timeout_seconds=20, **options)
-            with pytest.raises(judges.JudgeCallError) as caught:
-                await judges.ruler([[USER, said("leak")]], "openai/o4-mini", session=session, **options)
-            assert not [name for name, secret in secrets.items() if secret in str(caught.value)]
-    assert server.requests[0].headers["authorization"] == f"Bearer {secrets['environment']}"
-    assert server.requests[-1].headers["authorization"] == f"Basic {secrets['basic']}"
-    assert "Incorrect API key: Bearer [key]" in (tmp_path / "judgements.jsonl").read_text()
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    shown = "".join(capfd.readouterr()) + repr(session)
-    assert len(list(read_judgements(tmp_path))) == 12
-    for name, secret in secrets.items():
-        assert secret.encode() not in written, name
-        assert secret not in shown, name
-
-
-async def test_a_key_that_the_judge_repeats_is_in_no_score_record_cache_or_error(tmp_path, capfd):
-    secrets = ["sk-an-argument-0123456789", 'session="a/b+c=="', "passwordinurl", "query-0123456789", "team-0123456789"]
-    session = Session(cache=tmp_path / "cache.db", record=tmp_path / "judgements.jsonl")
-    headers = {"X-Api-Key": secrets[1], "Cookie-Of-Mine": secrets[4]}
-    options = {"api_key": secrets[0], "extra_litellm_params": {"extra_headers": headers}, "session": session}
 
     def repeat(messages):
-        said_by_judge = " and ".join(secrets)
         labels = shown_trajectories(messages)
-        if len(labels) == 1:
-            return f"I was called with {said_by_judge}."
-        return verdict((label, 0.5, said_by_judge) for label in labels)
+        if len(labels) > 1:
+            return verdict((label, 0.5, " and ".join(secrets)) for label in labels)
+        return Reply(status=401, content=f"Incorrect API key: {server.requests[-1].headers['authorization']}")
 
     with JudgeServer(repeat) as server:
-        url = server.url.replace("http://", "http://user:passwordinurl@") + "?key=query-0123456789"
-        scores = await judges.ruler(GROUP, "openai/o4-mini", api_base=url, debug=True, **options)
-        with pytest.raises(MalformedVerdict) as caught:
-            await judges.ruler([[USER, said("a")]], "openai/o4-mini", api_base=url, debug=True, **options)
-    assert {score.explanation for score in scores} == {" and ".join(["[key]"] * 5)}
+        url = server.url.replace("http://", f"http://{users}") + ("?key=query-0123456789" if users else "")
+        call = {"api_base": url, "session": session, "timeout_seconds": 20, "debug": True, **options}
+        scores = await judges.ruler(GROUP, "openai/o4-mini", **call)
+        with pytest.raises(judges.JudgeCallError, match=r"Incorrect API key: .*\[key\]") as caught:
+            await judges.ruler([[USER, said("a")]], "openai/o4-mini", **call)
+    assert {score.explanation for score in scores} == {" and ".join(["[key]"] * len(secrets))}
+    assert len(list(read_judgements(tmp_path))) == 2
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir()).decode(errors="replace")
-    shown = "".join(capfd.readouterr()) + str(caught.value)
+    shown = "".join(capfd.readouterr()) + str(caught.value) + repr(session)
     for secret in secrets:
         for form in (secret, json.dumps(secret)[1:-1]):
             assert form not in written
