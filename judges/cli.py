@@ -61,11 +61,42 @@ def _params(_ctx: click.Context, _parameter: click.Parameter, value: str | None)
     return parsed
 
 
-def _measures(command: Callable[..., Agreement | Calibration]) -> Callable[..., None]:
-    """A command that gives figures: it takes what both take and prints them.
+_SHARED_OPTIONS = (
+    click.option("--judge-api-base", help="OpenAI-compatible URL; the judge's key comes from the environment."),
+    click.option(
+        "--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the recorded or generic ones."
+    ),
+    click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N"),
+    click.option("--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent."),
+    click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time."),
+    click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice."),
+    click.option(
+        "--max-prompt-tokens",
+        type=click.IntRange(1),
+        default=100_000,
+        show_default=True,
+        help="Longer prompts are cut; keep it some thousands below the judge's context.",
+    ),
+    click.option(
+        "--timeout-seconds",
+        type=click.FloatRange(0, min_open=True),
+        default=TIMEOUT_SECONDS,
+        show_default=True,
+        help="For one call.",
+    ),
+    click.option(
+        "--extra-litellm-params",
+        callback=_params,
+        metavar="JSON",
+        help="Parameters of the calls: temperature, reasoning_effort, input_cost_per_token, ...",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
+)
+"""What both commands take; those of a call are named as the library's, which its errors tell."""
 
-    Options of a call are named as the library's, which its errors tell.
-    """
+
+def _measures(command: Callable[..., Agreement | Calibration]) -> Callable[..., None]:
+    """A command that gives figures: it takes the shared options, and the figures are printed."""
 
     @wraps(command)
     def run(
@@ -88,42 +119,7 @@ def _measures(command: Callable[..., Agreement | Calibration]) -> Callable[..., 
             )
         _print(figures, as_json)
 
-    shared = (
-        click.option("--judge-api-base", help="OpenAI-compatible URL; the judge's key comes from the environment."),
-        click.option(
-            "--rubric", type=_IN_FILE, help="Text file of grading standards, instead of the recorded or generic ones."
-        ),
-        click.option("--limit", type=click.IntRange(1), help="Judge only the first N groups.", metavar="N"),
-        click.option(
-            "--max-cost", type=click.FloatRange(0, min_open=True), help="Stop when this many dollars are spent."
-        ),
-        click.option(
-            "--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Calls at the same time."
-        ),
-        click.option("--cache", type=_OUT_FILE, help="SQLite file that keeps verdicts; none is paid for twice."),
-        click.option(
-            "--max-prompt-tokens",
-            type=click.IntRange(1),
-            default=100_000,
-            show_default=True,
-            help="Longer prompts are cut; keep it some thousands below the judge's context.",
-        ),
-        click.option(
-            "--timeout-seconds",
-            type=click.FloatRange(0, min_open=True),
-            default=TIMEOUT_SECONDS,
-            show_default=True,
-            help="For one call.",
-        ),
-        click.option(
-            "--extra-litellm-params",
-            callback=_params,
-            metavar="JSON",
-            help="Parameters of the calls: temperature, reasoning_effort, input_cost_per_token, ...",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table."),
-    )
-    for option in reversed(shared):
+    for option in reversed(_SHARED_OPTIONS):
         run = option(run)
     return run
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any, NamedTuple
 
 from .frames import BE, PLACING, PREPOSITIONS, SCALED, WH, compares, without_frames
 from .giving_up import gives_up, speaks_of_not_knowing
@@ -64,6 +65,17 @@ class Decision:
     reasoning: str
 
 
+class _Reference(NamedTuple):
+    """A reference as it was read."""
+
+    text: str
+    whole: Tokens
+    core: Tokens
+    """Without what explains it."""
+    items: list[tuple[Any, ...]]
+    """Where it is a list."""
+
+
 def decide(answer: str, references: Sequence[str], question: str = "") -> Decision:
     """Whether the answer says one of the references, and only that.
 
@@ -80,24 +92,23 @@ def decide(answer: str, references: Sequence[str], question: str = "") -> Decisi
     if len(answer) > MAX_ANSWER_CHARS:
         return Decision(Verdict.UNDECIDED, f"The answer has more than {MAX_ANSWER_CHARS} characters.")
     asked, said, listed = tokens(question), tokens(answer), items(answer)
-    known = [
-        (text, [tokens(form) for form in dict.fromkeys((text, _core(text)))], items(_core(text))) for text in references
-    ]
+    known = [_read(text) for text in references]
     if gives_up(said, asked):
-        if any(_among(said, forms[0]) or speaks_of_not_knowing(forms[0]) for _, forms, _ in known):
+        if any(_among(said, one.whole) or speaks_of_not_knowing(one.whole) for one in known):
             return Decision(Verdict.UNDECIDED, "The answer and a reference say that something is not known.")
         return Decision(Verdict.WRONG, "The answer gives up.")
     if "password" in question.casefold():
         return Decision(Verdict.UNDECIDED, "A password must be the same to the letter.")
-    usable = [(text, [form for form in forms if not gives_up(form)], named) for text, forms, named in known]
+    forms = {one.text: [form for form in dict.fromkeys((one.whole, one.core)) if not gives_up(form)] for one in known}
     asked = [token for token in asked if token.value != "?"]
-    bare, any_order = [*without_frames(said, asked)], not _asks_for_order(asked)
-    for text, forms, named in usable:
-        bare_forms = [left for form in forms for left in without_frames(form, asked)]
-        is_list = any_order and len(named) > 1 and listed == named
-        if is_list or any(_same(one, other) for one in bare for other in bare_forms):
-            return Decision(Verdict.RIGHT, f"The answer says {text!r}.")
-    return _refuted(bare[-1], [forms[-1] for _, forms, _ in known], asked)
+    any_order = not _asks_for_order(asked)
+    bare = [*without_frames(said, asked)]
+    for one in known:
+        bare_forms = [left for form in forms[one.text] for left in without_frames(form, asked)]
+        is_list = any_order and len(one.items) > 1 and listed == one.items
+        if is_list or any(_same(left, form) for left in bare for form in bare_forms):
+            return Decision(Verdict.RIGHT, f"The answer says {one.text!r}.")
+    return _refuted(bare[-1], [one.core for one in known], asked)
 
 
 def says(text: str, answer: str) -> bool:
@@ -147,6 +158,11 @@ def _core(reference: str) -> str:
     """The reference without what explains it: a parenthesis that limits nothing, and what it is not."""
     text = _ASIDE.sub(lambda aside: aside[0] if _LIMITING.search(aside[1]) else "", reference)
     return _ABOUT.sub("", _CONTRAST.split(text)[0])
+
+
+def _read(text: str) -> _Reference:
+    core = _core(text)
+    return _Reference(text, tokens(text), tokens(core), items(core))
 
 
 # What is left of an answer, beside what is left of a reference.
