@@ -48,14 +48,13 @@ class Gpu:
     divided: bool = False
 
 
-def cpu_count(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
+def cpu_count() -> int:
     """Cores this process may use: its affinity, cut to the least quota of its cgroups.
 
     A part of a core is none: of threads that wait for each other the one without a core would hold up all.
     """
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quotas = [_cpu_quota(version, folder) for version, folder in cgroup_folders("cpu", proc, cgroups)]
-    return max(1, int(min([affinity, *(quota for quota in quotas if quota is not None)])))
+    return max(1, int(min([affinity, *_cpu_quotas()])))
 
 
 def physical_cores(folder: Path = Path("/sys/devices/system/cpu")) -> int:
@@ -71,78 +70,72 @@ def physical_cores(folder: Path = Path("/sys/devices/system/cpu")) -> int:
     return len(shared)
 
 
-def _cpu_quota(version: int, folder: Path) -> float | None:
-    """Cores that a cgroup may use; None where it has no limit."""
-    files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    try:
-        text = " ".join((folder / name).read_text(encoding="ascii") for name in files)
-        quota, period = map(int, text.split())
-    except (OSError, ValueError):  # "max": no limit
-        return None
-    return quota / period if quota > 0 and period > 0 else None
+def _cpu_quotas() -> Iterator[float]:
+    """Cores that each cgroup of this process may use, where it has a limit."""
+    for version, folder in _cgroup_folders("cpu"):
+        files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        try:
+            text = " ".join((folder / name).read_text(encoding="ascii") for name in files)
+            quota, period = map(int, text.split())
+        except (OSError, ValueError):  # "max": no limit
+            continue
+        if quota > 0 and period > 0:
+            yield quota / period
 
 
 def memory_gib() -> float:
     """Memory in GiB that this machine has, or what a container or cgroup allows of it."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([total, *(limit for limit, _ in _limits(PROC, CGROUPS))]) / _GIB
+    return min([total, *(limit for limit, _ in _memory_limits())]) / _GIB
 
 
-def available_gib(proc: Path = PROC, cgroups: Path = CGROUPS) -> float | None:
+def available_gib() -> float | None:
     """Memory in GiB that can be taken now without swapping: the least of what the kernel and each cgroup have left.
 
     Cached files count as free. ``None`` where the system does not tell.
     """
-    left = [limit - used for limit, used in _limits(proc, cgroups)]
+    left = [limit - used for limit, used in _memory_limits()]
     try:
-        lines = (line.split() for line in (proc / "meminfo").read_text(encoding="ascii").splitlines())
+        lines = (line.split() for line in (PROC / "meminfo").read_text(encoding="ascii").splitlines())
         left += [int(fields[1]) * 1024 for fields in lines if fields[0] == "MemAvailable:"]
     except (OSError, ValueError, IndexError):
         pass
     return max(0, min(left)) / _GIB if left else None
 
 
-def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
-    """Limit and usage in bytes of each cgroup that this process is in, from its own up to the root."""
-    for version, folder in cgroup_folders("memory", proc, cgroups):
-        if (found := _limit(folder, version)) is not None:
-            yield found
+def _memory_limits() -> Iterator[tuple[int, int]]:
+    """Limit and usage in bytes of each cgroup of this process that has a limit.
+
+    Cached files can be dropped, so they are not used memory, but for those that programs map.
+    """
+    for version, folder in _cgroup_folders("memory"):
+        limit_file, usage_file, cached_keys, mapped_key = _FILES[version]
+        try:
+            limit = int((folder / limit_file).read_text(encoding="ascii"))
+            used = int((folder / usage_file).read_text(encoding="ascii"))
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+            cached = sum(int(stat.get(key, 0)) for key in cached_keys) - int(stat.get(mapped_key, 0))
+        except (OSError, ValueError):  # "max": no limit
+            continue
+        yield limit, used - max(0, cached)
 
 
-def _limit(folder: Path, version: int) -> tuple[int, int] | None:
-    """Limit and what is used of it: without cached files, which can be dropped, but with those that programs map."""
-    limit_file, usage_file, cached_keys, mapped_key = _FILES[version]
-    try:
-        limit = int((folder / limit_file).read_text(encoding="ascii"))
-        used = int((folder / usage_file).read_text(encoding="ascii"))
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-        cached = sum(int(stat.get(key, 0)) for key in cached_keys) - int(stat.get(mapped_key, 0))
-        return limit, used - max(0, cached)
-    except (OSError, ValueError):  # "max": no limit
-        return None
-
-
-def cgroup_folders(controller: str, proc: Path = PROC, cgroups: Path = CGROUPS) -> Iterator[tuple[int, Path]]:
+def _cgroup_folders(controller: str) -> Iterator[tuple[int, Path]]:
     """Version and folder of each cgroup with this controller that this process is in, from its own up to the root."""
-    for version, root, own in _own(controller, proc, cgroups):
-        for folder in (own, *own.parents):
-            if folder.is_relative_to(root):
-                yield version, folder
-
-
-def _own(controller: str, proc: Path, cgroups: Path) -> Iterator[tuple[int, Path, Path]]:
-    """Version, root and folder of the innermost ones."""
     try:
-        lines = (proc / "self/cgroup").read_text(encoding="utf-8").splitlines()
+        lines = (PROC / "self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    yield 2, cgroups, cgroups  # a container sees its own cgroup as the root, whatever path it is told
-    yield 1, cgroups / controller, cgroups / controller
+    # a container sees its own cgroup as the root, whatever path it is told
+    innermost = [(2, CGROUPS, ""), (1, CGROUPS / controller, "")]
     for controllers, path in (line.split(":", 2)[1:] for line in lines if line.count(":") >= 2):
         if controllers == "":
-            yield 2, cgroups, cgroups / path.strip("/")
+            innermost.append((2, CGROUPS, path))
         elif controller in controllers.split(","):
-            yield 1, cgroups / controller, cgroups / controller / path.strip("/")
+            innermost.append((1, CGROUPS / controller, path))
+    for version, root, path in innermost:
+        own = root / path.strip("/")
+        yield from ((version, folder) for folder in (own, *own.parents) if folder.is_relative_to(root))
 
 
 def visible_gpus() -> tuple[Gpu, ...]:
@@ -209,21 +202,21 @@ def hub_reachable(timeout_seconds: float = 3.0) -> bool:
     return response.status_code < 500
 
 
-def current_rss_gb(pid: int | None = None) -> float | None:
-    """Resident memory of a process now, in GB (10^9 bytes); this process by default, ``None`` where unknown."""
-    return _status_gb("VmRSS", pid)
+def current_rss_gb() -> float | None:
+    """Resident memory of this process now, in GB (10^9 bytes); ``None`` where unknown."""
+    return _status_gb("VmRSS")
 
 
 def peak_rss_gb() -> float | None:
     """The most resident memory that this process ever had, in GB (10^9 bytes); ``None`` where unknown."""
-    return _status_gb("VmHWM", None)
+    return _status_gb("VmHWM")
 
 
-def _status_gb(field: str, pid: int | None) -> float | None:
+def _status_gb(field: str) -> float | None:
     try:
-        text = Path(f"/proc/{'self' if pid is None else pid}/status").read_text()
+        text = Path("/proc/self/status").read_text()
     except OSError:
-        return None  # no /proc on this system, or the process is gone
+        return None  # no /proc on this system
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         if name == field:

@@ -46,6 +46,12 @@ _CONVERSION = "v1"  # part of the cache's folder name: raise it when the convers
 _CONVERSION_TIMEOUT_SECONDS = 900.0
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_PARTS = {
+    "config.json": ("config.json",),
+    "weights (*.safetensors)": ("*.safetensors", "pytorch_model*.bin"),
+    "a tokenizer (tokenizer.json)": ("tokenizer.json", "tokenizer.model", "vocab.json"),
+}
+"""What a model's folder must have, and the names under which it may."""
 _THREE_CHOICES = (
     "Choose one of:\n"
     f"  --model {EMBEDDED_MODEL}   the embedded model ({INSTALL_EMBEDDED})\n"
@@ -60,37 +66,34 @@ class ResolvedModel:
 
     Attributes:
         path: Absolute folder with config.json, tokenizer files and weights.
-        name: The name as the user wrote it.
         public_name: The hub id under which others find the model; its folder where there is none.
     """
 
     path: Path
-    name: str
     public_name: str
 
 
-def resolve_model(name: str, cache_dir: Path | None = None) -> ResolvedModel:
+def resolve_model(name: str) -> ResolvedModel:
     """Find, fetch or build the folder of a model.
 
     Args:
         name: ``smollm2-135m``, a folder, or a model hub id such as ``Qwen/Qwen2.5-0.5B-Instruct``.
-        cache_dir: Where the embedded model is kept; default ``default_cache_dir()``.
 
     Raises:
         ModelError: The name is malformed, or the folder holds no usable model.
         ModelUnavailableError: The package of the embedded model is not installed, or the hub cannot be reached.
     """
     if name == EMBEDDED_MODEL:
-        return ResolvedModel(_embedded(cache_dir or default_cache_dir()), name, EMBEDDED_HUB_ID)
+        return ResolvedModel(_embedded(), EMBEDDED_HUB_ID)
     folder = Path(name).expanduser()
     if name and (gguf := _only_gguf(folder)):
-        path = _own_gguf(gguf, cache_dir or default_cache_dir())
-        return ResolvedModel(path, name, str(path))
+        path = _own_gguf(gguf)
+        return ResolvedModel(path, str(path))
     if name and folder.is_dir():
         path = check_model_folder(folder)
-        return ResolvedModel(path, name, str(path))
+        return ResolvedModel(path, str(path))
     check_model_name(name)
-    return ResolvedModel(check_model_folder(_from_hub(name)), name, name)
+    return ResolvedModel(check_model_folder(_from_hub(name)), name)
 
 
 def check_model_name(name: str) -> None:
@@ -106,9 +109,7 @@ def check_model_name(name: str) -> None:
 
 def config_at_hand(name: str) -> Path | None:
     """``config.json`` of a model that is here already; nothing is fetched, converted or written."""
-    folder = default_cache_dir().resolve() / "models" / f"{EMBEDDED_MODEL}-{_CONVERSION}"
-    if name != EMBEDDED_MODEL:
-        folder = Path(name).expanduser()
+    folder = _kept(EMBEDDED_MODEL) if name == EMBEDDED_MODEL else Path(name).expanduser()
     if (folder / "config.json").is_file():
         return folder / "config.json"
     if name == EMBEDDED_MODEL or importlib.util.find_spec("huggingface_hub") is None:
@@ -140,28 +141,28 @@ def check_model_folder(folder: Path) -> Path:
         ModelError: config.json is missing or unreadable, or there are no weights or no tokenizer.
     """
     folder = folder.expanduser().resolve()
+    if missing := [part for part, names in _PARTS.items() if not any(any(folder.glob(name)) for name in names)]:
+        raise ModelError(
+            f"No model in {folder}: it lacks {', '.join(missing)}. Save model and tokenizer with save_pretrained()."
+        )
     config = folder / "config.json"
     try:
         fields = json.loads(config.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        seen = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) if folder.is_dir() else "no such folder"
-        raise ModelError(f"No model in {folder}: config.json is missing (seen: {seen or 'an empty folder'}).") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"Cannot read {config}: {error}. Copy the model again.") from error
     if not isinstance(fields, dict) or not fields.get("architectures"):
         raise ModelError(f"{config} names no model architecture (key 'architectures'). Is this an adapter's folder?")
-    if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):
-        raise ModelError(f"No weights in {folder}: expected *.safetensors. Save the model with save_pretrained().")
-    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        raise ModelError(
-            f"No tokenizer in {folder}: expected tokenizer.json. Save it with tokenizer.save_pretrained()."
-        )
     return folder
 
 
-def _embedded(cache_dir: Path) -> Path:
+def _kept(name: str) -> Path:
+    """The folder of a converted model."""
+    return default_cache_dir().resolve() / "models" / f"{name}-{_CONVERSION}"
+
+
+def _embedded() -> Path:
     """Return the converted embedded model, converting it now if no process has done so yet (about 15 s)."""
-    target = cache_dir.resolve() / "models" / f"{EMBEDDED_MODEL}-{_CONVERSION}"
+    target = _kept(EMBEDDED_MODEL)
     return target if target.is_dir() else _converted(_embedded_gguf(), target)
 
 
@@ -175,11 +176,11 @@ def _only_gguf(path: Path) -> Path | None:
     return files[0] if files else None
 
 
-def _own_gguf(gguf: Path, cache_dir: Path) -> Path:
+def _own_gguf(gguf: Path) -> Path:
     """A user's GGUF file, converted once; another file under the same name is converted again."""
     about = gguf.resolve().stat()
     mark = hashlib.sha256(f"{gguf.resolve()} {about.st_size} {about.st_mtime_ns}".encode()).hexdigest()[:12]
-    target = cache_dir.resolve() / "models" / f"{gguf.stem}-{mark}-{_CONVERSION}"
+    target = _kept(f"{gguf.stem}-{mark}")
     return target if target.is_dir() else _converted(gguf.resolve(), target)
 
 

@@ -1,6 +1,6 @@
 """A measured second of this processor: which dtype is faster, how fast its threads are, whether others use its cores.
 
-    python -m grpo.machine.probe HIDDEN INTERMEDIATE THREADS...
+    python -m grpo.machine.probe HIDDEN INTERMEDIATE CORES THREADS
 
 The probe runs in a process of its own: who asks need not load torch. The dtypes are compared on one thread in that
 thread's CPU time, because a busy neighbour then changes nothing. The speed is of wall-clock time, because a run takes
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -47,13 +46,21 @@ MAX_HIDDEN, MAX_INTERMEDIATE = 1024, 4096
 """Larger models are probed with products of this size: they tell the same and take a second at most."""
 
 SHARED = 0.75
-"""Cores that give less than this share of what they could are said to be shared, if others use them. Idle ones give 0.9
-to 1; threads that share a core, and cores of two kinds, give less."""
-
-OTHERS = 0.05
-"""Share of the machine's time that other programs or machines have taken where its cores are said to be shared."""
+"""Cores that give less than this share of what they could are said to be shared. Idle ones give 0.9 to 1."""
 
 _TIMEOUT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ComputingDtype:
+    """A dtype and why it is taken, as a log line says it."""
+
+    dtype: Dtype
+    reason: str
+
+    def __str__(self) -> str:
+        """For example ``float32: 2.9 times faster here than bfloat16 (measured)``."""
+        return f"{self.dtype}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +71,21 @@ class Probe:
         seconds: CPU seconds of the same products on one thread, by dtype.
         core_gflops: GFLOP/s of CPU time of one thread, in the faster dtype.
         gflops: GFLOP/s of wall-clock time by number of threads, in the faster dtype: one, one for each core, and all.
-        others: Share of the cores' time that other programs and machines took; None where the system does not tell.
+        cores: How many cores those are; the others of all threads share a core with one of them.
     """
 
     seconds: Mapping[Dtype, float]
     core_gflops: float
     gflops: Mapping[int, float]
-    others: float | None = None
+    cores: int
 
     @property
-    def dtype(self) -> Dtype:
-        """The faster one."""
-        return min(DTYPES, key=lambda dtype: self.seconds[dtype])
+    def computing(self) -> ComputingDtype:
+        """The dtype that took less time for the same products."""
+        chosen = min(DTYPES, key=lambda dtype: self.seconds[dtype])
+        (other,) = set(DTYPES) - {chosen}
+        times = self.seconds[other] / self.seconds[chosen]
+        return ComputingDtype(chosen, f"{times:.1f} times faster here than {other} (measured)")
 
     @property
     def threads(self) -> int:
@@ -85,22 +95,21 @@ class Probe:
     def speed(self, dtype: str, threads: int | None = None) -> float:
         """GFLOP/s of wall-clock time in ``dtype`` with the number of measured threads nearest to ``threads``."""
         nearest = min(self.gflops, key=lambda measured: abs(measured - (threads or self.threads)))
-        slower = self.seconds[self.dtype] / self.seconds[dtype] if dtype in DTYPES else 1.0
+        slower = min(self.seconds.values()) / self.seconds[dtype] if dtype in DTYPES else 1.0
         return self.gflops[nearest] * slower
 
     def note(self, threads: int | None = None) -> str:
         """A line for the log where the cores are shared, "" where they are not; ``threads`` is the user's setting."""
-        most = max(self.gflops)
-        share = self.gflops[most] / (most * self.core_gflops)
-        if share >= SHARED or (self.others is not None and self.others < OTHERS):
+        share = self.gflops[self.cores] / (self.cores * self.core_gflops)
+        if share >= SHARED:
             return ""
-        taken = "" if self.others is None else f", {self.others:.0%} of their time taken by others"
-        noun = "the core gives" if most == 1 else f"{most} cores give"
+        most = max(self.gflops)
+        noun = "the core gives" if self.cores == 1 else f"{self.cores} cores give"
         fewer = f"; one thread is faster than {most} now, so it uses one to its end (--set threads={most} uses all)"
         fewer = fewer if not threads and self.threads < most else ""
         return (
-            f"other programs or machines use these cores: {noun} {share:.0%} of what they could (load average "
-            f"{os.getloadavg()[0]:.1f}{taken}), and the run takes that much longer{fewer}"
+            f"{noun} {share:.0%} of what they could (load average {os.getloadavg()[0]:.1f}): other programs or "
+            f"machines use them, or they share a core or are of two kinds, and the run takes that much longer{fewer}"
         )
 
 
@@ -120,39 +129,24 @@ def probe(model_path: Path, threads: int | None = None) -> Probe:
     config = json.loads((model_path / "config.json").read_text(encoding="utf-8"))
     sizes = (config.get("hidden_size"), config.get("intermediate_size"))
     hidden, intermediate = (size if isinstance(size, int) else 1024 for size in sizes)
-    counts = (threads,) if threads else (min(physical_cores(), cpu_count()), cpu_count())
-    return _probed(min(hidden, MAX_HIDDEN), min(intermediate, MAX_INTERMEDIATE), counts)
+    most = threads or cpu_count()
+    return _probed(min(hidden, MAX_HIDDEN), min(intermediate, MAX_INTERMEDIATE), min(physical_cores(), most), most)
 
 
 @lru_cache
-def _probed(hidden: int, intermediate: int, counts: tuple[int, ...]) -> Probe:
-    command = module_command("grpo.machine.probe", *map(str, (hidden, intermediate, *counts)))
-    before, own_before = _cpu_times(), resource.getrusage(resource.RUSAGE_CHILDREN)
+def _probed(hidden: int, intermediate: int, cores: int, threads: int) -> Probe:
+    command = module_command("grpo.machine.probe", *map(str, (hidden, intermediate, cores, threads)))
     try:
         done = subprocess.run(
             command, env=child_environment(), capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
         )
-        after, own = _cpu_times(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = own.ru_utime + own.ru_stime - own_before.ru_utime - own_before.ru_stime
-        return read(json.loads(done.stdout), taken_by_others(before, after, seconds))
+        return read(json.loads(done.stdout))
     except (subprocess.SubprocessError, ValueError) as error:
         shown = (getattr(error, "stderr", None) or "").strip()
         raise ModelError(
             f"how fast this machine is could not be measured ({error}); choose what it computes in: dtype = float32 or "
             "bfloat16\n" + "\n".join(shown.splitlines()[-12:])
         ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class ComputingDtype:
-    """A dtype and why it is taken, as a log line says it."""
-
-    dtype: Dtype
-    reason: str
-
-    def __str__(self) -> str:
-        """For example ``float32: 2.9 times faster here than bfloat16 (measured)``."""
-        return f"{self.dtype}: {self.reason}"
 
 
 def computing_dtype(setting: str, device: str, model_path: Path, threads: int | None = None) -> ComputingDtype:
@@ -165,43 +159,16 @@ def computing_dtype(setting: str, device: str, model_path: Path, threads: int | 
         return ComputingDtype(cast("Dtype", setting), "as set")
     if device != "cpu":
         return ComputingDtype("bfloat16", "the default on a GPU")
-    return faster(probe(model_path, threads).seconds)
+    return probe(model_path, threads).computing
 
 
-def faster(seconds: Mapping[Dtype, float]) -> ComputingDtype:
-    """The dtype that took less time for the same products."""
-    chosen = min(DTYPES, key=lambda dtype: seconds[dtype])
-    (other,) = set(DTYPES) - {chosen}
-    return ComputingDtype(chosen, f"{seconds[other] / seconds[chosen]:.1f} times faster here than {other} (measured)")
-
-
-def read(measured: Mapping[str, Any], others: float | None = None) -> Probe:
+def read(measured: Mapping[str, Any]) -> Probe:
     """A probe from what ``measure`` printed."""
     gflops = {int(threads): float(value) for threads, value in measured["gflops"].items()}
-    return Probe(measured["seconds"], float(measured["core_gflops"]), gflops, others)
+    return Probe(measured["seconds"], float(measured["core_gflops"]), gflops, int(measured["cores"]))
 
 
-def taken_by_others(before: str, after: str, own_seconds: float) -> float | None:
-    """Share of all cores' time between two first lines of /proc/stat that programs besides ours and the host's other
-    machines computed; None where there are no such lines.
-    """
-    try:
-        passed = [int(b) - int(a) for a, b in zip(before.split()[1:9], after.split()[1:9], strict=True)]
-        user, nice, system, _idle, _io, interrupts, soft_interrupts, stolen = passed
-    except ValueError:
-        return None
-    theirs = user + nice + system + interrupts + soft_interrupts - own_seconds * os.sysconf("SC_CLK_TCK")
-    return (max(0.0, theirs) + stolen) / sum(passed) if sum(passed) else None
-
-
-def _cpu_times() -> str:
-    try:
-        return Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
-    except (OSError, IndexError):
-        return ""
-
-
-def measure(hidden: int, intermediate: int, *threads: int) -> dict[str, Any]:
+def measure(hidden: int, intermediate: int, cores: int, threads: int) -> dict[str, Any]:
     """Time products ``(rows, hidden) x (hidden, intermediate)``; see `Probe`."""
     import torch
 
@@ -219,7 +186,9 @@ def measure(hidden: int, intermediate: int, *threads: int) -> dict[str, Any]:
     weight_IH = torch.ones(intermediate, hidden, dtype=faster)
     gflops: dict[int, float] = {}
     core_gflops = 0.0
-    for count in sorted({1, *threads}):  # each thread gets as many rows, so that the work for a thread is the same
+    for count in sorted(
+        {1, cores, threads}
+    ):  # each thread gets as many rows, so that the work for a thread is the same
         torch.set_num_threads(count)
         x_TH = torch.ones(ROWS * count, hidden, dtype=faster)
         torch.nn.functional.linear(x_TH, weight_IH)
@@ -231,7 +200,7 @@ def measure(hidden: int, intermediate: int, *threads: int) -> dict[str, Any]:
         gflops[count] = work / (time.perf_counter() - began)
         if count == 1:
             core_gflops = work / (time.thread_time() - worked)
-    return {"seconds": seconds, "core_gflops": core_gflops, "gflops": gflops}
+    return {"seconds": seconds, "core_gflops": core_gflops, "gflops": gflops, "cores": cores}
 
 
 if __name__ == "__main__":

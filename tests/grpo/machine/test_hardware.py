@@ -1,6 +1,7 @@
 """What the machine has, and what follows from it."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,22 @@ def test_memory_is_read_in_gigabytes() -> None:
     assert grown is not None
     assert 0.17 < grown - before < 0.25
     del block
-    assert current_rss_gb(os.getpid()) is not None
-    assert current_rss_gb(2**22 + 1) is None
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Makes a /proc with some memory available and a cgroup tree without limits, whose folder it returns."""
+
+    def made(cgroup: str = "0::/\n", available_gib: float = 20.0) -> Path:
+        proc, cgroups = tmp_path / "proc", tmp_path / "cgroup"
+        (proc / "self").mkdir(parents=True)
+        (proc / "meminfo").write_text(f"MemTotal: 99999999 kB\nMemAvailable: {int(available_gib * 2**20)} kB\n")
+        (proc / "self/cgroup").write_text(cgroup)
+        monkeypatch.setattr(hardware, "PROC", proc)
+        monkeypatch.setattr(hardware, "CGROUPS", cgroups)
+        return cgroups
+
+    return made
 
 
 @pytest.mark.parametrize(
@@ -78,15 +93,13 @@ def test_memory_is_read_in_gigabytes() -> None:
         ("4:cpu:/x\n", {"cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, 8),
     ],
 )
-def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, cgroup, files, cores):
+def test_a_containers_quota_bounds_the_cores(machine, monkeypatch, cgroup, files, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text(cgroup)
+    cgroups = machine(cgroup)
     for name, text in files.items():
-        file = tmp_path / "cgroup" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text + "\n")
-    assert hardware.cpu_count(tmp_path / "proc", tmp_path / "cgroup") == cores
+        (cgroups / name).parent.mkdir(parents=True, exist_ok=True)
+        (cgroups / name).write_text(text + "\n")
+    assert hardware.cpu_count() == cores
 
 
 def test_threads_that_share_a_core_are_one_core(tmp_path, monkeypatch):
@@ -98,16 +111,6 @@ def test_threads_that_share_a_core_are_one_core(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 4, 1, 5, 2})
     assert hardware.physical_cores(tmp_path) == 3
     assert hardware.physical_cores(tmp_path / "nothing") == 5
-
-
-def machine(folder: Path, available_gib: float, cgroup: str = "0::/\n") -> tuple[Path, Path]:
-    """A /proc with that much available and a cgroup tree without limits."""
-    proc, cgroups = folder / "proc", folder / "cgroup"
-    (proc / "self").mkdir(parents=True)
-    (proc / "meminfo").write_text(f"MemTotal: 99999999 kB\nMemAvailable: {int(available_gib * 2**20)} kB\n")
-    (proc / "self/cgroup").write_text(cgroup)
-    cgroups.mkdir()
-    return proc, cgroups
 
 
 def limit(folder: Path, names: tuple[str, ...], values: tuple[str, *tuple[int, ...]]) -> None:
@@ -122,30 +125,31 @@ V2 = ("memory.max", "memory.current", "inactive_file", "active_file", "file_mapp
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file", "total_mapped_file")
 
 
-def test_without_a_limit_it_is_what_the_kernel_says(tmp_path):
-    proc, cgroups = machine(tmp_path, 6.5)
-    limit(cgroups, V2, ("max", GIB, 0))
-    assert available_gib(proc, cgroups) == 6.5
+def test_without_a_limit_it_is_what_the_kernel_says(machine):
+    limit(machine(available_gib=6.5), V2, ("max", GIB, 0))
+    assert available_gib() == 6.5
 
 
 @pytest.mark.parametrize(("names", "folder"), [(V2, ""), (V1, "memory")])
-def test_a_container_counts_what_its_cgroup_leaves_and_its_cached_files_as_free(tmp_path, names, folder):
+def test_a_container_counts_what_its_cgroup_leaves_and_its_cached_files_as_free(machine, names, folder):
     """By hand: of 8 GiB 7 are used, 5 of them by files, of which programs map 1: 5 are left."""
-    proc, cgroups = machine(tmp_path, 20, "4:memory:/docker/1\n")  # a path that the container does not see
+    cgroups = machine("4:memory:/docker/1\n")  # a path that the container does not see
     limit(cgroups / folder, names, (str(8 * GIB), 7 * GIB, 2 * GIB, 3 * GIB, 1 * GIB))
-    assert available_gib(proc, cgroups) == 5.0
+    assert available_gib() == 5.0
 
 
 @pytest.mark.parametrize(
     ("line", "folder", "names"),
     [("0::/user/run", "user", V2), ("4:cpu:/x\n5:memory:/user/run", "memory/user", V1)],
 )
-def test_a_cgroup_above_the_own_one_may_be_the_tighter(tmp_path, line, folder, names):
-    proc, cgroups = machine(tmp_path, 20, f"{line}\n")
+def test_a_cgroup_above_the_own_one_may_be_the_tighter(machine, line, folder, names):
+    cgroups = machine(f"{line}\n")
     limit(cgroups / folder / "run", names, (str(16 * GIB), 0, 0))
     limit(cgroups / folder, names, (str(4 * GIB), 1 * GIB, 0))
-    assert available_gib(proc, cgroups) == 3.0
+    assert available_gib() == 3.0
 
 
-def test_where_nothing_is_told_nothing_is_said(tmp_path):
-    assert available_gib(tmp_path, tmp_path) is None
+def test_where_nothing_is_told_nothing_is_said(tmp_path, monkeypatch):
+    for place in ("PROC", "CGROUPS"):
+        monkeypatch.setattr(hardware, place, tmp_path)
+    assert available_gib() is None

@@ -3,6 +3,7 @@
 import importlib.machinery
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,13 @@ import pytest
 from grpo.errors import GrpoError, ModelError, ModelUnavailableError
 from grpo.machine import models
 from grpo.machine.models import EMBEDDED_MODEL, INSTALL_EMBEDDED, check_model_folder, resolve_model
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for converted models."""
+    monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def small_model(folder: Path) -> Path:
@@ -31,17 +39,18 @@ def test_a_folder_is_used_as_it_is(tmp_path: Path):
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        ("config.json", "config.json is missing"),
-        ("model.safetensors", "No weights"),
-        ("tokenizer.json", "No tokenizer"),
+        (["config.json"], "config.json"),
+        (["model.safetensors"], "weights (*.safetensors)"),
+        (["tokenizer.json"], "a tokenizer (tokenizer.json)"),
+        (["tokenizer.json", "config.json"], "config.json, a tokenizer (tokenizer.json)"),
     ],
 )
-def test_a_folder_without_a_part_names_the_part(tmp_path: Path, missing: str, words: str):
+def test_a_folder_without_a_part_names_the_part(tmp_path: Path, missing: list[str], words: str):
     folder = small_model(tmp_path / "m")
-    (folder / missing).unlink()
-    with pytest.raises(ModelError, match=words) as caught:
+    for name in missing:
+        (folder / name).unlink()
+    with pytest.raises(ModelError, match=re.escape(f"No model in {folder.resolve()}: it lacks {words}. Save")):
         resolve_model(str(folder))
-    assert str(folder.resolve()) in str(caught.value)
 
 
 def test_an_adapter_folder_is_not_taken_for_a_model(tmp_path: Path):
@@ -84,17 +93,18 @@ def test_without_a_hub_a_hub_id_names_the_three_choices(variables: dict[str, str
     assert f"--model {EMBEDDED_MODEL}" in last
 
 
-def test_a_missing_weights_package_gives_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("cache")
+def test_a_missing_weights_package_gives_the_install_command(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(models, "_EMBEDDED_PACKAGE", "no_such_package_at_all")
     with pytest.raises(ModelUnavailableError) as caught:
-        resolve_model(EMBEDDED_MODEL, tmp_path)
+        resolve_model(EMBEDDED_MODEL)
     assert INSTALL_EMBEDDED in str(caught.value)
     assert isinstance(caught.value, GrpoError)
     assert isinstance(caught.value, OSError)
     assert isinstance(caught.value, ValueError)
 
 
-def test_the_embedded_model_is_converted_once_and_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_embedded_model_is_converted_once_and_atomically(tmp_path: Path, cache: Path, monkeypatch):
     package = tmp_path / "weights"
     package.mkdir()
     (package / "tiny.gguf").write_bytes(b"gguf")
@@ -112,12 +122,11 @@ def test_the_embedded_model_is_converted_once_and_atomically(tmp_path: Path, mon
 
     monkeypatch.setattr(models, "_convert_in_subprocess", convert)
     with pytest.raises(ModelError, match="disk is full"):
-        resolve_model(EMBEDDED_MODEL, tmp_path / "cache")
-    assert [p.name for p in (tmp_path / "cache" / "models").iterdir()] == [f"{EMBEDDED_MODEL}-v1.lock"]
+        resolve_model(EMBEDDED_MODEL)
+    assert [p.name for p in (cache / "models").iterdir()] == [f"{EMBEDDED_MODEL}-v1.lock"]
 
-    first = resolve_model(EMBEDDED_MODEL, tmp_path / "cache")
-    again = resolve_model(EMBEDDED_MODEL, tmp_path / "cache")
-    assert first == again
+    first = resolve_model(EMBEDDED_MODEL)
+    assert resolve_model(EMBEDDED_MODEL) == first
     assert first.public_name == models.EMBEDDED_HUB_ID
     assert len(calls) == 2
     assert calls[1] != first.path  # written elsewhere, then moved
@@ -126,7 +135,7 @@ def test_the_embedded_model_is_converted_once_and_atomically(tmp_path: Path, mon
 
 def test_two_processes_convert_the_model_once(tmp_path: Path):
     code = (
-        "import sys, time; from pathlib import Path; from grpo.machine import models\n"
+        "import time; from grpo.machine import models\n"
         "import importlib.machinery as m; s = m.ModuleSpec('w', None, is_package=True)\n"
         f"s.submodule_search_locations = [{str(tmp_path)!r}]; models.importlib.util.find_spec = lambda name: s\n"
         "def convert(gguf, folder):\n"
@@ -134,10 +143,10 @@ def test_two_processes_convert_the_model_once(tmp_path: Path):
         "    (folder / 'config.json').write_text('{\"architectures\": [\"A\"]}')\n"
         "    (folder / 'model.safetensors').write_bytes(b'w'); (folder / 'tokenizer.json').write_text('{}')\n"
         "models._convert_in_subprocess = convert\n"
-        f"models.resolve_model('{EMBEDDED_MODEL}', Path({str(tmp_path / 'cache')!r}))\n"
+        f"models.resolve_model('{EMBEDDED_MODEL}')\n"
     )
     (tmp_path / "tiny.gguf").write_bytes(b"gguf")
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "GRPO_CACHE": str(tmp_path / "cache")}
     both = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) for _ in "ab"
     ]
@@ -154,10 +163,10 @@ def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatc
     assert models.default_cache_dir() == Path("/own")
 
 
-def test_a_folder_that_cannot_hold_the_converted_model_is_named_with_the_variable(tmp_path: Path):
-    (tmp_path / "file").touch()  # as a home that is read-only, for root too
-    with pytest.raises(ModelError, match=r"cannot be kept in \S+/file/models \(Not a directory\); set GRPO_CACHE"):
-        resolve_model(EMBEDDED_MODEL, tmp_path / "file")
+def test_a_folder_that_cannot_hold_the_converted_model_is_named_with_the_variable(cache: Path):
+    cache.touch()  # as a home that is read-only, for root too
+    with pytest.raises(ModelError, match=r"cannot be kept in \S+/cache/models \(Not a directory\); set GRPO_CACHE"):
+        resolve_model(EMBEDDED_MODEL)
 
 
 def test_a_user_without_a_home_is_told_to_set_the_variable(monkeypatch: pytest.MonkeyPatch):
@@ -188,26 +197,23 @@ def test_the_embedded_model_answers_a_question(model_dir: Path):
     assert "Paris" in tokenizer.decode(answer[0, chat["input_ids"].shape[1] :])
 
 
-def test_a_gguf_file_or_a_folder_with_one_is_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_gguf_file_or_a_folder_with_one_is_converted_once(tmp_path: Path, cache: Path, monkeypatch):
     converted: list[Path] = []
 
     def convert(gguf: Path, folder: Path) -> None:
         converted.append(gguf)
-        folder.mkdir()
-        (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
-        (folder / "model.safetensors").write_bytes(b"")
-        (folder / "tokenizer.json").write_text("{}")
+        small_model(folder)
 
     monkeypatch.setattr(models, "_convert_in_subprocess", convert)
     gguf = tmp_path / "weights" / "small.gguf"
     gguf.parent.mkdir()
     gguf.write_bytes(b"GGUF")
-    by_file, by_folder = (models.resolve_model(str(path), tmp_path / "cache") for path in (gguf, gguf.parent))
+    by_file, by_folder = (resolve_model(str(path)) for path in (gguf, gguf.parent))
     assert by_file.path == by_folder.path
-    assert by_file.path.parent == tmp_path / "cache" / "models"
+    assert by_file.path.parent == cache / "models"
     assert converted == [gguf]
     gguf.write_bytes(b"GGUF of another model")
-    assert models.resolve_model(str(gguf), tmp_path / "cache").path != by_file.path
+    assert resolve_model(str(gguf)).path != by_file.path
     (gguf.parent / "other.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelError, match=r"has 2 GGUF files \(other.gguf, small.gguf\); name one"):
-        models.resolve_model(str(gguf.parent), tmp_path / "cache")
+        resolve_model(str(gguf.parent))

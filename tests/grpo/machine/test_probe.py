@@ -1,7 +1,6 @@
 """What a measured second says of a machine: from given figures, and the real probe with the instruction set limited."""
 
 import json
-import os
 import platform
 import subprocess
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo.errors import ModelError
-from grpo.machine.probe import Probe, computing_dtype, faster, read, taken_by_others
+from grpo.machine.probe import Probe, computing_dtype, read
 from grpo.machine.processes import child_environment, module_command
 
 WITHOUT_UNITS = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
@@ -25,30 +24,29 @@ def cpu_flags():
 FLOAT32 = {"float32": 1.0, "bfloat16": 4.0}
 
 
+def measured(environment):
+    """What the probe says of two cores with these variables."""
+    pytest.importorskip("torch", reason="the probe needs torch (install the extra 'train')")
+    command = module_command("grpo.machine.probe", "576", "1536", "2", "2")
+    probed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert probed.returncode == 0, probed.stderr
+    return read(json.loads(probed.stdout))
+
+
 @pytest.mark.torch
 @pytest.mark.skipif("amx_bf16" not in cpu_flags(), reason="this processor has no matrix units for bfloat16 (AMX)")
 def test_a_processor_with_matrix_units_for_bfloat16_computes_in_it():
-    pytest.importorskip("torch", reason="the probe needs torch (install the extra 'train')")
     free = {name: value for name, value in child_environment().items() if name not in WITHOUT_UNITS}
-    command = module_command("grpo.machine.probe", "576", "1536", "2")
-    probed = subprocess.run(command, env=free, capture_output=True, text=True, timeout=200)
-    assert probed.returncode == 0, probed.stderr
-    assert read(json.loads(probed.stdout)).dtype == "bfloat16"
+    assert measured(free).computing.dtype == "bfloat16"
 
 
 @pytest.mark.torch
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the variables limit x86 processors")
 def test_a_processor_without_matrix_units_for_bfloat16_computes_in_float32():
-    pytest.importorskip("torch", reason="the probe needs torch (install the extra 'train')")
-    command = module_command("grpo.machine.probe", "576", "1536", "2")
-    probed = subprocess.run(
-        command, env=child_environment(os.environ | WITHOUT_UNITS), capture_output=True, text=True, timeout=200
-    )
-    assert probed.returncode == 0, probed.stderr
-    measured = read(json.loads(probed.stdout))
-    assert measured.dtype == "float32"
-    assert sorted(measured.gflops) == [1, 2]
-    assert 1 < measured.gflops[1] < 1.2 * measured.core_gflops
+    found = measured(child_environment(WITHOUT_UNITS))
+    assert found.computing.dtype == "float32"
+    assert sorted(found.gflops) == [1, 2]
+    assert 1 < found.gflops[1] < 1.2 * found.core_gflops
 
 
 @pytest.mark.parametrize(
@@ -57,22 +55,23 @@ def test_a_processor_without_matrix_units_for_bfloat16_computes_in_float32():
     ids=["idle", "busy", "equal", "one core"],
 )
 def test_all_threads_are_used_unless_one_is_faster(gflops, threads):
-    assert Probe(FLOAT32, 60.0, gflops).threads == threads
+    assert Probe(FLOAT32, 60.0, gflops, 1).threads == threads
 
 
 @pytest.mark.parametrize(
-    ("gflops", "others", "setting", "said"),
+    ("gflops", "cores", "setting", "said"),
     [
-        ({1: 60.0, 2: 112.0}, None, None, ("",)),
-        ({1: 60.0, 2: 66.0}, 0.01, None, ("",)),  # threads that share a core, and cores of two kinds
-        ({1: 58.0, 2: 66.0}, None, None, ("2 cores give 55% of what they could (load average ", "that much longer")),
-        ({1: 30.0, 2: 24.0}, 0.05, None, ("2 cores give 20%", "so it uses one to its end (--set threads=2 uses all)")),
-        ({1: 30.0, 2: 24.0}, None, 2, ("2 cores give 20%", "longer")),
-        ({1: 15.0}, 0.314, None, ("the core gives 25%", ", 31% of their time taken by others)", "longer")),
+        ({1: 60.0, 2: 112.0}, 2, None, ("",)),
+        ({1: 60.0, 2: 66.0}, 1, None, ("",)),  # threads that share a core
+        ({1: 58.0, 2: 66.0}, 2, None, ("2 cores give 55% of what they could (load average ", "that much longer")),
+        ({1: 30.0, 2: 24.0}, 2, None, ("2 cores give 20%", "so it uses one to its end (--set threads=2 uses all)")),
+        ({1: 30.0, 2: 24.0}, 2, 2, ("2 cores give 20%", "longer")),
+        ({1: 15.0}, 1, None, ("the core gives 25%", "longer")),
     ],
+    ids=["idle", "one core of two threads", "busy", "one is faster", "two are set", "one core"],
 )
-def test_shared_cores_are_told_from_idle_ones(gflops, others, setting, said):
-    note = Probe(FLOAT32, 60.0, gflops, others).note(setting)
+def test_shared_cores_are_told_from_idle_ones(gflops, cores, setting, said):
+    note = Probe(FLOAT32, 60.0, gflops, cores).note(setting)
     assert all(part in note for part in said), note
     assert note.endswith(said[-1])
     assert bool(note) == bool(said[0])
@@ -80,26 +79,20 @@ def test_shared_cores_are_told_from_idle_ones(gflops, others, setting, said):
 
 def test_the_speed_is_that_of_the_dtype_and_of_the_threads_that_are_used():
     """By hand: 100 GFLOP/s in float32; bfloat16 takes four times as long."""
-    measured = Probe(FLOAT32, 60.0, {1: 60.0, 2: 100.0})
-    assert (measured.speed("float32"), measured.speed("bfloat16"), measured.speed("float32", 1)) == (100.0, 25.0, 60.0)
+    found = Probe(FLOAT32, 60.0, {1: 60.0, 2: 100.0}, 2)
+    assert (found.speed("float32"), found.speed("bfloat16"), found.speed("float32", 1)) == (100.0, 25.0, 60.0)
 
 
-def test_what_others_computed_is_what_was_computed_without_the_probe():
-    """By hand: 1000 ticks passed; 300 user, 100 system and 10 of interrupts are busy, 2 s of them ours; 50 stolen."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    before = "cpu  100 0 100 800 0 0 0 10 0 0"
-    after = "cpu  400 0 200 1340 0 4 6 60 0 0"
-    assert taken_by_others(before, after, 200 / ticks) == pytest.approx(0.26)
-    assert taken_by_others(before, after, 900 / ticks) == pytest.approx(0.05)
-    assert taken_by_others("", after, 0.0) is taken_by_others(before, before, 0.0) is None
-
-
-def test_the_faster_dtype_is_taken_and_the_log_says_by_how_much():
-    with_units = faster({"float32": 0.012, "bfloat16": 0.004})
-    assert str(with_units) == "bfloat16: 3.0 times faster here than float32 (measured)"
-    without = faster({"float32": 0.012, "bfloat16": 0.03})
-    assert str(without) == "float32: 2.5 times faster here than bfloat16 (measured)"
-    assert faster({"float32": 0.01, "bfloat16": 0.01}).dtype == "float32"
+@pytest.mark.parametrize(
+    ("float32", "bfloat16", "said"),
+    [
+        (0.012, 0.004, "bfloat16: 3.0 times faster here than float32 (measured)"),
+        (0.012, 0.03, "float32: 2.5 times faster here than bfloat16 (measured)"),
+        (0.01, 0.01, "float32: 1.0 times faster here than bfloat16 (measured)"),
+    ],
+)
+def test_the_faster_dtype_is_taken_and_the_log_says_by_how_much(float32, bfloat16, said):
+    assert str(Probe({"float32": float32, "bfloat16": bfloat16}, 60.0, {1: 60.0}, 1).computing) == said
 
 
 def test_a_set_dtype_and_a_gpu_are_not_probed():
