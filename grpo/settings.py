@@ -340,10 +340,10 @@ class ServerSettings(Settings):
         description="memory of the KV cache; null: 2 on a CPU, on a GPU room for all sequences at full length, if "
         "the GPU has it",
     )
-    sleep_mode: Annotated[Literal["auto", True, False], AtResume.FREE] = Field(
-        default="auto",
-        description="learner and vLLM take turns on one GPU, while the other's model waits in the host's memory; auto: "
-        "where both do not fit",
+    sleep_mode: Annotated[bool, AtResume.FREE] = Field(
+        default=True,
+        description="learner and vLLM take turns on one GPU where both do not fit; the other's model then waits in the "
+        "host's memory",
     )
     extra_args: Annotated[tuple[str, ...], AtResume.FREE] = Field(
         default=(), description="further arguments of vllm serve"

@@ -184,17 +184,9 @@ def _check_memory(config: TrainConfig, model: ResolvedModel, display: Display) -
     """Say whether the memory is enough, before anything is started; refuse where it cannot be."""
     from grpo.devices.memory import cpu_needs
     from grpo.devices.shape import ModelShape
-    from grpo.errors import ConfigError
     from grpo.machine.hardware import available_gib
 
-    needs, available = cpu_needs(config, ModelShape.read(model.path)), available_gib()
-    try:
-        if found := needs.check(available):
-            display.note(found)
-    except ConfigError as error:
-        if available is not None and available < needs.least:
-            raise
-        display.note(f"Warning: {error}")
+    display.note(cpu_needs(config, ModelShape.read(model.path)).check(available_gib()))
 
 
 def _train(

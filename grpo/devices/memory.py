@@ -179,20 +179,23 @@ class CpuNeeds:
         return f"about {self.trainer + self.server:.1f} GiB of memory (trainer {self.trainer:.1f}{server})"
 
     def check(self, available: float | None) -> str:
-        """What is free and what the run needs, in a line; "" where the system does not tell what is free.
+        """What is free, where the system tells it, and what the run needs, in a line; a warning where that is more.
 
         Raises:
-            ConfigError: It is not enough.
+            ConfigError: Not even the least is free.
         """
         if available is None:
-            return ""
-        if available < self.trainer + self.server:
-            raise ConfigError(
-                f"only {available:.1f} GiB of memory are free, and the run needs {self}; the system may end it without "
-                f"a word. End other programs, lower learner.token_budget ({self.token_budget}) or server.kv_cache_gib, "
-                "or take a smaller model"
-            )
-        return f"{available:.1f} GiB of memory are free, and the run needs {self}"
+            return f"the run needs {self}"
+        if available >= self.trainer + self.server:
+            return f"{available:.1f} GiB of memory are free, and the run needs {self}"
+        short = (
+            f"only {available:.1f} GiB of memory are free, and the run needs {self}; the system may end it without a "
+            f"word. End other programs, lower learner.token_budget ({self.token_budget}) or server.kv_cache_gib, or "
+            "take a smaller model"
+        )
+        if available < self.least:
+            raise ConfigError(short)
+        return f"Warning: {short}"
 
 
 def cpu_needs(config: TrainConfig, shape: ModelShape) -> CpuNeeds:

@@ -273,7 +273,8 @@ def plan_gpus(
     plan = GpuPlan(config, shape, cards, placement, here.size if here and config.learner.shard else 1)
     setting = config.learner.gradient_checkpointing
     choices = (False, True) if setting == "auto" else (setting,)
-    sizes, ways = _kv_sizes(plan), _ways(config, placement)
+    sizes = _kv_sizes(plan)
+    ways = (False, True) if _may_take_turns(config, placement) else (False,)
     for in_turns, least, again in product(ways, sizes, choices):
         plan = replace(plan, in_turns=in_turns, gradient_checkpointing=again)
         if (left := plan.left) >= least:
@@ -291,24 +292,10 @@ def plan_gpus(
     return plan
 
 
-def _ways(config: TrainConfig, placement: Placement) -> tuple[bool, ...]:
-    """Whether learner and server may take turns, in the order in which it is tried.
-
-    Raises:
-        ConfigError: They must, and cannot.
-    """
-    setting = config.server.sleep_mode
-    if setting is False or not (placement.learners and placement.servers):
-        return (False,)
+def _may_take_turns(config: TrainConfig, placement: Placement) -> bool:
+    """One learner and one server may, on the same GPU, where no episode is played while the learner computes."""
     alone = placement.shared and len(placement.servers) == 1 and torchrun_rank() is None
-    if alone and config.rollout.max_staleness == 0:
-        return (True,) if setting is True else (False, True)
-    if setting is True:
-        raise ConfigError(
-            "server.sleep_mode = true is for one learner and one server on the same GPU, without torchrun and with "
-            "rollout.max_staleness = 0; leave it out, or show one GPU (CUDA_VISIBLE_DEVICES)"
-        )
-    return (False,)
+    return config.server.sleep_mode and alone and config.rollout.max_staleness == 0
 
 
 def _kv_sizes(plan: GpuPlan) -> list[int]:

@@ -84,13 +84,13 @@ class ModelDoctor:
         return str(computing_dtype(self.config.dtype, self.config.device, self._model.path))
 
     def check_memory(self) -> str:
-        """The free memory is enough for trainer and vLLM; on a CPU alone."""
+        """The free memory may be enough for trainer and vLLM; on a CPU alone."""
         assert self._model is not None, "the model was found"
         if self.config.device != "cpu":
             raise Unneeded("the check of the GPU memory has it")
         dtype = computing_dtype(self.config.dtype, "cpu", self._model.path).dtype
-        needs = cpu_needs(self.config.model_copy(update={"dtype": dtype}), ModelShape.read(self._model.path))
-        return needs.check(available_gib()) or str(needs)
+        config = self.config.model_copy(update={"dtype": dtype})
+        return cpu_needs(config, ModelShape.read(self._model.path)).check(available_gib())
 
     def check_template(self) -> str:
         """Prompt, turn and what follows, put together from their ids, equal the whole conversation's ids."""

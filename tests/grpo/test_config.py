@@ -92,10 +92,10 @@ def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path):
 
 def test_a_setting_of_several_kinds_has_one_error():
     with pytest.raises(ConfigError) as caught:
-        load_config(None, {"env": "X-v0", "server.sleep_mode": "maybe", "rollout.env_workers": -1})
+        load_config(None, {"env": "X-v0", "learner.gradient_checkpointing": "maybe", "rollout.env_workers": -1})
     assert str(caught.value).splitlines() == [
         "rollout.env_workers = -1: no place for envs; choose auto, threads, or a number of processes (0: none)",
-        "server.sleep_mode = 'maybe': Input should be 'auto', True or False",
+        "learner.gradient_checkpointing = 'maybe': Input should be 'auto', True or False",
     ]
 
 

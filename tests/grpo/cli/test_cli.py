@@ -108,22 +108,16 @@ def test_memory_that_is_short_is_said_before_anything_starts_and_too_little_is_r
     (tmp_path / "config.json").write_text(json.dumps(QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config()))
     config = load_config(None, {"env": "CartPole-v1", "device": "cpu", "dtype": "float32"})
     needs = cpu_needs(config, QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"])
-    total = needs.trainer + needs.server
-    assert needs.least < total
     said = []
 
     def checked(free):
         monkeypatch.setattr("grpo.machine.hardware.available_gib", lambda: free)
         _check_memory(config, SimpleNamespace(path=tmp_path), SimpleNamespace(note=said.append))
 
-    checked(total + 1)
-    assert said[0].startswith(f"{total + 1:.1f} GiB of memory are free, and the run needs about ")
-    checked((needs.least + total) / 2)
-    assert said[1].startswith("Warning: only ")
-    assert "the system may end it without a word. End other programs, lower learner.token_budget" in said[1]
+    checked(needs.least + 0.1)
+    assert said[0].startswith("Warning: only ")
     with pytest.raises(ConfigError, match=r"^only \d+\.\d GiB of memory are free"):
         checked(needs.least - 0.1)
-    assert len(said) == 2
 
 
 def test_a_run_for_a_gpu_that_is_not_there_starts_nothing(tmp_path, monkeypatch):

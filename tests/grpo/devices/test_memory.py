@@ -1,5 +1,6 @@
 """The memory estimate against what torch keeps: models of the recipes' real shapes on the meta device, without weights."""
 
+import re
 import weakref
 from dataclasses import replace
 
@@ -229,9 +230,13 @@ def test_every_learner_of_this_machine_needs_its_own(monkeypatch):
     assert needs.least - needs.server == pytest.approx(3 * (alone.least - alone.server))
 
 
-def test_enough_memory_is_said_and_a_shortage_names_what_to_lower():
+def test_enough_memory_is_said_and_a_shortage_names_what_to_lower_and_is_refused_where_nothing_works():
     needs = cpu_needs(on_a_cpu(), SMOLLM2)
+    total = needs.trainer + needs.server
+    assert needs.least < total
+    assert needs.check(None).startswith("the run needs about ")
     assert needs.check(64.0).startswith("64.0 GiB of memory are free, and the run needs about ")
-    assert needs.check(None) == ""
-    with pytest.raises(ConfigError, match=r"only 8\.0 GiB .* needs about .*vLLM.* lower learner.token_budget \(2048\)"):
-        needs.check(8.0)
+    short = r"only \d+\.\d GiB .* needs about .*vLLM.* without a word. End .* lower learner.token_budget \(2048\)"
+    assert re.match(f"Warning: {short}", needs.check((needs.least + total) / 2))
+    with pytest.raises(ConfigError, match=f"^{short}"):
+        needs.check(needs.least - 0.1)

@@ -93,43 +93,43 @@ def test_a_server_of_ones_own_leaves_the_gpu_to_the_learner():
         plan_gpus(config(**{"server.urls": ["http://a"]}), LARGE, gpus(12))
 
 
-def test_vllms_adapters_on_gpus_are_not_in_float32_but_a_learner_alone_may_be():
+def test_vllms_adapters_on_gpus_are_not_in_float32():
     with pytest.raises(ConfigError, match="with device = 'cuda': vLLM's LoRA kernels for GPUs compute no float32"):
         plan_gpus(config(dtype="float32"), SMALL, gpus(80))
-    elsewhere = plan_gpus(config(dtype="float32", **{"server.urls": ["http://a"]}), SMALL, gpus(80))
-    assert elsewhere.learner.weights == 4 * SMALL.parameters
 
 
-def test_a_gpu_without_bfloat16_does_not_serve_but_a_learner_in_float32_may_be_on_it():
-    """A T4, of compute capability 7.5, beside a card of 8.9: servers take GPUs from the front."""
-    old, new = (
-        Gpu(name, 24.0, str(number), capability) for number, (name, capability) in enumerate([("T4", 7.5), ("L4", 8.9)])
-    )
-    for cards in ([old], [old, new]):
-        with pytest.raises(
-            ConfigError, match=r"^GPU 0 \(T4\) has compute capability 7.5, and .* CUDA_VISIBLE_DEVICES,"
-        ):
-            plan_gpus(config(), SMALL, cards)
-    # torch has an attention without L x L scores there for float32 alone
-    alone = {"server.urls": ["http://a"]}
-    for settings, cards in (({}, [new, old]), (alone, [old]), (alone | {"dtype": "bfloat16"}, [new, old])):
-        with pytest.raises(ConfigError, match=r"^GPU 0 \(T4\) has .* 7.5, .* from 8.0 .*--set dtype=float32, or"):
-            plan_gpus(config(**settings), SMALL, cards)
-    plan = plan_gpus(config(dtype="float32", **alone), SMALL, [old])
+T4, L4 = Gpu("T4", 24.0, "0", 7.5), Gpu("L4", 24.0, "1", 8.9)
+PART, WHOLE = Gpu("A100", 40.0, "0", 8.0, divided=True), Gpu("A100", 40.0, "1", 8.0)
+TOO_OLD = (
+    r"^GPU 0 \(T4\) has compute capability 7.5, and .* from 8.0 .* CUDA_VISIBLE_DEVICES, .*--set dtype=float32, or"
+)
+DIVIDED = r"^GPU 0 \(A100\) is divided into parts \(MIG\), .* CUDA_VISIBLE_DEVICES,"
+LEARNER_ALONE = {"server.urls": ["http://a"]}
+
+
+@pytest.mark.parametrize(
+    ("cards", "settings", "why"),
+    [
+        ([T4], {}, TOO_OLD),
+        ([T4, L4], {}, TOO_OLD),  # servers take GPUs from the front
+        ([L4, T4], {}, TOO_OLD),  # and learners from the back
+        ([T4], LEARNER_ALONE, TOO_OLD),  # torch has an attention without L x L scores there for float32 alone
+        ([L4, T4], LEARNER_ALONE | {"dtype": "bfloat16"}, TOO_OLD),
+        ([PART], {}, DIVIDED),  # a seventh of an A100 in place of GPU 0 would get a plan of 40 GB
+        ([PART, WHOLE], {}, DIVIDED),
+    ],
+)
+def test_a_gpu_that_computes_no_bfloat16_or_is_divided_is_refused(cards, settings, why):
+    with pytest.raises(ConfigError, match=why):
+        plan_gpus(config(**settings), SMALL, cards)
+
+
+def test_a_learner_in_float32_may_be_on_an_old_gpu_and_others_are_taken_whole():
+    plan = plan_gpus(config(dtype="float32", **LEARNER_ALONE), SMALL, [T4])
     assert (plan.server, plan.learner.weights) == (None, 4 * SMALL.parameters)
-    assert plan_gpus(config(), SMALL, [new]).server_cards() == ("1",)
-    assert plan_gpus(config(), SMALL, [new, new]).learner_devices == ("cuda:1",)
-
-
-def test_a_gpu_that_is_divided_is_refused_where_it_is_shown():
-    """A seventh of an A100 in place of GPU 0 would get a plan of 40 GB."""
-    part, whole = (Gpu("A100", 40.0, str(number), 8.0, divided) for number, divided in enumerate([True, False]))
-    for cards in ([part], [part, whole]):
-        with pytest.raises(
-            ConfigError, match=r"^GPU 0 \(A100\) is divided into parts \(MIG\), .* CUDA_VISIBLE_DEVICES,"
-        ):
-            plan_gpus(config(), SMALL, cards)
-    assert plan_gpus(config(), SMALL, [whole]).server_cards() == ("1",)
+    assert plan_gpus(config(), SMALL, [L4]).server_cards() == ("1",)
+    assert plan_gpus(config(), SMALL, [L4, L4]).learner_devices == ("cuda:1",)
+    assert plan_gpus(config(), SMALL, [WHOLE]).server_cards() == ("1",)
 
 
 def test_a_policy_that_is_only_served_has_the_gpu_to_itself():
@@ -217,35 +217,20 @@ def test_processes_of_torchrun_take_no_turns(monkeypatch):
     processes_of_torchrun(monkeypatch, 2)
     with pytest.raises(ConfigError, match=r"the model does not fit: .* show more GPUs than 2$"):
         plan_gpus(config(**SHORT), LARGE, gpus(24, 24), host_gib=48)
-    processes_of_torchrun(monkeypatch, 1)
-    with pytest.raises(ConfigError, match="on the same GPU, without torchrun and with"):
-        plan_gpus(config(**{"server.sleep_mode": True}), SMALL, gpus(24))
 
 
-def test_turns_are_taken_where_nothing_else_fits_or_where_they_are_asked_for():
+def test_turns_are_taken_where_nothing_else_fits_and_not_where_they_may_not():
     fits = plan_gpus(config(), SMALL, gpus(38))
     assert (fits.in_turns, fits.gradient_checkpointing) == (False, True)
-    asked_for = plan_gpus(config(**{"server.sleep_mode": True}), SMALL, gpus(38))
-    assert asked_for.in_turns
-    assert not asked_for.gradient_checkpointing, "the whole card is the learner's"
+    refused = r"let them take turns \(server.sleep_mode, with rollout.max_staleness = 0"
     for never in ({"server.sleep_mode": False}, {"rollout.max_staleness": 1}):
-        with pytest.raises(
-            ConfigError, match=r"let them take turns \(server.sleep_mode, with rollout.max_staleness = 0"
-        ):
+        with pytest.raises(ConfigError, match=refused):
             plan_gpus(config(**SHORT, **never), LARGE, gpus(24))
-    with pytest.raises(ConfigError, match=r"take a smaller model or lora.rank, or show more GPUs than 1$") as tried:
+    too_much = r"^(?!.*take turns).*take a smaller model or lora.rank, or show more GPUs than 1$"
+    with pytest.raises(ConfigError, match=too_much):  # not even in turns
         plan_gpus(config(**SHORT), LARGEST, gpus(24), host_gib=128)
-    assert "take turns" not in str(tried.value)
-    for given, cards in (({"rollout.max_staleness": 1}, [80]), ({}, [80, 80])):
-        with pytest.raises(
-            ConfigError, match=r"server.sleep_mode = true is for one learner and one server on the same"
-        ):
-            plan_gpus(config(**{"server.sleep_mode": True}, **given), SMALL, gpus(*cards))
-    served = plan_gpus(config(**{"server.sleep_mode": True}), SMALL, gpus(80, 80), learners=0)
-    assert not served.in_turns, "what is only served takes turns with nobody"
-    imitates = config(**{"server.sleep_mode": True})
-    imitates = imitates.model_copy(update={"server": imitates.server.model_copy(update={"replicas": 0})})
-    assert not plan_gpus(imitates, SMALL, gpus(80)).in_turns, "grpo-sft starts no server"
+    with pytest.raises(ConfigError, match=too_much):  # what is only served takes turns with nobody
+        plan_gpus(config(**SHORT), LARGEST, gpus(24), host_gib=128, learners=0)
 
 
 def test_the_chunk_of_logits_follows_the_card():

@@ -42,17 +42,17 @@ def test_on_a_gpu_a_server_gets_its_card_and_its_share(tmp_path: Path, nvidia_sm
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
-def test_where_learner_and_vllm_take_turns_vllm_can_sleep(tmp_path: Path, nvidia_smi: Callable[..., None]):
+@pytest.mark.parametrize(("size", "sleeps"), [("0.5B", False), ("7B", True)])
+def test_where_learner_and_vllm_take_turns_vllm_can_sleep(tmp_path: Path, nvidia_smi, monkeypatch, size, sleeps):
     nvidia_smi(24564)
-    model_in(tmp_path)
-    seen = []
-    for sleep_mode in (True, "auto"):
-        config = load_config(None, {"env": "X-v0", "device": "cuda", "server.sleep_mode": sleep_mode})
-        (server,) = make_servers(config, tmp_path, tmp_path / "log")
-        assert isinstance(server, VllmServer)
-        variables, arguments = server.options.environment(), server.options.arguments(tmp_path, "base", 1)
-        seen.append((variables.get("VLLM_SERVER_DEV_MODE"), "--enable-sleep-mode" in arguments))
-    assert seen == [("1", True), (None, False)], "with room for both, auto takes no turns"
+    monkeypatch.setattr("grpo.devices.plan.memory_gib", lambda: 48.0)
+    model_in(tmp_path, f"Qwen/Qwen2.5-{size}-Instruct")
+    short = {"learner.token_budget": 4096, "rollout.max_tokens": 2048, "rollout.concurrency": 16}
+    config = load_config(None, {"env": "X-v0", "device": "cuda", **short})
+    (server,) = make_servers(config, tmp_path, tmp_path / "log")
+    assert isinstance(server, VllmServer)
+    variables, arguments = server.options.environment(), server.options.arguments(tmp_path, "base", 1)
+    assert (variables.get("VLLM_SERVER_DEV_MODE") == "1") == ("--enable-sleep-mode" in arguments) == sleeps
 
 
 def test_a_gpu_that_is_too_small_is_refused_before_anything_starts(tmp_path: Path, nvidia_smi: Callable[..., None]):
