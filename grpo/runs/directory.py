@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from grpo.config import TrainConfig, resume_differences
 from grpo.errors import CheckpointError, ConfigError
 from grpo.machine.hardware import cpu_count
-from grpo.runs.retention import checkpoints
+from grpo.runs.retention import checkpoints, step_of
 from judges.common.files import Closeable, locked, write_json, write_text
 
 
@@ -104,7 +104,7 @@ class RunDirectory(Closeable):
         threads = earlier.get("threads")
         if config.threads is None and threads is not None and threads <= cpu_count():  # else it was another machine
             kept["threads"] = threads
-        made = int(found[-1].name.removeprefix("step-")) if (found := checkpoints(self.checkpoints)) else 0
+        made = step_of(found[-1].name) if (found := checkpoints(self.checkpoints)) else 0
         kept["steps"] = max(made, config.steps if config.minutes is None else earlier["steps"])
         config = config.model_copy(update=kept)
         if not resume:

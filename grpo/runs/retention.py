@@ -37,10 +37,15 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step:04d}"
 
 
+def step_of(name: str) -> int:
+    """The step whose checkpoint has this name."""
+    return int(name.removeprefix("step-"))
+
+
 def checkpoints(folder: Path) -> list[Path]:
     """The whole checkpoints, oldest first; a folder of another name is the user's, for example a copy of one."""
     found = [path.parent for path in folder.glob(f"step-*/{STATE_FILE}") if re.fullmatch(r"step-\d+", path.parent.name)]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    return sorted(found, key=lambda path: step_of(path.name))
 
 
 def prune(folder: Path, keep: int) -> None:
@@ -52,19 +57,17 @@ def prune(folder: Path, keep: int) -> None:
             shutil.rmtree(old)
 
 
-def note_score(folder: Path, step: int, score: float) -> bool:
-    """Remember the checkpoint of ``step`` as the best if no earlier one scored as much; returns whether it is."""
+def note_score(folder: Path, step: int, score: float) -> None:
+    """Remember the checkpoint of ``step`` as the best if no earlier one scored as much."""
     best = best_of(folder)
-    if best is not None and best.checkpoint != checkpoint_name(step) and score <= best.score:
-        return False
-    write_json(folder / BEST_FILE, {"checkpoint": checkpoint_name(step), "score": score})
-    return True
+    if best is None or best.checkpoint == checkpoint_name(step) or score > best.score:
+        write_json(folder / BEST_FILE, {"checkpoint": checkpoint_name(step), "score": score})
 
 
 def forget_best_after(folder: Path, step: int) -> None:
     """Forget the best checkpoint if it is one after ``step``: a run that goes on from there will have another."""
     best = best_of(folder)
-    if best is not None and int(best.checkpoint.removeprefix("step-")) > step:
+    if best is not None and step_of(best.checkpoint) > step:
         (folder / BEST_FILE).unlink()
 
 
@@ -98,5 +101,5 @@ def find_checkpoint(folder: Path, which: str) -> Path:
     try:
         return found[checkpoint_name(int(which))]
     except (ValueError, KeyError):
-        steps = ", ".join(str(int(name.removeprefix("step-"))) for name in found)
+        steps = ", ".join(str(step_of(name)) for name in found)
         raise CheckpointError(f"no checkpoint {which!r}; choose newest, best or one of the steps {steps}") from None

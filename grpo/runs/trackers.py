@@ -14,28 +14,13 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from grpo.errors import ConfigError
 from grpo.runs.evaluations import is_final
 from judges.common.files import Closeable
 
-TRACKERS = ("tensorboard", "trackio", "wandb")
-"""What ``--track`` takes; each is also the name of a package and of an extra of this project."""
-
 _ID_FILE = "tracking-id"
-
-
-class Tracker(Protocol):
-    """What a run needs of a tracker."""
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Record the finite numbers of one step."""
-        ...
-
-    def close(self) -> None:
-        """Write what is left."""
-        ...
 
 
 class Tracking(Closeable):
@@ -54,7 +39,7 @@ class Tracking(Closeable):
         """Start the tracker.
 
         Args:
-            name: One of ``TRACKERS``; None for none.
+            name: Of the tracker, which is also that of its package and of an extra of this project; None for none.
             folder: The run directory; its name is the run's name.
             project: What the tracker groups runs by.
             config: The run's settings.
@@ -63,7 +48,7 @@ class Tracking(Closeable):
         """
         self._name = name
         self._note = note
-        self._tracker: Tracker | None = None
+        self._tracker: _Tensorboard | _Trackio | _Wandb | None = None
         if name is not None:
             starts = {"tensorboard": _Tensorboard, "trackio": _Trackio, "wandb": _Wandb}
             self._tracker = self._guarded(lambda: starts[name](folder, project, config, steps_done))
@@ -101,16 +86,12 @@ class Tracking(Closeable):
 
 
 def check_tracker(name: str | None) -> None:
-    """Refuse a tracker that is unknown or not installed.
+    """Refuse a tracker that is not installed.
 
     Raises:
         ConfigError: With the extra to install.
     """
-    if name is None:
-        return
-    if name not in TRACKERS:
-        raise ConfigError(f"there is no tracker {name!r}; choose one of {', '.join(TRACKERS)}")
-    if importlib.util.find_spec(name) is None:
+    if name is not None and importlib.util.find_spec(name) is None:
         raise ConfigError(
             f"--track {name} needs the package {name}, which is not installed: pip install 'email-rl[{name}]'"
         )

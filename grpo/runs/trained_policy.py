@@ -17,7 +17,7 @@ from grpo.machine.models import EMBEDDED_HUB_ID, EMBEDDED_MODEL
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, summaries
 from grpo.runs.model_card import ADAPTER_CONFIG, Card
-from grpo.runs.retention import checkpoint_name, find_checkpoint
+from grpo.runs.retention import checkpoint_name, find_checkpoint, step_of
 
 PRIVATE_SETTINGS = {"judge": {"api_base"}, "answer_judge": {"api_base"}, "server": {"urls"}, "tinker": {"url"}}
 """Addresses, which a model card leaves out."""
@@ -66,9 +66,8 @@ def find_policy(path: Path, checkpoint: str = "newest", model: str | None = None
     run = RunDirectory(path)
     config = saved_config(path)
     found = find_checkpoint(run.checkpoints, checkpoint)
-    step = int(found.name.removeprefix("step-"))
-    name = f"{run.root.name}-{found.name}"
-    return TrainedPolicy(found, model or config.model, name, int(_adapter_config(found)["r"]), config, run, step)
+    name, rank = f"{run.root.name}-{found.name}", int(_adapter_config(found)["r"])
+    return TrainedPolicy(found, model or config.model, name, rank, config, run, step_of(found.name))
 
 
 def saved_config(run: Path, overrides: dict[str, Any] | None = None) -> TrainConfig:

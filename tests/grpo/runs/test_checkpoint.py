@@ -7,7 +7,6 @@ import pytest
 
 from grpo.errors import CheckpointError
 from grpo.runs.checkpoint import Checkpoints, TrainState, newest_checkpoint
-from grpo.runs.retention import note_score
 
 END_SECONDS = 120.0
 
@@ -93,14 +92,6 @@ def test_what_goes_wrong_in_the_thread_is_raised_before_the_next_checkpoint_and_
     again.close()
     assert (tmp_path / "step-0002" / "engine.pt").read_text() == "w2 again"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-0001", "step-0002"], "no half of one is left"
-
-
-def test_the_best_checkpoint_is_kept(made, tmp_path):
-    for step in range(5):
-        made.finish(made.begin(FileEngine(), TrainState(step, 0)))
-        made.wait()
-        note_score(tmp_path, step, 1.0 if step == 1 else 0.5)
-    assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-0000", "step-0001", "step-0003", "step-0004"]
 
 
 def test_a_damaged_checkpoint_is_named(made, tmp_path):

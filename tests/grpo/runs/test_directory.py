@@ -17,12 +17,18 @@ def begin(root, config):
         run.checkpoints.mkdir()
 
 
+def resumed(root, config=CONFIG):
+    """The settings with which a run goes on."""
+    with RunDirectory.open(root, config, resume=True) as run:
+        return run.config
+
+
 def test_a_run_directory_is_locked_for_one_process_and_free_after_close(tmp_path):
     run = RunDirectory.open(tmp_path / "r", CONFIG, resume=False)
     with pytest.raises(CheckpointError, match="another process is training"):
         RunDirectory.open(tmp_path / "r", CONFIG, resume=True)
     run.close()
-    RunDirectory.open(tmp_path / "r", CONFIG, resume=True).close()
+    resumed(tmp_path / "r")
 
 
 def test_an_existing_run_is_not_overwritten_by_accident(tmp_path):
@@ -43,18 +49,16 @@ def test_a_run_goes_on_in_the_dtype_that_it_was_begun_in(tmp_path):
     with RunDirectory.open(tmp_path / "r", CONFIG, resume=True) as run:
         assert run.config.dtype == "auto"
         run.write_config(run.config.model_copy(update={"dtype": "float32"}))
-    with RunDirectory.open(tmp_path / "r", CONFIG, resume=True) as run:
-        assert run.config.dtype == "float32"
+    assert resumed(tmp_path / "r").dtype == "float32"
     with pytest.raises(ConfigError, match="dtype: 'float32' -> 'bfloat16'"):
-        RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"dtype": "bfloat16"}), resume=True)
+        resumed(tmp_path / "r", CONFIG.model_copy(update={"dtype": "bfloat16"}))
 
 
 @pytest.mark.parametrize(("threads", "kept"), [(1, 1), (3, None)])
 def test_a_run_keeps_its_number_of_threads_where_there_are_as_many_cores(tmp_path, monkeypatch, threads, kept):
     monkeypatch.setattr("grpo.runs.directory.cpu_count", lambda: 2)
     begin(tmp_path / "r", CONFIG.model_copy(update={"threads": threads}))
-    with RunDirectory.open(tmp_path / "r", CONFIG, resume=True) as run:
-        assert run.config.threads == kept
+    assert resumed(tmp_path / "r").threads == kept
 
 
 def test_steps_that_are_made_are_not_taken_back_and_evaluations_may_begin_later(tmp_path):
@@ -62,8 +66,8 @@ def test_steps_that_are_made_are_not_taken_back_and_evaluations_may_begin_later(
     write_json(tmp_path / "r" / "checkpoints" / "step-0004" / "state.json", {})
     for steps, kept in ((1, 4), (5, 5), (9, 9)):
         fewer = load_config(None, {"env": "E", "steps": steps, "eval.every": 2})
-        with RunDirectory.open(tmp_path / "r", fewer, resume=True) as run:
-            assert (run.config.steps, run.config.eval.every) == (kept, 2)
+        config = resumed(tmp_path / "r", fewer)
+        assert (config.steps, config.eval.every) == (kept, 2)
 
 
 @pytest.mark.parametrize("content", ['{"architectures": ["LlamaForCausalLM"]}', "[]", "hello", ""])
@@ -85,11 +89,10 @@ def test_a_place_that_cannot_hold_a_run_is_named(tmp_path):
 def test_a_changed_setting_is_refused_with_the_difference_and_the_config_is_kept(tmp_path):
     begin(tmp_path / "r", CONFIG)
     with pytest.raises(ConfigError, match=r"learning_rate: 2e-05 -> 0\.1") as refused:
-        RunDirectory.open(tmp_path / "r", load_config(None, {"env": "E", "optimizer.learning_rate": 0.1}), resume=True)
+        resumed(tmp_path / "r", load_config(None, {"env": "E", "optimizer.learning_rate": 0.1}))
     saved = str(tmp_path / "r" / "config.json")
     assert f"Use the earlier settings (--recipe {saved} has them)" in str(refused.value)
-    RunDirectory.open(tmp_path / "r", load_config(saved, {"env": "E"}), resume=True).close()
-    assert json.loads((tmp_path / "r" / "config.json").read_text())["optimizer"]["learning_rate"] == 2e-5
+    assert resumed(tmp_path / "r", load_config(saved, {"env": "E"})).optimizer.learning_rate == 2e-5
 
 
 def test_what_was_moved_is_the_same_under_its_name_alone(tmp_path):
@@ -113,7 +116,7 @@ def test_what_was_moved_is_the_same_under_its_name_alone(tmp_path):
     assert difference("a/model", "b/model") == ["model: 'a/model' -> 'b/model'"], "of a hub"
     assert difference(TrainConfig(env="E").train_split, new, "train_split") != []
     begin(tmp_path / "r", named(old))
-    RunDirectory.open(tmp_path / "r", named(new), resume=True).close()
+    resumed(tmp_path / "r", named(new))
     assert json.loads((tmp_path / "r" / "config.json").read_text())["model"] == str(new)
 
 
@@ -122,17 +125,17 @@ def test_a_rubric_that_was_changed_in_its_place_is_refused(tmp_path):
     rubric.write_text("Short answers are good.", encoding="utf-8")
     judged = load_config(None, {"env": "E", "reward": "ruler", "judge.rubric": str(rubric)})
     begin(tmp_path / "r", judged)
-    RunDirectory.open(tmp_path / "r", judged, resume=True).close()
+    resumed(tmp_path / "r", judged)
     rubric.write_text("Long answers are good.", encoding="utf-8")
     changed = r"judge\.rubric: .*rubric\.txt was changed; .*/r/judge-rubric\.txt has the earlier text"
     with pytest.raises(ConfigError, match=changed):
-        RunDirectory.open(tmp_path / "r", judged, resume=True)
+        resumed(tmp_path / "r", judged)
     rubric.unlink()
     with pytest.raises(ConfigError, match=r"the rubric .*rubric\.txt \(judge\.rubric\) cannot be read"):
         RunDirectory.open(tmp_path / "new", judged, resume=False)
     assert not (tmp_path / "new").exists()
     (tmp_path / "r" / "judge-rubric.txt").rename(rubric)
-    RunDirectory.open(tmp_path / "r", judged, resume=True).close()
+    resumed(tmp_path / "r", judged)
     assert (tmp_path / "r" / "judge-rubric.txt").read_text(encoding="utf-8") == "Short answers are good."
 
 
@@ -145,31 +148,27 @@ def test_a_rubric_that_found_no_room_does_not_keep_its_run_from_going_on(tmp_pat
     resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, limits[1]))  # the disk takes 16 kB of its 24
     try:
         with pytest.raises(ConfigError, match=r"/r cannot hold a run: .*File too large"):
-            RunDirectory.open(tmp_path / "r", judged, resume=True)
+            resumed(tmp_path / "r", judged)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    RunDirectory.open(tmp_path / "r", judged, resume=True).close()
+    resumed(tmp_path / "r", judged)
     assert (tmp_path / "r" / "judge-rubric.txt").stat().st_size == 24_000
 
 
-def test_a_continued_run_knows_how_long_it_was_to_be(tmp_path):
-    begin(tmp_path / "r", CONFIG.model_copy(update={"steps": 5}))
-    with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
-        assert run.earlier_steps == 5
-    with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
-        assert run.earlier_steps == 9
-
-
-def test_a_continued_run_keeps_the_steps_that_its_minutes_chose_and_its_number_of_threads(tmp_path):
+def test_a_continued_run_keeps_the_steps_that_its_minutes_chose_and_knows_how_long_it_was_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr("grpo.runs.directory.cpu_count", lambda: 2)
     timed = CONFIG.model_copy(update={"minutes": 10.0})
     begin(tmp_path / "r", timed.model_copy(update={"steps": 7, "threads": 1}))
-    with RunDirectory.open(tmp_path / "r", timed, resume=True) as run:
-        assert (run.config.steps, run.config.threads, run.earlier_minutes) == (7, 1, 10.0)
-    again = timed.model_copy(update={"minutes": 20.0, "threads": 2})
-    with RunDirectory.open(tmp_path / "r", again, resume=True) as run:
-        assert (run.config.steps, run.config.threads, run.earlier_minutes) == (7, 2, 10.0)
-    with RunDirectory.open(tmp_path / "r", CONFIG.model_copy(update={"steps": 9}), resume=True) as run:
-        assert (run.config.steps, run.config.minutes) == (9, None)
+    longer = timed.model_copy(update={"minutes": 20.0, "threads": 2})
+    for config, kept, earlier in (
+        (timed, (7, 1, 10.0), (7, 10.0)),
+        (longer, (7, 2, 20.0), (7, 10.0)),
+        (CONFIG.model_copy(update={"steps": 9}), (9, 2, None), (7, 20.0)),
+        (CONFIG.model_copy(update={"steps": 9}), (9, 2, None), (9, None)),
+    ):
+        with RunDirectory.open(tmp_path / "r", config, resume=True) as run:
+            assert (run.config.steps, run.config.threads, run.config.minutes) == kept
+            assert (run.earlier_steps, run.earlier_minutes) == earlier
 
 
 def test_json_is_replaced_whole_or_not_at_all(tmp_path):

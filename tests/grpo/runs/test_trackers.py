@@ -121,8 +121,6 @@ def test_no_tracker_is_no_trouble(tmp_path):
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     check_tracker(None)
-    with pytest.raises(ConfigError, match="no tracker 'excel'; choose one of tensorboard, trackio, wandb"):
-        check_tracker("excel")
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "trackio", raising=False)
     with pytest.raises(ConfigError, match=r"needs the package trackio, .*pip install 'email-rl\[trackio\]'"):

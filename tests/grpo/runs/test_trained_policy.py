@@ -12,7 +12,7 @@ from grpo.errors import CheckpointError, ConfigError
 from grpo.machine.models import EMBEDDED_HUB_ID
 from grpo.runs.directory import RunDirectory
 from grpo.runs.model_card import Card, name_base_model, write_card
-from grpo.runs.retention import best_of, checkpoints, find_checkpoint, note_score, prune
+from grpo.runs.retention import best_of, checkpoint_name, checkpoints, find_checkpoint, note_score, prune
 from grpo.runs.trained_policy import find_policy, init_adapter, run_card
 from judges.common.files import write_json
 
@@ -48,11 +48,13 @@ def test_the_first_the_newest_few_and_the_best_are_kept(tmp_path):
     for step, score in enumerate([0.1, 0.7, 0.3, 0.7, 0.6]):
         write_checkpoint(tmp_path, step)
         prune(folder, keep=2)
-        assert note_score(folder, step, score) is (step < 2)
+        note_score(folder, step, score)
+        assert best_of(folder).checkpoint == checkpoint_name(min(step, 1)), "of equals the first"
     prune(folder, keep=2)
     assert names(folder) == ["step-0000", "step-0001", "step-0003", "step-0004"]
     assert best_of(folder).score == 0.7
-    assert note_score(folder, 4, 0.8) is True
+    note_score(folder, 4, 0.8)
+    assert best_of(folder).score == 0.8
     prune(folder, keep=2)
     assert names(folder) == ["step-0000", "step-0003", "step-0004"]
 
