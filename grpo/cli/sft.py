@@ -93,8 +93,7 @@ def sft(
     from grpo.machine.user_code import import_user_module
     from grpo.runs.export import new_folder
     from grpo.training.engines import backend_of
-    from grpo.training.imitation import without_servers
-    from grpo.training.sft import SupervisedFineTuning
+    from grpo.training.sft import SupervisedFineTuning, without_servers
 
     share_cores()
     config = _config(from_run, recipe, given)

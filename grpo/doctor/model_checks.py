@@ -121,7 +121,7 @@ class ModelDoctor:
         engine.optim_step(ADAPTER_RATE, 1.0)
         shared.sample()
         with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as folder:
-            sampler = backend.sampler(self._servers, Path(folder), chat.stop_token_ids, 1)
+            sampler = backend.sampler(self._servers, Path(folder), chat.stop_token_ids)
             sampler.publish(engine.save_adapter, 0)
             where = sampler, self._servers, engine, chat, self._model.path
             gap = look_at_servers(*where, version=0, max_gap=self.config.loss.max_gap, between=shared.train)

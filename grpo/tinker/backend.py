@@ -69,7 +69,7 @@ class Tinker:
         """See `Backend`."""
         return TinkerServer(self._url, self._config.model)
 
-    def sampler(self, servers: Servers, folder: Path, stop_token_ids: list[int], concurrency: int) -> Sampler:
+    def sampler(self, servers: Servers, folder: Path, stop_token_ids: list[int]) -> Sampler:
         """See `Backend`."""
         assert isinstance(servers, TinkerServer), "it is the one above"
-        return TinkerSampler(servers, folder, stop_token_ids, concurrency)
+        return TinkerSampler(servers, folder, stop_token_ids, self._config.rollout.concurrency)

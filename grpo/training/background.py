@@ -20,9 +20,14 @@ class BackgroundLoop(Closeable):
     """An event loop that runs from its creation until it is closed."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="rollouts", daemon=True)
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self._play, name="rollouts", daemon=True)
         self._thread.start()
+
+    def _play(self) -> None:
+        with self._runner:  # at its end it cancels what is under way and waits until it is gone, in this thread
+            self._loop.run_forever()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine; what it has begun goes on afterwards. A Ctrl-C while waiting cancels it."""
@@ -35,17 +40,6 @@ class BackgroundLoop(Closeable):
 
     def close(self) -> None:
         """Cancel what is under way, wait until it is gone, and end the thread. Twice does no harm."""
-        if self._loop.is_closed():
-            return
-        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_default_executor()
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()

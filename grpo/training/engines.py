@@ -37,11 +37,11 @@ class Backend(Protocol):
         computes_here: Whether the model is in this machine's memory.
     """
 
-    computes_here: bool
+    computes_here: bool = True
 
     def described(self) -> str:
         """What a run says of an engine that is not just this process."""
-        ...
+        return ""
 
     def engine(self, model_path: Path, init_adapter: Path | None = None) -> Engine:
         """What trains the model in ``model_path``, from ``init_adapter`` on.
@@ -57,15 +57,8 @@ class Backend(Protocol):
         """What samples; ``log`` is for what servers of ours say, ``tell`` hears that one went out or came back."""
         ...
 
-    def sampler(self, servers: Servers, folder: Path, stop_token_ids: list[int], concurrency: int) -> Sampler:
-        """The sampler over these servers.
-
-        Args:
-            servers: Those of ``servers``.
-            folder: For adapters.
-            stop_token_ids: Each ends a turn.
-            concurrency: Requests at once to one server.
-        """
+    def sampler(self, servers: Servers, folder: Path, stop_token_ids: list[int]) -> Sampler:
+        """The sampler over these ``servers``, with a ``folder`` for adapters and the tokens that end a turn."""
         ...
 
 
@@ -92,8 +85,6 @@ def backend_of(config: TrainConfig) -> Backend:
 class Local(Backend):
     """This process trains, and vLLM samples."""
 
-    computes_here = True
-
     def __init__(self, config: TrainConfig):
         """Refuse what does not go together; raises as ``backend_of`` does."""
         self.config = config
@@ -119,10 +110,6 @@ class Local(Backend):
                 "with; start it with torchrun --nproc-per-node N -m grpo train ..., or leave learner.shard out"
             )
 
-    def described(self) -> str:
-        """See `Backend`: nothing."""
-        return ""
-
     def engine(self, model_path: Path, init_adapter: Path | None = None) -> Engine:
         """See `Backend`."""
         from grpo.learner.local_engine import LocalEngine, engine_options
@@ -133,10 +120,10 @@ class Local(Backend):
         """See `Backend`."""
         return Fleet(make_servers(self.config, model_path, log), on_change=[tell])
 
-    def sampler(self, servers: Servers, folder: Path, stop_token_ids: list[int], concurrency: int) -> Sampler:
+    def sampler(self, servers: Servers, folder: Path, stop_token_ids: list[int]) -> Sampler:
         """See `Backend`."""
         assert isinstance(servers, Fleet), "it is the one above"
-        return VllmSampler(servers, folder, stop_token_ids, concurrency)
+        return VllmSampler(servers, folder, stop_token_ids, self.config.rollout.concurrency)
 
 
 class Torchrun(Local):

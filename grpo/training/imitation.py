@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from grpo.chat import Chat
 from grpo.chat.prompts import Prompts
+from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv, Observation
 from grpo.envs.pool import Seat
 from grpo.envs.step_cost import Place
@@ -28,11 +27,6 @@ from grpo.learner.engine import Engine, LossSpec
 from grpo.learner.segments import Segment, segments_of
 from grpo.seeds import derive_seed
 from grpo.types import Episode, Task
-from judges.common.files import JsonlLog
-
-if TYPE_CHECKING:
-    from grpo.config import TrainConfig
-    from grpo.display.terminal import Display
 
 WARM_UP_STEPS = 5
 MAX_UNUSABLE = 200
@@ -127,98 +121,28 @@ def warm_start_rate(step: int, steps: int, peak: float) -> float:
 
 
 def warm_start(
-    engine: Engine,
-    segments: Iterator[Segment],
-    *,
-    steps: int,
-    batch_size: int,
-    peak_learning_rate: float,
-    max_grad_norm: float,
-    on_step: Callable[[dict[str, float]], None],
-) -> None:
-    """Imitate ``steps`` batches of demonstrations; ``on_step`` gets the metrics of each."""
+    engine: Engine, segments: Iterator[Segment], config: TrainConfig, steps: int
+) -> Iterator[dict[str, float]]:
+    """Imitate ``steps`` batches of demonstrations; gives the metrics of each when it is done."""
+    settings = config.warm_start
     for step in range(steps):
         began = time.monotonic()
-        batch = [next(segments) for _ in range(batch_size)]
+        batch = [next(segments) for _ in range(settings.batch)]
         tokens = sum(segment.num_actions for segment in batch)
         statistics = engine.forward_backward(batch, LossSpec("imitation", normalizer=tokens))
         loss = sum(row.loss for row in statistics)
-        rate = warm_start_rate(step, steps, peak_learning_rate)
-        norm = engine.optim_step(rate, max_grad_norm)
+        rate = warm_start_rate(step, steps, settings.learning_rate)
+        norm = engine.optim_step(rate, config.optimizer.gradient_bound)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise TrainingError(
                 f"the warm start's loss is {loss} and its gradient's norm {norm} at step {step + 1}; lower its "
                 "learning rate"
             )
-        seconds = time.monotonic() - began
-        on_step(
-            {
-                "step": step + 1,
-                "loss": loss,
-                "grad_norm": norm,
-                "lr": rate,
-                "tokens": sum(len(segment.ids) for segment in batch),
-                "seconds": seconds,
-            }
-        )
-
-
-def imitate(
-    config: TrainConfig,
-    model_path: Path,
-    train: Sequence[Segment],
-    held_out: Sequence[Segment],
-    steps: int,
-    folder: Path,
-    display: Display,
-) -> list[float]:
-    """A warm start of its own: writes the adapter and ``metrics.jsonl`` into ``folder``.
-
-    Returns:
-        The validation loss (nats a token) before, after each epoch, and after the last step.
-    """
-    from grpo.runs.trained_policy import init_adapter
-    from grpo.training.engines import backend_of
-
-    display.phase(f"Imitation: {steps} steps of {config.warm_start.batch}, rows: {len(train)}")
-    engine = backend_of(without_servers(config)).engine(model_path, init_adapter(config))
-    epoch_steps = max(1, len(train) // config.warm_start.batch)
-    losses = [validation_loss(engine, held_out)]
-    with JsonlLog(folder / "metrics.jsonl") as log, display.progress("sft", steps) as bar:
-        log.append({"step": 0, "validation/loss": losses[0]})
-
-        def on_step(metrics: dict[str, float]) -> None:
-            if metrics["step"] % epoch_steps == 0 or metrics["step"] == steps:
-                losses.append(validation_loss(engine, held_out))
-                metrics["validation/loss"] = losses[-1]
-            log.append(metrics)
-            bar.update(1, loss=metrics["loss"])
-
-        warm_start(
-            engine,
-            _shuffled_forever(train, config.seed),
-            steps=steps,
-            batch_size=config.warm_start.batch,
-            peak_learning_rate=config.warm_start.learning_rate,
-            max_grad_norm=config.optimizer.gradient_bound,
-            on_step=on_step,
-        )
-    engine.save_adapter(folder)
-    return losses
-
-
-def without_servers(config: TrainConfig) -> TrainConfig:
-    """For a learner alone: nothing is sampled, so no server takes its part of the GPU."""
-    return config.model_copy(update={"server": config.server.model_copy(update={"urls": (), "replicas": 0})})
-
-
-def validation_loss(engine: Engine, rows: Sequence[Segment]) -> float:
-    """Mean negative log-probability of the rows' action tokens, in nats; NaN without rows."""
-    logprobs = [value for values in engine.logprobs(rows) for value in values]
-    return -math.fsum(logprobs) / len(logprobs) if logprobs else math.nan
-
-
-def _shuffled_forever(rows: Sequence[Segment], seed: int) -> Iterator[Segment]:
-    order = random.Random(derive_seed(seed, "imitation"))
-    while True:
-        yield from order.sample(rows, len(rows))
+        yield {
+            "step": step + 1,
+            "loss": loss,
+            "grad_norm": norm,
+            "lr": rate,
+            "tokens": sum(len(segment.ids) for segment in batch),
+            "seconds": time.monotonic() - began,
+        }

@@ -2,8 +2,8 @@
 
 At first it is estimated: the run's work, in multiplications of the model's weights, over the speed that was measured of
 this machine. What was done meanwhile lies in the run directory with its seconds (``warmstart.jsonl``, ``eval/``,
-``metrics.jsonl``), and takes the estimate's place: the warm start corrects the updates, the evaluation before corrects
-the rollouts, and after the first step all is measured. So a run that goes on knows its pace, too.
+``metrics.jsonl``), and takes the estimate's place: the warm start tells of the updates, the evaluation before of the
+rollouts, and after the first step all is measured. So a run that goes on knows its pace, too.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
-from statistics import fmean, median
+from bisect import bisect_right
+from collections.abc import Iterator
+from statistics import median
 from typing import NamedTuple
 
 from grpo.config import TrainConfig
 from grpo.devices.shape import ModelShape
 from grpo.display.metrics import counted, short_duration
-from grpo.learner.segments import Segment
 from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, files, is_done, label_of, planned, read_summary, tasks_of
@@ -37,33 +35,22 @@ SAMPLER_SHARE, SAMPLER_TOKEN_SECONDS = 1.1, 0.00033
 some tokens are in the cache and embeddings are looked up; the seconds are all else, which faster products do not
 shorten."""
 
-SAMPLED_EPISODES = 8
-"""Demonstrations whose length stands for that of the run's episodes."""
-
 NEWEST_STEPS = 3
 """So many steps' median is the pace: a machine's load changes."""
 
+MOST_STEPS = 1_000_000
+"""No run is given the minutes for as many."""
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Seconds of a warm start step, of a held-out episode, of a GRPO step's rollout, and of all else in a step.
 
-    NaN is what is not known yet.
-    """
+class Pace(NamedTuple):
+    """Seconds of a warm start step, of a held-out episode and of a GRPO step; NaN is what is not known yet."""
 
     warm_start_step: float = math.nan
     episode: float = math.nan
-    rollout: float = math.nan
-    update: float = math.nan
-
-    @property
-    def step(self) -> float:
-        """Seconds of a GRPO step."""
-        return self.rollout + self.update
+    step: float = math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class Todo:
+class Todo(NamedTuple):
     """What of a run is left: warm start steps, held-out episodes, GRPO steps."""
 
     warm_start_steps: int
@@ -72,12 +59,7 @@ class Todo:
 
     def seconds(self, pace: Pace) -> float:
         """How long it takes; NaN where that is not known."""
-        parts = (
-            (self.warm_start_steps, pace.warm_start_step),
-            (self.episodes, pace.episode),
-            (self.steps, pace.step),
-        )
-        return math.fsum(count * seconds for count, seconds in parts if count)
+        return math.fsum(count * seconds for count, seconds in zip(self, pace, strict=True) if count)
 
 
 class Began(NamedTuple):
@@ -98,59 +80,33 @@ def estimated_pace(config: TrainConfig, shape: ModelShape, gflops: float, tokens
     A token that is read or sampled takes 2 operations for each weight, one that is learned from 4: LoRA needs no
     gradient of the weights themselves.
     """
-    rollout = config.rollout
-    read_seconds = tokens * (2e-9 * shape.parameters / (gflops * SAMPLER_SHARE) + SAMPLER_TOKEN_SECONDS)
     most = MOST_THREAD_GFLOPS * (config.threads or 2)
     learned_seconds = tokens * 4e-9 * shape.parameters / (min(gflops, most) * LEARNER_SHARE)
-    episodes = rollout.groups_per_step * rollout.group_size
-    learned_share = 0.5 if config.loss.negative_weight == 0 else 1.0
-    learned = rollout.groups_per_step * (rollout.update_rollouts or rollout.group_size) * learned_share
-    return Pace(
-        warm_start_step=config.warm_start.batch * learned_seconds,
-        episode=read_seconds,
-        rollout=episodes * read_seconds,
-        update=learned * learned_seconds,
-    )
+    read_seconds = tokens * (2e-9 * shape.parameters / (gflops * SAMPLER_SHARE) + SAMPLER_TOKEN_SECONDS)
+    return Pace(config.warm_start.batch * learned_seconds, read_seconds)
 
 
-def corrected(estimate: Pace, measured: Pace) -> Pace:
-    """What was measured, and the estimate, corrected by how far it was off in work of the same kind, for the rest."""
-
-    def off(name: str, otherwise: float) -> float:
-        ratio = getattr(measured, name) / getattr(estimate, name)
-        return ratio if math.isfinite(ratio) else otherwise
-
-    learner = off("warm_start_step", 1.0)
-    sampler = off("episode", learner)
-    guessed = {"warm_start_step": learner, "episode": sampler, "rollout": sampler, "update": learner}
-    return Pace(
-        **{
-            name: value if math.isfinite(value := getattr(measured, name)) else getattr(estimate, name) * factor
-            for name, factor in guessed.items()
-        }
-    )
-
-
-def steps_that_fit(seconds: float, seconds_per_step: float, done: int) -> int:
-    """How many steps a run has in all if ``seconds`` are left for steps: those that are ``done``, and at least one."""
-    more = math.floor(seconds / seconds_per_step) if seconds > 0 and seconds_per_step > 0 else 0
-    return max(1, done + more)
+def step_seconds(config: TrainConfig, pace: Pace) -> float:
+    """Of a GRPO step before one was made: its episodes and its rows take as long as those that were played before."""
+    rollout = config.rollout
+    learned = rollout.update_rollouts or rollout.group_size
+    if config.loss.negative_weight == 0:
+        learned /= 2
+    row_seconds = pace.warm_start_step / config.warm_start.batch
+    return rollout.groups_per_step * (rollout.group_size * pace.episode + learned * row_seconds)
 
 
 def measured_pace(run: RunDirectory) -> Pace:
     """What the run directory says."""
     warm = [float(step["seconds"]) for step in read_jsonl(run.warm_start_path)]
     undisturbed = warm[len(warm) // 2 :]  # vLLM starts beside the first ones
-    steps = [step for step in read_jsonl(run.metrics_path) if "time/step" in step][-NEWEST_STEPS:]
-    rollouts = [float(step["time/rollout"]) for step in steps]
-    rests = [float(step["time/step"]) - float(step["time/rollout"]) for step in steps]
+    steps = [float(step["time/step"]) for step in read_jsonl(run.metrics_path) if "time/step" in step]
     evaluations = list(_evaluations(run))
     episodes = sum(count for _, count in evaluations)
     return Pace(
         warm_start_step=median(undisturbed) if warm else math.nan,
         episode=sum(seconds for seconds, _ in evaluations) / episodes if episodes else math.nan,
-        rollout=median(rollouts) if rollouts else math.nan,
-        update=median(rests) if rests else math.nan,
+        step=median(steps[-NEWEST_STEPS:]) if steps else math.nan,
     )
 
 
@@ -184,25 +140,27 @@ class Clock:
     @property
     def pace(self) -> Pace:
         """As far as it is known now."""
-        return corrected(self._estimate, measured_pace(self._run))
+        measured = measured_pace(self._run)
+        pace = self._estimate._replace(
+            **{name: value for name, value in measured._asdict().items() if math.isfinite(value)}
+        )
+        return pace if math.isfinite(pace.step) else pace._replace(step=step_seconds(self._config, pace))
 
     def left(self, step: int | None, steps: int) -> float:
         """Seconds from a finished ``step`` to the end of ``steps``; None is before the warm start."""
         return self._todo(step, steps).seconds(self.pace)
 
     def steps(self, step: int | None) -> int | None:
-        """How many steps the run has in all, for its ``minutes``; None without such a limit, or before it is known."""
+        """How many steps the run has in all, for its ``minutes``; None without such a limit, or before it is known.
+
+        Those that are made stay, and it has one at least.
+        """
         pace = self.pace
-        if self._config.minutes is None or not math.isfinite(pace.step):
+        if self._config.minutes is None or not math.isfinite(self._todo(step, (step or 0) + 1).seconds(pace)):
             return None
-        spent = self._earlier_seconds + time.monotonic() - self._run.opened_at
-        rest = self._beside_steps(step, (BEFORE, AFTER)).seconds(pace)
-        settings = self._config.eval
-        between = settings.scenarios * settings.samples / settings.every if settings.every else 0.0  # episodes a step
-        each = pace.step + (between * pace.episode if between else 0.0)
-        if not math.isfinite(each):
-            return None
-        return steps_that_fit(60 * self._config.minutes - spent - rest, each, step or 0)
+        left = 60 * self._config.minutes - self._earlier_seconds - (time.monotonic() - self._run.opened_at)
+        fit = bisect_right(range(MOST_STEPS), left, key=lambda steps: self._todo(step, steps).seconds(pace))
+        return max(1, step or 0, fit - 1)
 
     def too_long(self) -> str:
         """What is wrong before the warm start if ``minutes`` are too few even for one step; "" if nothing is."""
@@ -235,31 +193,21 @@ class Clock:
     def _todo(self, step: int | None, steps: int) -> Todo:
         """Of a run of so many ``steps``; one of none has nothing to evaluate after them."""
         settings = self._config.eval
-        beside = self._beside_steps(step, (BEFORE, AFTER) if steps else (BEFORE,))
-        left = max(0, steps - (step or 0))
-        of_checkpoints = max(1, math.ceil(left / settings.every)) if settings.every else 0  # the last one's, always
-        episodes = beside.episodes + of_checkpoints * settings.scenarios * settings.samples
-        return replace(beside, episodes=episodes, steps=left)
-
-    def _beside_steps(self, step: int | None, whens: Sequence[str]) -> Todo:
-        """The warm start, and the evaluations before and after, as far as they are among ``whens``."""
         episodes = sum(
-            tasks_of(self._config, how) * (self._config.eval.samples if how == SAMPLED else 1)
-            for when in whens
+            tasks_of(self._config, how) * (settings.samples if how == SAMPLED else 1)
+            for when in ((BEFORE, AFTER) if steps else (BEFORE,))
             for how in planned(self._config, when)
             if when == AFTER or not (step or is_done(self._run, label_of(BEFORE, how), 0))
         )
-        return Todo(self._config.warm_start.steps if step is None else 0, episodes, 0)
+        left = max(0, steps - (step or 0))
+        if settings.every:  # of checkpoints; the last one's, always
+            episodes += max(1, math.ceil(left / settings.every)) * settings.scenarios * settings.samples
+        return Todo(self._config.warm_start.steps if step is None else 0, episodes, left)
 
 
 def _about(seconds: float) -> str:
     """Whole minutes from two to two hundred: an estimate knows no seconds."""
     return f"{round(seconds / 60)} min" if 120 <= seconds < 12_000 else short_duration(seconds)
-
-
-def mean_tokens(segments: Iterator[Segment]) -> float:
-    """The mean length of the first episodes, in tokens."""
-    return fmean(len(segment.ids) for segment in islice(segments, SAMPLED_EPISODES))
 
 
 def _evaluations(run: RunDirectory) -> Iterator[tuple[float, int]]:

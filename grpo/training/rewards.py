@@ -103,25 +103,12 @@ class RulerReward:
         )
 
 
-@dataclass(slots=True)
-class HybridReward:
+class HybridReward(RulerReward):
     """The env's reward plus the judge's score, bound so that a wrong answer never outranks a right one."""
-
-    ruler: RulerReward
-
-    @property
-    def last_error(self) -> str:
-        """The judge's."""
-        return self.ruler.last_error
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The judge's."""
-        return self.ruler.cost_usd
 
     async def reward(self, group: Group) -> Group | None:
         """The group with `hybrid_rewards`."""
-        scored = await self.ruler.reward(group)
+        scored = await super().reward(group)
         if scored is None:
             return None
         members = scored.episodes
@@ -187,13 +174,8 @@ def group_reward(config: TrainConfig, folder: Path) -> GroupReward:
         return EnvReward()
     if config.reward not in REWARDS:
         return FunctionReward(load_function(config.reward), config.reward)
-    ruler = RulerReward(
-        config.judge,
-        judge_session(config.judge, folder),
-        config.rubric(),
-        config.seed,
-    )
-    return ruler if config.reward == "ruler" else HybridReward(ruler)
+    judged = RulerReward if config.reward == "ruler" else HybridReward
+    return judged(config.judge, judge_session(config.judge, folder), config.rubric(), config.seed)
 
 
 def verifiable_class(episode: Episode) -> float:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,17 @@ from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
 from grpo.episodes.store import FILE_NAME
 from grpo.episodes.tasks import TaskStream
+from grpo.learner.engine import Engine
 from grpo.learner.lora_model import usable_device
+from grpo.learner.segments import Segment
 from grpo.machine.models import resolve_model
 from grpo.runs.model_card import Card, name_base_model, write_card
-from grpo.runs.trained_policy import saved_config
+from grpo.runs.trained_policy import init_adapter, saved_config
 from grpo.seeds import derive_seed
 from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl, from_policy
-from grpo.training.imitation import imitate, without_servers
+from grpo.training.engines import backend_of
+from grpo.training.imitation import warm_start
+from judges.common.files import JsonlLog
 
 
 class SupervisedFineTuning:
@@ -100,9 +106,9 @@ class SupervisedFineTuning:
             DataError: There is nothing to train on.
         """
         config = self.config
-        train, held_out = self.found.split(validation, config.seed)
-        total = steps or max(1, math.ceil(epochs * len(train) / config.warm_start.batch))
-        losses = imitate(config, self.model.path, train, held_out, total, folder, self.display)
+        rows, held_out = self.found.split(validation, config.seed)
+        total = steps or max(1, math.ceil(epochs * len(rows) / config.warm_start.batch))
+        losses = self._imitate(rows, held_out, total, folder)
         base = self.model.public_name
         name_base_model(folder, base)
         groups = {"rollout": {"max_tokens"}, "lora": True, "warm_start": {"batch", "learning_rate"}}
@@ -113,6 +119,41 @@ class SupervisedFineTuning:
             folder, Card(name, base, config.model, "SFT", task, total, settings=settings), served_chat(self.chat)
         )
         return total, losses if held_out else []
+
+    def _imitate(self, rows: Sequence[Segment], held_out: Sequence[Segment], steps: int, folder: Path) -> list[float]:
+        """Write the adapter and ``metrics.jsonl``; returns the validation losses."""
+        config, batch = self.config, self.config.warm_start.batch
+        self.display.phase(f"Imitation: {steps} steps of {batch}, rows: {len(rows)}")
+        engine = backend_of(without_servers(config)).engine(self.model.path, init_adapter(config))
+        epoch_steps = max(1, len(rows) // batch)
+        losses = [validation_loss(engine, held_out)]
+        with JsonlLog(folder / "metrics.jsonl") as log, self.display.progress("sft", steps) as bar:
+            log.append({"step": 0, "validation/loss": losses[0]})
+            for metrics in warm_start(engine, _shuffled_forever(rows, config.seed), config, steps):
+                if metrics["step"] % epoch_steps == 0 or metrics["step"] == steps:
+                    losses.append(validation_loss(engine, held_out))
+                    metrics["validation/loss"] = losses[-1]
+                log.append(metrics)
+                bar.update(1, loss=metrics["loss"])
+        engine.save_adapter(folder)
+        return losses
+
+
+def without_servers(config: TrainConfig) -> TrainConfig:
+    """For a learner alone: nothing is sampled, so no server takes its part of the GPU."""
+    return config.model_copy(update={"server": config.server.model_copy(update={"urls": (), "replicas": 0})})
+
+
+def validation_loss(engine: Engine, rows: Sequence[Segment]) -> float:
+    """Mean negative log-probability of the rows' action tokens, in nats; NaN without rows."""
+    logprobs = [value for values in engine.logprobs(rows) for value in values]
+    return -math.fsum(logprobs) / len(logprobs) if logprobs else math.nan
+
+
+def _shuffled_forever(rows: Sequence[Segment], seed: int) -> Iterator[Segment]:
+    order = random.Random(derive_seed(seed, "imitation"))
+    while True:
+        yield from order.sample(rows, len(rows))
 
 
 def form_of(config: TrainConfig) -> tuple[str, str, dict[str, Any]]:

@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 from grpo.chat import Chat, chat_for, load_tokenizer, served_chat
@@ -51,13 +53,16 @@ from grpo.training.engines import backend_of
 from grpo.training.first_look import look_at_servers
 from grpo.training.held_out import HeldOutEvaluation
 from grpo.training.imitation import demonstrations, warm_start
-from grpo.training.pace import Began, Clock, estimated_pace, mean_tokens
+from grpo.training.pace import Began, Clock, estimated_pace
 from grpo.training.rewards import group_reward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Episode, Task
 from judges.common.files import JsonlLog, link_files, read_jsonl
 
 T = TypeVar("T")
+
+FIRST_EPISODES = 8
+"""Demonstrations whose length stands for that of the run's episodes."""
 
 
 class Trainer:
@@ -85,7 +90,7 @@ class Trainer:
         self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split), self.workers)
         backend = backend_of(config)
         self.engine = backend.engine(model.path, init_adapter(config))
-        self.sampler: Sampler = backend.sampler(servers, run.adapters, self.chat.stop_token_ids, rollout.concurrency)
+        self.sampler: Sampler = backend.sampler(servers, run.adapters, self.chat.stop_token_ids)
         self.turns = Turns(self.engine, servers)
         self.marker = Marker(config.answer_judge, run.root)
         self.held_out = HeldOutEvaluation(config, run, self.chat, display, self.marker, self.workers)
@@ -162,7 +167,7 @@ class Trainer:
         tokens = config.rollout.max_tokens / 2
         if config.warm_start.steps:
             with self._demonstrations("estimate") as segments:
-                tokens = mean_tokens(segments)
+                tokens = fmean(len(segment.ids) for segment in islice(segments, FIRST_EPISODES))
         try:
             estimate = estimated_pace(config, ModelShape.read(self.model.path), self.gflops, tokens)
         except ModelError:  # a model of another kind; what is measured later will tell
@@ -199,25 +204,16 @@ class Trainer:
             return
         self.display.phase(f"Warm start: {settings.steps} steps on {settings.policy} demonstrations")
         self.run.warm_start_path.unlink(missing_ok=True)
-        bar = self.display.progress("warm start", settings.steps)
         self.turns.train()
-        with JsonlLog(self.run.warm_start_path) as log, self._demonstrations("demonstrations") as segments:
-
-            def on_step(metrics: dict[str, float]) -> None:
+        with (
+            JsonlLog(self.run.warm_start_path) as log,
+            self._demonstrations("demonstrations") as segments,
+            self.display.progress("warm start", settings.steps) as bar,
+        ):
+            for metrics in warm_start(self.engine, segments, config, settings.steps):
                 log.append(metrics)
                 self.tracking.log(metrics, int(metrics["step"]), "warmstart/")
                 bar.update(1, loss=metrics["loss"])
-
-            warm_start(
-                self.engine,
-                segments,
-                steps=settings.steps,
-                batch_size=settings.batch,
-                peak_learning_rate=settings.learning_rate,
-                max_grad_norm=config.optimizer.gradient_bound,
-                on_step=on_step,
-            )
-        bar.close()
         self.engine.reset_optimizer()
 
     def _grpo_steps(self) -> None:

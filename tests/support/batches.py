@@ -7,8 +7,11 @@ from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
 from grpo.episodes.tasks import TaskStream
 from grpo.serving.policy import Policy
+from grpo.settings import JudgeSettings
 from grpo.training.batches import Batches
+from grpo.training.rewards import RulerReward
 from grpo.types import SampledTurn
+from judges import Session
 from tests.support.envs import WORD_ENV
 from tests.support.policies import ByteChat, always
 
@@ -42,6 +45,11 @@ def batches(reward, **settings):
     config = load_config(None, {"env": WORD_ENV, "rollout": rollout, **settings})
     pool = EnvPool(WORD_ENV, {})
     return Batches(config, pool, ByteChat(), TaskStream(IDS, 0), reward, Display(quiet=True))
+
+
+def judged(server, kind=RulerReward, model="openai/judge"):
+    """A reward by a judge that ``server`` stands for; the price of the usual one is not known."""
+    return kind(JudgeSettings(model=model, api_base=server.url), Session())
 
 
 def batch(made, turn):

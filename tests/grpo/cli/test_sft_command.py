@@ -16,12 +16,12 @@ from grpo.cli.sft import sft
 from grpo.config import load_config
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import QWEN_MODELS
-from grpo.display.terminal import Display
 from grpo.episodes.record import write_episodes
 from grpo.errors import ConfigError
 from grpo.runs.model_card import name_base_model
 from grpo.runs.trained_policy import init_adapter
-from grpo.training.imitation import imitate
+from grpo.training.engines import backend_of
+from grpo.training.sft import without_servers
 from judges.common.files import read_jsonl, write_json
 from tests.grpo.training.test_demonstrations import rollout
 from tests.support.envs import SUMS_ENV, WORD_ENV
@@ -121,7 +121,7 @@ def test_imitation_leaves_no_room_on_the_gpu_for_a_server_that_does_not_run(tmp_
     with pytest.raises(ConfigError, match=r"does not fit: needed are 33\.1 GiB for the learner, .* GiB for vLLM"):
         plan_gpus(config, shape)
     with pytest.raises(ConfigError, match=r"but torch .* sees no GPU"):  # it fits: the next step is the real card
-        imitate(config, tmp_path, [], [], 1, tmp_path, Display(quiet=True))
+        backend_of(without_servers(config)).engine(tmp_path)
 
 
 @pytest.mark.torch

@@ -8,13 +8,11 @@ import pytest
 
 from grpo.ending import Ending
 from grpo.errors import ConfigError, EnvError, JudgeFailure, ServerError
-from grpo.settings import JudgeSettings
-from grpo.training.rewards import EnvReward, HybridReward, RulerReward
+from grpo.training.rewards import EnvReward, HybridReward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Group
-from judges import Session
 from judges.common.files import read_jsonl
-from tests.support.batches import Guesser, batch, batches, right_at_first
+from tests.support.batches import Guesser, batch, batches, judged, right_at_first
 from tests.support.judge_server import JudgeServer, Reply, score_by
 from tests.support.policies import always
 
@@ -69,20 +67,20 @@ def test_pods_learns_from_the_rollouts_of_a_group_whose_rewards_differ_most():
 
 
 def test_a_group_is_judged_while_others_still_roll_out():
-    judged = threading.Event()
+    was_asked = threading.Event()
 
     def score(messages):
-        judged.set()
+        was_asked.set()
         return (0.9, "") if "falcon" in messages[-2]["content"] else (0.1, "")
 
     async def turn_of(letter, number):
-        while letter != "f" and not judged.is_set():  # the others wait until the judge was asked about this group
+        while letter != "f" and not was_asked.is_set():  # the others wait until the judge was asked about this group
             await asyncio.sleep(0.01)
         return right_at_first(letter, number)
 
     with JudgeServer(score_by(score)) as server:
-        made = batch(batches(RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session())), turn_of)
-    assert judged.is_set()
+        made = batch(batches(judged(server)), turn_of)
+    assert was_asked.is_set()
     assert len(server.requests) == 4
     assert [g.rewards for g in made.rewarded if g.task.scenario_id == "train-falcon"] == [[0.9, 0.1]]
 
@@ -94,9 +92,7 @@ def by_length(messages):
 
 def test_judged_rewards_are_trained_on_written_down_and_compared_with_the_envs():
     with JudgeServer(score_by(by_length)) as server:
-        made = batch(
-            batches(RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session())), right_at_first
-        )
+        made = batch(batches(judged(server)), right_at_first)
     assert [g.rewards for g in made.groups] == [pytest.approx([0.2, 0.6])] * 4
     assert [t.reward for t in made.sampled] == pytest.approx([0.2, 0.6] * 4)
     assert made.sampled[1].explanation == "longer"
@@ -109,7 +105,7 @@ def test_judged_rewards_are_trained_on_written_down_and_compared_with_the_envs()
 
 def test_what_judging_a_step_cost_is_logged():
     with JudgeServer(score_by(by_length)) as server:
-        reward = RulerReward(JudgeSettings(model="openai/o4-mini", api_base=server.url), Session())
+        reward = judged(server, model="openai/o4-mini")
         maker = batches(reward)
         costs = [batch(maker, right_at_first).metrics()["judge/cost_usd"] for _ in range(2)]
     assert costs[0] > 0
@@ -118,10 +114,7 @@ def test_what_judging_a_step_cost_is_logged():
 
 def test_in_the_hybrid_the_right_answer_stays_above():
     with JudgeServer(score_by(by_length)) as server:
-        made = batch(
-            batches(HybridReward(RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session()))),
-            right_at_first,
-        )
+        made = batch(batches(judged(server, HybridReward)), right_at_first)
     assert [g.rewards for g in made.groups] == [pytest.approx([1.0 + 0.05, 0.0 + 0.15])] * 4
     assert made.metrics()["judge/disagreement"] == 1.0
 
@@ -138,9 +131,7 @@ def fails_for(letters):
 
 def test_a_failed_verdict_drops_and_counts_its_group():
     with JudgeServer(fails_for("m")) as server:
-        made = batch(
-            batches(RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session())), right_at_first
-        )
+        made = batch(batches(judged(server)), right_at_first)
     assert {g.task.scenario_id for g in made.groups} == {"train-falcon", "train-harbor", "train-quartz"}
     assert (made.dropped, made.unrewarded, made.metrics()["judge/failures"]) == (1, 1, 1.0)
     unjudged = [t for t in made.sampled if t.task.scenario_id == "train-maple"]
@@ -151,13 +142,9 @@ def test_a_failed_verdict_drops_and_counts_its_group():
 @pytest.mark.parametrize(("letters", "bound"), [("mfh", 0.5), ("fmhq", 1.0), ("m", 0.0)])
 def test_too_many_failed_verdicts_stop_the_run(letters, bound):
     with JudgeServer(fails_for(letters)) as server:
-        made = batches(
-            RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session()),
-            **{"judge.max_failures": bound},
-        )
-        with pytest.raises(
-            JudgeFailure, match=rf"^{len(letters)} of 4 groups .* above the bound of {bound:g} "
-        ) as stop:
+        made = batches(judged(server), **{"judge.max_failures": bound})
+        above = rf"^{len(letters)} of 4 groups .* above the bound of {bound:g} "
+        with pytest.raises(JudgeFailure, match=above) as stop:
             batch(made, right_at_first)
     assert "no usable answer" in str(stop.value)
     assert "--resume" in str(stop.value)
@@ -168,7 +155,7 @@ def test_failed_rollouts_are_not_shown_to_the_judge_and_not_trained_on():
         return ServerError("cut off") if (letter, number) == ("m", 2) else right_at_first(letter, number)
 
     with JudgeServer(score_by(by_length)) as server:
-        made = batch(batches(RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session())), turn)
+        made = batch(batches(judged(server)), turn)
     (maple,) = [g for g in made.rewarded if g.task.scenario_id == "train-maple"]
     assert len(maple.episodes) == 1
     assert (made.dropped, made.unrewarded, len(made.sampled)) == (1, 0, 8)
@@ -203,10 +190,7 @@ def test_any_object_with_reward_serves():
 
 def test_groups_that_were_complete_before_an_interruption_are_neither_sampled_nor_judged_again(tmp_path):
     def made(server):
-        return replace(
-            batches(RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session())),
-            unfinished=UnfinishedStep(tmp_path),
-        )
+        return replace(batches(judged(server)), unfinished=UnfinishedStep(tmp_path))
 
     path = tmp_path / "step-0000.jsonl"
 
@@ -218,9 +202,7 @@ def test_groups_that_were_complete_before_an_interruption_are_neither_sampled_no
         return right_at_first(letter, number)
 
     with JudgeServer(score_by(by_length)) as server:
-        expected = batch(
-            batches(RulerReward(JudgeSettings(model="openai/judge", api_base=server.url), Session())), right_at_first
-        )
+        expected = batch(batches(judged(server)), right_at_first)
         assert len(server.requests) == 4
         with pytest.raises(ExceptionGroup):
             batch(made(server), interrupted)

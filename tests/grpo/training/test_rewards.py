@@ -11,8 +11,8 @@ from grpo.errors import RewardError
 from grpo.settings import JudgeSettings
 from grpo.training.rewards import HYBRID_WEIGHT, EnvReward, HybridReward, RulerReward, group_reward, hybrid_rewards
 from grpo.types import Episode, Group, Task
-from judges import Session
 from judges.llm.record import read_judgements
+from tests.support.batches import judged
 from tests.support.judge_server import JudgeServer, Reply, score_by
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
@@ -36,9 +36,7 @@ def judge(messages):
 
 async def test_ruler_replaces_the_reward_and_keeps_the_envs_own():
     with JudgeServer(score_by(judge)) as server:
-        scored = await RulerReward(JudgeSettings(model="openai/o4-mini", api_base=server.url), Session()).reward(
-            group("Paris", "Rome", "Paris!")
-        )
+        scored = await judged(server).reward(group("Paris", "Rome", "Paris!"))
     assert scored.rewards == [0.9, 0.2, 0.9]
     assert [t.metrics["independent_reward"] for t in scored.episodes] == pytest.approx([0.0, 0.1, 0.2])
     assert scored.episodes[1].explanation == "wrong"
@@ -46,15 +44,14 @@ async def test_ruler_replaces_the_reward_and_keeps_the_envs_own():
 
 async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
     with JudgeServer(lambda request: Reply("I cannot judge this.")) as server:
-        reward = RulerReward(JudgeSettings(api_base=server.url), Session())
-        assert await reward.reward(group("Paris", "Rome")) is None
-        assert await HybridReward(reward).reward(group("Paris", "Rome")) is None
-    assert "gave no usable answer on 2 trajectories" in HybridReward(reward).last_error
+        for reward in (judged(server), judged(server, HybridReward)):
+            assert await reward.reward(group("Paris", "Rome")) is None
+            assert "gave no usable answer on 2 trajectories" in reward.last_error
 
 
 async def test_the_hybrid_lifts_a_right_answer_above_a_wrong_one_that_the_judge_prefers():
     with JudgeServer(score_by(judge)) as server:
-        reward = HybridReward(RulerReward(JudgeSettings(model="openai/o4-mini", api_base=server.url), Session()))
+        reward = judged(server, HybridReward)
         scored = await reward.reward(group("Rome", "Paris", "Lyon", success=[1.0, 0.0, 0.0]))
     # 0.0 + 0.25*0.2 = 0.05; 0.1 + 0.25*0.9 = 0.325; 0.2 + 0.25*0.2 = 0.25; the env has the right one lowest
     assert scored.rewards == pytest.approx([0.325 + HYBRID_WEIGHT, 0.325, 0.25])
