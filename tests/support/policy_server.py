@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from grpo.config import TrainConfig, load_config
+from tests.support.envs import LETTER_ENV
 from tests.support.http_stub import HttpStub, Request, Response
 
 Body = dict[str, Any]
@@ -95,6 +97,26 @@ def save_nothing(folder: Path) -> None:
 
 _LOADING = threading.Lock()
 """transformers loads one model at a time: meanwhile it changes settings of the whole process."""
+
+
+def tiny_run(model: Path, *urls: str, **changed: Any) -> TrainConfig:
+    """Settings of a run that a small server samples for: short turns, a learner in float32 on one thread."""
+    settings = {
+        "env": LETTER_ENV,
+        "model": str(model),
+        "server.urls": urls,
+        "threads": 1,
+        "dtype": "float32",
+        "rollout.groups_per_step": 2,
+        "rollout.group_size": 3,
+        "rollout.max_turn_tokens": 8,
+        "rollout.max_tokens": 400,
+        "optimizer.learning_rate": 1e-2,
+        "loss.max_gap": 5.0,
+        "warm_start.steps": 2,
+        "eval.scenarios": 0,
+    }
+    return load_config(None, settings | changed)
 
 
 class TinyPolicyServer(PolicyStub):

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+from functools import partial
 from statistics import pstdev
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -50,34 +51,37 @@ def bench():
     return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "bench_learning")))
 
 
-def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_again(bench, tmp_path, capsys):
+@pytest.fixture
+def measure(bench, tmp_path):
+    """Measures arms into ``out``, on a tiny model; the run ``stopped`` was stopped after its first step."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
-    folder, played = tmp_path / "out", []
-
-    def play(arm, config, run):
-        played.append(run.name)
-        if run.name == "dagger-seed-0":  # it was stopped after its first step
-            bench.play_here(arm, config.model_copy(update={"steps": 1}), run)
-        bench.play_here(arm, config, run)
-
     with TinyPolicyServer(tiny_chat_model_folder(tmp_path / "model")) as server:
 
-        def run(*more, steps="2"):
-            urls = json.dumps([server.url])
-            settings = ("--set", f"server.urls={urls}", "--set", f"model={tmp_path / 'model'}")
-            command = [str(folder), "--env", LETTER_ENV, "--recipe", str(tmp_path / "recipe.toml"), *settings]
-            bench.main([*command, "--steps", steps, "--every", "2", "--target", "0.5", *more], play)
+        def run(*arms, every, stopped, steps="2", more=()):
+            def play(arm, config, run):
+                played.append(run.name)
+                if run.name == stopped:
+                    bench.play_here(arm, config.model_copy(update={"steps": 1}), run)
+                bench.play_here(arm, config, run)
 
-        run("--arms", *PLAYED)
-        assert played == ["warm", *(f"{arm}-seed-0" for arm in PLAYED)]
-        run("--arms", "pods", "--seeds", "0", "1")
-        assert played[1 + len(PLAYED) :] == ["pods-seed-1"]
-        with pytest.raises(
-            SystemExit, match=r"pods-seed-0\.json is of other settings:\n  steps: 2 -> 3\nChoose another"
-        ):
-            run("--arms", "pods", steps="3")
-        with pytest.raises(SystemExit, match=r"warm-seed-0\.json is of other settings:\n  lora\.alpha: 32 -> 8"):
-            run("--arms", "pods", "--set", "lora.alpha=8")
+            played = []
+            model = ("--set", f"server.urls={json.dumps([server.url])}", "--set", f"model={tmp_path / 'model'}")
+            command = [str(tmp_path / "out"), "--env", LETTER_ENV, "--recipe", str(tmp_path / "recipe.toml"), *model]
+            lengths = ["--steps", steps, "--every", every, "--target", "0.5"]
+            bench.main([*command, *lengths, "--arms", *arms, *more], play)
+            return played
+
+        yield run
+
+
+def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_again(measure, tmp_path, capsys):
+    folder, run = tmp_path / "out", partial(measure, every="2", stopped="dagger-seed-0")
+    assert run(*PLAYED) == ["warm", *(f"{arm}-seed-0" for arm in PLAYED)]
+    assert run("pods", more=("--seeds", "0", "1")) == ["pods-seed-1"]
+    with pytest.raises(SystemExit, match=r"pods-seed-0\.json is of other settings:\n  steps: 2 -> 3\nChoose another"):
+        run("pods", steps="3")
+    with pytest.raises(SystemExit, match=r"warm-seed-0\.json is of other settings:\n  lora\.alpha: 32 -> 8"):
+        run("pods", more=("--set", "lora.alpha=8"))
 
     starts = set()
     for arm in PLAYED:
@@ -120,25 +124,15 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
     assert sorted(len(line.attrib["points"].split()) for line in lines) == [2, 2, 2, 2, 2, 3]
 
 
-def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(bench, tmp_path, capsys):
+def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(measure, tmp_path, capsys):
     pytest.importorskip("trl", reason="the arm needs trl (install the extra 'dev')")
     from safetensors.torch import load_file
 
     from grpo.envs.message_env import MessageEnv
 
-    (tmp_path / "recipe.toml").write_text(RECIPE)
-    folder, model = tmp_path / "out", tiny_chat_model_folder(tmp_path / "model")
+    folder = tmp_path / "out"
     run = folder / "trl-seed-0"
-
-    def play(arm, config, run):
-        if arm == "trl":  # it was stopped after its first step
-            bench.play_here(arm, config.model_copy(update={"steps": 1}), run)
-        bench.play_here(arm, config, run)
-
-    with TinyPolicyServer(model) as server:
-        settings = ("--set", f"server.urls={json.dumps([server.url])}", "--set", f"model={model}")
-        command = [str(folder), "--env", LETTER_ENV, "--recipe", str(tmp_path / "recipe.toml"), *settings]
-        bench.main([*command, "--arms", "trl", "--steps", "2", "--every", "1", "--target", "0.5"], play)
+    measure("trl", every="1", stopped=run.name)
 
     records = read_jsonl(run / "metrics.jsonl")
     assert [record["step"] for record in records] == [1, 2], "the one that was stopped went on"

@@ -38,11 +38,17 @@ def said(demonstrations: Demonstrations) -> list[bytes]:
     return [bytes(i for i, acts in zip(r.ids, r.action_mask, strict=True) if acts and i < 256) for r in rows]
 
 
+def taken(folder: Path, *, max_tokens: int = 1000, same_model: bool = True, **limits: float) -> Demonstrations:
+    """The demonstrations of the episodes that lie in a folder."""
+    found = Demonstrations(max_tokens)
+    from_episodes(found, sorted(folder.glob("*.jsonl")), CHAT, same_model=same_model, **limits)
+    return found
+
+
 def test_a_saved_episode_comes_back_token_for_token(tmp_path):
     episode = rollout(["oak", "ash?", "maple"])
     write_episodes(tmp_path / "step.jsonl", [episode])
-    found = Demonstrations(1000)
-    from_episodes(found, [tmp_path / "step.jsonl"], CHAT, same_model=True)
+    found = taken(tmp_path)
     (sampled,) = segments_of(episode, 1.0)
     (row,) = found.kept[0].rows
     assert row.ids == sampled.ids
@@ -53,9 +59,7 @@ def test_a_saved_episode_comes_back_token_for_token(tmp_path):
 def test_another_model_gets_the_same_words_in_its_own_format(tmp_path):
     episode = rollout(["oak", "maple"])
     write_episodes(tmp_path / "step.jsonl", [episode])
-    found = Demonstrations(1000)
-    from_episodes(found, [tmp_path / "step.jsonl"], CHAT, same_model=False)
-    assert found.kept[0].rows[0].ids == segments_of(episode, 1.0)[0].ids
+    assert taken(tmp_path, same_model=False).kept[0].rows[0].ids == segments_of(episode, 1.0)[0].ids
 
 
 def test_only_the_best_episodes_of_a_run_are_imitated(tmp_path):
@@ -68,13 +72,10 @@ def test_only_the_best_episodes_of_a_run_are_imitated(tmp_path):
     episodes[-1].ending = Ending.INFRASTRUCTURE
     write_episodes(tmp_path / "step-0001.jsonl", episodes[:2])
     write_episodes(tmp_path / "step-0002.jsonl", episodes[2:])
-    files = sorted(tmp_path.glob("*.jsonl"))
-    best = Demonstrations(1000)
-    from_episodes(best, files, CHAT, same_model=True, best_per_scenario=1)
+    best = taken(tmp_path, best_per_scenario=1)
     assert said(best) == [b"maple a1", b"maple b0"]
     assert best.left_out == {"not among the best 1 of the scenario": 2, "ended: infrastructure": 1}
-    good = Demonstrations(1000)
-    from_episodes(good, files, CHAT, same_model=True, min_reward=0.5)
+    good = taken(tmp_path, min_reward=0.5)
     assert said(good) == [b"maple a1", b"maple a2"]
     assert good.left_out == {"reward below 0.5": 2, "ended: infrastructure": 1}
 
@@ -83,8 +84,7 @@ def test_the_best_is_the_best_that_can_be_imitated(tmp_path):
     long, invalid, short = rollout(["maple " + "x" * 80]), rollout(["maple?"]), rollout(["maple"])
     long.reward, invalid.reward, short.reward = 3.0, 2.0, 1.0
     write_episodes(tmp_path / "step.jsonl", (short, invalid, long))
-    found = Demonstrations(max_tokens=60)
-    from_episodes(found, [tmp_path / "step.jsonl"], CHAT, same_model=True, best_per_scenario=1)
+    found = taken(tmp_path, max_tokens=60, best_per_scenario=1)
     assert said(found) == [b"maple"]
     assert found.left_out == {"over 60 tokens": 1, "nothing to imitate": 1}
 
@@ -111,7 +111,7 @@ def test_a_line_that_is_no_episode_is_named(tmp_path):
     del record["calls"]
     (tmp_path / "old.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(DataError, match=r"old\.jsonl line 1: this is no saved episode \(KeyError: 'calls'\)"):
-        from_episodes(Demonstrations(1000), [tmp_path / "old.jsonl"], CHAT, same_model=True)
+        taken(tmp_path)
 
 
 def test_duplicates_and_what_is_too_long_are_counted_and_left_out():

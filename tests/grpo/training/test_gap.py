@@ -5,11 +5,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
 from grpo.cli.train import run_training  # noqa: E402
-from grpo.config import load_config  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402
-from tests.support.envs import LETTER_ENV  # noqa: E402
-from tests.support.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.policy_server import TinyPolicyServer, tiny_run  # noqa: E402
 from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -35,28 +33,13 @@ def test_a_server_that_samples_another_policy_stops_the_run_before_anything_of_t
     with SharpServer(tiny_chat_model_folder(tmp_path / "model")) as server:
 
         def train(steps, **changed):
-            config = load_config(
-                None,
-                {
-                    "env": LETTER_ENV,
-                    "model": str(tmp_path / "model"),
-                    "server.urls": (server.url,),
-                    "reward": "tests.support.policies:by_place",
-                    "threads": 1,
-                    "dtype": "float32",
-                    "steps": steps,
-                    "rollout.groups_per_step": 2,
-                    "rollout.group_size": 3,
-                    "optimizer.learning_rate": 1e-3,
-                    "rollout.max_turn_tokens": 8,
-                    "rollout.max_tokens": 400,
-                    "warm_start.steps": 12,
-                    "warm_start.batch": 4,
-                    "warm_start.learning_rate": 3e-2,
-                    "eval.scenarios": 0,
-                    **{"loss.max_gap": 0.1, **changed},
-                },
-            )
+            warm_start = {"warm_start.steps": 12, "warm_start.batch": 4, "warm_start.learning_rate": 3e-2}
+            settings = {
+                "reward": "tests.support.policies:by_place",
+                "optimizer.learning_rate": 1e-3,
+                "loss.max_gap": 0.1,
+            }
+            config = tiny_run(tmp_path / "model", server.url, **settings | warm_start | {"steps": steps} | changed)
             run_training(config, run_dir, resume=True, quiet=True)
 
         train(1)

@@ -14,9 +14,7 @@ from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import forget_after, is_done
 from grpo.runs.model_card import Card, write_card
 from grpo.runs.retention import Best, best_of, note_score
-from grpo.serving.policy import Policy
 from grpo.training.held_out import HeldOutEvaluation
-from grpo.types import SampledTurn
 from judges.common.files import read_jsonl, write_json, write_text
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.judge_server import JudgeServer, Reply
@@ -93,12 +91,11 @@ def test_more_scenarios_than_there_are_is_an_error_that_says_how_many(tmp_path):
         evaluated(tmp_path, WORD_ENV, ["maple"], **{"eval.scenarios": 5})
 
 
-class WaitsForThree(Policy):
+class WaitsForThree(ScriptedPolicy):
     """Answers nobody until three episodes wait, and notes how many wait at once and at which temperatures."""
 
-    version = 0
-
     def __init__(self):
+        super().__init__(ByteChat(), ["maple"])
         self.enough, self.waiting, self.most, self.temperatures = asyncio.Event(), 0, 0, []
 
     async def sample(self, prompt_ids, params, *, max_tokens, seed):
@@ -110,15 +107,19 @@ class WaitsForThree(Policy):
         await asyncio.wait_for(self.enough.wait(), 60)
         await asyncio.sleep(0)
         self.waiting -= 1
-        ids = [*ByteChat().encode("maple"), ByteChat.END]
-        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+        return await super().sample(prompt_ids, params, max_tokens=max_tokens, seed=seed)
+
+
+def held_out(folder, **settings):
+    """The held-out side of a run in ``folder``, which shows nothing."""
+    config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, **settings})
+    marker = Marker(config.answer_judge, folder)
+    return HeldOutEvaluation(config, RunDirectory(folder), ByteChat(), Display(quiet=True), marker)
 
 
 def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_episodes_at_once(tmp_path):
-    config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, "rollout.concurrency": 3})
     policy = WaitsForThree()
-    held_out = HeldOutEvaluation(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
-    sampled, greedy = asyncio.run(held_out.evaluate("before", 0, policy))
+    sampled, greedy = asyncio.run(held_out(tmp_path, **{"rollout.concurrency": 3}).evaluate("before", 0, policy))
     assert policy.most == 3
     assert policy.temperatures[:3] == [1.0, 0.0, 1.0], "question by question"
     assert (sampled["label"], sampled["temperature"]) == ("before-sampled", 1.0)
@@ -127,27 +128,19 @@ def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_
     assert sampled["seconds"] == greedy["seconds"], "the pass's time is shared by the number of episodes"
 
 
-class Dies(Policy):
+class Dies(ScriptedPolicy):
     """Answers once; then no server is left."""
 
-    version = 0
-
-    def __init__(self):
-        self.left = 1
-
-    async def sample(self, prompt_ids, params, *, max_tokens, seed):
-        self.left -= 1
-        if self.left < 0:
+    async def sample(self, *arguments, **options):
+        if self.prompts:
             raise ServerDiedError("it ended")
-        ids = [*ByteChat().encode("maple"), ByteChat.END]
-        return SampledTurn(ids, [-0.5] * len(ids), "stop")
+        return await super().sample(*arguments, **options)
 
 
 def test_an_evaluation_whose_server_was_lost_is_not_recorded_with_what_ended_first(tmp_path):
-    config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, "eval.greedy": 0})
-    held_out = HeldOutEvaluation(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True))
+    evaluation = held_out(tmp_path, **{"eval.greedy": 0})
     with pytest.raises(ServerDiedError, match=r"is not recorded, .*; --resume plays it again: it ended"):
-        asyncio.run(held_out.evaluate("before", 0, Dies()))
+        asyncio.run(evaluation.evaluate("before", 0, Dies(ByteChat(), ["maple"])))
     assert not list((tmp_path / "eval").glob("*"))
 
 
@@ -163,25 +156,13 @@ def test_greedy_plays_more_tasks_the_first_ones_the_same_and_at_most_all(tmp_pat
     assert len(set(ids["greedy"])) == 4
 
 
-class Says(Policy):
-    """Answers every question with the same words."""
-
-    version = 0
-
-    async def sample(self, prompt_ids, params, *, max_tokens, seed):
-        ids = [*ByteChat().encode("a handful"), ByteChat.END]
-        return SampledTurn(ids, [-0.5] * len(ids), "stop")
-
-
 def marked(tmp_path, answer, **settings):
     """The summary of an evaluation on four sums, of which two have answers, by a policy that says ``a handful``."""
     with JudgeServer(answer) as server:
         judge = {"answer_judge.model": "openai/o4-mini", "answer_judge.api_base": server.url, "judge.max_failures": 0.3}
         few = {"eval.greedy": 0, "eval.scenarios": 4, "rollout.max_tokens": 2000, "env_kwargs": {"count": 4}}
-        config = load_config(None, {"env": SUMS_ENV, **few, **judge, **settings})
-        marker = Marker(config.answer_judge, tmp_path)
-        held_out = HeldOutEvaluation(config, RunDirectory(tmp_path), ByteChat(), Display(quiet=True), marker)
-        (summary,) = asyncio.run(held_out.evaluate("before", 0, Says()))
+        evaluation = held_out(tmp_path, env=SUMS_ENV, **few, **judge, **settings)
+        (summary,) = asyncio.run(evaluation.evaluate("before", 0, ScriptedPolicy(ByteChat(), ["a handful"])))
     return summary
 
 

@@ -17,13 +17,11 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from safetensors.torch import load_file  # noqa: E402
 
-from grpo.config import load_config  # noqa: E402
 from grpo.machine.hardware import cpu_count  # noqa: E402
 from grpo.runs.retention import checkpoints  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402
 from tests.support import processes  # noqa: E402
-from tests.support.envs import LETTER_ENV  # noqa: E402
-from tests.support.policy_server import TinyPolicyServer  # noqa: E402
+from tests.support.policy_server import TinyPolicyServer, tiny_run  # noqa: E402
 from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
 from tests.support.wait import wait_until  # noqa: E402
 
@@ -33,28 +31,8 @@ START_SECONDS = 300.0
 
 
 def config(model, url, steps=STEPS):
-    return load_config(
-        None,
-        {
-            "env": LETTER_ENV,
-            "model": str(model),
-            "server.urls": (url,),
-            "threads": 1,
-            "dtype": "float32",
-            "steps": steps,
-            "rollout.groups_per_step": 3,
-            "rollout.group_size": 3,
-            "optimizer.updates_per_step": 2,
-            "optimizer.learning_rate": 1e-2,
-            "rollout.max_turn_tokens": 8,
-            "rollout.max_tokens": 400,
-            "loss.max_gap": 5.0,
-            "warm_start.steps": 2,
-            "warm_start.batch": 2,
-            "eval.scenarios": 2,
-            "keep_checkpoints": 1,
-        },
-    )
+    sizes = {"rollout.groups_per_step": 3, "optimizer.updates_per_step": 2, "warm_start.batch": 2, "eval.scenarios": 2}
+    return tiny_run(model, url, steps=steps, keep_checkpoints=1, **sizes)
 
 
 def train(config, run_dir, output):

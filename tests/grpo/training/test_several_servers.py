@@ -1,43 +1,19 @@
 """A run on two servers, of which one ends for good in the middle, is the run on one server, bit for bit."""
 
-import json
-
 import pytest
 
 pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
-from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
-from grpo.cli.train import train
+from grpo.cli.train import run_training
+from grpo.errors import ConfigError, ServerError
 from tests.grpo.training.test_resume import episodes
-from tests.support.commands import sets
-from tests.support.envs import LETTER_ENV
-from tests.support.policy_server import TinyPolicyServer
+from tests.support.policy_server import TinyPolicyServer, tiny_run
 from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
-SETTINGS = {
-    "dtype": "float32",
-    "rollout": {"max_turn_tokens": 8, "max_tokens": 400},
-    "optimizer.learning_rate": 1e-2,
-    "loss.max_gap": 5.0,
-    "eval.scenarios": 2,
-    "eval.greedy": 0,
-}
-
-
-def command(model, run_dir, *urls):
-    flags = [flag for key, value in SETTINGS.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
-    servers = [flag for url in urls for flag in ("--server", url)]
-    size = sets("steps=2", "rollout.groups_per_step=4", "rollout.group_size=3", "warm_start.steps=2", "threads=1")
-    return ["--env", LETTER_ENV, "--model", str(model), *size, *flags, *servers, "--run-dir", str(run_dir)]
-
-
-def run(model, run_dir, *urls):
-    result = CliRunner().invoke(train, command(model, run_dir, *urls))
-    assert result.exit_code == 0, result.output
-    return result.output
+SIZES = {"steps": 2, "rollout.groups_per_step": 4, "eval.scenarios": 2, "eval.greedy": 0}
 
 
 class Mortal(TinyPolicyServer):
@@ -50,12 +26,14 @@ class Mortal(TinyPolicyServer):
         return super().complete(body)
 
 
-def test_a_run_on_two_servers_of_which_one_ends_is_the_run_on_one(tmp_path):
+def test_a_run_on_two_servers_of_which_one_ends_is_the_run_on_one(tmp_path, capsys):
     model = tiny_chat_model_folder(tmp_path / "model")
     with TinyPolicyServer(model) as server:
-        run(model, tmp_path / "one", server.url)
+        run_training(tiny_run(model, server.url, **SIZES), tmp_path / "one", resume=False, quiet=True)
         with Mortal(model) as mortal:
-            shown = run(model, tmp_path / "two", mortal.url, server.url)
+            both = tiny_run(model, mortal.url, server.url, **SIZES)
+            run_training(both, tmp_path / "two", resume=False, quiet=False)
+    shown = "".join(capsys.readouterr())
     assert f"sampling from {mortal.url}, {server.url}\n" in shown
     assert f"the server at {mortal.url} is out (" in shown
     assert 3 <= len(mortal.asked) < 15, "that is what it would have answered"
@@ -70,11 +48,13 @@ def test_a_server_of_another_model_or_of_none_is_refused_before_the_warm_start(t
     weights = load_file(other / "model.safetensors")
     save_file({name: -weight for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
     with TinyPolicyServer(model) as server, TinyPolicyServer(other) as wrong:
-        strict = [*command(model, tmp_path / "run", server.url, wrong.url), "--set", "loss.max_gap=0.001"]
-        refused = CliRunner().invoke(train, strict)
-    assert refused.exit_code == 1
-    assert f"Error: the server at {wrong.url} does not sample the model that is trained: " in refused.output
+        strict = tiny_run(model, server.url, wrong.url, **SIZES | {"loss.max_gap": 0.001})
+        refused = f"the server at {wrong.url} does not sample the model that is trained: "
+        with pytest.raises(ServerError, match=refused):
+            run_training(strict, tmp_path / "run", resume=False, quiet=True)
     assert (len(server.asked), len(wrong.asked)) == (1, 1)
     assert sorted(path.name for path in (tmp_path / "run").glob("*.jsonl")) == []
-    refused = CliRunner().invoke(train, command(model, tmp_path / "run", "localhost:8000"))
-    assert "Error: server.urls names 'localhost:8000', which is no URL; give it as http://HOST:PORT" in refused.output
+    with pytest.raises(
+        ConfigError, match=r"server\.urls names 'localhost:8000', which is no URL; give it as http://HOST"
+    ):
+        run_training(tiny_run(model, "localhost:8000"), tmp_path / "run", resume=False, quiet=True)
