@@ -24,11 +24,11 @@ from grpo.cli.common import explained
 def export(run: Path, out: Path, merge: bool, checkpoint: str, model: str | None) -> None:
     """Write the adapter of RUN (a run directory or an adapter folder) with a model card, or the merged model."""
     from grpo.machine.models import resolve_model
-    from grpo.runs.export import export_adapter, export_merged
+    from grpo.runs.export import export_policy
     from grpo.runs.trained_policy import find_policy
 
     policy = find_policy(run, checkpoint, model)
-    (export_merged if merge else export_adapter)(policy, resolve_model(policy.model), out)
+    export_policy(policy, resolve_model(policy.model), out, merge=merge)
     click.echo(f"{policy.adapter} -> {out}")
 
 

@@ -20,30 +20,25 @@ from grpo.runs.trained_policy import ADAPTER_FILES, TrainedPolicy, run_card, ser
 from judges.common.files import fsync_tree, usual_mode
 
 
-def export_adapter(policy: TrainedPolicy, model: ResolvedModel, out: Path) -> None:
-    """Write the adapter with its card and chat template.
-
-    Raises:
-        ConfigError: ``out`` exists.
-    """
-    with new_folder(out) as folder:
-        for name in ADAPTER_FILES:
-            shutil.copyfile(policy.adapter / name, folder / name)
-        name_base_model(folder, model.public_name)
-        write_card(folder, replace(_card(policy, model), name=out.resolve().name), served_policy(policy, model.path))
-
-
-def export_merged(policy: TrainedPolicy, model: ResolvedModel, out: Path) -> None:
-    """Write the whole model, its tokenizer with the chat template of the training, and a card.
+def export_policy(policy: TrainedPolicy, model: ResolvedModel, out: Path, *, merge: bool) -> None:
+    """Write the adapter, or with ``merge`` the whole model and its tokenizer, with a card and the template of training.
 
     Raises:
         ConfigError: ``out`` exists.
         ModelError: The base model or the adapter cannot be loaded.
     """
+    card = Card(policy.name, model.public_name, policy.model, method="", task="", steps=0)
+    if policy.run is not None and policy.config is not None and policy.step is not None:
+        card = run_card(policy.run, policy.config, model.public_name, policy.step)
     with new_folder(out) as folder:
         served = served_policy(policy, model.path)
-        _merge(policy.adapter, model.path, folder, served.template if served else None)
-        write_card(folder, replace(_card(policy, model), name=out.resolve().name, is_merged=True), served)
+        if merge:
+            _merge(policy.adapter, model.path, folder, served.template if served else None)
+        else:
+            for name in ADAPTER_FILES:
+                shutil.copyfile(policy.adapter / name, folder / name)
+            name_base_model(folder, model.public_name)
+        write_card(folder, replace(card, name=out.resolve().name, is_merged=merge), served)
 
 
 @contextmanager
@@ -95,9 +90,3 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = chat_template or tokenizer.chat_template
     tokenizer.save_pretrained(folder)
-
-
-def _card(policy: TrainedPolicy, model: ResolvedModel) -> Card:
-    if policy.run is not None and policy.config is not None and policy.step is not None:
-        return run_card(policy.run, policy.config, model.public_name, policy.step)
-    return Card(policy.name, model.public_name, policy.model, method="", task="", steps=0)

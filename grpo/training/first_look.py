@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grpo.chat import Chat
 from grpo.devices.shape import ModelShape
-from grpo.errors import ModelError, ServerError
+from grpo.errors import ServerError
 from grpo.learner.engine import Engine
 from grpo.learner.segments import Segment
 from grpo.serving.fleet import Fleet, GroupServer
@@ -48,11 +48,11 @@ def look_at_servers(
         ServerError: A server samples something else (above ``max_gap``), or does not answer.
     """
     prompt = chat.prompt_ids(PROMPT, [])
-    gaps: list[float] = []
+    vocabulary, gaps = ModelShape.read(model_path).vocab, list[float]()
     turns = asyncio.run(_turns(sampler, servers, prompt, version))
     between()
     for url, model, turn in turns:
-        gap = _gap(prompt, turn, engine) if max(turn.ids) < _vocabulary(model_path) else math.inf
+        gap = _gap(prompt, turn, engine) if max(turn.ids) < vocabulary else math.inf
         if not gap <= max_gap:
             raise ServerError(
                 f"the server at {url} does not sample the model that is trained: log-probabilities differ by {gap:.3f} "
@@ -76,14 +76,6 @@ async def _turns(
             turn = await at.sample(prompt, SamplingParams(1.0), max_tokens=TOKENS, seed=1)
             found.append((member.server.url, member.server.model, turn))
     return found
-
-
-def _vocabulary(model_path: Path) -> float:
-    """Number of tokens that the learner's model knows; infinite where its ``config.json`` does not say it."""
-    try:
-        return ModelShape.read(model_path).vocab
-    except ModelError:
-        return math.inf
 
 
 def _gap(prompt: list[int], turn: SampledTurn, engine: Engine) -> float:

@@ -30,7 +30,7 @@ from grpo.envs.workers import EnvWorkers
 from grpo.episodes.marking import Marker, newest_audits_warning
 from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
-from grpo.errors import ModelError, TrainingError
+from grpo.errors import TrainingError
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, schedule_note, update_config, update_policy
 from grpo.learner.update_metrics import check_gap
@@ -168,10 +168,7 @@ class Trainer:
         if config.warm_start.steps:
             with self._demonstrations("estimate") as segments:
                 tokens = fmean(len(segment.ids) for segment in islice(segments, FIRST_EPISODES))
-        try:
-            estimate = estimated_pace(config, ModelShape.read(self.model.path), self.gflops, tokens)
-        except ModelError:  # a model of another kind; what is measured later will tell
-            return
+        estimate = estimated_pace(config, ModelShape.read(self.model.path), self.gflops, tokens)
         self.clock = Clock(config, self.run, estimate)
         self._choose_steps(None)
         left = self.clock.describe(None, self.config.steps)

@@ -131,12 +131,6 @@ def test_an_envs_own_policy_gives_its_successes():
     assert found.left_out == {"duplicate": 1}
 
 
-def test_where_the_env_tells_no_success_every_episode_is_a_demonstration_though_each_step_costs():
-    found = Demonstrations(5000)
-    from_policy(found, MessageEnv("CliffWalking-v1", {"max_episode_steps": 3}), [Task(0), Task(1)], CHAT, "random")
-    assert (len(found.kept), found.left_out) == (2, {})
-
-
 def test_a_task_is_trained_on_or_held_out_and_never_both():
     found = Demonstrations(1000)
     for scenario in range(10):
