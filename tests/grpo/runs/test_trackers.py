@@ -20,22 +20,18 @@ def track(name: str | None, folder: Path, notes: list[str], steps_done: int = 0)
     return Tracking(name, folder, project="Word-v0", config=CONFIG, note=notes.append, steps_done=steps_done)
 
 
-def log_three_steps(name: str, folder: Path) -> list[str]:
-    notes: list[str] = []
-    with track(name, folder, notes) as tracking:
-        tracking.log({"step": 1, "loss": 2.5}, 1, "warmstart/")
-        tracking.log_evaluation(SUMMARY, 0)
-        for step in (1, 2, 3):
-            tracking.log({"step": step, "reward/mean": step / 4, "loss/policy": float("nan"), "note": "text"}, step)
-    return notes
-
-
 def test_tensorboard_reads_back_what_was_logged_and_a_continued_run_replaces_repeated_steps(tmp_path):
     pytest.importorskip("tensorboard", reason="the package tensorboard is not installed (extra 'tensorboard')")
     pytest.importorskip("torch", reason="torch writes the event files")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    assert log_three_steps("tensorboard", tmp_path / "run") == []
+    notes: list[str] = []
+    with track("tensorboard", tmp_path / "run", notes) as tracking:
+        tracking.log({"step": 1, "loss": 2.5}, 1, "warmstart/")
+        tracking.log_evaluation(SUMMARY, 0)
+        for step in (1, 2, 3):
+            tracking.log({"step": step, "reward/mean": step / 4, "loss/policy": float("nan"), "note": "text"}, step)
+    assert notes == []
     with track("tensorboard", tmp_path / "run", [], steps_done=2) as tracking:
         tracking.log({"reward/mean": 9.0}, 3)
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))

@@ -83,7 +83,7 @@ GIVEN = "is of servers that are started, but server.urls names 1"
         ({"urls": ["http://a"], "replicas": 2}, f"server.replicas = 2 {GIVEN}"),
         ({"urls": ["http://a", "http://a/v1/"]}, "names a server twice"),
         ({"tensor_parallel": 2}, "server.tensor_parallel is for GPUs, but device = 'cpu'"),
-        ({"sleep_mode": True}, "server.sleep_mode is for GPUs, but device = 'cpu'"),
+        ({"sleep_mode": False}, "server.sleep_mode is for GPUs, but device = 'cpu'"),
     ],
 )
 def test_settings_of_a_server_that_contradict_each_other_are_refused(settings: dict[str, object], said: str):

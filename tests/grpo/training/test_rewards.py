@@ -1,5 +1,7 @@
 """RULER as a reward, through a local judge over a real socket."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,15 @@ from grpo.config import TrainConfig, load_config
 from grpo.ending import Ending
 from grpo.errors import RewardError
 from grpo.settings import JudgeSettings
-from grpo.training.rewards import HYBRID_WEIGHT, EnvReward, HybridReward, RulerReward, group_reward, hybrid_rewards
+from grpo.training.rewards import (
+    HYBRID_WEIGHT,
+    EnvReward,
+    FunctionReward,
+    HybridReward,
+    RulerReward,
+    group_reward,
+    hybrid_rewards,
+)
 from grpo.types import Episode, Group, Task
 from judges.llm.record import read_judgements
 from tests.support.batches import judged
@@ -102,22 +112,6 @@ async def by_task(group):
     return np.array([t.reward + len(t.tools) + float(t.task.scenario_id == "q1") for t in group.episodes])
 
 
-def short(group):
-    return [1.0]
-
-
-def not_finite(group):
-    return [1.0, float("nan")]
-
-
-def no_numbers(group):
-    return None
-
-
-def raising(group):
-    return [t.metrics["judged"] for t in group.episodes]
-
-
 @pytest.mark.parametrize(("name", "rewards"), [("brevity", [-5.0, -4.0]), ("by_task", [1.0, 1.1])])
 async def test_a_function_of_the_users_rewards_a_group(name, rewards):
     made = group_reward(TrainConfig(env="E", reward=f"tests.grpo.training.test_rewards:{name}"), None)
@@ -127,18 +121,18 @@ async def test_a_function_of_the_users_rewards_a_group(name, rewards):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("function", "message"),
     [
-        ("short", "returned 1 rewards for a group of 2 episodes"),
-        ("not_finite", r"returned \[1.0, nan\]; every reward must be a finite number"),
-        ("no_numbers", "returned None; it must return a list of numbers"),
-        ("raising", "raised KeyError: 'judged'"),
+        (lambda group: [1.0], "returned 1 rewards for a group of 2 episodes"),
+        (lambda group: [1.0, math.nan], r"returned \[1.0, nan\]; every reward must be a finite number"),
+        (lambda group: None, "returned None; it must return a list of numbers"),
+        (lambda group: [t.metrics["judged"] for t in group.episodes], "raised KeyError: 'judged'"),
     ],
+    ids=["too few", "not finite", "no numbers", "raises"],
 )
-async def test_what_a_function_may_not_return_stops_the_run_with_its_name(name, message):
-    made = group_reward(TrainConfig(env="E", reward=f"tests.grpo.training.test_rewards:{name}"), None)
-    with pytest.raises(RewardError, match=f"^tests.grpo.training.test_rewards:{name} {message}"):
-        await made.reward(group("Paris", "Rome"))
+async def test_what_a_function_may_not_return_stops_the_run_with_its_name(function, message):
+    with pytest.raises(RewardError, match=f"^mine:own {message}"):
+        await FunctionReward(function, "mine:own").reward(group("Paris", "Rome"))
 
 
 def test_a_config_names_its_reward(tmp_path):
