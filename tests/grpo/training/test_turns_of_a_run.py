@@ -8,7 +8,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
 from grpo.cli.train import run_training  # noqa: E402
-from grpo.serving.sleep_mode import Together  # noqa: E402
 from grpo.training.trainer import Trainer  # noqa: E402
 from grpo.types import Group  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402
@@ -27,7 +26,7 @@ def equal_at_first(group: Group) -> list[float]:
     return [0.0] * len(group.episodes) if group.episodes[0].policy_version == 0 else by_place(group)
 
 
-class Noted(Together):
+class Noted:
     def train(self) -> None:
         moves.append("train")
 
