@@ -8,11 +8,12 @@ needs the standard library only and no network. People, projects and companies a
 """
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 
 from email_env.demo import noise
 from email_env.demo.cast import draw_cast
-from email_env.demo.mailbox import Mailbox
+from email_env.demo.mailbox import Mailbox, NothingLeft
 from email_env.demo.questions import Answered, answer_all, choose
 from email_env.demo.stories import STORIES
 from email_env.demo.writer import Draft
@@ -79,7 +80,8 @@ def write_mailbox(seed: int, number: int) -> Mailbox:
     stories = [story for story, times in STORIES.items() for _ in range(times)]
     rng.shuffle(stories)
     for story in stories:
-        story(box)
+        with suppress(NothingLeft):
+            story(box)
     noise.fill(box, MAILS_PER_INBOX)
     rng.shuffle(box.drafts)
     return box

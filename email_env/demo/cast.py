@@ -67,9 +67,9 @@ def draw_cast(rng: random.Random, split: str, company_number: int) -> Cast:
         company_number: Which of the split's companies owns the inbox (one inbox each).
     """
     names = NAMES[split]
-    company = names.companies[company_number]
+    company = names["companies"][company_number]
     domain = company.lower() + ".com"
-    first, last = list(names.first), list(names.last)
+    first, last = list(names["first"]), list(names["last"])
     rng.shuffle(first)
     rng.shuffle(last)
 
@@ -78,12 +78,12 @@ def draw_cast(rng: random.Random, split: str, company_number: int) -> Cast:
         return Person(given, family, f"{given}.{family}@{at}".lower(), department)
 
     def firm(stem: str) -> Firm:
-        name = f"{stem} {rng.choice(THINGS.trades)}"
+        name = f"{stem} {rng.choice(THINGS['trades'])}"
         return Firm(name, stem, person(name.replace(" ", "").lower() + ".com", "Customer desk"))
 
-    stems = rng.sample(names.stems, 14)
-    cities = rng.sample(THINGS.cities, len(THINGS.cities))
-    owner, *colleagues = [person(domain, rng.choice(THINGS.departments)) for _ in range(13)]
+    stems = rng.sample(names["stems"], 14)
+    cities = rng.sample(THINGS["cities"], len(THINGS["cities"]))
+    owner, *colleagues = [person(domain, rng.choice(THINGS["departments"])) for _ in range(13)]
     return Cast(
         company=company,
         owner=owner,
@@ -91,7 +91,7 @@ def draw_cast(rng: random.Random, split: str, company_number: int) -> Cast:
         applicants=tuple(person("mailhost.net", "Applicant") for _ in range(8)),
         customers=tuple(firm(stem) for stem in stems[:7]),
         suppliers=tuple(firm(stem) for stem in stems[7:]),
-        projects=tuple(rng.sample(names.projects, 10)),
+        projects=tuple(rng.sample(names["projects"], 10)),
         sites=tuple(cities[:4]),
         cities=tuple(cities[4:14]),
         travel_desk=Person("Travel", "Desk", f"travel@{domain}", "Travel"),

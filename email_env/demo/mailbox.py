@@ -20,6 +20,10 @@ Claim = tuple[Topic, str]
 FIRST_DAY, LAST_DAY = datetime(2021, 1, 11), datetime(2024, 12, 31)
 
 
+class NothingLeft(Exception):
+    """The topics of a story are taken: it is not told once more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assertion:
     """A mail states that `field` of `topic` is `value`."""
@@ -66,12 +70,16 @@ class Mailbox(Writer):
     # Choices
 
     def pick(self, story: str, *options: Iterable[str]) -> Topic:
-        """Claim a random topic `(story, one of each option)`; empty when nearly all are taken."""
+        """Claim a random topic `(story, one of each option)`.
+
+        Raises:
+            NothingLeft: nearly all are taken.
+        """
         for _ in range(40):
             topic = (story, *(self.rng.choice(list(option)) for option in options))
             if self.claim(*topic):
                 return topic
-        return ()
+        raise NothingLeft(story)
 
     def claim(self, *topic: str) -> bool:
         """Reserve a topic for the calling story; False if another story has it."""
@@ -144,13 +152,13 @@ class Mailbox(Writer):
         if answers:
             subject = f"RE: {answers.subject.removeprefix('RE: ')}"
         else:
-            subject = self.rng.choice(templates.subjects).format_map(fields)
+            subject = self.rng.choice(templates["subjects"]).format_map(fields)
         names = (fields.get("person"), fields.get("deputy"))
         named = [person for person in self.cast.colleagues if person.name in names]
         if sender is None:
             sender = self.cast.owner if self.chance(0.12) else self.colleague(*named)
         below = self.quotation(answers, quote) if answers else forwards
-        words = self.rng.choice(templates.sentences).format_map(fields)
+        words = self.rng.choice(templates["sentences"]).format_map(fields)
         tone = STATEMENT if states else CHAT
         to = answers.sender if answers and answers.sender in self.cast.colleagues else None
         draft = self.write(subject, words, on, sender, below, tone=tone, to=to, named=named)
@@ -235,8 +243,9 @@ class Mailbox(Writer):
             open_mail: With `missing`: a mail that speaks of the matter and leaves it open.
         """
         wording = WORDINGS[kind]
-        known, held_out = wording.frames[style]
-        frames = held_out if self.split != "train" and self.chance(0.36) else known
+        is_new = self.split != "train" and self.chance(0.36)
+        frames = wording[f"{style}_held_out" if is_new else style]
+        hops = [wording[name] for name in ("searches", "second_searches") if name in wording]
         self.asks.append(
             Ask(
                 kind=kind,
@@ -244,8 +253,7 @@ class Mailbox(Writer):
                 difficulty=difficulty or style,
                 claims=claims,
                 hops=tuple(
-                    tuple(tuple(keyword.format_map(fields) for keyword in search) for search in hop)
-                    for hop in wording.hops
+                    tuple(tuple(keyword.format_map(fields) for keyword in search) for search in hop) for hop in hops
                 ),
                 answer=answer,
                 after=after.date() if after else None,

@@ -35,10 +35,10 @@ def _fields(box: Mailbox) -> dict[str, str]:
         "project": rng.choice(box.cast.projects),
         "person": box.colleague().name,
         "city": rng.choice(box.cast.cities),
-        "day": rng.choice(THINGS.weekdays[:5]),
+        "day": rng.choice(THINGS["weekdays"][:5]),
         "count": str(rng.randint(2, 14)),
         "floor": str(rng.randint(1, 9)),
-        "nth": rng.choice(NOISE.ordinals),
+        "nth": rng.choice(NOISE["ordinals"]),
     }
 
 
@@ -50,13 +50,13 @@ def _note(box: Mailbox, on: datetime, subject: str, text: str) -> Draft:
 def _status(box: Mailbox, on: datetime) -> None:
     fields = _fields(box)
     projects = box.rng.sample(box.cast.projects, 2)
-    texts = [box.rng.choice(NOISE.status).format_map(fields | {"project": project}) for project in projects]
+    texts = [box.rng.choice(NOISE["status"]).format_map(fields | {"project": project}) for project in projects]
     _note(box, on, f"Weekly status, week {on.isocalendar().week}", "\n".join(texts))
 
 
 def _small_talk(box: Mailbox, on: datetime) -> None:
     fields = _fields(box)
-    draft = _note(box, on, *_filled(box.rng.choice(NOISE.small_talk), fields))
+    draft = _note(box, on, *_filled(box.rng.choice(NOISE["small_talk"]), fields))
     if box.chance(0.3):
         answerer = box.cast.owner if draft.sender is not box.cast.owner else box.colleague()
         box.tell("thanks", fields, box.later(on, 0, 2) + timedelta(hours=11), sender=answerer, answers=draft)
@@ -64,7 +64,7 @@ def _small_talk(box: Mailbox, on: datetime) -> None:
 
 def _discussion(box: Mailbox, on: datetime) -> None:
     fields = _fields(box)
-    subject, *texts = (text.format_map(fields) for text in box.rng.choice(NOISE.discussions))
+    subject, *texts = (text.format_map(fields) for text in box.rng.choice(NOISE["discussions"]))
     pair = [box.cast.owner, box.colleague()]
     box.rng.shuffle(pair)
     draft = box.write(subject, texts[0], on, pair[0], to=pair[1])
@@ -74,16 +74,16 @@ def _discussion(box: Mailbox, on: datetime) -> None:
 
 
 def _forwarded_news(box: Mailbox, on: datetime) -> None:
-    name, _ = box.rng.choice(NOISE.newsletters)
-    headline = box.rng.choice(NOISE.headlines).format_map(_fields(box))
+    name, _ = box.rng.choice(NOISE["newsletters"])
+    headline = box.rng.choice(NOISE["headlines"]).format_map(_fields(box))
     header = f"---------- Forwarded message ----------\nFrom: {name}\nSubject: {headline}"
     below = f"{header}\n\nRead the full article on our site."
-    text = box.rng.choice(NOISE.forwards).format_map(_fields(box))
+    text = box.rng.choice(NOISE["forwards"]).format_map(_fields(box))
     box.write(f"FW: {headline}", text, on, box.colleague(), below)
 
 
 def _notice(box: Mailbox, on: datetime) -> None:
-    subject, text = _filled(box.rng.choice(NOISE.notices), _fields(box))
+    subject, text = _filled(box.rng.choice(NOISE["notices"]), _fields(box))
     desk = Person("IT", "Desk", f"it@{box.cast.owner.address.partition('@')[2]}", "IT")
     box.drafts.append(
         _plain(on, desk, box.cast.owner, subject, f"Dear colleagues,\n\n{text}\n\nIT Desk, {long_date(on.date())}")
@@ -91,8 +91,8 @@ def _notice(box: Mailbox, on: datetime) -> None:
 
 
 def _newsletter(box: Mailbox, on: datetime) -> None:
-    name, address = box.rng.choice(NOISE.newsletters)
-    lines = [f"* {headline.format_map(_fields(box))}" for headline in box.rng.sample(NOISE.headlines, 5)]
+    name, address = box.rng.choice(NOISE["newsletters"])
+    lines = [f"* {headline.format_map(_fields(box))}" for headline in box.rng.sample(NOISE["headlines"], 5)]
     body = "\n".join(
         (f"{name}, {long_date(on.date())}", "", "In this issue:", *lines, "", "Read the full articles on our site.",
          f"You receive this mail because {box.cast.owner.address} is on our list. Unsubscribe at any time.")
@@ -108,7 +108,7 @@ def _automatic_reply(box: Mailbox, on: datetime) -> None:
 
 
 def _sent_twice(box: Mailbox, on: datetime) -> None:
-    draft = _note(box, on, *_filled(box.rng.choice(NOISE.small_talk), _fields(box)))
+    draft = _note(box, on, *_filled(box.rng.choice(NOISE["small_talk"]), _fields(box)))
     again = draft.own.replace("\n\n", "\n\nSending this again, it came back the first time.\n\n", 1)
     box.drafts.append(replace(draft, sent=draft.sent + timedelta(hours=box.rng.randint(1, 20)), own=again, body=again))
 

@@ -7,11 +7,14 @@ least one keyword of the first search is.
 """
 
 import random
+import re
+import sqlite3
+import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from email_env.demo.lookup import Lookup, content_words, tokens
 from email_env.demo.mailbox import LAST_DAY, Ask, Mailbox
 from email_env.demo.values import UNKNOWN, Value
 from email_env.demo.writer import Draft
@@ -19,6 +22,17 @@ from email_env.demo.writer import Draft
 Search = tuple[str, ...]
 EXPERT_HITS = 5
 """The evidence must be among so many newest hits."""
+_INDEX = "CREATE VIRTUAL TABLE mails USING fts5(subject, body, day UNINDEXED)"
+_NEWEST = "SELECT rowid FROM mails WHERE mails MATCH ? AND day <= ? ORDER BY rowid LIMIT ?"
+_TOKEN = re.compile(r"[^\W_]+")
+_STOP_WORDS = frozenset(
+    """
+    a an the of for to in on at is are was were be been it its do does did done has have had i we you me my
+    our us your he she they what when where which who whom whose how why that this these those than or and
+    as by from with about into until will would can could may might must should shall there here if not no
+    so up out s t
+    """.split()  # noqa: SIM905
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +48,35 @@ class Answered:
 
 def answer_all(box: Mailbox) -> list[Answered]:
     """Every question of the mailbox for which a plan exists, in the order in which they were asked, none twice."""
-    index = Lookup((draft.sent.isoformat(), draft.subject, draft.body) for draft in box.drafts)
-
-    def search(keywords: Search, until: date) -> list[Draft]:
-        return [box.drafts[number] for number in index.search(keywords, until.isoformat(), EXPERT_HITS)]
-
+    newest_first = sorted(box.drafts, key=lambda draft: draft.sent, reverse=True)
     answered: dict[str, Answered] = {}
-    for ask in box.asks:
-        found = _answer(box, ask, search) if ask.question not in answered else None
-        if found:
-            answered[ask.question] = found
+    with closing(sqlite3.connect(":memory:")) as index:
+        index.execute(_INDEX)
+        rows = [(draft.subject, draft.body, draft.sent.date().isoformat()) for draft in newest_first]
+        index.executemany("INSERT INTO mails VALUES (?, ?, ?)", rows)
+
+        def search(keywords: Search, until: date) -> list[Draft]:
+            phrases = " ".join(f'"{keyword}"' for keyword in keywords)
+            hits = index.execute(_NEWEST, (phrases, until.isoformat(), EXPERT_HITS))
+            return [newest_first[number - 1] for (number,) in hits]
+
+        for ask in box.asks:
+            found = _answer(box, ask, search) if ask.question not in answered else None
+            if found:
+                answered[ask.question] = found
     return list(answered.values())
+
+
+def tokens(text: str) -> list[str]:
+    """Lower-case tokens of letters and digits, without accents, as the index has them."""
+    if not text.isascii():
+        text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return _TOKEN.findall(text.lower())
+
+
+def content_words(question: str) -> list[str]:
+    """The question's tokens without stop words, in order, each once."""
+    return [word for word in dict.fromkeys(tokens(question)) if word not in _STOP_WORDS]
 
 
 def choose(

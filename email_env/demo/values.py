@@ -28,7 +28,7 @@ UNKNOWN = Value(DONT_KNOW, ("I do not know", "unknown", "not known"))
 
 def short_date(day: date) -> str:
     """`14 March`."""
-    return f"{day.day} {THINGS.months[day.month - 1]}"
+    return f"{day.day} {THINGS['months'][day.month - 1]}"
 
 
 def long_date(day: date) -> str:
@@ -37,7 +37,7 @@ def long_date(day: date) -> str:
 
 
 def _date_forms(day: date) -> tuple[str, ...]:
-    month, weekday = THINGS.months[day.month - 1], THINGS.weekdays[day.weekday()]
+    month, weekday = THINGS["months"][day.month - 1], THINGS["weekdays"][day.weekday()]
     return (
         short_date(day),
         long_date(day),
@@ -57,7 +57,7 @@ def date_value(day: date, *, with_year: bool = False) -> Value:
 
 def weekday_value(day: date) -> Value:
     """A weekday; the date it stands for is accepted as well."""
-    return Value(THINGS.weekdays[day.weekday()], _date_forms(day), day.toordinal())
+    return Value(THINGS["weekdays"][day.weekday()], _date_forms(day), day.toordinal())
 
 
 def time_value(hour: int, minute: int) -> Value:

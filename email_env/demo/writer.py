@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from email_env.demo.cast import Cast, Person
-from email_env.demo.texts import CHAT, CLOSINGS, DESK, PARAGRAPHS, TEMPTATIONS, Tone
+from email_env.demo.texts import CHAT, CLOSINGS, DESK, PARAGRAPHS, TEMPTATIONS, Texts
 from email_env.demo.values import long_date
 
 
@@ -53,7 +53,7 @@ class Writer:
         sender: Person,
         below: str = "",
         *,
-        tone: Tone = CHAT,
+        tone: Texts = CHAT,
         to: Person | None = None,
         named: Sequence[Person] = (),
     ) -> Draft:
@@ -74,8 +74,8 @@ class Writer:
             tone = DESK
         first = f"{self.rng.choice(('Hi', 'Hello', 'Dear'))} {recipients[0].first},"
         greeting = "Hi all," if len(recipients) > 1 else first
-        head = f"{greeting}\n\n{self.rng.choice(tone.openers) if self.chance(0.65) else ''}"
-        context = " ".join(self.rng.sample(tone.contexts, self.rng.choice((1, 2, 2, 3))))
+        head = f"{greeting}\n\n{self.rng.choice(tone['openers']) if self.chance(0.65) else ''}"
+        context = " ".join(self.rng.sample(tone["contexts"], self.rng.choice((1, 2, 2, 3))))
         if tone is not DESK and self.chance(0.12):
             third = self.colleague(sender, *recipients, *cc)
             temptation = self.rng.choice(TEMPTATIONS)

@@ -3,21 +3,19 @@
 from datetime import datetime, timedelta
 
 from email_env.demo.mailbox import Mailbox, Topic
-from email_env.demo.texts import MAILS, THINGS
+from email_env.demo.texts import MAILS, SYNONYMS, THINGS
 from email_env.demo.values import Value, cause_value, code_value, date_value, firm_value, money_value, person_value
 from email_env.demo.writer import Draft
 
 
 def order(box: Mailbox) -> None:
     """An order of goods for an office; the supplier's delivery mails name the order number only."""
-    topic = box.pick("order", THINGS.goods, box.cast.sites)
-    if not topic:
-        return
+    topic = box.pick("order", SYNONYMS["goods"], box.cast.sites)
     _, goods, site = topic
     supplier = box.rng.choice(box.cast.suppliers)
     number = box.fresh(lambda: code_value(f"PO-{box.rng.randint(1000, 9999)}"))
     total = box.fresh(lambda: money_value(box.rng.randrange(1_500, 40_000, 10)))
-    fields = {"goods": goods, "goods_synonym": box.synonym(THINGS.goods[goods]), "site": site}
+    fields = {"goods": goods, "goods_synonym": box.synonym(SYNONYMS["goods"][goods]), "site": site}
     fields |= {"supplier": supplier.name, "number": number.text, "amount": total.text}
     fields["count"] = str(box.rng.randint(6, 60))
     on = box.start(120)
@@ -36,15 +34,13 @@ def order(box: Mailbox) -> None:
 
 def ticket(box: Mailbox) -> None:
     """A customer's complaint; the mail that closes the ticket names its number only."""
-    topic = box.pick("ticket", [firm.name for firm in box.cast.customers], THINGS.problems)
-    if not topic:
-        return
+    topic = box.pick("ticket", [firm.name for firm in box.cast.customers], SYNONYMS["problems"])
     firm, problem = box.cast.customer(topic[1]), topic[2]
     number = box.fresh(lambda: code_value(f"T{box.rng.randint(10_000, 99_999)}"))
-    cause = cause_value(box.rng.choice(THINGS.causes))
+    cause = cause_value(box.rng.choice(THINGS["causes"]))
     credit = box.fresh(lambda: money_value(box.rng.randrange(300, 9_000, 10)))
     fields = {"customer": firm.name, "stem": firm.stem}
-    fields |= {"problem": problem, "problem_synonym": box.synonym(THINGS.problems[problem])}
+    fields |= {"problem": problem, "problem_synonym": box.synonym(SYNONYMS["problems"][problem])}
     fields |= {"number": number.text, "cause": cause.text, "amount": credit.text}
     fields["city"] = box.rng.choice(box.cast.cities)
     on = box.start(100)
@@ -60,9 +56,7 @@ def ticket(box: Mailbox) -> None:
 
 def contract(box: Mailbox) -> None:
     """A contract with a customer, sometimes extended."""
-    topic = box.pick("contract", [firm.name for firm in box.cast.customers], THINGS.contracts)
-    if not topic:
-        return
+    topic = box.pick("contract", [firm.name for firm in box.cast.customers], THINGS["contracts"])
     draft, fields = _write_contract(box, topic, box.start(300))
     extended = None
     if box.chance(0.4):
@@ -101,28 +95,25 @@ def _end_of_contract(box: Mailbox, moment: datetime, years: int) -> Value:
 def contract_compare(box: Mailbox) -> None:
     """Contracts of the same sort with two customers: which one runs longer?"""
     names = [firm.name for firm in box.cast.customers]
-    sort = box.rng.choice(THINGS.contracts)
+    sort = box.rng.choice(THINGS["contracts"])
     first, second = (box.pick("contract", names, [sort]) for _ in range(2))
-    if first and second:
-        on = box.start(120)
-        for topic in (first, second):
-            _write_contract(box, topic, box.later(on, 0, 60))
-        fields = {"customer": first[1], "other_customer": second[1], "type": sort}
-        fields["stem"] = box.cast.customer(first[1]).stem
-        winner = firm_value(box.cast.customer(box.best((first, second), "end", max)[1]))
-        box.ask("contract_compare", fields, (first, "end"), (second, "end"), style="hard", answer=winner)
-        box.ask("contract_value", fields, (first, "value"))
+    on = box.start(120)
+    for topic in (first, second):
+        _write_contract(box, topic, box.later(on, 0, 60))
+    fields = {"customer": first[1], "other_customer": second[1], "type": sort}
+    fields["stem"] = box.cast.customer(first[1]).stem
+    winner = firm_value(box.cast.customer(box.best((first, second), "end", max)[1]))
+    box.ask("contract_compare", fields, (first, "end"), (second, "end"), style="hard", answer=winner)
+    box.ask("contract_value", fields, (first, "value"))
 
 
 def offers(box: Mailbox) -> None:
     """Offers of three suppliers for a job, a decision, and at times a change of mind."""
-    picked = box.pick("decision", THINGS.jobs, box.cast.sites)
-    if not picked:
-        return
+    picked = box.pick("decision", SYNONYMS["jobs"], box.cast.sites)
     _, job, site = picked
     suppliers = box.rng.sample(box.cast.suppliers, 3)
     quotes = {firm.name: ("quote", firm.name, job, site) for firm in suppliers}
-    fields = {"job": job, "job_synonym": box.synonym(THINGS.jobs[job]), "site": site}
+    fields = {"job": job, "job_synonym": box.synonym(SYNONYMS["jobs"][job]), "site": site}
     on = box.start(120)
     drafts: list[Draft] = []
     for name, quote in quotes.items():
@@ -153,9 +144,7 @@ def offers(box: Mailbox) -> None:
 def request(box: Mailbox) -> None:
     """A customer's request, forwarded; the customer may correct the number."""
     topic = box.pick("request", [firm.name for firm in box.cast.customers])
-    if not topic:
-        return
-    firm, product = box.cast.customer(topic[1]), box.rng.choice(THINGS.products)
+    firm, product = box.cast.customer(topic[1]), box.rng.choice(THINGS["products"])
     on = box.start(100)
     count = box.fresh(lambda: code_value(str(box.rng.randrange(110, 990, 10))))
     needed = box.fresh_date(on, 20, 60)
@@ -165,7 +154,7 @@ def request(box: Mailbox) -> None:
     def forward(text: str, sent: datetime, states: dict[str, Value]) -> Draft:
         message = (
             f"---------- Forwarded message ----------\nFrom: {firm.contact.name}, {firm.name}\n\n"
-            f"{box.rng.choice(MAILS[text].forwarded).format_map(fields)}\n{firm.contact.name}"
+            f"{box.rng.choice(MAILS[text]['forwarded']).format_map(fields)}\n{firm.contact.name}"
         )
         return box.tell(text, fields, sent, topic=topic, states=states, forwards=message)
 
@@ -182,9 +171,7 @@ def request(box: Mailbox) -> None:
 
 def door(box: Mailbox) -> None:
     """The code of a door, changed every few months."""
-    topic = box.pick("door", box.cast.sites, THINGS.places)
-    if not topic:
-        return
+    topic = box.pick("door", box.cast.sites, THINGS["places"])
     fields = {"site": topic[1], "place": topic[2]}
     on = box.start(500)
     drafts: list[Draft] = []

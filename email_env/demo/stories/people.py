@@ -29,11 +29,10 @@ def _write_phone(box: Mailbox, person: Person, on: datetime) -> Draft:
 def phone(box: Mailbox) -> None:
     """A colleague's phone number, sometimes replaced later."""
     topic = box.pick("phone", [person.name for person in box.cast.colleagues])
-    if topic:
-        person = box.cast.colleague(topic[1])
-        first = _write_phone(box, person, box.start(400))
-        new = _write_phone(box, person, box.later(first.sent, 100, 350)) if box.chance(0.35) else None
-        box.ask_around("phone_number", {"person": person.name, "last": person.last}, (topic, "number"), new)
+    person = box.cast.colleague(topic[1])
+    first = _write_phone(box, person, box.start(400))
+    new = _write_phone(box, person, box.later(first.sent, 100, 350)) if box.chance(0.35) else None
+    box.ask_around("phone_number", {"person": person.name, "last": person.last}, (topic, "number"), new)
 
 
 def trip(box: Mailbox) -> None:
@@ -41,11 +40,10 @@ def trip(box: Mailbox) -> None:
     person = box.colleague()
     for _ in range(box.rng.choice((1, 2, 2))):
         topic = box.pick("trip", [person.name], box.cast.cities)
-        if topic:
-            fields, changed = write_trip(box, topic, person, box.start(80))
-            part = box.rng.choice(("code", "date"))
-            box.ask_around(f"flight_{part}", fields, (topic, part), changed)
-            box.ask("hotel_name", fields, (topic, "hotel"), style=box.rng.choice(("easy", "medium")))
+        fields, changed = write_trip(box, topic, person, box.start(80))
+        part = box.rng.choice(("code", "date"))
+        box.ask_around(f"flight_{part}", fields, (topic, part), changed)
+        box.ask("hotel_name", fields, (topic, "hotel"), style=box.rng.choice(("easy", "medium")))
 
 
 def write_trip(box: Mailbox, topic: Topic, person: Person, on: datetime) -> tuple[dict[str, str], Draft | None]:
@@ -60,7 +58,7 @@ def write_trip(box: Mailbox, topic: Topic, person: Person, on: datetime) -> tupl
         return box.tell(text, values, sent, sender=desk, topic=topic, states={"code": code, "date": leaves})
 
     first = flight("flight", on)
-    hotel = box.rng.choice(THINGS.hotels)
+    hotel = box.rng.choice(THINGS["hotels"])
     states = {"hotel": Value(hotel, (hotel.removeprefix("Hotel "), f"the {hotel}"))}
     sender = desk if box.chance(0.6) else None
     sent = box.later(on, 1, 4)
@@ -79,28 +77,25 @@ def visit(box: Mailbox) -> None:
     topic = box.pick("visit", [firm.name for firm in box.cast.customers])
     person = box.colleague()
     journey = box.pick("trip", [person.name], box.cast.cities)
-    if topic and journey:
-        firm = box.cast.customer(topic[1])
-        on = box.start(100)
-        fields = {"customer": firm.name, "stem": firm.stem, "person": person.name, "city": journey[2]}
-        box.tell("visit", fields, on, topic=topic, states={"name": person_value(person)})
-        fields |= write_trip(box, journey, person, box.later(on, 1, 12))[0]
-        box.ask("visit_code", fields, (topic, "name"), (journey, "code"), style="hard")
-        box.ask("visit_hotel", fields, (topic, "name"), (journey, "hotel"), style="hard")
+    firm = box.cast.customer(topic[1])
+    on = box.start(100)
+    fields = {"customer": firm.name, "stem": firm.stem, "person": person.name, "city": journey[2]}
+    box.tell("visit", fields, on, topic=topic, states={"name": person_value(person)})
+    fields |= write_trip(box, journey, person, box.later(on, 1, 12))[0]
+    box.ask("visit_code", fields, (topic, "name"), (journey, "code"), style="hard")
+    box.ask("visit_hotel", fields, (topic, "name"), (journey, "hotel"), style="hard")
 
 
 def cover(box: Mailbox) -> None:
     """A colleague's leave and who covers; the cover may change; the cover's phone number is in another mail."""
     topic = box.pick("cover", [person.name for person in box.cast.colleagues])
-    if not topic:
-        return
     person = box.cast.colleague(topic[1])
     on = box.start(100)
     away = on.date() + timedelta(days=40)
     back = date_value(date(away.year, away.month, box.rng.randint(15, 28)))
     deputy = first = box.colleague(person)
     fields = {"person": person.name, "first": person.first, "deputy": deputy.name}
-    fields |= {"month": THINGS.months[away.month - 1], "back": back.text}
+    fields |= {"month": THINGS["months"][away.month - 1], "back": back.text}
     draft = box.tell("cover", fields, on, topic=topic, states={"name": person_value(deputy), "back": back})
     box.surround("cover", {**fields, "deputy": box.colleague(person, first).name}, draft, decoys=(0, 1))
     change = None
@@ -116,9 +111,7 @@ def cover(box: Mailbox) -> None:
 
 def hire(box: Mailbox) -> None:
     """Interviews with several applicants, one of them hired."""
-    topic = box.pick("hire", THINGS.positions)
-    if not topic:
-        return
+    topic = box.pick("hire", THINGS["positions"])
     hired, *others = box.rng.sample(box.cast.applicants, 3)
     on = box.start(120)
     for applicant in box.rng.sample([hired, *others], 2):

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from email_env.demo.mailbox import Mailbox, Topic
 from email_env.demo.stories.people import has_phone
-from email_env.demo.texts import THINGS
+from email_env.demo.texts import SYNONYMS, THINGS
 from email_env.demo.values import (
     Value,
     code_value,
@@ -20,9 +20,7 @@ from email_env.demo.writer import Draft
 
 def meeting(box: Mailbox) -> None:
     """A meeting of a project: day, time and room; at times moved to another day."""
-    topic = box.pick("meeting", box.cast.projects, THINGS.events)
-    if not topic:
-        return
+    topic = box.pick("meeting", box.cast.projects, SYNONYMS["events"])
     draft, fields = write_meeting(box, topic, box.start())
     parts = box.rng.sample(("day", "time", "room"), 2)
     if box.chance(0.45):
@@ -40,7 +38,7 @@ def write_meeting(box: Mailbox, topic: Topic, on: datetime, same_as: Topic = ())
     day = box.later(on, 8, 24).date()
     time = time_value(box.rng.randint(8, 16), box.rng.choice((0, 15, 30, 45)))
     named = box.chance(0.5)
-    room = room_value(box.rng.choice(THINGS.rooms) if named else f"Room {box.rng.randint(101, 420)}")
+    room = room_value(box.rng.choice(THINGS["rooms"]) if named else f"Room {box.rng.randint(101, 420)}")
     fields = {
         "project": project,
         "event": event,
@@ -74,27 +72,24 @@ def _move_meeting(box: Mailbox, topic: Topic, draft: Draft, fields: dict[str, st
 
 
 def _paraphrased(box: Mailbox, fields: dict[str, str]) -> dict[str, str]:
-    event = box.synonym(THINGS.events[fields["event"]])
+    event = box.synonym(SYNONYMS["events"][fields["event"]])
     what = f"{event} of {fields['project']}" if box.chance(0.5) else f"{fields['project']} {event}"
     return {**fields, "meeting": what}
 
 
 def same_room(box: Mailbox) -> None:
     """A meeting in the room of another meeting: two mails to find."""
-    first, second = (box.pick("meeting", box.cast.projects, THINGS.events) for _ in range(2))
-    if first and second:
-        on = box.start(90)
-        write_meeting(box, first, on)
-        _, fields = write_meeting(box, second, box.later(on, 2, 12), same_as=first)
-        box.ask("same_room", fields, (second, "room"), (first, "room"), style="hard")
-        box.ask("meeting_time", fields, (second, "time"))
+    first, second = (box.pick("meeting", box.cast.projects, SYNONYMS["events"]) for _ in range(2))
+    on = box.start(90)
+    write_meeting(box, first, on)
+    _, fields = write_meeting(box, second, box.later(on, 2, 12), same_as=first)
+    box.ask("same_room", fields, (second, "room"), (first, "room"), style="hard")
+    box.ask("meeting_time", fields, (second, "time"))
 
 
 def budget(box: Mailbox) -> None:
     """An approved budget, sometimes changed later."""
-    topic = box.pick("budget", box.cast.projects, THINGS.purposes)
-    if not topic:
-        return
+    topic = box.pick("budget", box.cast.projects, SYNONYMS["purposes"])
     draft, fields = _write_budget(box, topic, box.start(120))
     cut = None
     if box.chance(0.4):
@@ -107,7 +102,7 @@ def budget(box: Mailbox) -> None:
 def _write_budget(box: Mailbox, topic: Topic, on: datetime) -> tuple[Draft, dict[str, str]]:
     _, project, purpose = topic
     amount, asked = _amount(box), _amount(box)
-    synonym = box.synonym(THINGS.purposes[purpose])
+    synonym = box.synonym(SYNONYMS["purposes"][purpose])
     fields = {"project": project, "purpose": purpose, "purpose_synonym": synonym}
     fields |= {"amount": amount.text, "asked": asked.text}
     draft = box.tell("budget", fields, on, topic=topic, states={"amount": amount})
@@ -121,23 +116,20 @@ def _amount(box: Mailbox) -> Value:
 
 def budget_compare(box: Mailbox) -> None:
     """The same sort of budget for two projects: which is larger?"""
-    purpose = box.rng.choice(list(THINGS.purposes))
+    purpose = box.rng.choice(list(SYNONYMS["purposes"]))
     first, second = (box.pick("budget", box.cast.projects, [purpose]) for _ in range(2))
-    if first and second:
-        on = box.start(120)
-        for topic in (first, second):
-            _write_budget(box, topic, box.later(on, 0, 40))
-        fields = {"project": first[1], "other_project": second[1], "purpose": purpose}
-        winner = Value(box.best((first, second), "amount", max)[1])
-        box.ask("budget_compare", fields, (first, "amount"), (second, "amount"), style="hard", answer=winner)
-        box.ask("budget_amount", fields, (first, "amount"))
+    on = box.start(120)
+    for topic in (first, second):
+        _write_budget(box, topic, box.later(on, 0, 40))
+    fields = {"project": first[1], "other_project": second[1], "purpose": purpose}
+    winner = Value(box.best((first, second), "amount", max)[1])
+    box.ask("budget_compare", fields, (first, "amount"), (second, "amount"), style="hard", answer=winner)
+    box.ask("budget_amount", fields, (first, "amount"))
 
 
 def deadline(box: Mailbox) -> None:
     """A document with a due date, sometimes put off."""
-    topic = box.pick("deadline", box.cast.projects, THINGS.documents)
-    if not topic:
-        return
+    topic = box.pick("deadline", box.cast.projects, SYNONYMS["documents"])
     draft, fields = _write_deadline(box, topic, box.start(100))
     moved = None
     if box.chance(0.4):
@@ -150,7 +142,7 @@ def deadline(box: Mailbox) -> None:
 def _write_deadline(box: Mailbox, topic: Topic, on: datetime) -> tuple[Draft, dict[str, str]]:
     _, project, document = topic
     due = box.fresh_date(on, 10, 60)
-    synonym = box.synonym(THINGS.documents[document])
+    synonym = box.synonym(SYNONYMS["documents"][document])
     fields = {"project": project, "document": document, "document_synonym": synonym, "date": due.text}
     draft = box.tell("deadline", fields, on, topic=topic, states={"date": due})
     box.surround("deadline", fields, draft)
@@ -159,23 +151,20 @@ def _write_deadline(box: Mailbox, topic: Topic, on: datetime) -> tuple[Draft, di
 
 def deadline_compare(box: Mailbox) -> None:
     """The same document for two projects: which is due first?"""
-    document = box.rng.choice(list(THINGS.documents))
+    document = box.rng.choice(list(SYNONYMS["documents"]))
     first, second = (box.pick("deadline", box.cast.projects, [document]) for _ in range(2))
-    if first and second:
-        on = box.start(120)
-        for topic in (first, second):
-            _write_deadline(box, topic, box.later(on, 0, 6))
-        fields = {"project": first[1], "other_project": second[1], "document": document}
-        winner = Value(box.best((first, second), "date", min)[1])
-        box.ask("deadline_compare", fields, (first, "date"), (second, "date"), style="hard", answer=winner)
-        box.ask("deadline_date", fields, (second, "date"))
+    on = box.start(120)
+    for topic in (first, second):
+        _write_deadline(box, topic, box.later(on, 0, 6))
+    fields = {"project": first[1], "other_project": second[1], "document": document}
+    winner = Value(box.best((first, second), "date", min)[1])
+    box.ask("deadline_compare", fields, (first, "date"), (second, "date"), style="hard", answer=winner)
+    box.ask("deadline_date", fields, (second, "date"))
 
 
 def release(box: Mailbox) -> None:
     """Two versions of a project go live one after the other; either may be postponed."""
     picked = box.pick("release", box.cast.projects)
-    if not picked:
-        return
     project, number, on = picked[1], box.rng.randint(1, 8), box.start(260)
     for minor in box.rng.sample(range(1, 9), 2):
         version = f"{number}.{minor}"
@@ -197,8 +186,6 @@ def release(box: Mailbox) -> None:
 def lead(box: Mailbox) -> None:
     """Who leads a project; the lead may change; the lead's phone number is in another mail."""
     topic = box.pick("lead", box.cast.projects)
-    if not topic:
-        return
     leader, successor = box.rng.sample(box.cast.colleagues, 2)
     on = box.start(400)
     fields = {"project": topic[1], "person": leader.name}
@@ -217,9 +204,7 @@ def lead(box: Mailbox) -> None:
 
 def annual(box: Mailbox) -> None:
     """An event of every year, each time in another city."""
-    picked = box.pick("annual", THINGS.annual_events)
-    if not picked:
-        return
+    picked = box.pick("annual", THINGS["annual_events"])
     event, years = picked[1], range(2021, 2025)
     drafts: dict[int, Draft] = {}
     for year, city in zip(years, box.rng.sample(box.cast.cities, 4), strict=True):

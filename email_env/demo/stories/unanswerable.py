@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from email_env.demo.mailbox import FIRST_DAY, Mailbox
 from email_env.demo.stories.projects import write_meeting
-from email_env.demo.texts import THINGS
+from email_env.demo.texts import SYNONYMS, THINGS
 from email_env.demo.values import person_value
 
 
@@ -20,20 +20,18 @@ def never_written(box: Mailbox) -> None:
         "phone": ("phone_number", {"person": [colleague.name]}),
         "contract": (
             choose(("contract_end", "contract_value", "contract_signer")),
-            {"customer": firms, "type": THINGS.contracts},
+            {"customer": firms, "type": THINGS["contracts"]},
         ),
-        "door": ("door_code", {"site": box.cast.sites, "place": THINGS.places}),
+        "door": ("door_code", {"site": box.cast.sites, "place": THINGS["places"]}),
         "meeting": (
             choose(("meeting_day", "meeting_time", "meeting_room")),
-            {"project": box.cast.projects, "event": THINGS.events},
+            {"project": box.cast.projects, "event": SYNONYMS["events"]},
         ),
-        "budget": ("budget_amount", {"project": box.cast.projects, "purpose": THINGS.purposes}),
+        "budget": ("budget_amount", {"project": box.cast.projects, "purpose": SYNONYMS["purposes"]}),
     }
     story = choose(list(options))
     kind, choices = options[story]
     topic = box.pick(story, *choices.values())
-    if not topic:
-        return
     on = box.start()
     fields = dict(zip(choices, topic[1:], strict=True)) | {"meeting": " ".join(topic[1:])}
     fields |= {"last": colleague.last, "stem": firms.get(topic[1], "")}
@@ -48,38 +46,35 @@ def never_written(box: Mailbox) -> None:
 def still_open(box: Mailbox) -> None:
     """A mail that speaks of the matter and says that nothing is decided."""
     if box.chance(0.5):
-        topic = box.pick("meeting", box.cast.projects, THINGS.events)
+        topic = box.pick("meeting", box.cast.projects, SYNONYMS["events"])
         kind, text, names = box.rng.choice(("meeting_day", "meeting_room")), "meeting_open", ("project", "event")
     else:
-        topic = box.pick("budget", box.cast.projects, THINGS.purposes)
+        topic = box.pick("budget", box.cast.projects, SYNONYMS["purposes"])
         kind, text, names = "budget_amount", "budget_open", ("project", "purpose")
-    if topic:
-        fields = dict(zip(names, topic[1:], strict=True)) | {"meeting": " ".join(topic[1:])}
-        mail = box.tell(text, fields, box.start())
-        claim = (topic, kind.split("_")[1])
-        box.ask(kind, fields, claim, difficulty="hard", after=mail.sent, missing=True, open_mail=mail)
+    fields = dict(zip(names, topic[1:], strict=True)) | {"meeting": " ".join(topic[1:])}
+    mail = box.tell(text, fields, box.start())
+    claim = (topic, kind.split("_")[1])
+    box.ask(kind, fields, claim, difficulty="hard", after=mail.sent, missing=True, open_mail=mail)
 
 
 def not_yet(box: Mailbox) -> None:
     """A meeting that is fixed only after the day of the question."""
-    topic = box.pick("meeting", box.cast.projects, THINGS.events)
-    if topic:
-        on = box.start(120) + timedelta(days=40)
-        draft, fields = write_meeting(box, topic, box.working_hour(on))
-        part = box.rng.choice(("day", "time", "room"))
-        early = max(FIRST_DAY, draft.sent - timedelta(days=30))
-        kind, claim = f"meeting_{part}", (topic, part)
-        box.ask(kind, fields, claim, difficulty="medium", after=early, before=draft.sent, missing=True)
-        box.ask(kind, fields, claim)
+    topic = box.pick("meeting", box.cast.projects, SYNONYMS["events"])
+    on = box.start(120) + timedelta(days=40)
+    draft, fields = write_meeting(box, topic, box.working_hour(on))
+    part = box.rng.choice(("day", "time", "room"))
+    early = max(FIRST_DAY, draft.sent - timedelta(days=30))
+    kind, claim = f"meeting_{part}", (topic, part)
+    box.ask(kind, fields, claim, difficulty="medium", after=early, before=draft.sent, missing=True)
+    box.ask(kind, fields, claim)
 
 
 def lead_without_phone(box: Mailbox) -> None:
     """The lead of a project is known, the lead's phone number is not."""
     topic = box.pick("lead", box.cast.projects)
     silent = box.pick("phone", [person.name for person in box.cast.colleagues])
-    if topic and silent:
-        person = box.cast.colleague(silent[1])
-        fields = {"project": topic[1], "person": person.name}
-        draft = box.tell("lead", fields, box.start(), topic=topic, states={"name": person_value(person)})
-        box.surround("lead", {"project": topic[1], "person": box.colleague(person).name}, draft)
-        box.ask("lead_phone", fields, (topic, "name"), (silent, "number"), style="hard", missing=True)
+    person = box.cast.colleague(silent[1])
+    fields = {"project": topic[1], "person": person.name}
+    draft = box.tell("lead", fields, box.start(), topic=topic, states={"name": person_value(person)})
+    box.surround("lead", {"project": topic[1], "person": box.colleague(person).name}, draft)
+    box.ask("lead_phone", fields, (topic, "name"), (silent, "number"), style="hard", missing=True)
