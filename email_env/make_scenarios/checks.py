@@ -52,31 +52,36 @@ class Reason(StrEnum):
     """The database cannot serve it, for example because the mail is later than the question."""
 
 
-Fault = tuple[Reason, str]
+class Unfit(Exception):
+    """The mail gives no question."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
 
 
-def faults_of_proposal(proposal: Proposal, mail: Email) -> Fault | None:
-    """What is wrong with a proposal, judged by the mail itself; None where nothing is."""
+def check_proposal(proposal: Proposal, mail: Email) -> None:
+    """Raises `Unfit` where something is wrong with a proposal, judged by the mail itself."""
     if not proposal.question:
-        return Reason.NOTHING_TO_ASK, ""
+        raise Unfit(Reason.NOTHING_TO_ASK)
     if not says(mail.body, proposal.answer):
-        return Reason.NOT_IN_MAIL, f"{proposal.answer!r} is not in the body"
+        raise Unfit(Reason.NOT_IN_MAIL, f"{proposal.answer!r} is not in the body")
     if gives_up(tokens(proposal.answer)):
-        return Reason.UNMARKABLE, repr(proposal.answer)
+        raise Unfit(Reason.UNMARKABLE, repr(proposal.answer))
     if says(proposal.question, proposal.answer):
-        return Reason.IN_QUESTION, repr(proposal.answer)
+        raise Unfit(Reason.IN_QUESTION, repr(proposal.answer))
     if says(mail.subject, proposal.answer):
-        return Reason.FROM_SUBJECT, repr(mail.subject)
-    return None
+        raise Unfit(Reason.FROM_SUBJECT, repr(mail.subject))
 
 
-def faults_of_scenario(database: MailDatabase, scenario: Scenario, mail: Email) -> Fault | None:
-    """What is wrong with a scenario in its mailbox: it cannot be served, or another mail repeats its evidence."""
+def check_scenario(database: MailDatabase, scenario: Scenario, mail: Email) -> None:
+    """Raises `Unfit` where the mailbox cannot serve a scenario, or has another mail that repeats its evidence."""
     _, misfits = sort_out(database.connection(), [scenario])
     if misfits:
-        return Reason.MISFIT, misfits[scenario.scenario_id]
+        raise Unfit(Reason.MISFIT, misfits[scenario.scenario_id])
     if scenario.query_date <= mail.sent_at[:10]:
-        return Reason.MISFIT, f"asked on {scenario.query_date}, the mail is of {mail.sent_at[:10]}"
+        raise Unfit(Reason.MISFIT, f"asked on {scenario.query_date}, the mail is of {mail.sent_at[:10]}")
     for line in mail.body.splitlines():
         phrase = line.strip()[:MAX_KEYWORD_CHARS].rpartition(" ")[0] if len(line) > MAX_KEYWORD_CHARS else line
         if cjk.SEPARATOR in cjk.separated(line):
@@ -86,19 +91,17 @@ def faults_of_scenario(database: MailDatabase, scenario: Scenario, mail: Email) 
             continue
         for other in _found(database, scenario, [phrase], "all"):
             if says(other.body, scenario.answer):
-                return Reason.FROM_OTHER_MAIL, f"{other.message_id} repeats {phrase.strip()!r}"
-    return None
+                raise Unfit(Reason.FROM_OTHER_MAIL, f"{other.message_id} repeats {phrase.strip()!r}")
 
 
-def faults_of_check(check: Check, scenario: Scenario, min_realism: float) -> Fault | None:
-    """What the checker found wrong; None where it found nothing."""
+def heed(check: Check, scenario: Scenario, min_realism: float) -> None:
+    """Raises `Unfit` where the checker found something wrong."""
     if any(says(check.from_subject, form) for form in (scenario.answer, *scenario.accepted)):
-        return Reason.FROM_SUBJECT, check.from_subject
+        raise Unfit(Reason.FROM_SUBJECT, check.from_subject)
     if check.from_other_mail and not gives_up(tokens(check.from_other_mail)):
-        return Reason.FROM_OTHER_MAIL, check.from_other_mail
+        raise Unfit(Reason.FROM_OTHER_MAIL, check.from_other_mail)
     if check.realism < min_realism:
-        return Reason.UNREALISTIC, f"realism {check.realism:g}"
-    return None
+        raise Unfit(Reason.UNREALISTIC, f"realism {check.realism:g}")
 
 
 def other_mails(database: MailDatabase, scenario: Scenario) -> list[Email]:

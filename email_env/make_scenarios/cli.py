@@ -9,7 +9,6 @@ Progress goes to stderr, so `--json` leaves stdout to the summary alone.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from contextlib import closing
 from itertools import islice
@@ -36,12 +35,6 @@ _NOBODYS = (
     "Note: the database does not say whose mailbox it is, so everyone in it is asked who has enough mail. Name whom to"
     " ask with --inbox, or build the database with --owner."
 )
-
-
-def _finite(_context: click.Context, _parameter: click.Parameter, value: float) -> float:
-    if not math.isfinite(value):  # NaN passes every bound
-        raise click.BadParameter(f"{value} is no finite number")
-    return value
 
 
 @click.command(short_help="Write questions about mail with an LLM.", epilog=_EXAMPLE)
@@ -78,7 +71,6 @@ def _finite(_context: click.Context, _parameter: click.Parameter, value: float) 
 @click.option(
     "--min-realism",
     type=click.FloatRange(0, 1),
-    callback=_finite,
     default=0.5,
     show_default=True,
     help="Reject questions that the LLM finds less realistic than this.",
@@ -87,17 +79,11 @@ def _finite(_context: click.Context, _parameter: click.Parameter, value: float) 
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    callback=_finite,
     default=TIMEOUT_SECONDS,
     show_default=True,
     help="Seconds for one answer of the LLM.",
 )
 @click.option("--resume", is_flag=True, help="Continue the files that are there.")
-@click.option(
-    "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="JSONL file of the mails that gave no question, with the reason.  [default: OUT.rejected.jsonl]",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.version_option(__version__)
 def main(
@@ -113,14 +99,14 @@ def main(
     concurrency: int,
     timeout: float,
     resume: bool,
-    report: Path | None,
     as_json: bool,
 ) -> None:
     """Write questions about the mail of DATABASE with an LLM, for EmailSearch-v0 and build-enron-db --scenarios.
 
     The LLM proposes one question per mail. A question is kept if its answer stands in the mail, if neither the subject
     nor another mail of the inbox contains the answer (as far as searches and the LLM find), if the LLM finds it
-    realistic, and if the environment can mark it. Each inbox is in one split: train, validation or test.
+    realistic, and if the environment can mark it. Each inbox is in one split: train, validation or test. The mails that
+    gave no question are listed beside OUT, in a file that ends in .rejected.jsonl, with the reason.
 
     The mail is sent to the LLM. The key comes from the provider's variable, such as OPENAI_API_KEY.
 
@@ -131,7 +117,7 @@ def main(
     from email_env.make_scenarios.record import Record
     from email_env.search.database import MailDatabase
 
-    rejected = report or out.with_name(f"{out.name.removesuffix('.jsonl')}.rejected.jsonl")
+    rejected = out.with_name(f"{out.name.removesuffix('.jsonl')}.rejected.jsonl")
     try:
         llm, session = JudgeClient(model, api_base, timeout_seconds=timeout), Session(max_concurrency=concurrency)
         with closing(MailDatabase(database)) as mail:
@@ -212,7 +198,3 @@ def _summary(out: Path, rejected: Path, record: Record, failures: list[JudgeCall
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
     cost = f", ${usage.cost_dollars:,.2f}" if usage.cost_dollars else ""
     return "\n".join([*lines, f"  LLM       {usage.calls:,} answers, {tokens}{cost}"])
-
-
-if __name__ == "__main__":
-    main()

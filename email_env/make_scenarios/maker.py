@@ -10,9 +10,10 @@ from datetime import date, timedelta
 from email_env.make_scenarios import prompts
 from email_env.make_scenarios.checks import (
     Reason,
-    faults_of_check,
-    faults_of_proposal,
-    faults_of_scenario,
+    Unfit,
+    check_proposal,
+    check_scenario,
+    heed,
     other_mails,
 )
 from email_env.make_scenarios.draw import Draw
@@ -58,23 +59,20 @@ class Maker:
         """
         mail = self._database.read(draw.message_id, inbox=draw.inbox, until=_LAST_DAY)
         assert mail is not None, "the mail was drawn from this inbox"
+        proposal = Proposal(question="")
         try:
             proposal = await self._ask(prompts.author(mail), Proposal)
-        except MalformedVerdict as error:
-            return Rejected(draw, Reason.MALFORMED, str(error))
-        if fault := faults_of_proposal(proposal, mail):
-            return Rejected(draw, *fault, proposal.question, proposal.answer)
-        scenario = _scenario(draw, proposal, mail)
-        if fault := faults_of_scenario(self._database, scenario, mail):
-            return Rejected(draw, *fault, proposal.question, proposal.answer)
-        others = other_mails(self._database, scenario)
-        request = prompts.checker(scenario.question, scenario.inbox, scenario.query_date, mail.subject, others)
-        try:
+            check_proposal(proposal, mail)
+            scenario = _scenario(draw, proposal, mail)
+            check_scenario(self._database, scenario, mail)
+            others = other_mails(self._database, scenario)
+            request = prompts.checker(scenario.question, scenario.inbox, scenario.query_date, mail.subject, others)
             check = await self._ask(request, Check)
+            heed(check, scenario, self._min_realism)
         except MalformedVerdict as error:
             return Rejected(draw, Reason.MALFORMED, str(error), proposal.question, proposal.answer)
-        if fault := faults_of_check(check, scenario, self._min_realism):
-            return Rejected(draw, *fault, proposal.question, proposal.answer)
+        except Unfit as unfit:
+            return Rejected(draw, unfit.reason, unfit.detail, proposal.question, proposal.answer)
         return Made(scenario, check.realism)
 
     async def _ask(self, messages: list[dict[str, str]], form: type[Said]) -> Said:

@@ -50,8 +50,7 @@ class Record(Closeable):
         resume: whether the files may hold the lines of an earlier run.
 
     Raises:
-        ConfigurationError: a file has lines already and `resume` is False, another process is writing it, or both
-            paths are the same file.
+        ConfigurationError: a file has lines already and `resume` is False, or another process is writing it.
         ScenarioError: a line was not written by this class.
         OSError: a file cannot be read or written.
 
@@ -62,8 +61,6 @@ class Record(Closeable):
     """
 
     def __init__(self, questions: Path, rejected: Path, *, resume: bool) -> None:
-        if questions.absolute() == rejected.absolute():
-            raise ConfigurationError(f"The rejected need a file of their own, got {str(rejected)!r} for both.")
         with ExitStack() as opened:
             for path in (questions, rejected):
                 opened.enter_context(_locked(path))

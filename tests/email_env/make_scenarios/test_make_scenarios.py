@@ -241,12 +241,11 @@ def test_another_seed_cannot_go_on_with_the_splits_of_the_first(tmp_path):
             "api_base '127.0.0.1:8000/v1' is no URL; write http://HOST:PORT/v1",
         ),
         (["--api-base", "http://"], "api_base 'http://' is no URL;"),
-        (["--report", "{folder}/made.jsonl"], "The rejected need a file of their own"),
     ],
 )
 def test_a_fault_is_one_line_and_asks_nothing(office, arguments, words):
     with JudgeServer([]) as server:
-        result = make(office, server, *(word.replace("{folder}", str(office.parent)) for word in arguments))
+        result = make(office, server, *arguments)
     assert (result.exit_code, server.requests) == (1, [])
     assert words in result.stderr
     assert not (office.parent / "made.jsonl").exists()
@@ -268,7 +267,7 @@ def test_two_do_not_write_one_file(office):
     out, report = office.parent / "made.jsonl", office.parent / "made.rejected.jsonl"
     with JudgeServer(llm()) as server:
         with Record(out, report, resume=False):
-            for how in ([], ["--resume"], ["--resume", "--report", office.parent / "other.jsonl"]):
+            for how in ([], ["--resume"]):
                 result = make(office, server, *how)
                 assert (result.exit_code, server.requests) == (1, [])
                 assert f"Another process is writing {out}. Wait for it, or name another file." in result.stderr
