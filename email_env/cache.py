@@ -18,21 +18,9 @@ _log = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """`$EMAIL_ENV_CACHE`, else `$XDG_CACHE_HOME/email_env`, else `~/.cache/email_env`.
-
-    Raises:
-        CacheError: none of these is set and the user has no home.
-    """
-    own = os.environ.get("EMAIL_ENV_CACHE")
-    if own:
-        return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(shared):  # the specification says that a relative one is to be ignored
-        return Path(shared) / "email_env"
-    try:
-        return Path.home() / ".cache" / "email_env"
-    except RuntimeError as error:
-        raise CacheError("No home folder to cache in; set EMAIL_ENV_CACHE to a folder that can be written.") from error
+    """`$EMAIL_ENV_CACHE`, else `$XDG_CACHE_HOME/email_env`, else `~/.cache/email_env`."""
+    shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("EMAIL_ENV_CACHE") or f"{shared}/email_env").expanduser().absolute()
 
 
 def demo_database() -> Path:

@@ -9,7 +9,6 @@ Progress goes to stderr, so `--json` leaves stdout to the report alone.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shlex
@@ -145,13 +144,7 @@ def main(
     except KeyboardInterrupt:
         click.echo(f"Stopped; {out} is as it was.", err=True)
         sys.exit(130)
-    try:
-        click.echo(json.dumps(done.to_dict(), indent=2) if as_json else _summary(done))
-    except OSError as error:
-        if error.errno == errno.EPIPE:  # "| head": click ends quietly
-            raise
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  its buffer would be tried once more
-        raise click.ClickException(f"{out} is built, but the summary cannot be written: {error}") from error
+    click.echo(json.dumps(done.to_dict(), indent=2) if as_json else _summary(done))
 
 
 def _build(
@@ -249,7 +242,3 @@ def _summary(report: BuildReport) -> str:
 
 def _counted(number: int, noun: str, plural: str = "s") -> str:
     return f"{number:,} {noun}{'' if number == 1 else plural}"
-
-
-if __name__ == "__main__":
-    main()

@@ -26,16 +26,17 @@ from typing import Any, ClassVar
 import gymnasium
 
 from email_env.cache import demo_database
-from email_env.errors import ConfigurationError, EpisodeError
+from email_env.errors import ConfigurationError, EpisodeError, ToolInputError
 from email_env.policies import SCRIPTED_POLICIES
 from email_env.reward import RewardConfig, Score, reward_config
 from email_env.scenarios.catalog import Catalog, check_choice
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase
-from email_env.search.query import MAX_RESULTS, MAX_SNIPPET_WORDS
+from email_env.search.query import MAX_RESULTS, MAX_SNIPPET_WORDS, whole_number
 from email_env.spaces import TextSpace, ToolCallSpace
 from email_env.tools import prompts
 from email_env.tools.actions import MAX_ACTION_CHARS, parse_action
+from email_env.tools.schemas import ToolOptions
 from email_env.tools.toolbox import MAX_ANSWER_CHARS, Answer, Toolbox, ToolResult
 from judges.common.text import as_utf8
 from judges.common.tool_calls import ErrorCode, Fault
@@ -109,25 +110,20 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
             raise ConfigurationError(f'fallback_any must be True, False or "fill", got {fallback_any!r}.')
         if not isinstance(terse, bool):
             raise ConfigurationError(f"terse must be True or False, got {terse!r}.")
-        _check_range("max_turns", max_turns, 1, 10_000)
-        _check_range("max_results", max_results, 1, MAX_RESULTS)
-        _check_range("snippet_words", snippet_words, 1, MAX_SNIPPET_WORDS)
-        _check_range("max_body_chars", max_body_chars, 1, 1_000_000)
+        try:
+            whole_number(max_turns, "max_turns", 10_000)
+            whole_number(max_results, "max_results", MAX_RESULTS)
+            whole_number(snippet_words, "snippet_words", MAX_SNIPPET_WORDS)
+            whole_number(max_body_chars, "max_body_chars", 1_000_000)
+        except ToolInputError as error:
+            raise ConfigurationError(str(error)) from None
         self.split = split
         self.max_turns = max_turns
-        self.max_results = max_results
         self.render_mode = render_mode
         self.reward_config = reward_config(reward)
         self.database = MailDatabase(db_path or os.environ.get("EMAIL_ENV_DB") or demo_database())
-        self.toolbox = Toolbox(
-            self.database,
-            max_results=max_results,
-            snippet_words=snippet_words,
-            max_body_chars=max_body_chars,
-            order=order,
-            fallback_any=fallback_any,
-            terse=terse,
-        )
+        options = ToolOptions(max_results, snippet_words, max_body_chars, order, fallback_any, terse)
+        self.toolbox = Toolbox(self.database, options)
         if scenarios is None:
             scenarios = os.environ.get("EMAIL_ENV_SCENARIOS") or None
         self.catalog = Catalog(self.database, scenarios, difficulties)
@@ -270,15 +266,11 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         self.database.close()
 
     def _run(self, action: object, scenario: Scenario, score: Score) -> list[ToolResult]:
-        if isinstance(action, str) and len(action) > MAX_ACTION_CHARS:
-            message = f"a turn may have {MAX_ACTION_CHARS} characters, got {len(action)}."
-            calls: tuple[Any, ...] = (Fault(ErrorCode.NO_TOOL_CALL, message),)
-        else:
-            parsed = parse_action(action)
-            if parsed.text:
-                score.settle(Answer(parsed.text[:MAX_ANSWER_CHARS], implicit=True))
-                return [ToolResult(prompts.ANSWER_RECEIVED)]
-            calls = parsed.items
+        turn = parse_action(action)
+        if turn.text:
+            score.settle(Answer(turn.text[:MAX_ANSWER_CHARS], implicit=True))
+            return [ToolResult(prompts.ANSWER_RECEIVED)]
+        calls = turn.items
         if len(calls) > MAX_CALLS_PER_ACTION:
             message = f"a turn may have {MAX_CALLS_PER_ACTION} calls, got {len(calls)}; the rest was not run."
             calls = (*calls[:MAX_CALLS_PER_ACTION], Fault(ErrorCode.BAD_ARGS, message))
@@ -313,8 +305,3 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
 
 def _spoken(role: str, content: object) -> str:
     return f"{role.capitalize()}: {content}"
-
-
-def _check_range(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigurationError(f"{name} must be a whole number from {least} to {most}, got {value!r}.")

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from email_env.errors import ConfigurationError
+from email_env.scenarios.catalog import check_choice
 from email_env.scenarios.scenario import Scenario
 from email_env.tools.toolbox import Answer, ToolResult
 from judges.common.tool_calls import ErrorCode
@@ -83,10 +83,7 @@ def reward_config(value: RewardConfig | Mapping[str, Any] | None) -> RewardConfi
             f"reward must be a mapping of constants, got {value!r}. Its keys: {', '.join(_NAMES)}."
         )
     for name in value:
-        if name not in _NAMES:
-            near = get_close_matches(str(name), _NAMES, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"its constants: {', '.join(_NAMES)}."
-            raise ConfigurationError(f"reward has no constant {name!r}; {hint}")
+        check_choice("a constant of the reward", name, _NAMES)
     from pydantic import TypeAdapter, ValidationError
 
     try:

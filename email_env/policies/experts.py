@@ -62,7 +62,7 @@ class OraclePolicy(PlannedPolicy):
         choices += [choice | {"sent_after": email.sent_at[:10]} for choice in choices]
         choices += [choice | {"from_addr": email.from_addr} for choice in choices if email.from_addr]
         for choice in choices:
-            if any(hit.message_id == email.message_id for hit in self.env.toolbox.search(scenario, **choice).hits):
+            if any(hit.message_id == email.message_id for hit in self.env.toolbox.finder.find(scenario, **choice).hits):
                 return choice
         return choices[-1] if choices else {"keywords": [message_id]}
 
@@ -99,7 +99,7 @@ class TutorPolicy(OraclePolicy):
         self._spare = self.env.max_turns - len(plan)
         stumble = self._random.choice(self.STUMBLES)
         seen, copied = self.observation, []
-        if self.env.toolbox.finder.fallback_any:
+        if self.env.toolbox.options.fallback_any:
             copied = content_words(scenario.question)[: self._MAX_COPIED]
         if stumble == "search" and self._spare > 0 and (missing := self._missing_keywords(scenario)):
             self._spare -= 1
@@ -170,7 +170,7 @@ class TutorPolicy(OraclePolicy):
         """
         words = telling_words(self.scenario.question)[: self._MAX_CHOSEN]
         known = [word for word in sorted(planned, key=is_name, reverse=True) if word.casefold() in seen.casefold()]
-        best, best_place = list(planned), (self.env.max_results, 0)
+        best, best_place = list(planned), (self.env.toolbox.options.max_results, 0)
         choices = itertools.chain([known], *(itertools.combinations(words, count) for count in (1, 2, 3)))
         for choice in filter(None, choices):
             place = self._place(choice, wanted)
@@ -180,7 +180,7 @@ class TutorPolicy(OraclePolicy):
 
     def _place(self, keywords: Sequence[str], wanted: str) -> tuple[int, int] | None:
         """How many hits a search lists above the mail, and how many in all; None if it does not list it."""
-        ids = [hit.message_id for hit in self.env.toolbox.search(self.scenario, keywords).hits]
+        ids = [hit.message_id for hit in self.env.toolbox.finder.find(self.scenario, keywords).hits]
         return (ids.index(wanted), len(ids)) if wanted in ids else None
 
     def _missing_keywords(self, scenario: Scenario) -> list[str]:
@@ -190,7 +190,7 @@ class TutorPolicy(OraclePolicy):
             chosen = self._random.sample(words, min(count, len(words)))
             if not chosen:
                 break
-            if not self.env.toolbox.search(scenario, chosen).hits:
+            if not self.env.toolbox.finder.find(scenario, chosen).hits:
                 return chosen
         return []
 

@@ -20,7 +20,6 @@ class PlayedEnv(Protocol):
 
     scenario: Scenario | None
     max_turns: int
-    max_results: int
     database: MailDatabase
     toolbox: Toolbox
 

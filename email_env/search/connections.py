@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,29 +33,32 @@ class Connections:
         """This thread's connection.
 
         Raises:
-            DatabaseNotFoundError: the file was there and is gone.
-            DatabaseError: another file is in its place.
+            DatabaseNotFoundError: the file cannot be opened.
+            DatabaseError: another file is in its place than at first.
         """
         handle: _Handle | None = getattr(self._local, "handle", None)
         if handle is None or handle.process_id != os.getpid():
-            handle = self._opened()
-            self._local.handle = handle
-            with self._lock:
-                self._handles.add(handle)
+            handle = self._local.handle = self._open()
         return handle.connection
 
-    def _opened(self) -> _Handle:
-        if not self._first:
-            handle = _Handle(self.path)
-            self._first = _identity(self.path)
-            return handle
+    def _open(self) -> _Handle:
         try:
-            found, handle = _identity(self.path), _Handle(self.path)
+            found = os.stat(self.path)
+            uri = f"file:{quote(str(self.path))}?mode=ro&immutable=1"
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            connection.execute("PRAGMA query_only = 1")
+            connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
         except (OSError, sqlite3.Error) as error:
             raise DatabaseNotFoundError(
-                f"Mail database {str(self.path)!r} cannot be opened any more ({error}). Put it back, or start again."
+                f"Mail database {str(self.path)!r} cannot be opened ({error}). If it was moved, put it back."
             ) from error
-        if found != self._first:
+        handle = _Handle(connection, os.getpid())
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        with self._lock:
+            self._first = self._first or identity
+            self._handles.add(handle)
+        if identity != self._first:
             raise DatabaseError(
                 f"Mail database {str(self.path)!r} was replaced while it was in use. Start again to use the new one."
             )
@@ -64,30 +68,16 @@ class Connections:
         """Closes the connections of all threads; the next `get` opens a new one."""
         with self._lock:
             for handle in list(self._handles):
-                handle.close()
+                handle.connection.close()
         self._local = threading.local()
 
 
-def _identity(path: Path) -> tuple[int, ...]:
-    """What another file at this path would not have."""
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
+@dataclass(eq=False)
 class _Handle:
     """One connection of one process; closed with its thread."""
 
-    def __init__(self, path: Path) -> None:
-        self.process_id = os.getpid()
-        uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
-        self.connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
-        self.connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        self.connection.execute("PRAGMA query_only = 1")
-        self.connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
-
-    def close(self) -> None:
-        self.connection.close()
+    connection: sqlite3.Connection
+    process_id: int
 
     def __del__(self) -> None:
-        if hasattr(self, "connection"):
-            self.connection.close()
+        self.connection.close()

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any
 from email_env.errors import ToolInputError, UnknownInboxError
 from email_env.search import cjk, query
 from email_env.search.connections import Connections
-from email_env.search.days import Days
+from email_env.search.days import span
 from email_env.search.metadata import read_metadata
 from judges.common.text import shown
 
@@ -37,7 +37,6 @@ MAX_COUNTED = 1_000
 """`count` stops here."""
 
 _CHARACTERS_OF_A_WORD = 3  # of Chinese, with what would be blanks and small words elsewhere
-ORDERS = ("newest", "relevance")
 _RELEVANCE = "bm25(4.0, 1.0, 0.0, 1.0, 1.0, 1.0)"  # a hit in the subject says more; who is no text
 _MATCHING = """
     FROM emails_fts WHERE emails_fts MATCH :{match} AND emails_fts.rowid >= :first AND emails_fts.rowid < :end
@@ -141,12 +140,12 @@ class MailDatabase:
             to_addr: only mail with this person in To, Cc or Bcc.
             sent_after: ISO date, inclusive.
             sent_before: ISO date, exclusive.
-            max_results: hits to return at most, 1 to `MAX_RESULTS`.
-            offset: hits to leave out from the top, 0 to `MAX_OFFSET`.
+            max_results: hits to return at most.
+            offset: hits to leave out from the top.
             leave_out: ids of mails that are no hits; they are not counted by `offset`.
             match: whether "all" keywords must occur or "any" of them.
             order: "newest" or "relevance" (bm25).
-            snippet_words: words around the match, 1 to `MAX_SNIPPET_WORDS`.
+            snippet_words: words around the match, at most `MAX_SNIPPET_WORDS`.
 
         Raises:
             ToolInputError: an argument cannot be used; the text says what to do.
@@ -154,16 +153,10 @@ class MailDatabase:
         """
         people = self._people(inbox, from_addr, to_addr)
         phrases = self._phrases(keywords)
-        limits = {
-            "limit": query.whole_number(max_results, "max_results", query.MAX_RESULTS),
-            "offset": query.whole_number(offset, "offset", query.MAX_OFFSET, least=0),
-            "words": query.whole_number(snippet_words, "snippet_words", query.MAX_SNIPPET_WORDS),
-        }
-        if order not in ORDERS:
-            raise ToolInputError(f'order must be "newest" or "relevance", got {shown(order)}.')
-        search = self._bounds(until, sent_after, sent_before) | limits
+        search = self._bounds(until, sent_after, sent_before)
         if people is None:
             return []
+        search |= {"limit": max_results, "offset": offset, "words": snippet_words}
         search["match"] = _expression(people, phrases, match)
         if cjk.SEPARATOR in search["match"]:  # every character is a word
             search["words"] = min(_CHARACTERS_OF_A_WORD * search["words"], query.MAX_SNIPPET_WORDS)
@@ -202,7 +195,7 @@ class MailDatabase:
         after = None if sent_after is None else query.iso_day(sent_after, "sent_after")
         if before is not None and after is not None and after >= before:
             raise ToolInputError(f"sent_after ({after}) must be earlier than sent_before ({before}).")
-        return dict(self._days.span(until, after, before))
+        return dict(self._span(until, after, before))
 
     def _phrases(self, keywords: Sequence[str]) -> list[query.Phrase]:
         """The keywords, the rarest first; one that is an address also finds the mail of whom it belongs to."""
@@ -218,12 +211,11 @@ class MailDatabase:
         people = [f"who : {query.who('p', self._inbox_id(inbox))}"]
         for letter, name, value in (("f", "from_addr", from_addr), ("t", "to_addr", to_addr)):
             if value is not None:
-                person = query.person(value, name)
-                address_id = self._address_id(person.address) if person.address else None
-                if address_id is not None:
+                address, words = query.person(value, name)
+                if words:
+                    people.append(f"{query.NAME_COLUMNS[letter]} : {words}")
+                elif (address_id := self._address_id(address)) is not None:
                     people.append(f"who : {query.who(letter, address_id)}")
-                elif person.named:
-                    people.append(f"{query.NAME_COLUMNS[letter]} : {person.named}")
                 else:
                     return None
         return people
@@ -317,7 +309,7 @@ class MailDatabase:
     def _start(self) -> None:
         self._connections = Connections(self.path)
         self._address_id = lru_cache(maxsize=4096)(self._look_up_address)
-        self._days = Days(self._connections)
+        self._span = lru_cache(maxsize=4096)(self._look_up_span)
 
     @cached_property
     def _common(self) -> dict[str, int]:
@@ -329,6 +321,9 @@ class MailDatabase:
         if address_id is None:
             raise UnknownInboxError(f"No mail of {inbox!r} in {str(self.path)!r}; its scenario belongs to other mail.")
         return address_id
+
+    def _look_up_span(self, until: str, after: str | None, before: str | None) -> Mapping[str, int | str]:
+        return span(self.connection(), until, after, before)
 
     def _look_up_address(self, value: str) -> int | None:
         if not query.storable(value):

@@ -12,15 +12,13 @@ from email_env.versions import SCHEMA_VERSION
 
 
 def read_metadata(connections: Connections) -> dict[str, str]:
-    """The table `meta` of the file; what was opened is closed where the file cannot be used.
+    """The table `meta` of the file.
 
     Raises:
         DatabaseNotFoundError: there is no such file.
         DatabaseFormatError: it is no mail database, is cut short, or has another schema version.
     """
     path = connections.path
-    if path.is_dir():
-        raise DatabaseNotFoundError(f"{str(path)!r} is a folder. Name the mail database, a file.")
     if not path.is_file():
         raise DatabaseNotFoundError(
             f"No mail database at {str(path)!r}. Build one with: build-enron-db demo --out {shlex.quote(str(path))}"
@@ -29,13 +27,9 @@ def read_metadata(connections: Connections) -> dict[str, str]:
         metadata = dict(connections.get().execute("SELECT key, value FROM meta").fetchall())
         _check(path, metadata)
     except sqlite3.Error as error:
-        connections.close()
         raise DatabaseFormatError(
             f"{str(path)!r} is not a mail database ({error}). Build one with build-enron-db."
         ) from error
-    except DatabaseFormatError:
-        connections.close()
-        raise
     return metadata
 
 

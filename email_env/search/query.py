@@ -79,14 +79,6 @@ class Phrase:
         return rarest if len(self.words) == 1 else rarest * _PHRASE_READS
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Whom `from_addr` or `to_addr` means: an address, or the form that MATCH takes in the column of names."""
-
-    address: str = ""
-    named: str = ""
-
-
 def phrases(keywords: Sequence[str]) -> list[Phrase]:
     """The keywords as phrases."""
     if isinstance(keywords, str):
@@ -134,8 +126,6 @@ def _with_name(quoted: str, words: tuple[str, ...], keyword: str) -> str:
 
 def joined(phrases: Sequence[Phrase], match: str) -> str:
     """The phrases as one FTS expression that requires "all" of them or "any" one."""
-    if match not in _JOINED:
-        raise ToolInputError(f'match must be "all" or "any", got {shown(match)}.')
     return _JOINED[match].join(phrase.quoted for phrase in phrases)
 
 
@@ -238,14 +228,18 @@ def _address(text: str) -> str:
     return address if "@" in address and " " not in address else ""
 
 
-def person(value: str, name: str) -> Person:
-    """A person from a name, an address, or `Name <address>`; the words of a name may stand in any order."""
+def person(value: str, name: str) -> tuple[str, str]:
+    """A person from a name, an address, or `Name <address>`; the words of a name may stand in any order.
+
+    Returns:
+        The address, or "" and the form that MATCH takes in the column of names.
+    """
     if isinstance(value, str) and storable(value) and len(value) <= MAX_PERSON_CHARS:
         if address := _address(value):
-            return Person(address=address)
+            return address, ""
         if words := name_words(value.replace(WHO_MARK, " "))[:MAX_NAME_WORDS]:
             near = " ".join(f'"{word}"' for word in words)
-            return Person(named=f"NEAR({near}, {len(words)})")
+            return "", f"NEAR({near}, {len(words)})"
     raise ToolInputError(
         f"{name} must be a person's name or email address such as anna.keller@example.com, got {shown(value)}."
     )

@@ -22,6 +22,8 @@ def parse_action(action: object) -> ParsedTurn:
     """The calls of an assistant turn, or its prose; never raises."""
     if not isinstance(action, str):
         return _fault(ErrorCode.NO_TOOL_CALL, f"an action must be text, got {type(action).__name__}{_FORM}")
+    if len(action) > MAX_ACTION_CHARS:
+        return _fault(ErrorCode.NO_TOOL_CALL, f"a turn may have {MAX_ACTION_CHARS} characters, got {len(action)}.")
     turn = parse_turn(action)
     if turn.items:
         return ParsedTurn(tuple(map(_worded, turn.items)))

@@ -11,6 +11,7 @@ from email_env.errors import ToolInputError
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase, SearchHit
 from email_env.search.query import MAX_KEYWORDS, split_words
+from email_env.tools.schemas import ToolOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,53 +35,47 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Searches as an agent's tool does.
-
-    Attributes:
-        database: the mail.
-        snippet_words: words of the body in a hit.
-        order: of mail with all keywords, "newest" or "relevance".
-        fallback_any: False: all keywords must occur. True: where no mail has them all, mail with any of them is shown,
-            best match first. "fill": mail with some of the keywords' words fills what mail with all of them leaves of
-            the list.
-        count: whether to count what is not shown.
-    """
+    """Searches as an agent's tool does."""
 
     database: MailDatabase
-    snippet_words: int
-    order: str
-    fallback_any: bool | str
-    count: bool
+    options: ToolOptions
 
     def find(
-        self, scenario: Scenario, keywords: Sequence[str], max_results: int, offset: int, filters: Mapping[str, str]
+        self,
+        scenario: Scenario,
+        keywords: Sequence[str],
+        max_results: int | None = None,
+        offset: int = 0,
+        **filters: str,
     ) -> Found:
-        """What the inbox of the scenario has for these keywords and filters.
+        """What `search_inbox` shows of the scenario's inbox for these keywords and filters.
 
         Raises:
             ToolInputError: an argument cannot be used.
         """
+        max_results = max_results or self.options.max_results
         where: dict[str, Any] = {"inbox": scenario.inbox, "until": scenario.query_date, **filters}
-        page: dict[str, Any] = {"max_results": max_results, "snippet_words": self.snippet_words}
-        hits = self.database.search(keywords=keywords, order=self.order, offset=offset, **where, **page)
-        top = hits
+        page: dict[str, Any] = {"max_results": max_results, "snippet_words": self.options.snippet_words}
+        ordered: dict[str, Any] = {"keywords": keywords, "order": self.options.order, **where, **page}
+        hits = top = self.database.search(offset=offset, **ordered)
         if offset and len(hits) < max_results:
-            top = self.database.search(keywords=keywords, order=self.order, **where, **page)
+            top = self.database.search(**ordered)
         full = total = len(hits)
         if len(top) < max_results:
             total = len(top)
             more = where | page | {"max_results": max_results - full, "offset": max(0, offset - total)}
             hits += self._partial(keywords, top, more)
-        elif self.count:
+        elif not self.options.terse:
             total = self.database.count(keywords=keywords, **where)
-        alone = self._alone(keywords, filters, where) if self.count and not total else ()
+        alone = () if total or self.options.terse else self._alone(keywords, filters, where)
         return Found(tuple(hits), full, total, offset, alone)
 
     def _partial(self, keywords: Sequence[str], top: Sequence[SearchHit], more: dict[str, Any]) -> list[SearchHit]:
         """Hits for some of the keywords where `top`, the mail with all of them, leaves room for any."""
-        if not self.fallback_any or not keywords or (top and self.fallback_any is True):
+        fallback = self.options.fallback_any
+        if not fallback or not keywords or (top and fallback is True):
             return []
-        if self.fallback_any is not True:
+        if fallback is not True:
             keywords = split_words(keywords)[:MAX_KEYWORDS] or keywords
             more["leave_out"] = [hit.message_id for hit in top]
         with suppress(ToolInputError):  # single words may cost more than their phrase

@@ -45,26 +45,17 @@ def whole_id(database: MailDatabase, given: str, inbox: str, until: str) -> str:
 
 
 def short_id(database: MailDatabase, message_id: str) -> str:
-    """`m` and the number of a mail in the database, instead of a long id; an id of up to 12 characters stays.
-
-    Where another mail has that as its own id, the whole one stays, too.
-    """
+    """`m` and the number of a mail in the database, instead of a long id; an id of up to 12 characters stays."""
     if len(message_id) <= _SHORT:
         return message_id
     row = database.connection().execute("SELECT id FROM emails WHERE message_id = ?", (message_id,)).fetchone()
-    short = f"m{row[0]}" if row else message_id
-    return message_id if _known(database, short) else short
+    return f"m{row[0]}" if row else message_id
 
 
 def long_id(database: MailDatabase, given: str) -> str:
     """The id that `short_id` makes `given` of; else `given`."""
     number = _NUMBER.fullmatch(given.strip())
-    if not number or _known(database, given.strip()):
+    if not number:
         return given
     row = database.connection().execute("SELECT message_id FROM emails WHERE id = ?", (int(number[1]),)).fetchone()
     return row[0] if row and len(row[0]) > _SHORT else given
-
-
-def _known(database: MailDatabase, message_id: str) -> bool:
-    row = database.connection().execute("SELECT 1 FROM emails WHERE message_id = ?", (message_id,)).fetchone()
-    return row is not None

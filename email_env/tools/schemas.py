@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from email_env.search.query import MAX_RESULTS
 from judges.common.text import shown
 
 _OTHER_NAMES = {
@@ -22,14 +22,31 @@ _OTHER_NAMES = {
 }
 
 
-def tool_schemas(
-    max_results: int = MAX_RESULTS,
-    order: str = "newest",
-    *,
-    fallback_any: bool | str = False,
-    terse: bool = False,
-) -> list[dict[str, Any]]:
-    """The tools as OpenAI function schemas, new objects at every call; the arguments are `Toolbox`'s."""
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What the tools show.
+
+    Attributes:
+        max_results: a search shows at most so many hits, 1 to 10.
+        snippet_words: words of the body in a search hit.
+        max_body_chars: a longer body is cut.
+        order: of mail with all keywords, "newest" or "relevance".
+        fallback_any: False: all keywords must occur. True: where no mail has them all, mail with any of them is shown,
+            best match first. "fill": mail with some of the keywords' words fills what mail with all of them leaves of
+            the list.
+        terse: for small models: no argument `offset`, no counts of what is not shown, and short ids (`short_id`).
+    """
+
+    max_results: int
+    snippet_words: int
+    max_body_chars: int
+    order: str
+    fallback_any: bool | str
+    terse: bool
+
+
+def tool_schemas(options: ToolOptions) -> list[dict[str, Any]]:
+    """The tools as OpenAI function schemas, new objects at every call."""
     words = {"type": "array", "items": {"type": "string"}}
     search: dict[str, Any] = {
         "keywords": words | {"description": "Words, names or exact phrases; no operators."},
@@ -37,10 +54,10 @@ def tool_schemas(
         "to_addr": {"type": "string", "description": "A recipient's name or address."},
         "sent_after": {"type": "string", "description": "First day, YYYY-MM-DD."},
         "sent_before": {"type": "string", "description": "Day after the last, YYYY-MM-DD."},
-        "max_results": {"type": "integer", "minimum": 1, "maximum": max_results},
+        "max_results": {"type": "integer", "minimum": 1, "maximum": options.max_results},
     }
     read: dict[str, Any] = {"message_id": {"type": "string", "description": "Id from the search results."}}
-    if not terse:
+    if not options.terse:
         search["offset"] = {"type": "integer", "minimum": 0, "description": "Results to skip."}
         read["offset"] = {"type": "integer", "minimum": 0, "description": "Characters to skip."}
     answer = {
@@ -48,8 +65,8 @@ def tool_schemas(
         "sources": dict(words) | {"description": "Ids of the mails that say so."},
     }
     return [
-        _schema("search_inbox", _search_rule(order, fallback_any), search, ["keywords"] if terse else []),
-        _schema("read_email", "Read a whole mail." if terse else "Read a mail.", read, ["message_id"]),
+        _schema("search_inbox", _search_rule(options), search, ["keywords"] if options.terse else []),
+        _schema("read_email", "Read a whole mail." if options.terse else "Read a mail.", read, ["message_id"]),
         _schema("return_final_answer", "Answer the question and end.", answer, ["answer", "sources"]),
     ]
 
@@ -62,11 +79,11 @@ def unknown_argument(tool: str, name: str, known: tuple[str, ...]) -> str:
     return f"{tool} has no argument {shown(name)}.{hint} Its arguments: {', '.join(known)}."
 
 
-def _search_rule(order: str, fallback_any: bool | str) -> str:
-    first = "newest mail" if order == "newest" else "best match"
-    if not fallback_any:
+def _search_rule(options: ToolOptions) -> str:
+    first = "newest mail" if options.order == "newest" else "best match"
+    if not options.fallback_any:
         return f"Search the inbox, {first} first. All keywords must occur in a mail."
-    if fallback_any is True:
+    if options.fallback_any is True:
         return f"Search the inbox, {first} first. Where no mail has all keywords, mail with some of them is shown."
     return f"Search the inbox: mail with all keywords, {first} first, then mail with some of their words, best first."
 

@@ -8,7 +8,7 @@ result is worth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +18,9 @@ from email_env.search.database import MailDatabase
 from email_env.search.query import MAX_OFFSET, MAX_RESULTS, whole_number
 from email_env.tools import prompts
 from email_env.tools.actions import TOOL_NAMES
-from email_env.tools.found import Finder, Found
+from email_env.tools.found import Finder
 from email_env.tools.ids import long_id, short_id, whole_id
-from email_env.tools.schemas import tool_schemas, unknown_argument
+from email_env.tools.schemas import ToolOptions, tool_schemas, unknown_argument
 from judges.common.text import shown
 from judges.common.tool_calls import Call, ErrorCode, Fault
 
@@ -69,30 +69,13 @@ class Toolbox:
 
     Args:
         database: the mail.
-        max_results: a search shows at most so many hits, 1 to 10.
-        snippet_words: words of the body in a search hit.
-        max_body_chars: a longer body is cut.
-        order: "newest" or "relevance".
-        fallback_any: False, True or "fill", as in `Finder`.
-        terse: for small models: no argument `offset`, no counts of what is not shown, and short ids (`short_id`).
+        options: what is shown of it.
     """
 
-    def __init__(
-        self,
-        database: MailDatabase,
-        *,
-        max_results: int,
-        snippet_words: int,
-        max_body_chars: int,
-        order: str,
-        fallback_any: bool | str = False,
-        terse: bool = False,
-    ) -> None:
+    def __init__(self, database: MailDatabase, options: ToolOptions) -> None:
         self.database = database
-        self.max_results = max_results
-        self.max_body_chars = max_body_chars
-        self.terse = terse
-        self.finder = Finder(database, snippet_words, order, fallback_any, count=not terse)
+        self.options = options
+        self.finder = Finder(database, options)
         self._arguments = {
             schema["function"]["name"]: (
                 tuple(schema["function"]["parameters"]["properties"]),
@@ -108,8 +91,7 @@ class Toolbox:
 
     def schemas(self) -> list[dict[str, Any]]:
         """The tools as OpenAI function schemas, new objects at every call."""
-        finder = self.finder
-        return tool_schemas(self.max_results, finder.order, fallback_any=finder.fallback_any, terse=self.terse)
+        return tool_schemas(self.options)
 
     def run(self, call: Call | Fault, scenario: Scenario) -> ToolResult:
         """Runs one call; a mistake of the model becomes a result with an error code."""
@@ -149,35 +131,21 @@ class Toolbox:
                 keywords = [keyword for keyword in keywords if not _is_left_out(keyword)]
             if not keywords and not has_filters:
                 raise ToolInputError('keywords must be a list of words or phrases, e.g. ["budget"]; got [].')
-        limit = whole_number(arguments.pop("max_results", self.max_results), "max_results", MAX_RESULTS)
+        most = self.options.max_results
+        limit = whole_number(arguments.pop("max_results", most), "max_results", MAX_RESULTS)
         offset = whole_number(arguments.pop("offset", 0), "offset", MAX_OFFSET, least=0)
-        found = self.search(scenario, keywords, min(limit, self.max_results), offset, **arguments)
+        found = self.finder.find(scenario, keywords, min(limit, most), offset, **arguments)
         listed = [replace(hit, message_id=self.shown_id(hit.message_id)) for hit in found.hits]
-        text = prompts.search_results(replace(found, hits=tuple(listed)), keywords, arguments, terse=self.terse)
+        text = prompts.search_results(replace(found, hits=tuple(listed)), keywords, arguments, terse=self.options.terse)
         return ToolResult(text, searched=True, found=tuple(hit.message_id for hit in found.hits))
-
-    def search(
-        self,
-        scenario: Scenario,
-        keywords: Sequence[str],
-        max_results: int | None = None,
-        offset: int = 0,
-        **filters: str,
-    ) -> Found:
-        """What `search_inbox` shows.
-
-        Raises:
-            ToolInputError: an argument cannot be used.
-        """
-        return self.finder.find(scenario, keywords, max_results or self.max_results, offset, filters)
 
     def shown_id(self, message_id: str) -> str:
         """The id of a mail as a search lists it."""
-        return short_id(self.database, message_id) if self.terse else message_id
+        return short_id(self.database, message_id) if self.options.terse else message_id
 
     def _meant_id(self, given: str, scenario: Scenario) -> str:
         """The id that a model means."""
-        if self.terse:
+        if self.options.terse:
             given = long_id(self.database, given)
         return whole_id(self.database, given, scenario.inbox, scenario.query_date)
 
@@ -189,7 +157,7 @@ class Toolbox:
         if email is None:
             return ToolResult(prompts.unknown_email(arguments["message_id"]), unknown_id=True)
         offset = whole_number(arguments.get("offset", 0), "offset", MAX_BODY_OFFSET, least=0)
-        text = prompts.whole_email(email, self.max_body_chars, offset, terse=self.terse)
+        text = prompts.whole_email(email, self.options.max_body_chars, offset, terse=self.options.terse)
         return ToolResult(text, read=email.message_id)
 
     def _return_final_answer(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
@@ -223,9 +191,4 @@ def _listed(value: Any) -> Any:
 
 def _number_as_text(value: Any) -> Any:
     """A number as text, as in `{"keywords": [2024]}`; anything else as it is."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    try:
-        return str(value)
-    except ValueError:  # an int of thousands of digits
-        return value
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from email_env.scenarios.scenario import Scenario
+from email_env.tools.actions import parse_action
+from email_env.tools.schemas import ToolOptions
+from email_env.tools.toolbox import Toolbox, ToolResult
 from judges.common.tool_calls import format_call
 from tests.email_env.mails import ANNA, BEN, build, mail, question
 
@@ -37,6 +40,9 @@ NOWHERE = question(
 )
 CITY = question("city", question="In which city is the fair?", answer="Zürich", message_ids=("m4",), split="test")
 SCENARIOS = (BUDGET, MOVED, NOWHERE, CITY)
+OPTIONS = ToolOptions(
+    max_results=3, snippet_words=6, max_body_chars=100, order="newest", fallback_any=False, terse=False
+)
 MAILS = (
     mail("m1", "Falcon budget", "Finance approved $48,250 for Falcon."),
     mail("m2", "Falcon review", "The Falcon review is on Tuesday.", sent_at="2001-05-15T08:30:00Z"),
@@ -70,6 +76,12 @@ def answer(text: str, *sources: str) -> str:
 
 def as_json(name: str, **arguments: Any) -> str:
     return json.dumps({"name": name, "arguments": arguments})
+
+
+def run(toolbox: Toolbox, action: str, scenario: Scenario = BUDGET) -> ToolResult:
+    """What comes of the one call of an action."""
+    (call,) = parse_action(action).calls
+    return toolbox.run(call, scenario)
 
 
 def play(env: Any, scenario: Scenario, *actions: str) -> tuple[list[float], dict[str, Any]]:

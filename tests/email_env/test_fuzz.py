@@ -16,6 +16,7 @@ from email_env.ingest.sources import open_source
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase
 from email_env.search.query import bare_message_id, who
+from email_env.tools.schemas import ToolOptions
 from email_env.tools.toolbox import Toolbox
 from judges.common.tool_calls import Call
 
@@ -100,9 +101,15 @@ def play(mail, database, calls, seed):
         if number % 50 == 0:
             inbox, today = draw.choice(mail.addresses), draw.choice(mail.days)
             scenario = Scenario("fuzz", "?", "!", (), (), inbox, today, "train")
-            shown = {"snippet_words": draw.choice((1, 12, 64)), "order": draw.choice(("newest", "relevance"))}
-            shown |= {"fallback_any": draw.choice((False, True, "fill")), "terse": draw.random() < 0.5}
-            toolbox = Toolbox(database, max_results=10, max_body_chars=500, **shown)
+            options = ToolOptions(
+                max_results=10,
+                snippet_words=draw.choice((1, 12, 64)),
+                max_body_chars=500,
+                order=draw.choice(("newest", "relevance")),
+                fallback_any=draw.choice((False, True, "fill")),
+                terse=draw.random() < 0.5,
+            )
+            toolbox = Toolbox(database, options)
         call = random_call(draw, mail, found)
         result = toolbox.run(call, scenario)
         assert result.text.strip(), f"{call} was answered by nothing"

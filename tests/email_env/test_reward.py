@@ -113,7 +113,7 @@ def test_constants_can_be_changed():
 @pytest.mark.parametrize(
     ("value", "hint"),
     [
-        ({"right_answr": 1.0}, "did you mean 'right_answer'"),
+        ({"right_answr": 1.0}, "Did you mean 'right_answer'?"),
         ({"speed": "fast"}, "speed='fast'"),
         ({"speed": float("nan")}, "speed=nan"),
         ({"max_penalized_calls": 1.5}, "max_penalized_calls=1.5"),

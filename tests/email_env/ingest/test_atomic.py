@@ -101,7 +101,7 @@ def test_ctrl_c_while_mail_is_read_is_one_line_and_leaves_what_was_there(tmp_pat
     out, pipe = tmp_path / "mail.db", tmp_path / "pipe"
     build(out, mail("m1"))
     os.mkfifo(pipe)
-    command = [sys.executable, "-m", "email_env.cli", str(pipe), "--format", "mbox", "--out", str(out)]
+    command = [sys.executable, "-m", "email_env", "build-enron-db", str(pipe), "--format", "mbox", "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, preexec_fn=interruptible)
     with pipe.open("wb") as slow:
         slow.write(b"From a Mon May 14 16:39:00 2001\nFrom: anna@x.com\nTo: ben@x.com\n\nText.\n\n" * 2000)

@@ -26,7 +26,7 @@ def start(path, out, server, *arguments, most_bytes=resource.RLIM_INFINITY):
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it: so would this
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
 
-    command = [sys.executable, "-m", "email_env.make_scenarios.cli", path, "--out", out, "--model", "w"]
+    command = [sys.executable, "-m", "email_env", "make-scenarios", path, "--out", out, "--model", "w"]
     command += ["--api-base", server.url, "--min-mails", 1, "--inbox", BEN, *arguments]
     return subprocess.Popen(
         [str(word) for word in command],

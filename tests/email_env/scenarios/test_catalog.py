@@ -76,7 +76,7 @@ def test_a_scenario_that_is_not_there_is_an_error_that_helps(env, options, error
         ({"snippet_words": 2.5}, "snippet_words"),
         ({"max_body_chars": True}, "max_body_chars"),
         ({"render_mode": "human"}, "render_mode must be one of 'ansi', None"),
-        ({"reward": {"sped": 1}}, "did you mean 'speed'"),
+        ({"reward": {"sped": 1}}, "Did you mean 'speed'?"),
         ({"scenarios": [{"id": 1}]}, "list of Scenario"),
     ],
 )

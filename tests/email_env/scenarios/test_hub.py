@@ -74,36 +74,28 @@ def test_questions_that_need_more_mails_are_an_option(folder):
     assert len(load_scenarios(folder / "questions", 0)) == 4
 
 
-def test_the_command_takes_both_data_sets(folder):
-    out = folder / "mail.db"
-    command = [
-        sys.executable,
-        "-m",
-        "email_env.cli",
-        str(folder / "mails"),
-        "--format",
-        "hub",
-        "--out",
-        str(out),
-        "--json",
-    ]
-    options = ["--scenarios", str(folder / "questions"), "--keep-duplicates", "--limit", "20"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert (report["read"], report["kept"], report["skipped"]) == (20, 1, {"duplicate_message_id": 19})
-    assert report["scenario_misfits"] == dict.fromkeys(["1", "2", "1-test"], "no mail of daren.farmer@enron.com")
-    MailDatabase(out).close()
+NOWHERE = "http://127.0.0.1:1"
 
 
 def run(endpoint, *arguments):
     return subprocess.run(
-        [sys.executable, "-m", "email_env.cli", *map(str, arguments)],
+        [sys.executable, "-m", "email_env", "build-enron-db", *map(str, arguments)],
         env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"},
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
+
+
+def test_the_command_takes_both_data_sets(folder):
+    out = folder / "mail.db"
+    sources = [folder / "mails", "--format", "hub", "--scenarios", folder / "questions"]
+    done = run(NOWHERE, *sources, "--keep-duplicates", "--limit", 20, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["read"], report["kept"], report["skipped"]) == (20, 1, {"duplicate_message_id": 19})
+    assert report["scenario_misfits"] == dict.fromkeys(["1", "2", "1-test"], "no mail of daren.farmer@enron.com")
+    MailDatabase(out).close()
 
 
 def test_without_a_source_the_hub_at_hf_endpoint_is_read(folder):
@@ -144,7 +136,7 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch):
 
 
 def test_a_hub_that_refuses_connections_is_asked_once(folder):
-    done = run("http://127.0.0.1:1", "--out", folder / "mail.db")
+    done = run(NOWHERE, "--out", folder / "mail.db")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()  # its client would say five times that it tries again
-    assert line.startswith("Error: Cannot read the data set 'corbt/enron-emails' from http://127.0.0.1:1 ([Errno 111]")
+    assert line.startswith(f"Error: Cannot read the data set 'corbt/enron-emails' from {NOWHERE} ([Errno 111]")

@@ -87,9 +87,7 @@ def test_the_hit_shows_the_words_as_they_were_sent(db):
     assert (email.subject, email.body) == TEXTS["el"]
 
 
-def test_common_words_are_counted_without_accents(tmp_path):
-    build(tmp_path / "mail.db", *(mail(f"m{n}", body=f"Счёт {n}") for n in range(1_100)))
-    database = MailDatabase(tmp_path / "mail.db")
+def test_common_words_are_counted_without_accents(built):
+    database = built(*(mail(f"m{n}", body=f"Счёт {n}") for n in range(1_100)))
     counted = dict(database.connection().execute("SELECT word, mails FROM common_words"))
-    database.close()
     assert counted["счет"] == 1_100

@@ -92,12 +92,10 @@ def test_what_is_shown_is_as_it_was_sent(db):
     assert "Attachments: 会議資料.pdf\n\nattached\n\n[a.txt]\n添付の本文" in shown
 
 
-def test_a_snippet_shows_as_much_as_one_of_words(tmp_path):
+def test_a_snippet_shows_as_much_as_one_of_words(built):
     sentence = "明天下午三点在北京总部开会" * 20 + "请带上护照" + "明天下午三点在北京总部开会" * 20
-    build(tmp_path / "mail.db", mail("m1", body=sentence))
-    database = MailDatabase(tmp_path / "mail.db")
+    database = built(mail("m1", body=sentence))
     (hit,) = database.search(inbox=BEN, keywords=["护照"], until="9999-12-31")
-    database.close()
     assert "请带上护照" in hit.snippet
     assert 30 <= len(hit.snippet) <= 45
 

@@ -1,11 +1,8 @@
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from email_env.errors import ToolInputError, UnknownInboxError
-from email_env.search.database import MailDatabase
 from email_env.search.query import MAX_KEYWORD_CHARS, MAX_KEYWORDS
 from tests.email_env.mails import ANNA, BEN, CARO, DAN
 from tests.email_env.search.falcon import MAILS, ids
@@ -116,19 +113,11 @@ def test_read_shows_nothing_of_other_inboxes_and_of_unknown_ids(db, message_id):
         ({"keywords": ["a b c d e"] * 5}, "At most 24 words over all keywords, got 25"),
         ({"from_addr": "K."}, "from_addr must be a person's name or email address.*'K.'"),
         ({"to_addr": 5}, "to_addr must be a person's name or email address"),
-        ({"offset": -1}, "offset must be a whole number from 0 to 1000, got -1"),
         ({"sent_after": "last May"}, "sent_after must be a date like 2001-05-14, got 'last May'"),
         ({"sent_before": "20010514"}, "sent_before must be a date"),
         ({"sent_before": 10**6000}, "a huge int"),
         ({"sent_after": "2001-02-30"}, "sent_after must be a date"),
         ({"sent_after": "2001-05-16", "sent_before": "2001-05-16"}, "must be earlier than sent_before"),
-        ({"max_results": 0}, "from 1 to 10, got 0"),
-        ({"max_results": 11}, "from 1 to 10, got 11"),
-        ({"max_results": True}, "from 1 to 10, got True"),
-        ({"max_results": "5"}, "from 1 to 10, got '5'"),
-        ({"order": "best"}, "newest"),
-        ({"match": "some"}, 'match must be "all" or "any", got \'some\''),
-        ({"snippet_words": 65}, "from 1 to 64"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_explained(db, arguments, words):
@@ -170,41 +159,3 @@ def test_an_unknown_inbox_is_the_harness_fault(db):
     with pytest.raises(UnknownInboxError, match=re.escape("'eve@x.com'")):
         ids(db, ["falcon"], inbox="eve@x.com")
     assert ids(db, ["falcon"], inbox="Anna@x.com") == ids(db, ["falcon"], inbox="anna@x.com") != []
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=2),
-    max_leaves=5,
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    keywords=st.lists(st.text(st.characters(), max_size=20) | st.sampled_from(["falcon", "budget", '"']), max_size=4)
-    | anything,
-    options=st.fixed_dictionaries(
-        {},
-        optional={
-            "from_addr": st.sampled_from([ANNA, BEN, DAN]) | anything,
-            "to_addr": st.sampled_from([ANNA, BEN, DAN]) | anything,
-            "sent_after": st.dates().map(str) | anything,
-            "sent_before": st.dates().map(str) | anything,
-            "max_results": st.integers(-1, 12) | anything,
-        },
-    ),
-    inbox=st.sampled_from([ANNA, BEN, CARO, DAN]),
-    until=st.sampled_from(["2001-05-14", "2001-05-16", "2001-12-31"]),
-)
-def test_a_search_shows_only_the_inbox_up_to_the_query_date_or_explains(path, keywords, options, inbox, until):
-    by_id = {m.message_id: m for m in MAILS}
-    database = MailDatabase(path)
-    try:
-        for hit in database.search(inbox=inbox, keywords=keywords, until=until, **options):
-            found = by_id[hit.message_id]
-            assert inbox in (found.from_addr, *found.to, *found.cc, *found.bcc)
-            assert found.sent_at[:10] <= until
-    except ToolInputError as error:
-        str(error).encode()  # can be shown to a model
-    finally:
-        database.close()

@@ -92,25 +92,21 @@ def test_an_address_as_keyword_finds_the_mail_of_its_owner(db):
         ("สมชาย ใจดี", ["สมชาย"]),
     ],
 )
-def test_a_name_of_any_script_is_a_keyword_and_a_sender(tmp_path, name, others):
-    build(tmp_path / "mail.db", mail("m1", from_addr="p17@x.com", from_name=name, to=(BOX,)), mail("m2", to=(BOX,)))
-    db = MailDatabase(tmp_path / "mail.db")
+def test_a_name_of_any_script_is_a_keyword_and_a_sender(built, name, others):
+    db = built(mail("m1", from_addr="p17@x.com", from_name=name, to=(BOX,)), mail("m2", to=(BOX,)))
     for form in (name, *name.split(), *others, f"{name} <p17@x.com>"):
         assert (form, ids(db, form), ids(db, from_addr=form)) == (form, ["m1"], ["m1"])
-    db.close()
 
 
-def test_a_name_with_an_apostrophe_is_a_keyword_by_itself(tmp_path):
+def test_a_name_with_an_apostrophe_is_a_keyword_by_itself(built):
     bob, joan = "bob2@x.com", "jd@x.com"
-    build(
-        tmp_path / "mail.db",
+    database = built(
         mail("m1", "To Bob", to=(BOX, bob), names=((bob, "Bob O'Brien"),), sent_at="2001-05-01T09:00:00Z"),
         mail("m2", "From Joan", from_addr=joan, from_name="Joan d\u2019Arc", to=(BOX,), sent_at="2001-05-02T09:00:00Z"),
         mail("m3", "Text", "Ask O'Brien. Brien knows Arc.", to=(BOX,), sent_at="2001-05-03T09:00:00Z"),
         mail("m4", "Brien", "Arc", to=(BOX,), sent_at="2001-05-04T09:00:00Z"),
         mail("m5", "From John", from_addr="j@x.com", from_name="John Doe", to=(BOX,), sent_at="2001-05-05T09:00:00Z"),
     )
-    database = MailDatabase(tmp_path / "mail.db")
     for keyword in ("O'Brien", "o\u2019brien", "O'Brien's", "O'BRIEN, B."):
         found = ids(database, keyword)
         assert "m1" in found, keyword
@@ -120,7 +116,6 @@ def test_a_name_with_an_apostrophe_is_a_keyword_by_itself(tmp_path):
     assert ids(database, "d'Arc") == ids(database, "D\u2019Arc", "From Joan") == ["m2"]
     assert ids(database, "Bob O'Brien") == ids(database, "O'Brien", to_addr=bob) == ["m1"]
     assert ids(database, "John's") == [], "what follows an apostrophe is no name"
-    database.close()
 
 
 def test_a_name_that_is_no_name_of_the_mail_finds_nothing(db):
@@ -161,24 +156,19 @@ def test_the_name_that_most_mails_give_an_address_counts():
     assert people.forms() == {bob: "bob quick robert quick", role: "the chairman", kim: "kim ward"}
 
 
-def test_who_has_no_name_is_found_by_the_words_of_the_domain(tmp_path):
+def test_who_has_no_name_is_found_by_the_words_of_the_domain(built):
     unnamed, named = {"from_addr": "noreply@news.bank.co.uk"}, {"from_addr": "ann@tea-house.com", "to": (BOX,)}
     mails = (mail("m1", from_name="", to=(BOX,), **unnamed), mail("m2", from_name="Ann Keller", **named))
-    build(tmp_path / "mail.db", *mails)
-    database = MailDatabase(tmp_path / "mail.db")
+    database = built(*mails)
     for name in ("bank", "News Bank", "noreply"):
         assert ids(database, name) == ids(database, from_addr=name) == ["m1"]
     for name in ("uk", "co", "house", "tea house"):  # the mail calls her Ann
         assert ids(database, name) == ids(database, from_addr=name) == []
-    database.close()
 
 
-def test_what_one_mail_calls_its_sender_counts_for_that_mail(tmp_path):
+def test_what_one_mail_calls_its_sender_counts_for_that_mail(built):
     role = {"from_addr": "office@x.com", "to": (BOX,)}
-    build(
-        tmp_path / "mail.db",
+    database = built(
         *(mail(f"m{n}", f"S{n}", from_name=("Ken Lay", "Ken Lay", "Stan Horton")[n], **role) for n in range(3)),
     )
-    database = MailDatabase(tmp_path / "mail.db")
     assert ids(database, "Stan Horton") == ids(database, from_addr="Stan Horton") == ["m2"]
-    database.close()

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from email_env.errors import ToolInputError
 from email_env.ingest import build as builder
 from email_env.search import database, query
-from email_env.search.database import MailDatabase
-from tests.email_env.mails import BEN, CARO, build, mail
+from tests.email_env.mails import BEN, CARO, mail
 
 MAILS = (
     *(mail(f"a{number}", "Report", f"The gas report {number}.", sent_at=f"2001-05-1{number}T09:00:00Z") for number in range(9)),
@@ -22,14 +21,11 @@ MAILS = (
 
 
 @pytest.fixture
-def db(tmp_path, monkeypatch):
+def db(built, monkeypatch):
     """A database in which a word of more than five mails is common: the (12), gas (12), report (9)."""
     monkeypatch.setattr(builder, "COMMON_MAILS", 5)
     monkeypatch.setattr(query, "MAX_RANKED_MAILS", 9)
-    build(tmp_path / "mail.db", *MAILS)
-    opened = MailDatabase(tmp_path / "mail.db")
-    yield opened
-    opened.close()
+    return built(*MAILS)
 
 
 def ids(db, *keywords, **options):
@@ -42,11 +38,8 @@ def test_the_database_knows_the_number_of_mails_of_every_common_word(db):
     assert words == {"the": 12, "gas": 12, "report": 9, "anna": 13, "keller": 13, "ben": 12}
 
 
-def test_a_small_database_has_no_common_words(tmp_path):
-    build(tmp_path / "mail.db", *MAILS)
-    opened = MailDatabase(tmp_path / "mail.db")
-    assert opened._common == {}
-    opened.close()
+def test_a_small_database_has_no_common_words(built):
+    assert built(*MAILS)._common == {}
 
 
 @pytest.mark.parametrize("order", ["newest", "relevance"])
@@ -110,7 +103,7 @@ def test_words_of_latin_letters_are_those_of_the_index(text):
             query.phrases([text])
 
 
-def test_of_many_mails_a_sample_is_counted(tmp_path, monkeypatch):
+def test_of_many_mails_a_sample_is_counted(built, monkeypatch):
     monkeypatch.setattr(builder, "COMMON_MAILS", 5)
     monkeypatch.setattr(builder, "_SAMPLED_MAILS", 10)
     day = "2001-05-{:02}T09:00:00Z"
@@ -118,8 +111,8 @@ def test_of_many_mails_a_sample_is_counted(tmp_path, monkeypatch):
         mail(f"m{n}", "", f"all n{n} {'half' if n % 2 else ''} {'few' if n < 3 else ''}", sent_at=day.format(n))
         for n in range(1, 21)
     ]
-    build(tmp_path / "mail.db", *mails)
-    opened = MailDatabase(tmp_path / "mail.db")
     names = {"anna": 20, "keller": 20, "ben": 20}
-    assert opened._common == names | {"all": 20, "half": 20}  # the sample is every second mail, which all say half
-    opened.close()
+    assert built(*mails)._common == names | {
+        "all": 20,
+        "half": 20,
+    }  # the sample is every second mail, which all say half

@@ -1,25 +1,22 @@
 """Ids that a model cut: a whole part of a Message-ID is enough where it names one mail of the inbox."""
 
+from dataclasses import replace
+
 import pytest
 
-from email_env.search.database import MailDatabase
 from email_env.tools.ids import long_id, short_id, whole_id
 from email_env.tools.toolbox import Toolbox
-from tests.email_env.mails import ANNA, BEN, CARO, build, mail, question
-from tests.email_env.office import answer, as_json, read, search
-from tests.email_env.tools.test_toolbox import LIMITS, run
+from tests.email_env.mails import ANNA, BEN, CARO, mail, question
+from tests.email_env.office import OPTIONS, answer, as_json, read, run, search
 
 FIRST, LATER, TWIN, FOREIGN = "174.1075.JavaMail@thyme", "174.2099.JavaMail@thyme", "88.5@thyme", "88.6@thyme"
 
 
 @pytest.fixture
-def database(tmp_path):
+def database(built):
     late = {"sent_at": "2003-01-01T09:00:00Z"}
     mails = [mail(FIRST, "Lunch"), mail(LATER, "Dinner", **late), mail(TWIN, "Tea")]
-    build(tmp_path / "mail.db", *mails, mail(FOREIGN, "Secret", to=(CARO,)), mail("m420"), mail("m4209", "Other"))
-    database = MailDatabase(tmp_path / "mail.db")
-    yield database
-    database.close()
+    return built(*mails, mail(FOREIGN, "Secret", to=(CARO,)), mail("m420"), mail("m4209", "Other"))
 
 
 @pytest.mark.parametrize(
@@ -44,23 +41,19 @@ def test_a_part_that_names_one_mail_is_its_id(database, given, inbox, until, fou
     assert whole_id(database, given, inbox, until) == found
 
 
-def test_a_beginning_that_very_many_mails_have_is_none(tmp_path):
-    build(tmp_path / "mail.db", mail("2001.0@x"), *(mail(f"2001.{n}@x", f"Mail {n}", to=(CARO,)) for n in range(1, 60)))
-    database = MailDatabase(tmp_path / "mail.db")
+def test_a_beginning_that_very_many_mails_have_is_none(built):
+    database = built(mail("2001.0@x"), *(mail(f"2001.{n}@x", f"Mail {n}", to=(CARO,)) for n in range(1, 60)))
     assert whole_id(database, "2001", BEN, "2001-06-01") == "2001"
     assert whole_id(database, "2001.0", BEN, "2001-06-01") == "2001.0@x"
-    database.close()
 
 
-def test_a_whole_id_is_no_beginning_of_another(tmp_path):
-    build(tmp_path / "mail.db", mail("174", "Short"), mail("174.1075@thyme", "Long"))
-    database = MailDatabase(tmp_path / "mail.db")
+def test_a_whole_id_is_no_beginning_of_another(built):
+    database = built(mail("174", "Short"), mail("174.1075@thyme", "Long"))
     assert whole_id(database, "174", BEN, "2001-06-01") == "174"
-    database.close()
 
 
 def test_read_and_answer_take_the_beginning_of_an_id(database):
-    box, scenario = Toolbox(database, **LIMITS), question(message_ids=(FIRST,))
+    box, scenario = Toolbox(database, OPTIONS), question(message_ids=(FIRST,))
     shown = run(box, read("174"), scenario)
     assert (shown.read, shown.unknown_id) == (FIRST, False)
     assert "Subject: Lunch" in shown.text
@@ -91,19 +84,10 @@ def test_what_is_no_short_form_stays(database, given):
     assert long_id(database, given) == given
 
 
-def test_an_id_that_looks_like_a_number_keeps_its_mail(tmp_path):
-    build(tmp_path / "mail.db", mail("m1", "Old", sent_at="1999-01-01T09:00:00Z"), mail("174.1075@thyme-office", "New"))
-    database = MailDatabase(tmp_path / "mail.db")
-    assert database.connection().execute("SELECT id FROM emails WHERE subject = 'New'").fetchone() == (1,)
-    assert short_id(database, "174.1075@thyme-office") == "174.1075@thyme-office"
-    assert long_id(database, "m1") == "m1"
-    database.close()
-
-
 def test_terse_results_list_short_ids_which_read_and_answer_take(database):
     scenario = question(message_ids=(FIRST,))
     short = short_id(database, FIRST)
-    box = Toolbox(database, **LIMITS, terse=True)
+    box = Toolbox(database, replace(OPTIONS, terse=True))
     found = run(box, search("Lunch"), scenario)
     assert found.text.startswith(f"{short} | ")
     assert found.found == (FIRST,)
@@ -114,6 +98,6 @@ def test_terse_results_list_short_ids_which_read_and_answer_take(database):
 
 
 def test_results_that_are_not_terse_list_whole_ids_and_take_no_short_ones(database):
-    scenario, box = question(message_ids=(FIRST,)), Toolbox(database, **LIMITS)
+    scenario, box = question(message_ids=(FIRST,)), Toolbox(database, OPTIONS)
     assert run(box, search("Lunch"), scenario).text.startswith(f"{FIRST} | ")
     assert run(box, read(short_id(database, FIRST)), scenario).unknown_id
