@@ -36,7 +36,7 @@ from email_env.search.query import MAX_RESULTS, MAX_SNIPPET_WORDS, whole_number
 from email_env.spaces import TextSpace, ToolCallSpace
 from email_env.tools import prompts
 from email_env.tools.actions import MAX_ACTION_CHARS, parse_action
-from email_env.tools.schemas import ToolOptions
+from email_env.tools.schemas import ToolOptions, tool_schemas
 from email_env.tools.toolbox import MAX_ANSWER_CHARS, Answer, Toolbox, ToolResult
 from judges.common.text import as_utf8
 from judges.common.tool_calls import ErrorCode, Fault
@@ -212,7 +212,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         self._transcript = [_spoken(message["role"], message["content"]) for message in messages]
         return question, {
             "messages": messages,
-            "tools": self.toolbox.schemas(),
+            "tools": tool_schemas(self.toolbox.options),
             "scenario_id": scenario.scenario_id,
             "metrics": self._score.metrics(),
         }

@@ -16,9 +16,8 @@ from __future__ import annotations
 import hashlib
 import random
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 from email_env.errors import ConfigurationError
 from email_env.scenarios.scenario import SPLITS
@@ -31,7 +30,6 @@ HELD_OUT_SHARE = 0.1
 _MAX_LISTED = 5
 _OF_ONE_INBOX = ("train", "train", "train", "test", "train", "train", "validation", "train", "test", "train")
 
-_Item = TypeVar("_Item")
 _MAILS = "SELECT id, who FROM emails WHERE date_ok AND length(body) BETWEEN ? AND ? ORDER BY id"
 
 
@@ -134,8 +132,9 @@ def _mails_by_inbox(connection: sqlite3.Connection) -> dict[str, list[int]]:
 def _in_turn(
     connection: sqlite3.Connection, mails: dict[str, list[int]], splits: dict[str, str], seed: int
 ) -> Iterator[Draw]:
-    order = _shuffled(sorted(mails), f"{seed}")
-    waiting = {inbox: iter(_shuffled(mails[inbox], f"{seed}\n{inbox}")) for inbox in order}
+    order = random.Random(f"{seed}").sample(sorted(mails), len(mails))
+    rows = {inbox: random.Random(f"{seed}\n{inbox}").sample(mails[inbox], len(mails[inbox])) for inbox in order}
+    waiting = {inbox: iter(shuffled) for inbox, shuffled in rows.items()}
     drawn: set[int] = set()
     while waiting:
         for inbox in list(waiting):
@@ -147,7 +146,3 @@ def _in_turn(
             (message_id,) = connection.execute("SELECT message_id FROM emails WHERE id = ?", (row,)).fetchone()
             split = splits[inbox] if len(splits) > 1 else _OF_ONE_INBOX[(len(drawn) - 1) % len(_OF_ONE_INBOX)]
             yield Draw(inbox, message_id, split)
-
-
-def _shuffled(items: Sequence[_Item], seed: str) -> list[_Item]:
-    return random.Random(seed).sample(items, len(items))

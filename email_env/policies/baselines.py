@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from email_env.errors import ToolInputError
-from email_env.policies.policy import PlannedPolicy, PlayedEnv, answer, hit_ids, read, search
+from email_env.policies.policy import PlayedEnv, ScriptedPolicy, answer, hit_ids, read, search
 from email_env.policies.words import answer_span, telling_words
 from email_env.scenarios.scenario import DONT_KNOW, Scenario
 from email_env.spaces import ToolCallSpace
 from email_env.tools.actions import MAX_ACTION_CHARS
 
 
-class KeywordPolicy(PlannedPolicy):
+class KeywordPolicy(ScriptedPolicy):
     """The plain baseline: search for the question's words, fewer each time, read the first hit, copy what fits."""
 
     _MAX_WORDS: ClassVar[int] = 6
@@ -36,7 +36,7 @@ class KeywordPolicy(PlannedPolicy):
         yield from answer(text, hits)
 
 
-class Bm25Policy(PlannedPolicy):
+class Bm25Policy(ScriptedPolicy):
     """Retrieval without a search of its own words: the mail that BM25 ranks first for the question, and a span of it.
 
     It ranks the inbox, as far as the agent may see it, by all telling words of the question at once, which the tools
@@ -70,12 +70,14 @@ class Bm25Policy(PlannedPolicy):
         return ""
 
 
-class RandomPolicy:
+class RandomPolicy(ScriptedPolicy):
     """Valid calls by chance: samples of the action space."""
 
     def __init__(self, env: PlayedEnv, *, seed: int = 0) -> None:
+        super().__init__(env, seed=seed)
         self._space = ToolCallSpace(MAX_ACTION_CHARS, seed=seed)
 
-    def act(self, observation: str, info: dict[str, Any]) -> str:
-        """A random call."""
-        return self._space.sample()
+    def actions(self) -> Iterator[str]:
+        """Random calls."""
+        while True:
+            yield self._space.sample()

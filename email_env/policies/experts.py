@@ -7,12 +7,12 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from email_env.policies.policy import PlannedPolicy, PlayedEnv, answer, hit_ids, read, search
+from email_env.policies.policy import PlayedEnv, ScriptedPolicy, answer, hit_ids, read, search
 from email_env.policies.words import content_words, is_name, telling_words
 from email_env.scenarios.scenario import DONT_KNOW, Scenario
 
 
-class OraclePolicy(PlannedPolicy):
+class OraclePolicy(ScriptedPolicy):
     """The expert: follows the scenario's plan, or finds the evidence by its subject, and gives the reference answer.
 
     It always answers on the last turn at the latest. `seed` changes nothing.

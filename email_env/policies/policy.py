@@ -24,17 +24,7 @@ class PlayedEnv(Protocol):
     toolbox: Toolbox
 
 
-class ScriptedPolicy(Protocol):
-    """What the policies here have in common."""
-
-    def __init__(self, env: PlayedEnv, *, seed: int = 0) -> None: ...
-
-    def act(self, observation: str, info: dict[str, Any]) -> str:
-        """The next action, in `<tool_call>` form."""
-        ...
-
-
-class PlannedPolicy(ABC):
+class ScriptedPolicy(ABC):
     """A policy that writes its actions down in order, reading each observation as it comes."""
 
     def __init__(self, env: PlayedEnv, *, seed: int = 0) -> None:

@@ -81,17 +81,13 @@ class Toolbox:
                 tuple(schema["function"]["parameters"]["properties"]),
                 tuple(schema["function"]["parameters"]["required"]),
             )
-            for schema in self.schemas()
+            for schema in tool_schemas(options)
         }
         self._tools: dict[str, Callable[[dict[str, Any], Scenario], ToolResult]] = {
             "search_inbox": self._search_inbox,
             "read_email": self._read_email,
             "return_final_answer": self._return_final_answer,
         }
-
-    def schemas(self) -> list[dict[str, Any]]:
-        """The tools as OpenAI function schemas, new objects at every call."""
-        return tool_schemas(self.options)
 
     def run(self, call: Call | Fault, scenario: Scenario) -> ToolResult:
         """Runs one call; a mistake of the model becomes a result with an error code."""

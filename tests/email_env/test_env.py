@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import email_env
-from email_env.env import MAX_ACTION_CHARS, MAX_CALLS_PER_ACTION, EmailSearchEnv, StopReason
+from email_env.env import MAX_ACTION_CHARS, MAX_CALLS_PER_ACTION, EmailSearchEnv
 from email_env.errors import EpisodeError
 from email_env.reward import RewardConfig
 from email_env.search.database import MailDatabase
@@ -262,10 +262,6 @@ def test_closing_twice_does_no_harm(path):
     env.close()
     env.close()
     assert env.reset(seed=0)[1]["messages"]
-
-
-def test_a_stop_reason_is_text():
-    assert [reason.value for reason in StopReason] == ["", "answer", "max_turns"]
 
 
 ACTIONS = st.one_of(

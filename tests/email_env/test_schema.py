@@ -2,6 +2,7 @@
 
 import shlex
 import sqlite3
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -12,12 +13,15 @@ from email_env.search.database import MailDatabase
 from tests.email_env.mails import ANNA, BEN, build, mail, raw
 
 
+def make_old(path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = '0' WHERE key = 'schema_version'")
+
+
 def test_another_schema_version_is_refused_with_the_command_that_rebuilds(tmp_path):
     path = tmp_path / "old.db"
     build(path, mail("m1"))
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE meta SET value = '0' WHERE key = 'schema_version'")
-    connection.close()
+    make_old(path)
     with pytest.raises(DatabaseFormatError, match=r"schema version '0'.*build-enron-db test --out"):
         MailDatabase(path)
 
@@ -30,9 +34,7 @@ def test_the_command_that_rebuilds_has_the_options_of_the_first_build(tmp_path):
     options += ["--keep-duplicates"]
     more = ["--out", str(path), "--json", "--report", str(tmp_path / "skips")]
     assert CliRunner().invoke(main, [*options, *more]).exit_code == 0
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE meta SET value = '0' WHERE key = 'schema_version'")
-    connection.close()
+    make_old(path)
     with pytest.raises(DatabaseFormatError) as error:
         MailDatabase(path)
     command = str(error.value).partition("Rebuild it: ")[2]

@@ -5,6 +5,7 @@ import json
 from click.testing import CliRunner
 
 from email_env.make_scenarios.cli import main
+from tests.email_env.mails import build, mail
 
 BUDGET = "After the meeting of last week finance approved $48,250 for the Falcon project."
 GOOD = {
@@ -33,6 +34,28 @@ def llm(author=GOOD, checker=FINE):
         return json.dumps(reply) if isinstance(reply, dict) else reply
 
     return answer
+
+
+def parcels(path, count):
+    """A database, at `path`, of mails in Ben's inbox: each tells another code of another shelf's parcel."""
+    build(path, *(parcel(shelf) for shelf in range(count)))
+    return path
+
+
+def parcel(shelf, **fields):
+    return mail(
+        f"m{shelf}", f"Note {shelf}", f"The parcel of shelf {shelf} has the code {code_of(shelf)} on its lid.", **fields
+    )
+
+
+def code_of(shelf):
+    return f"KX{1000 + 7 * int(shelf)}"
+
+
+def ask_for_the_code(data):
+    """The author's answer about such a mail."""
+    shelf = data["subject"].split()[1]
+    return {"question": f"Which code has the parcel of shelf {shelf}?", "answer": code_of(shelf)}
 
 
 def make(database, server, *arguments, out=None):

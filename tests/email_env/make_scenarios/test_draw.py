@@ -1,4 +1,5 @@
-from contextlib import closing
+from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -6,10 +7,10 @@ from hypothesis import strategies as st
 
 from email_env.errors import ConfigurationError
 from email_env.make_scenarios.draw import draw_mails, owners, split_by_inbox
-from email_env.search.connections import Connections
 from judges.answers.matching import says
-from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail, question
+from tests.email_env.mails import ANNA, BEN, CARO, DAN, mail, question
 
+BODY = "A body that is long enough to be asked about, surely."
 INBOXES = st.lists(st.from_regex(r"[a-z]{1,6}@[a-z]{1,3}\.com", fullmatch=True), min_size=1, max_size=60)
 
 
@@ -36,20 +37,20 @@ def test_the_seed_decides_the_splits():
     assert split_by_inbox(inboxes, 0) == split_by_inbox(inboxes, 0) != split_by_inbox(inboxes, 1)
 
 
+def draws(database, **options):
+    return list(draw_mails(database.connection(), **{"seed": 0, "min_mails": 1, **options}))
+
+
 @pytest.fixture
-def draw(tmp_path):
-    path = tmp_path / "mail.db"
-    body = "A body that is long enough to be asked about, surely."
-    shared = [mail(f"s{n}", f"Shared {n}", body + str(n), cc=(CARO,)) for n in range(6)]  # Anna, Ben and Caro have it
-    build(
-        path,
+def draw(built):
+    shared = [mail(f"s{n}", f"Shared {n}", BODY + str(n), cc=(CARO,)) for n in range(6)]  # Anna, Ben and Caro have it
+    database = built(
         *shared,
-        *(mail(f"d{n}", f"For Dan {n}", body + f"d{n}", from_addr=DAN, to=()) for n in range(3)),
+        *(mail(f"d{n}", f"For Dan {n}", BODY + f"d{n}", from_addr=DAN, to=()) for n in range(3)),
         mail("short", "Short", "Too short."),
-        mail("undated", "Undated", body + "u", date_ok=False),
+        mail("undated", "Undated", BODY + "u", date_ok=False),
     )
-    with closing(Connections(path)) as connections:
-        yield lambda **options: list(draw_mails(connections.get(), **{"seed": 0, "min_mails": 1, **options}))
+    return partial(draws, database)
 
 
 def test_every_fit_mail_is_drawn_once_whatever_inboxes_it_lies_in(draw):
@@ -84,66 +85,54 @@ def test_the_largest_inbox_that_is_told_is_one_of_those_that_are_asked(draw):
         draw(inboxes=[DAN], min_mails=4)
 
 
-def test_only_owners_are_asked_where_they_are_known(tmp_path):
-    path = tmp_path / "mail.db"
-    body = "A body that is long enough to be asked about, surely."
-    mails = [mail(f"b{n}", f"S{n}", body, to=(BEN,), source=f"ben/{n}") for n in range(6)]  # Anna has as much mail
-    mails += [mail(f"d{n}", f"S{n}", body, to=(DAN,), from_addr="dan@home.org") for n in range(3)]
-    build(path, *mails, owners=[(DAN, "dan@home.org")], scenarios=[question("asked", inbox=CARO, message_ids=())])
-    with closing(Connections(path)) as connections:
-        drawn = list(draw_mails(connections.get(), seed=0, min_mails=1))
-        assert {(d.inbox, d.message_id[0]) for d in drawn} == {(BEN, "b"), (DAN, "d")}
-        assert {d.inbox for d in draw_mails(connections.get(), seed=0, min_mails=4)} == {BEN}
-        assert {d.inbox for d in draw_mails(connections.get(), seed=0, min_mails=1, inboxes=[ANNA])} == {ANNA}
+def test_only_owners_are_asked_where_they_are_known(built):
+    mails = [mail(f"b{n}", f"S{n}", BODY, to=(BEN,), source=f"ben/{n}") for n in range(6)]  # Anna has as much mail
+    mails += [mail(f"d{n}", f"S{n}", BODY, to=(DAN,), from_addr="dan@home.org") for n in range(3)]
+    asked = [question("asked", inbox=CARO, message_ids=())]
+    database = built(*mails, owners=[(DAN, "dan@home.org")], scenarios=asked)
+    assert {(d.inbox, d.message_id[0]) for d in draws(database)} == {(BEN, "b"), (DAN, "d")}
+    assert {d.inbox for d in draws(database, min_mails=4)} == {BEN}
+    assert {d.inbox for d in draws(database, inboxes=[ANNA])} == {ANNA}
 
 
-def test_addresses_that_the_database_does_not_have_are_named_apart(draw, tmp_path):
+def test_addresses_that_the_database_does_not_have_are_named_apart(draw, built):
     with pytest.raises(ConfigurationError) as caught:
         draw(inboxes=["zz@x", DAN, "aa@x"], min_mails=4)
     assert str(caught.value) == "No mail of aa@x, zz@x in the database. It names no owner. Name another --inbox."
     people = [f"p{n}@x.com" for n in range(7)]
-    owned = tmp_path / "owned.db"
-    build(
-        owned, *(mail(f"m{n}", f"S{n}", to=(person,)) for n, person in enumerate(people)), owners=[[p] for p in people]
-    )
-    with closing(Connections(owned)) as connections, pytest.raises(ConfigurationError) as caught:
-        draw_mails(connections.get(), seed=0, min_mails=1, inboxes=["zz@x"])
+    mails = [mail(f"m{n}", f"S{n}", to=(person,)) for n, person in enumerate(people)]
+    owned = built(*mails, owners=[[person] for person in people])
+    with pytest.raises(ConfigurationError) as caught:
+        draws(owned, inboxes=["zz@x"])
     assert str(caught.value) == (
         "No mail of zz@x in the database. It is the mail of p0@x.com, p1@x.com, p2@x.com, p3@x.com, p4@x.com and 2 more."
         " Name another --inbox."
     )
 
 
-def test_several_addresses_of_one_person_are_one_inbox(tmp_path):
-    path = tmp_path / "mail.db"
-    body = "A body that is long enough to be asked about, surely."
-    mails = [mail(f"b{n}", f"S{n}", body, to=(("ben@home.org", BEN)[n % 2],)) for n in range(10)]
-    build(path, *mails, mail("c", "S", body, to=(CARO,)), owners=[("ben@home.org", BEN)])
-    with closing(Connections(path)) as connections:
-        both = list(draw_mails(connections.get(), seed=0, min_mails=1, inboxes={BEN, "ben@home.org"}))
-        assert {d.inbox for d in both} == {"ben@home.org"}
-        splits = [d.split for d in both]
-        assert (splits.count("train"), splits.count("validation"), splits.count("test")) == (7, 1, 2)
-        assert sorted(d.message_id for d in both) == [f"b{n}" for n in range(10)]
-        others = list(draw_mails(connections.get(), seed=0, min_mails=1, inboxes=[BEN, CARO, "ben@home.org"]))
-        assert sorted({(d.inbox, d.split) for d in others}) == [("ben@home.org", "train"), (CARO, "test")]
+def test_several_addresses_of_one_person_are_one_inbox(built):
+    mails = [mail(f"b{n}", f"S{n}", BODY, to=(("ben@home.org", BEN)[n % 2],)) for n in range(10)]
+    database = built(*mails, mail("c", "S", BODY, to=(CARO,)), owners=[("ben@home.org", BEN)])
+    both = draws(database, inboxes={BEN, "ben@home.org"})
+    assert {d.inbox for d in both} == {"ben@home.org"}
+    assert Counter(d.split for d in both) == {"train": 7, "validation": 1, "test": 2}
+    assert sorted(d.message_id for d in both) == [f"b{n}" for n in range(10)]
+    others = draws(database, inboxes=[BEN, CARO, "ben@home.org"])
+    assert sorted({(d.inbox, d.split) for d in others}) == [("ben@home.org", "train"), (CARO, "test")]
 
 
-def test_a_single_inbox_is_divided_by_its_mails(tmp_path):
-    body = "A body that is long enough to be asked about, surely."
-    build(tmp_path / "mail.db", *(mail(f"m{n}", f"S{n}", body) for n in range(40)), owners=[(BEN, "ben@home.org")])
-    with closing(Connections(tmp_path / "mail.db")) as connections:
-        drawn = list(draw_mails(connections.get(), seed=0, min_mails=1))
-        splits = [d.split for d in drawn]
-        assert (splits.count("train"), splits.count("validation"), splits.count("test")) == (28, 4, 8)
-        assert splits[:3] == ["train"] * 3
-        assert list(draw_mails(connections.get(), seed=0, min_mails=1)) == drawn
+def test_a_single_inbox_is_divided_by_its_mails(built):
+    database = built(*(mail(f"m{n}", f"S{n}", BODY) for n in range(40)), owners=[(BEN, "ben@home.org")])
+    drawn = draws(database)
+    splits = [d.split for d in drawn]
+    assert Counter(splits) == {"train": 28, "validation": 4, "test": 8}
+    assert splits[:3] == ["train"] * 3
+    assert draws(database) == drawn
 
 
-def test_whom_a_question_is_put_to_is_an_owner(tmp_path):
-    build(tmp_path / "mail.db", mail("m1"), mail("m2", "S2", to=(CARO,)), scenarios=[question()])
-    with closing(Connections(tmp_path / "mail.db")) as connections:
-        assert owners(connections.get()) == [BEN]
+def test_whom_a_question_is_put_to_is_an_owner(built):
+    database = built(mail("m1"), mail("m2", "S2", to=(CARO,)), scenarios=[question()])
+    assert owners(database.connection()) == [BEN]
 
 
 @pytest.mark.parametrize(

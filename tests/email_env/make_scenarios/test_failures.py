@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from email_env.make_scenarios.cli import main
 from email_env.scenarios.sets import load_scenarios
-from tests.email_env.mails import BEN, build, mail
-from tests.email_env.make_scenarios.parts import FINE, GOOD, llm, make
+from tests.email_env.mails import BEN
+from tests.email_env.make_scenarios.parts import FINE, GOOD, ask_for_the_code, llm, make, parcels
 from tests.support.judge_server import JudgeServer, Reply
 
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
@@ -37,16 +37,10 @@ def test_a_wrong_key_ends_the_run_at_once_and_is_not_printed(office, monkeypatch
 
 
 def test_a_mail_without_an_answer_is_counted_and_asked_about_again(tmp_path):
-    path = tmp_path / "office.db"
-    build(
-        path,
-        *(mail(f"m{n}", f"Note {n}", f"The parcel number {n} has the code KX-{n}{n}{n} on its lid.") for n in range(3)),
-    )
-    ask = {"question": "Which code has parcel {n}?", "answer": "KX-{n}{n}{n}"}
+    path = parcels(tmp_path / "office.db", 3)
 
     def author(data):
-        n = data["subject"].split()[1]
-        return Reply(status=422) if n == "1" and fails else {key: text.replace("{n}", n) for key, text in ask.items()}
+        return Reply(status=422) if data["subject"] == "Note 1" and fails else ask_for_the_code(data)
 
     fails = True
     with JudgeServer(llm(author)) as server:
@@ -61,7 +55,7 @@ def test_a_mail_without_an_answer_is_counted_and_asked_about_again(tmp_path):
         result = make(path, server, "--inbox", BEN, "--resume")
     assert result.exit_code == 0, result.output
     assert len(server.requests) == before + 2, "only the missing mail is asked about"
-    assert sorted(s.answer for s in load_scenarios(tmp_path / "made.jsonl")) == ["KX-000", "KX-111", "KX-222"]
+    assert sorted(s.answer for s in load_scenarios(tmp_path / "made.jsonl")) == ["KX1000", "KX1007", "KX1014"]
 
 
 def test_the_summary_as_json_says_why_the_llm_gave_no_answer(office):
@@ -76,10 +70,7 @@ def test_the_summary_as_json_says_why_the_llm_gave_no_answer(office):
 
 
 def test_five_mails_in_a_row_without_an_answer_end_the_run(tmp_path):
-    path = tmp_path / "office.db"
-    build(
-        path, *(mail(f"m{n}", f"Note {n}", f"The parcel of shelf {n} has the code KX{n} on its lid.") for n in range(8))
-    )
+    path = parcels(tmp_path / "office.db", 8)
     with JudgeServer(lambda messages: 422) as server:
         result = make(path, server, "--inbox", BEN, "--concurrency", "1")
     assert (result.exit_code, len(server.requests)) == (1, 5)

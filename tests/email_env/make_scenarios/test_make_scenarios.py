@@ -11,7 +11,19 @@ from email_env.make_scenarios.record import Record
 from email_env.scenarios.sets import load_scenarios, stored_scenarios
 from email_env.search.database import MailDatabase
 from tests.email_env.mails import ANNA, BEN, CARO, build, mail
-from tests.email_env.make_scenarios.parts import BUDGET, FINE, GOOD, lines, llm, make, rejected, shown
+from tests.email_env.make_scenarios.parts import (
+    BUDGET,
+    FINE,
+    GOOD,
+    ask_for_the_code,
+    lines,
+    llm,
+    make,
+    parcel,
+    parcels,
+    rejected,
+    shown,
+)
 from tests.support.judge_server import JudgeServer, Reply
 
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
@@ -188,10 +200,7 @@ def test_user_and_password_of_the_url_reach_the_server_and_no_output(office):
 
 
 def test_a_higher_limit_goes_on_with_further_mails(tmp_path):
-    path = tmp_path / "office.db"
-    build(
-        path, *(mail(f"m{n}", f"Note {n}", f"The parcel of shelf {n} has the code KX{n} on its lid.") for n in range(8))
-    )
+    path = parcels(tmp_path / "office.db", 8)
     with JudgeServer(llm(author={"question": ""})) as server:
         for limit, asked in ((3, 3), (5, 5), (5, 5)):
             result = make(path, server, "--inbox", BEN, "--limit", limit, "--resume")
@@ -202,26 +211,8 @@ def test_a_higher_limit_goes_on_with_further_mails(tmp_path):
 
 def test_another_seed_cannot_go_on_with_the_splits_of_the_first(tmp_path):
     path = tmp_path / "office.db"
-    people = [f"p{n}@x.com" for n in range(4)]
-    build(
-        path,
-        *(
-            mail(
-                f"m{n}",
-                f"Note {n}",
-                f"The parcel of shelf {n} has the code KX{n} on its lid.",
-                from_addr=people[n],
-                to=(),
-            )
-            for n in range(4)
-        ),
-    )
-
-    def author(data):
-        n = data["subject"].split()[1]
-        return {"question": f"Which code has the parcel of shelf {n}?", "answer": f"KX{n}"}
-
-    with JudgeServer(llm(author)) as server:
+    build(path, *(parcel(n, from_addr=f"p{n}@x.com", to=()) for n in range(4)))
+    with JudgeServer(llm(ask_for_the_code)) as server:
         first = make(path, server, "--json")
         assert json.loads(first.stdout)["splits"] == {"train": 2, "validation": 1, "test": 1}
         results = [make(path, server, "--resume", "--seed", seed) for seed in range(1, 6)]

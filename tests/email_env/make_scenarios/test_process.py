@@ -12,7 +12,7 @@ import pytest
 from email_env.scenarios.sets import load_scenarios
 from tests import ROOT
 from tests.email_env.mails import BEN, build, mail
-from tests.email_env.make_scenarios.parts import BUDGET, GOOD, lines, llm, make
+from tests.email_env.make_scenarios.parts import BUDGET, GOOD, ask_for_the_code, code_of, lines, llm, make, parcels
 from tests.support.judge_server import JudgeServer, Reply
 from tests.support.wait import wait_until
 
@@ -39,22 +39,12 @@ def start(path, out, server, *arguments, most_bytes=resource.RLIM_INFINITY):
 
 
 def test_a_run_that_is_killed_goes_on_with_what_is_missing(tmp_path):
-    path, out = tmp_path / "office.db", tmp_path / "made.jsonl"
-    parcels = [(n, 1000 + 7 * n) for n in range(12)]
-    build(
-        path,
-        *(
-            mail(f"m{n}", f"Note {n}", f"The parcel of shelf {n} has the code KX{code} on its lid.")
-            for n, code in parcels
-        ),
-    )
+    path, out = parcels(tmp_path / "office.db", 12), tmp_path / "made.jsonl"
     held, asked = [True], []
 
     def author(data):
-        n = data["subject"].split()[1]
-        asked.append(n)
-        reply = {"question": f"Which code has the parcel of shelf {n}?", "answer": f"KX{1000 + 7 * int(n)}"}
-        return Reply(json.dumps(reply), delay_seconds=600 if held[0] and len(asked) > 6 else 0)
+        asked.append(data["subject"])
+        return Reply(json.dumps(ask_for_the_code(data)), delay_seconds=600 if held[0] and len(asked) > 6 else 0)
 
     with JudgeServer(llm(author)) as server:
         process = start(path, out, server, "--concurrency", "2")
@@ -71,8 +61,8 @@ def test_a_run_that_is_killed_goes_on_with_what_is_missing(tmp_path):
         before = len(asked)
         result = make(path, server, "--inbox", BEN, "--resume", out=out)
     assert result.exit_code == 0, result.output
-    assert sorted(s.answer for s in load_scenarios(out)) == sorted(f"KX{code}" for _, code in parcels)
-    assert len(asked) - before == len(parcels) - finished
+    assert {s.answer for s in load_scenarios(out)} == {code_of(shelf) for shelf in range(12)}
+    assert len(asked) - before == 12 - finished
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):

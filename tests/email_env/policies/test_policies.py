@@ -11,13 +11,8 @@ from email_env.policies.experts import TutorPolicy
 from email_env.policies.policy import hit_ids
 from email_env.policies.words import answer_span, content_words, telling_words
 from email_env.tools.ids import short_id
-from tests.email_env.mails import build, mail, question
-from tests.email_env.office import BUDGET, CITY, MOVED, NOWHERE, answer, build_office, read, search
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return build_office(tmp_path_factory.mktemp("office"))
+from tests.email_env.mails import mail, question
+from tests.email_env.office import BUDGET, CITY, MOVED, NOWHERE, answer, read, search
 
 
 def episode(env: EmailSearchEnv, name: str, scenario_id: str | None = None, seed: int = 0):
@@ -131,11 +126,11 @@ def test_the_keyword_baseline_says_so_where_nothing_is_found(path):
 
 
 @pytest.mark.parametrize("name", ["bm25", "keyword", "tutor"])
-def test_a_chinese_question_finds_its_mail(tmp_path, name):
+def test_a_chinese_question_finds_its_mail(built, name):
     others = [mail(f"m{week}", f"周报{week}", f"第{week}周的工作报告已经完成。") for week in range(2, 9)]
-    build(tmp_path / "mail.db", mail("m1", "预算", "大家好！项目测试预算是五万元。谢谢。"), *others)
+    database = built(mail("m1", "预算", "大家好！项目测试预算是五万元。谢谢。"), *others)
     asked = question(question="项目测试预算是多少？", answer="项目测试预算是五万元。")
-    env = EmailSearchEnv(tmp_path / "mail.db", scenarios=[asked])
+    env = EmailSearchEnv(database.path, scenarios=[asked])
     actions, metrics = episode(env, name)
     assert read("m1") in actions
     assert metrics["success"] == 1.0
@@ -287,13 +282,13 @@ def test_where_all_keywords_must_occur_the_tutor_searches_for_few_words_that_wer
     assert misplaced <= searches * 0.05  # a question's first word is capitalised too, and comes last
 
 
-def test_the_tutor_needs_no_plan_and_takes_ids_as_they_are_listed(tmp_path):
+def test_the_tutor_needs_no_plan_and_takes_ids_as_they_are_listed(built):
     lunch, tea = "174.1075.JavaMail@thyme", "88.5@thyme"
-    build(tmp_path / "mail.db", mail(lunch, "Falcon", "The lunch is in Rome."), mail(tea, "Tea", "The tea is in Oslo."))
+    database = built(mail(lunch, "Falcon", "The lunch is in Rome."), mail(tea, "Tea", "The tea is in Oslo."))
     asked = question(question="Where is the lunch?", answer="Rome", message_ids=(lunch,), plan=())
-    env = EmailSearchEnv(tmp_path / "mail.db", scenarios=[asked], fallback_any=True, terse=True)
+    env = EmailSearchEnv(database.path, scenarios=[asked], fallback_any=True, terse=True)
     actions, metrics = episode(env, "tutor", seed=1)
-    short = short_id(env.database, lunch)
+    short = short_id(database, lunch)
     assert actions == [search("lunch"), read(short), answer("Rome", short)]
     assert metrics["success"] == 1.0
     assert metrics["source_recall"] == 1.0

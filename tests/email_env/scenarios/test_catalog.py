@@ -4,10 +4,8 @@ import json
 import os
 from dataclasses import replace
 
-import gymnasium
 import pytest
 
-import email_env
 from email_env.env import EmailSearchEnv
 from email_env.errors import ConfigurationError, UnknownScenarioError
 from tests.email_env.mails import BEN, question
@@ -16,10 +14,6 @@ from tests.email_env.office import (
     SCENARIOS,
     build_office,
 )
-
-
-def make(path, **options):
-    return gymnasium.make(email_env.ENV_ID, db_path=path, **options)
 
 
 def test_the_seed_chooses_the_scenario(path):
