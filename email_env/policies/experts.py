@@ -11,6 +11,8 @@ from email_env.policies.policy import PlayedEnv, ScriptedPolicy, answer, hit_ids
 from email_env.policies.words import content_words, is_name, telling_words
 from email_env.scenarios.scenario import DONT_KNOW, Scenario
 
+Step = tuple[str, dict[str, Any]]
+
 
 class OraclePolicy(ScriptedPolicy):
     """The expert: follows the scenario's plan, or finds the evidence by its subject, and gives the reference answer.
@@ -21,8 +23,8 @@ class OraclePolicy(ScriptedPolicy):
     def actions(self) -> Iterator[str]:
         """Searches and reads as planned, then answers."""
         scenario = self.scenario
-        steps = [self._step(tool, arguments) for tool, arguments in scenario.plan] or list(self._steps(scenario))
-        yield from steps[: self.env.max_turns - 1]
+        calls = [self._call(*step) for step in self._plan(scenario)]
+        yield from calls[: self.env.max_turns - 1]
         yield from self.answers(scenario)
 
     def answers(self, scenario: Scenario) -> Iterator[str]:
@@ -30,23 +32,19 @@ class OraclePolicy(ScriptedPolicy):
         text = scenario.answer if scenario.answerable else DONT_KNOW
         return answer(text, [self._shown(message_id) for message_id in scenario.message_ids])
 
-    def _steps(self, scenario: Scenario) -> Iterator[str]:
-        """A search and a read for each piece of evidence; for none, a search with the question's words."""
+    def _plan(self, scenario: Scenario) -> list[Step]:
+        """The scenario's plan, else a search and a read for each piece of evidence; for none, the question's words."""
+        if scenario.plan:
+            return [_planned(*step) for step in scenario.plan]
+        plan: list[Step] = []
         for message_id in scenario.message_ids:
-            yield search(**self._finding(message_id, scenario))
-            yield read(self._shown(message_id))
-        if not scenario.message_ids:
-            yield search(_question_words(scenario))
+            plan.append(("search", self._finding(message_id, scenario)))
+            plan.append(("read", {"message_id": message_id}))
+        return plan or [("search", {"keywords": _question_words(scenario)})]
 
-    def _step(self, tool: str, arguments: tuple[str, ...]) -> str:
+    def _call(self, tool: str, arguments: dict[str, Any]) -> str:
         """A step of a plan as a call."""
-        if tool == "search":
-            return search(list(arguments))
-        if tool == "read" and len(arguments) == 1:
-            return read(self._shown(arguments[0]))
-        raise ValueError(
-            f'A plan has steps ("search", keywords) and ("read", (message id,)), got {(tool, arguments)!r}.'
-        )
+        return search(**arguments) if tool == "search" else read(self._shown(arguments["message_id"]))
 
     def _shown(self, message_id: str) -> str:
         """An id as the env shows it."""
@@ -95,7 +93,9 @@ class TutorPolicy(OraclePolicy):
         """Searches in words already seen and reads from the top, perhaps with a stumble on the way, then the answer."""
         scenario = self.scenario
         steps = self._plan(scenario)
-        plan = [*steps, ("answer", ())]
+        if any(tool == "search" and arguments.keys() != {"keywords"} for tool, arguments in steps):
+            steps = []  # keywords alone do not find the evidence
+        plan: list[Step] = [*steps, ("answer", {})]
         self._spare = self.env.max_turns - len(plan)
         stumble = self._random.choice(self.STUMBLES)
         seen, copied = self.observation, []
@@ -106,33 +106,19 @@ class TutorPolicy(OraclePolicy):
             yield from self._without_imitation(search(missing))
         for (tool, arguments), (next_tool, next_arguments) in itertools.pairwise(plan):
             if tool == "search" and next_tool == "read":
-                (wanted,) = next_arguments
-                yield from self._searches(copied, arguments, wanted, seen)
+                wanted = next_arguments["message_id"]
+                yield from self._searches(copied, arguments["keywords"], wanted, seen)
                 yield from self._reads_before(self._shown(wanted), stumble == "read")
                 copied, stumble = [], ""
             elif tool == "search" and scenario.answerable:
-                yield from self._without_imitation(self._step(tool, arguments))
+                yield from self._without_imitation(self._call(tool, arguments))
             elif tool == "search" and copied:
                 yield search(copied)
                 copied = []
             else:
-                yield self._step(tool, arguments)
+                yield self._call(tool, arguments)
             seen += self.observation
         yield from self.answers(scenario) if steps else super().actions()
-
-    def _plan(self, scenario: Scenario) -> list[tuple[str, tuple[str, ...]]]:
-        """The scenario's plan, or one for its evidence; empty where keywords alone do not find that."""
-        if scenario.plan:
-            return list(scenario.plan)
-        findings = [self._finding(message_id, scenario) for message_id in scenario.message_ids]
-        if any(finding.keys() != {"keywords"} for finding in findings):
-            return []
-        plan = [
-            step
-            for finding, message_id in zip(findings, scenario.message_ids, strict=True)
-            for step in (("search", tuple(finding["keywords"])), ("read", (message_id,)))
-        ]
-        return plan or [("search", tuple(_question_words(scenario)))]
 
     def _searches(self, copied: list[str], planned: Sequence[str], wanted: str, seen: str) -> Iterator[str]:
         """A search with the copied words; another one where there are none, or where they do not list the mail."""
@@ -193,6 +179,15 @@ class TutorPolicy(OraclePolicy):
             if not self.env.toolbox.finder.find(scenario, chosen).hits:
                 return chosen
         return []
+
+
+def _planned(tool: str, arguments: tuple[str, ...]) -> Step:
+    """A step of a scenario's plan, with its arguments by name."""
+    if tool == "search":
+        return tool, {"keywords": list(arguments)}
+    if tool == "read" and len(arguments) == 1:
+        return tool, {"message_id": arguments[0]}
+    raise ValueError(f'A plan has steps ("search", keywords) and ("read", (message id,)), got {(tool, arguments)!r}.')
 
 
 def _question_words(scenario: Scenario) -> list[str]:
