@@ -121,11 +121,8 @@ class Toolbox:
     def _search_inbox(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         keywords = _listed(arguments.pop("keywords"))
         if isinstance(keywords, list):
-            keywords = [_number_as_text(keyword) for keyword in keywords]
-            has_filters = not arguments.keys().isdisjoint(_FILTERS)
-            if has_filters or not all(map(_is_left_out, keywords)):
-                keywords = [keyword for keyword in keywords if not _is_left_out(keyword)]
-            if not keywords and not has_filters:
+            keywords = [_number_as_text(keyword) for keyword in keywords if not _is_left_out(keyword)]
+            if not keywords and arguments.keys().isdisjoint(_FILTERS):
                 raise ToolInputError('keywords must be a list of words or phrases, e.g. ["budget"]; got [].')
         most = self.options.max_results
         limit = whole_number(arguments.pop("max_results", most), "max_results", MAX_RESULTS)
