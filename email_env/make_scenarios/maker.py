@@ -17,13 +17,13 @@ from email_env.make_scenarios.checks import (
     other_mails,
 )
 from email_env.make_scenarios.draw import Draw
-from email_env.make_scenarios.proposal import Check, Proposal, Said, question
+from email_env.make_scenarios.proposal import Check, Proposal, Said, read
 from email_env.make_scenarios.record import Made, Record, Rejected
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import Email, MailDatabase
 from judges.answers.matching import says
 from judges.errors import JudgeCallError, MalformedVerdict
-from judges.llm.ask import Exchange, ask
+from judges.llm.ask import Exchange, Question, ask
 from judges.llm.client import JudgeClient
 from judges.llm.session import Session
 
@@ -76,7 +76,8 @@ class Maker:
         return Made(scenario, check.realism)
 
     async def _ask(self, messages: list[dict[str, str]], form: type[Said]) -> Said:
-        return await ask(self._llm, question(messages, form), self._session, Exchange())
+        question = Question(messages, None, lambda text: read(text, form), ", ".join(form.model_fields), "a mail")
+        return await ask(self._llm, question, self._session, Exchange())
 
 
 async def make_all(

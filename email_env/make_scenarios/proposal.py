@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from email_env.search.query import MAX_KEYWORD_CHARS, storable
-from judges.llm.ask import Question
 from judges.llm.json_answer import in_form, objects_with
 
 Kind = Literal["person", "date", "time", "amount", "number", "place", "name", "code", "other"]
@@ -54,11 +52,6 @@ class Check(BaseModel):
 
 
 Said = TypeVar("Said", bound=BaseModel)
-
-
-def question(messages: Sequence[dict[str, str]], form: type[Said]) -> Question[Said]:
-    """What to ask for an answer in a form; `judges.llm.ask` lets the LLM correct a malformed one once."""
-    return Question(messages, None, lambda text: read(text, form), ", ".join(form.model_fields), "a mail")
 
 
 def read(text: str, form: type[Said]) -> Said:

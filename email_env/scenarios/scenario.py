@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
@@ -107,19 +107,7 @@ class Scenario:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form; `from_dict(to_dict())` is the same scenario."""
-        return {
-            "scenario_id": self.scenario_id,
-            "question": self.question,
-            "answer": self.answer,
-            "accepted": list(self.accepted),
-            "message_ids": list(self.message_ids),
-            "inbox": self.inbox,
-            "query_date": self.query_date,
-            "split": self.split,
-            "difficulty": self.difficulty,
-            "kind": self.kind,
-            "plan": [[tool, list(arguments)] for tool, arguments in self.plan],
-        }
+        return asdict(self)
 
 
 @lru_cache(maxsize=1 << 16)
