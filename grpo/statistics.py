@@ -185,20 +185,22 @@ SLICE_PREFIX = "env/difficulty_"
 _SLICE_ORDER = {"easy": 0, "medium": 1, "hard": 2}
 
 
-def column_means(rows: Sequence[Mapping[str, float]], clusters: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    """Mean and interval of every column, over episodes.
+Row = tuple[str, Mapping[str, float]]
+"""An episode's scenario and its numbers, by the names of their columns."""
 
-    Args:
-        rows: The numbers of each episode. One that some lack is averaged over the others.
-        clusters: Scenario of each episode.
-    """
-    means: dict[str, dict[str, float | None]] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
+Means = dict[str, dict[str, float | None]]
+"""Mean and interval of every column."""
+
+
+def column_means(rows: Sequence[Row]) -> Means:
+    """Over episodes; a column that some lack is averaged over the others."""
+    means: Means = {}
+    for name in dict.fromkeys(name for _, columns in rows for name in columns):
         if name.startswith(SLICE_PREFIX):
             continue
-        having = [(row[name], cluster) for row, cluster in zip(rows, clusters, strict=True) if name in row]
-        values, names = [value for value, _ in having], [cluster for _, cluster in having]
-        means[name] = observed_interval(name, values, names).to_dict()
+        having = [(columns[name], scenario) for scenario, columns in rows if name in columns]
+        values, clusters = [value for value, _ in having], [scenario for _, scenario in having]
+        means[name] = observed_interval(name, values, clusters).to_dict()
     return means
 
 
@@ -207,15 +209,8 @@ def slice_order(name: str) -> tuple[int, str]:
     return _SLICE_ORDER.get(name, len(_SLICE_ORDER)), name
 
 
-def slice_means(
-    rows: Sequence[Mapping[str, float]], clusters: Sequence[str]
-) -> dict[str, dict[str, dict[str, float | None]]]:
+def slice_means(rows: Sequence[Row]) -> dict[str, Means]:
     """``column_means`` of the episodes in each slice: those where an env's metric ``difficulty_*`` is set."""
-    slices: dict[str, dict[str, dict[str, float | None]]] = {}
-    for name in sorted({name for row in rows for name in row if name.startswith(SLICE_PREFIX)}):
-        inside = [place for place, row in enumerate(rows) if row.get(name)]
-        if inside:
-            slices[name.removeprefix(SLICE_PREFIX)] = column_means(
-                [rows[place] for place in inside], [clusters[place] for place in inside]
-            )
-    return slices
+    flags = sorted({name for _, columns in rows for name in columns if name.startswith(SLICE_PREFIX)})
+    inside = {flag: [row for row in rows if row[1].get(flag)] for flag in flags}
+    return {flag.removeprefix(SLICE_PREFIX): column_means(some) for flag, some in inside.items() if some}

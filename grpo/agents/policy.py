@@ -120,7 +120,6 @@ class ServedPolicy(Agent):
     def __init__(self, target: str, config: TrainConfig, temperature: float, say: Any = lambda line: None):
         self.config = config
         self.sampling = SamplingParams(temperature, config.rollout.max_turn_tokens)
-        self.fingerprint: str | None = None
         self._say = say
         self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))
         self._remove_scratch = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)

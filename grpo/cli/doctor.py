@@ -19,7 +19,7 @@ from grpo.display.streams import stdout_aside
 from grpo.machine.hardware import share_cores
 
 if TYPE_CHECKING:
-    from grpo.doctor.checks import Needs, Result
+    from grpo.doctor.checks import Result
 
 SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
@@ -48,7 +48,6 @@ def doctor(
 
     Without --env no env is checked.
     """
-    from grpo.doctor.checks import Needs
     from grpo.machine.user_code import import_user_module
 
     share_cores()
@@ -58,7 +57,7 @@ def doctor(
     with stdout_aside() if as_json else nullcontext():
         if config.env_import is not None:
             import_user_module(config.env_import)
-        for result in _results(config, Needs(run_dir, disk_gib, training_meant), quick=quick):
+        for result in _results(config, run_dir, disk_gib, training_meant=training_meant, quick=quick):
             results.append(result)
             if not as_json:
                 click.echo(f"{SIGNS[result.status]}  {result.name}: {result.found}")
@@ -71,13 +70,16 @@ def doctor(
         sys.exit(1)
 
 
-def _results(config: TrainConfig, needs: Needs, *, quick: bool) -> Iterator[Result]:
+def _results(
+    config: TrainConfig, run_dir: Path, disk_gib: float, *, training_meant: bool, quick: bool
+) -> Iterator[Result]:
     from grpo.doctor.checks import Check, Result, examine, quick_checks
     from grpo.training.engines import backend_of
 
     engine: Check = ("engine", lambda: backend_of(config).described() or "this process")
+    checks = quick_checks(config, run_dir, disk_gib, training_meant=training_meant)
     failed = set[str]()
-    for result in examine([*([engine] if needs.training_meant else []), *quick_checks(config, needs)]):
+    for result in examine([engine, *checks] if training_meant else checks):
         yield result
         if result.status != "ok":
             failed.add(result.name)

@@ -9,14 +9,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from pydantic import Field
 
 from grpo.cli.common import explained
-from grpo.cli.options import device_options
-from grpo.config import Dtype, TrainConfig, load_config
+from grpo.cli.options import setting_options
+from grpo.config import Dtype, TrainConfig, checked, load_config, settings_of
 from grpo.machine.hardware import share_cores
+from grpo.settings import Settings
 
 if TYPE_CHECKING:
     from grpo.chat import ServedChat
@@ -36,49 +38,37 @@ EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
 """
 
 
+class ServeConfig(Settings):
+    """How a policy is served."""
+
+    checkpoint: str = Field(default="newest", description="newest, best (by held-out score), or a step's number")
+    model: str | None = Field(default=None, description="base model; without it the one it was trained on")
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0: any free one")
+    device: Literal["cpu", "cuda"] | None = None
+    dtype: Dtype | None = Field(
+        default=None,
+        description="what it computes in; auto: what is faster here; without it as the run was trained, else auto",
+    )
+    threads: int | None = Field(default=None, ge=1, description="CPU threads; without it all")
+    draft_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="tokens that vLLM on the CPU guesses ahead in a step at most, to answer sooner; with guesses it "
+        "refuses requests with logit_bias or min_p",
+    )
+
+
 @click.command(short_help="Serve a policy with OpenAI's protocol.", epilog="Example: grpo-serve runs/first --port 8000")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "--checkpoint", default="newest", show_default=True, help="newest, best (by held-out score), or a step's number."
-)
-@click.option("--model", help="Base model.  [default: the one it was trained on]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0: any free one."
-)
-@device_options
-@click.option(
-    "--dtype",
-    type=click.Choice(get_args(Dtype)),
-    help="What it computes in; auto: what is faster here.  [default: as the run was trained, else auto]",
-)
-@click.option("--threads", type=click.IntRange(1), help="CPU threads.  [default: all]")
-@click.option(
-    "--draft-tokens",
-    type=click.IntRange(0, 64),
-    default=0,
-    show_default=True,
-    help="Tokens that vLLM on the CPU guesses ahead in a step at most, to answer sooner. With guesses it refuses "
-    "requests with logit_bias or min_p.",
-)
+@setting_options(ServeConfig, *settings_of(ServeConfig))
 @click.option("--log", type=click.Path(path_type=Path), help="vLLM's log.  [default: a temporary file]")
 @click.option(
     "--dry-run", is_flag=True, help="Show where, with what memory and arguments vLLM would run; start nothing."
 )
 @explained(lambda _options: "The server is gone.")
-def serve(
-    run: Path,
-    checkpoint: str,
-    model: str | None,
-    host: str,
-    port: int,
-    device: str | None,
-    dtype: str | None,
-    threads: int | None,
-    draft_tokens: int,
-    log: Path | None,
-    dry_run: bool,
-) -> None:
+def serve(run: Path, given: dict[str, Any], log: Path | None, dry_run: bool) -> None:
     """Serve the policy of RUN (a run directory or an adapter folder) with vLLM."""
     from grpo.devices.plan import plan_gpus
     from grpo.devices.shape import ModelShape
@@ -88,17 +78,18 @@ def serve(
     from grpo.serving.vllm import VllmServer
 
     share_cores()
-    policy = find_policy(run, checkpoint, model)
-    config = _settings(policy, device, dtype, threads)
-    if draft_tokens and config.device == "cuda":
+    asked = checked(ServeConfig, given)
+    policy = find_policy(run, asked.checkpoint, asked.model)
+    config = _settings(policy, asked)
+    if asked.draft_tokens and config.device == "cuda":
         raise click.UsageError("--draft-tokens is for the CPU, and this would be on a GPU; leave it out, or add --cpu")
     if dry_run:
-        for line in what_would_be_served(policy, config, host, port, draft_tokens):
+        for line in what_would_be_served(policy, config, asked):
             click.echo(line)
         return
     base = resolve_model(policy.model)
     served = served_policy(policy, base.path)
-    options = _options(policy, config, base.path, host, port, draft_tokens)
+    options = _options(policy, config, asked, base.path)
     with tempfile.TemporaryDirectory(prefix="grpo-serve-") as scratch, Display() as display:
         if served is not None:
             options = replace(options, extra_args=(*options.extra_args, *_chat_arguments(served, Path(scratch))))
@@ -121,18 +112,18 @@ def serve(
             server.stop()
 
 
-def _settings(policy: TrainedPolicy, device: str | None, dtype: str | None, threads: int | None) -> TrainConfig:
+def _settings(policy: TrainedPolicy, asked: ServeConfig) -> TrainConfig:
     """Those of the run, or the defaults, for one server of ours and nothing that trains."""
     from grpo.machine.hardware import visible_gpus
     from grpo.serving.vllm import built_for
 
     here = "cuda" if visible_gpus() and built_for() != "cpu" else "cpu"
     config = policy.config or load_config(None, {"env": "", "device": here})
-    device = device or config.device
+    device = asked.device or config.device
     changes = {
         "device": device,
-        "dtype": dtype or (config.dtype if device == config.device else "auto"),
-        "threads": threads,
+        "dtype": asked.dtype or (config.dtype if device == config.device else "auto"),
+        "threads": asked.threads,
         "lora": config.lora.model_copy(update={"rank": policy.rank}),
         "server": config.server.model_copy(update={"urls": [], "replicas": 1}),
     }
@@ -140,26 +131,18 @@ def _settings(policy: TrainedPolicy, device: str | None, dtype: str | None, thre
 
 
 def _options(
-    policy: TrainedPolicy,
-    config: TrainConfig,
-    base: Path,
-    host: str,
-    port: int,
-    draft_tokens: int,
-    shape: ModelShape | None = None,
+    policy: TrainedPolicy, config: TrainConfig, asked: ServeConfig, base: Path, shape: ModelShape | None = None
 ) -> ServerOptions:
     """As a run starts vLLM, but with this adapter alone; on a GPU it has the memory to itself."""
     from grpo.serving.vllm_options import server_options
 
     (options,) = server_options(config, base, 0, shape)
     adapter = ("--lora-modules", f"{policy.name}={policy.adapter.resolve()}")
-    options = replace(options, host=host, port=port, extra_args=(*options.extra_args, *adapter))
-    return replace(options, max_loras=1, asks_for_key=True, draft_tokens=draft_tokens)
+    options = replace(options, host=asked.host, port=asked.port, extra_args=(*options.extra_args, *adapter))
+    return replace(options, max_loras=1, asks_for_key=True, draft_tokens=asked.draft_tokens)
 
 
-def what_would_be_served(
-    policy: TrainedPolicy, config: TrainConfig, host: str, port: int, draft_tokens: int
-) -> Iterator[str]:
+def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, asked: ServeConfig) -> Iterator[str]:
     """Lines about the policy, the devices with their memory, and vLLM's arguments; nothing is fetched or started.
 
     Raises:
@@ -183,8 +166,8 @@ def what_would_be_served(
         yield "on the CPU; vLLM's arguments: not known before the dtype is measured"
     else:
         base = Path(policy.model) if here is None else here.parent
-        options = _options(policy, config, base, host, port, draft_tokens, shape)
-        yield f"vLLM's arguments: {shlex.join(options.arguments(base, BASE_MODEL, port))}"
+        options = _options(policy, config, asked, base, shape)
+        yield f"vLLM's arguments: {shlex.join(options.arguments(base, BASE_MODEL, asked.port))}"
 
 
 def _chat_arguments(served: ServedChat, scratch: Path) -> tuple[str, ...]:

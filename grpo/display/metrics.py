@@ -67,19 +67,20 @@ class ShownMetric:
 
     def with_interval(self, summary: Summary) -> str:
         """``43.2 %  [33.0, 53.4]``; without the brackets where all episodes agree on a number that is no share."""
-        ends = self.ends(summary)
-        if ends is None or (ends[1] == ends[2] and summary.get("low") is not None):
-            return self.format(summary["mean"])
-        if summary.get("low") is None or summary.get("high") is None:
-            return f"{self.format(summary['mean'])}  [{TOO_FEW}]"
-        mean, low, high = (self.format(end) for end in ends)
-        return f"{mean}  [{low.removesuffix(' %')}, {high.removesuffix(' %')}]"
+        low, high = summary["low"], summary["high"]
+        mean = self.format(summary["mean"])
+        if low is None or high is None:
+            return f"{mean}  [{TOO_FEW}]"
+        if low == high:
+            return mean
+        low, high = (self.format(end).removesuffix(" %") for end in (low, high))
+        return f"{mean}  [{low}, {high}]"
 
     def with_margin(self, summary: Summary | None) -> str:
         """``43.2 % ± 10.2``, half the width of the interval."""
         if summary is None:
             return "–"
-        low, high = summary.get("low"), summary.get("high")
+        low, high = summary["low"], summary["high"]
         if low is None or high is None or low == high:
             return self.format(summary["mean"])
         return f"{self.format(summary['mean'])} ± {self.format((high - low) / 2).removesuffix(' %')}"

@@ -31,16 +31,15 @@ COLUMNS = (
 FIRST_TO_GO = ("stale", "valid", "clipped", "train tok/s", "no spread", "gap", "judge $", "sample tok/s", "success")
 """The columns that a narrow terminal goes without, in this order."""
 
+SHOWN_STEPS = 8
+"""Rows of the table."""
+
 
 class StepTable:
-    """The last steps of a run, and averages over all that were added.
+    """The last steps of a run, and averages over all that were added."""
 
-    Args:
-        rows: How many steps are shown.
-    """
-
-    def __init__(self, rows: int):
-        self._steps: deque[Mapping[str, Any]] = deque(maxlen=rows)
+    def __init__(self) -> None:
+        self._steps: deque[Mapping[str, Any]] = deque(maxlen=SHOWN_STEPS)
         self._averages: dict[str, RunningMean] = {}
         self._total_steps: int | None = None
         self._left_seconds: float | None = None

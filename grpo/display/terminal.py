@@ -8,7 +8,6 @@ anything; the numbers also lie in the run directory.
 from __future__ import annotations
 
 import atexit
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from grpo.display.metrics import EVALUATION_METRICS, RunningMean, short_number
+from grpo.display.metrics import EVALUATION_METRICS, RunningMean, short_duration, short_number
 from grpo.display.steps import StepTable
 from judges.common.files import Closeable
 from judges.common.text import for_terminal
@@ -33,15 +32,14 @@ DRAWN_BAR_COLUMNS = 100
 
 
 class Bar(Closeable):
-    """A progress bar: how many items are done, how long they took, and running averages of their values.
+    """A progress bar: how many items are done, how fast, and running averages of their values.
 
-    ``Display.progress`` makes it and draws it. A subclass may have a ``status`` of its own.
+    ``Display.progress`` makes it and draws it. A subclass may have ``parts`` of its own.
 
     Attributes:
-        always_ends: In a log, its last line is written however quick it was.
+        earlier: How many items a former process did, which say nothing about speed.
+        is_begun: In a log it has a line, and not yet the last one: it is shown to its end.
     """
-
-    always_ends = False
 
     def __init__(
         self, description: str, total: int, clock: Callable[[], float], on_change: Callable[[Bar], None]
@@ -50,6 +48,8 @@ class Bar(Closeable):
         self.total = total
         self.done = 0
         self.means: dict[str, RunningMean] = {}
+        self.is_begun = False
+        self.earlier = 0
         self._on_change = on_change
         self._clock = clock
         self._began = clock()
@@ -59,11 +59,6 @@ class Bar(Closeable):
     def is_closed(self) -> bool:
         """True after ``close``."""
         return self._ended is not None
-
-    @property
-    def seconds(self) -> float:
-        """From its begin to now, or to its end."""
-        return (self._clock() if self._ended is None else self._ended) - self._began
 
     def update(self, n: int = 1, **averages: float) -> None:
         """Counts ``n`` more items; each keyword is the mean of these items and enters a running average."""
@@ -78,14 +73,18 @@ class Bar(Closeable):
             self._ended = self._clock()
             self._on_change(self)
 
+    def parts(self) -> list[str]:
+        """What is said between the count and the speed: averages over all items so far."""
+        return [f"{name} {short_number(mean.mean)}" for name, mean in list(self.means.items())]
+
     def status(self) -> str:
-        """``5/8 [00:31<00:18, 6.20s/it, reward=0.412, completion_tokens=143]``, averages over all items so far."""
-        per_item = self.seconds / self.done if self.done else math.nan
-        left = per_item * max(self.total - self.done, 0)
-        rate = f"{per_item:.2f}s/it" if self.done else "?s/it"
-        averages = [f"{name}={short_number(mean.mean)}" for name, mean in list(self.means.items())]
-        times = f"{_clock_time(self.seconds)}<{_clock_time(left)}"
-        return f"{self.done}/{self.total} [{times}, {', '.join([rate, *averages])}]"
+        """``5/8  reward 0.412  completion_tokens 143  0.161/s  19 s left``."""
+        parts = [f"{self.done}/{self.total}", *self.parts()]
+        seconds = (self._clock() if self._ended is None else self._ended) - self._began
+        if (timed := self.done - self.earlier) and seconds > 0:
+            rate, left = timed / seconds, self.total - self.done
+            parts += [f"{rate:.3g}/s", f"{short_duration(left / rate)} left"][: 2 if left > 0 else 1]
+        return "  ".join(parts)
 
 
 B = TypeVar("B", bound=Bar)
@@ -99,7 +98,6 @@ class Display(Closeable):
         stderr: Write to standard error, not to standard output.
         console: Where to write instead.
         live: Redraw in place; by default only where the output is a terminal.
-        recent_steps: Rows of the table of steps.
         clock: Seconds that only grow.
     """
 
@@ -110,7 +108,6 @@ class Display(Closeable):
         stderr: bool = False,
         console: Console | None = None,
         live: bool | None = None,
-        recent_steps: int = 8,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.quiet = quiet
@@ -119,16 +116,14 @@ class Display(Closeable):
         self.is_live = is_terminal if live is None else live
         self._clock = clock
         self._bars: list[Bar] = []
-        self._recent_steps = recent_steps
-        self._steps = StepTable(recent_steps)
+        self._steps = StepTable()
         self._last_bar_line = clock()
-        self._begun: set[Bar] = set()
         self._live: Live | None = None
 
     def phase(self, title: str) -> None:
         """Begins a part of the run; what the last part showed stays above it."""
         self.close()
-        self._bars, self._steps = [], StepTable(self._recent_steps)
+        self._bars, self._steps = [], StepTable()
         if self.quiet:
             return
         if self.is_live:
@@ -245,13 +240,9 @@ class Display(Closeable):
             if self._live is not None and bar.is_closed:
                 self._live.refresh()
             return
-        ends = bar.is_closed and (bar.always_ends or bar in self._begun)
-        if ends or self._clock() - self._last_bar_line >= PLAIN_SECONDS:
+        if (bar.is_closed and bar.is_begun) or self._clock() - self._last_bar_line >= PLAIN_SECONDS:
             self._last_bar_line = self._clock()
-            if bar.done < bar.total:
-                self._begun.add(bar)  # a bar that has a line is shown to its end
-            else:
-                self._begun.discard(bar)
+            bar.is_begun = bar.done < bar.total
             self._line(f"{bar.description} {bar.status()}".lstrip())
 
     def _picture(self) -> RenderableType:
@@ -291,11 +282,3 @@ def _evaluation_name(summary: Mapping[str, Any]) -> str:
     how = "greedy" if temperature == 0 else f"T={temperature:g}"
     when = str(summary["label"]).rpartition("-")[0]
     return f"{when}, {how}"
-
-
-def _clock_time(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "?"
-    whole = int(seconds)
-    hours, rest = divmod(whole, 3600)
-    return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -28,8 +27,8 @@ from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
 from grpo.episodes.judges import check_judges
 from grpo.errors import ConfigError, EnvError, GrpoError, describe
-from grpo.machine.hardware import available_gib, cpu_count, hub_reachable, memory_gib, visible_gpus
-from grpo.machine.installed import LEARNER, c_compiler, how_to_install, python_header, require
+from grpo.machine.hardware import available_gib, cpu_count, hub_reachable, memory_gib, nvidia_smi, visible_gpus
+from grpo.machine.installed import LEARNER, c_compiler, how_to_install, python_header, require, version_of
 from grpo.machine.models import EMBEDDED_MODEL, config_at_hand, default_cache_dir
 from grpo.machine.processes import child_environment
 from grpo.types import Task
@@ -57,18 +56,6 @@ Check = tuple[str, Callable[[], str]]
 """A name and what finds out; it returns what it found, or raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What is asked of the machine besides what the run's settings say.
-
-    ``training_meant``: a recipe, a model or a device was named, so packages of the training must be there.
-    """
-
-    run_dir: Path = Path("runs")
-    disk_gib: float = 5.0
-    training_meant: bool = True
-
-
 def examine(checks: Iterable[Check]) -> Iterator[Result]:
     """Run checks one after another; none stops the others."""
     for name, check in checks:
@@ -82,16 +69,23 @@ def examine(checks: Iterable[Check]) -> Iterator[Result]:
             yield Result(name, "failed", describe(error))
 
 
-def quick_checks(config: TrainConfig, needs: Needs) -> list[Check]:
-    """The checks that take seconds: no model is loaded and no server started."""
+def quick_checks(config: TrainConfig, run_dir: Path, disk_gib: float, *, training_meant: bool) -> list[Check]:
+    """The checks that take seconds: no model is loaded and no server started.
+
+    Args:
+        config: Settings of the run.
+        run_dir: Where runs are to be kept.
+        disk_gib: Free disk space that there must be.
+        training_meant: A recipe, a model or a device was named, so packages of the training must be there.
+    """
     on_gpus, has_env = config.device == "cuda", bool(config.env)
     is_judged = config.reward in RULER_REWARDS or config.answer_judge.model is not None
     table: list[tuple[bool, str, Callable[[], str]]] = [
         (True, "hardware", check_hardware),
         (on_gpus, "GPU memory", lambda: check_gpu_memory(config)),
-        (True, "versions", lambda: check_versions(config, training_meant=needs.training_meant)),
+        (True, "versions", lambda: check_versions(config, training_meant=training_meant)),
         (True, "model hub", lambda: check_hub(config.model)),
-        (True, "disk", lambda: check_disk(needs.run_dir, needs.disk_gib)),
+        (True, "disk", lambda: check_disk(run_dir, disk_gib)),
         (on_gpus, "CUDA driver", check_cuda),
         (on_gpus, "C compiler", check_compiler),
         (has_env, "env", lambda: check_env(config)),
@@ -117,7 +111,7 @@ def check_gpu_memory(config: TrainConfig) -> str:
     return "; ".join(plan_gpus(config, shape).lines())
 
 
-def check_versions(config: TrainConfig, *, training_meant: bool = True) -> str:
+def check_versions(config: TrainConfig, *, training_meant: bool) -> str:
     """The packages that a run needs, and what vLLM needs of the system.
 
     Where none of them is installed this is an install for evaluation and judging, which need none: unless training is
@@ -131,9 +125,8 @@ def check_versions(config: TrainConfig, *, training_meant: bool = True) -> str:
             f"vLLM on the CPU needs {' and '.join(lacking)}, not found here; on Debian and Ubuntu: sudo apt install "
             "libnuma1 util-linux"
         )
-    versions = {name: _version(name) for name in PACKAGES}
     python = ".".join(map(str, sys.version_info[:3]))
-    return ", ".join([f"Python {python}", *(f"{name} {version}" for name, version in versions.items())])
+    return ", ".join([f"Python {python}", *(f"{name} {version_of(name) or '(unknown)'}" for name in PACKAGES)])
 
 
 def _system_parts() -> Iterator[tuple[str, bool]]:
@@ -144,15 +137,6 @@ def _system_parts() -> Iterator[tuple[str, bool]]:
     except OSError:
         yield "libnuma.so.1", False
     yield "lscpu", shutil.which("lscpu") is not None
-
-
-def _version(name: str) -> str:
-    for distribution in (name, f"{name}-cpu"):
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return "of unknown version"
 
 
 def check_hub(model: str) -> str:
@@ -193,7 +177,8 @@ def check_cuda() -> str:
     except subprocess.SubprocessError as error:
         last = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
         raise ConfigError(f"torch could not be asked ({last}); install it anew, with the extra 'gpu'") from error
-    found = f"torch {version} (CUDA {cuda}), driver {driver_version() or 'unknown'}"
+    driver = next(iter(nvidia_smi("driver_version").split()), "unknown")
+    found = f"torch {version} (CUDA {cuda}), driver {driver}"
     if cuda == "None":
         raise ConfigError(
             f"{found}: torch was built without CUDA, but the run asks for it; use an environment of its own with the "
@@ -208,16 +193,6 @@ def check_cuda() -> str:
             "CUDA_VISIBLE_DEVICES"
         )
     return found
-
-
-def driver_version() -> str:
-    """As nvidia-smi says it; "" where it says none."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return next(iter(done.stdout.split()), "")
 
 
 def check_compiler() -> str:
@@ -245,7 +220,7 @@ def check_env(config: TrainConfig) -> str:
                 "two resets with the same seed and scenario gave different first messages; draw everything random in "
                 "reset from the seed: the members of a group must begin equal"
             )
-        turns, how = asyncio.run(_played(env, config, task))
+        turns, how = asyncio.run(_play(env, config, task))
         scenarios = f"{len(ids)} scenarios" if ids is not None else "tasks by seed"
         return f"{config.env}: {scenarios}; an episode of {how} ended after {turns} turns"
     finally:
@@ -276,14 +251,12 @@ def _env(config: TrainConfig) -> MessageEnv:
     return MessageEnv(config.env, with_split(config.env, config.env_kwargs, config.train_split))
 
 
-async def _played(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
-    """Play in a running event loop, as training and evaluations do: an env whose code is async may fail there alone."""
+async def _play(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
+    """Play one episode with the env's own policy where it has one, with prose where not; turns and what played.
+
+    In a running event loop, as in training and evaluations: an env whose code is async may fail there alone.
+    """
     _provoke(env, task)
-    return _play(env, config, task)
-
-
-def _play(env: MessageEnv, config: TrainConfig, task: Task) -> tuple[int, str]:
-    """Play one episode with the env's own policy where it has one, with prose where not; turns and what played."""
     policy, how = None, "plain words"
     if config.warm_start.policy in env.scripted_names():
         policy, how = env.scripted_policy(config.warm_start.policy, config.seed), config.warm_start.policy

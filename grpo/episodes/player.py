@@ -41,11 +41,13 @@ class Agent:
         env_thread: Where envs live that are cheap to call; None for the thread of the event loop.
         needs_env: Whether it plays with the env itself, which then stays in this process.
         may_crash: Whether it is code of others: an exception is its crash then, unless it is a ``GrpoError``.
+        fingerprint: Of what it plays, where another thing may have the same name later.
     """
 
     env_thread: EnvThread | None = None
     needs_env: bool = False
     may_crash: bool = True
+    fingerprint: str | None = None
 
     async def run(self, play: Play) -> None:
         """Play an episode that has begun."""

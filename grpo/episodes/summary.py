@@ -72,7 +72,7 @@ def summarise(episodes: Sequence[Episode], seconds: float, **about: Any) -> dict
     """
     counted = [episode for episode in episodes if episode.ending.counted]
     endings = Counter(episode.ending for episode in episodes)
-    columns, names = [columns_of(episode) for episode in counted], [episode.task.key for episode in counted]
+    rows = [(episode.task.key, columns_of(episode)) for episode in counted]
     tokens = {
         "prompt": sum(episode.num_prompt_tokens for episode in episodes),
         "completion": sum(episode.num_sampled_tokens for episode in episodes),
@@ -81,15 +81,15 @@ def summarise(episodes: Sequence[Episode], seconds: float, **about: Any) -> dict
         **about,
         "episodes": len(counted),
         "failed": len(episodes) - len(counted),
-        "scenarios": len(set(names)),
+        "scenarios": len({episode.task.key for episode in counted}),
         "endings": {ending.value: endings[ending] for ending in Ending if endings[ending]},
         "errors": _errors(episodes),
         "error_codes": dict(Counter(code for episode in counted for code in episode.turn_errors if code)),
         "seconds": round(seconds, 3),
         "episodes_per_second": round(len(episodes) / seconds, 2) if seconds > 0 else None,
         "sampled_tokens_per_second": round(tokens["completion"] / seconds, 1) if seconds > 0 else None,
-        "metrics": column_means(columns, names),
-        "slices": slice_means(columns, names),
+        "metrics": column_means(rows),
+        "slices": slice_means(rows),
         **_of_samples(counted),
         "refusal": refusal(counted),
         "latency": _latency(counted),

@@ -29,14 +29,11 @@ _NUMBERS = (
     ShownMetric("turns/mean", "Turns", 2),
     ShownMetric("env/tool_calls", "Tool calls", 2),
     ShownMetric("env/invalid_calls", "Invalid calls", 2),
-    ShownMetric("tokens/calls_mean", "Model calls", 2),
-    ShownMetric("tokens/prompt_mean", "Prompt tokens", 0),
-    ShownMetric("tokens/completion_mean", "Completion tokens", 0),
+    ShownMetric("tokens/calls_mean", "Model calls", 2, exceptional=True),
+    ShownMetric("tokens/prompt_mean", "Prompt tokens", 0, exceptional=True),
+    ShownMetric("tokens/completion_mean", "Completion tokens", 0, exceptional=True),
 )
 _ONLY_OF_ANSWERS = {"answer/none", "answer/implicit"}
-_ONLY_WITH_A_MODEL = {"tokens/calls_mean", "tokens/prompt_mean", "tokens/completion_mean"}
-
-Rows = Iterator[tuple[str, str]]
 
 
 def print_plan(config: Mapping[str, Any], episodes: Sequence[PlannedEpisode], *, as_json: bool) -> None:
@@ -58,7 +55,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         return
     split = f", {summary['split']} split" if summary["split"] else ""
     title = f"{summary['agent']} on {summary['env']}{split}; in brackets 95 % intervals, clustered by scenario"
-    Display().table(title, ["", ""], table_rows(summary))
+    Display().table(title, ["", ""], list(table_rows(summary)))
     for entry in summary["errors"][:5]:
         first = "first " if entry["count"] > 1 else ""
         click.echo(f"{entry['count']} x {entry['ending']}: {entry['error']} [{first}{entry['first']}]")
@@ -69,48 +66,36 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     click.echo(f"Saved in {folder}; a page of it: grpo-view {shlex.quote(str(folder))}")
 
 
-def table_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def table_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and values of the table; what an env does not measure has no row."""
-    episodes = f"{summary['episodes']} of {summary['planned']}, {counted(summary['scenarios'], 'scenario')}"
-    return [
-        ("Episodes", episodes),
-        *_shares(summary),
-        *_refusals(summary),
-        *_numbers(summary["metrics"]),
-        *_costs(summary),
-        *_endings(summary),
-        *_slices(summary["slices"]),
-        *_failures(summary),
-    ]
-
-
-def _shares(summary: Mapping[str, Any]) -> Rows:
-    asks = CORRECT.name in summary["metrics"]
+    metrics, k = summary["metrics"], len(summary["pass_at_k"])
+    yield "Episodes", f"{summary['episodes']} of {summary['planned']}, {counted(summary['scenarios'], 'scenario')}"
     for metric in _SHARES:
-        if metric.name in summary["metrics"] and (asks or metric.name not in _ONLY_OF_ANSWERS):
-            yield metric.label, metric.with_interval(summary["metrics"][metric.name])
-    k = len(summary["pass_at_k"])
+        if metric.name in metrics and (CORRECT.name in metrics or metric.name not in _ONLY_OF_ANSWERS):
+            yield metric.label, metric.with_interval(metrics[metric.name])
     if k > 1:
         yield f"pass@{k}", CORRECT.format(summary["pass_at_k"][str(k)])
         yield f"pass^{k}", CORRECT.format(summary["pass_hat_k"][str(k)])
-
-
-def _refusals(summary: Mapping[str, Any]) -> Rows:
     if refusal := summary["refusal"]:
         yield f"Refusals right ({refusal['episodes']} unanswerable)", CORRECT.with_interval(refusal["correct"])
         yield "Hallucination rate", CORRECT.with_interval(refusal["hallucination_rate"])
         if refusal["false_refusal_rate"]:
             yield "False refusal rate", CORRECT.with_interval(refusal["false_refusal_rate"])
-
-
-def _numbers(metrics: Mapping[str, Any]) -> Rows:
-    has_model = metrics.get("tokens/calls_mean", {}).get("mean", 0) != 0
     for metric in _NUMBERS:
-        if metric.name in metrics and (has_model or metric.name not in _ONLY_WITH_A_MODEL):
-            yield metric.label, metric.with_interval(metrics[metric.name])
+        if (value := metrics.get(metric.name)) and metric.is_shown([value["mean"]]):
+            yield metric.label, metric.with_interval(value)
+    yield from _costs(summary)
+    yield "Ended", _counts(summary["endings"].items())
+    if summary["error_codes"]:
+        yield "Invalid calls by kind", _counts(sorted(summary["error_codes"].items(), key=lambda item: -item[1]))
+    for name in sorted(summary["slices"], key=slice_order):
+        if share := summary["slices"][name].get(CORRECT.name):
+            yield f"Correct, {name}", CORRECT.with_interval(share)
+    if summary["failed"]:
+        yield "Infrastructure failures", f"{summary['failed']}, in no mean; --resume plays them again"
 
 
-def _costs(summary: Mapping[str, Any]) -> Rows:
+def _costs(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if judge := summary["answer_judge"]:
         by_model = f"{judge['by_model']} by {summary['judge_model']}"
         yield "Answer judge", f"{judge['verdicts']} answers ({by_model}), {judge['accepted']} accepted"
@@ -120,23 +105,6 @@ def _costs(summary: Mapping[str, Any]) -> Rows:
         yield "Cost", f"${summary['cost']:.4f}"
     if latency := summary["latency"]:
         yield "Latency p50 / p95", f"{_duration(latency['p50'])} / {_duration(latency['p95'])}"
-
-
-def _endings(summary: Mapping[str, Any]) -> Rows:
-    yield "Ended", _counts(summary["endings"].items())
-    if summary["error_codes"]:
-        yield "Invalid calls by kind", _counts(sorted(summary["error_codes"].items(), key=lambda item: -item[1]))
-
-
-def _slices(slices: Mapping[str, Any]) -> Rows:
-    for name in sorted(slices, key=slice_order):
-        if share := slices[name].get(CORRECT.name):
-            yield f"Correct, {name}", CORRECT.with_interval(share)
-
-
-def _failures(summary: Mapping[str, Any]) -> Rows:
-    if summary["failed"]:
-        yield "Infrastructure failures", f"{summary['failed']}, in no mean; --resume plays them again"
 
 
 def _counts(pairs: Any) -> str:

@@ -8,7 +8,6 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from grpo.episodes.tasks import evaluation_tasks
 from grpo.errors import ConfigError, EnvError, EvaluationError
 from grpo.eval.output import print_plan, print_summary
 from grpo.eval.progress import EvaluationProgress
+from grpo.machine.installed import version_of
 from grpo.machine.user_code import import_user_module
 from grpo.types import Episode
 from judges import JudgeClient, JudgeError
@@ -121,9 +121,9 @@ def _prepared(config: EvalConfig) -> tuple[dict[str, Any], list[PlannedEpisode],
         "env_kwargs": kwargs,
         "split": kwargs.get("split"),
         "limit": count,
-        "policy": _policy_fingerprint(config, agent),
+        "policy": agent.fingerprint,  # one evaluation is of one policy, also where its run goes on
         "fingerprint": fingerprint,
-        "versions": _versions(),
+        "versions": {"python": sys.version.split()[0]} | {name: at for name in _PACKAGES if (at := version_of(name))},
     }
     saved = config.model_dump(mode="json") | found
     return saved, episodes, agent
@@ -195,15 +195,6 @@ def _check_judge(config: EvalConfig) -> None:
             raise ConfigError(f"the answer judge: {error}") from error
 
 
-def _policy_fingerprint(config: EvalConfig, agent: Agent) -> str | None:
-    """One evaluation is of one policy, also where its run has gone on since it began."""
-    if not config.agent.startswith("policy:"):
-        return None
-    from grpo.agents.policy import ServedPolicy
-
-    return agent.fingerprint if isinstance(agent, ServedPolicy) else None
-
-
 def _fingerprint(probe: MessageEnv) -> dict[str, str]:
     found = probe.optional("fingerprint") or {}
     if not isinstance(found, dict):
@@ -211,16 +202,6 @@ def _fingerprint(probe: MessageEnv) -> dict[str, str]:
             f"{probe.env_id}.fingerprint() gives {found!r:.100}; a fingerprint is a dict of names and hashes"
         )
     return {str(name): str(value) for name, value in found.items()}
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": sys.version.split()[0]}
-    for name in _PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def _folder(out: Path | None, saved: dict[str, Any], *, resume: bool) -> Path:

@@ -20,7 +20,7 @@ PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 LEAST_CAPABILITY = 8.0
 """Of a GPU on which vLLM computes in bfloat16: Ampere (2020) and later."""
 
-_GPU_QUERY = "--query-gpu=index,uuid,name,memory.total,compute_cap,mig.mode.current"
+_GPU_FIELDS = "index,uuid,name,memory.total,compute_cap,mig.mode.current"
 _GIB = 1024**3
 _FILES = {  # by cgroup version: limit, usage, and the keys of memory.stat for cached files and those that programs map
     2: ("memory.max", "memory.current", ("inactive_file", "active_file"), "file_mapped"),
@@ -140,12 +140,16 @@ def _cgroup_folders(controller: str) -> Iterator[tuple[int, Path]]:
 
 def visible_gpus() -> tuple[Gpu, ...]:
     """CUDA devices, asked of ``nvidia-smi`` and cut to ``CUDA_VISIBLE_DEVICES``; empty where there are none."""
-    query = ["nvidia-smi", _GPU_QUERY, "--format=csv,noheader,nounits"]
+    return parse_gpus(nvidia_smi(_GPU_FIELDS), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def nvidia_smi(fields: str) -> str:
+    """What ``nvidia-smi --query-gpu`` says, a line for each GPU; "" where it says nothing."""
+    query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
+        return subprocess.run(query, capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return ()
-    return parse_gpus(done.stdout, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return ""
 
 
 def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:

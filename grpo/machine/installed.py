@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 
 LEARNER = ("torch", "transformers", "peft", "safetensors")
@@ -34,6 +36,14 @@ def how_to_install(error: ModuleNotFoundError) -> str | None:
         f"this needs the package {package}, which is not installed; scripts/install cpu (or gpu) installs all that "
         "training needs (docs/install.md)"
     )
+
+
+def version_of(name: str) -> str | None:
+    """Of a package, or of its build for CPUs; None where neither is installed."""
+    for distribution in (name, f"{name}-cpu"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(distribution)
+    return None
 
 
 def has_room(name: str) -> bool:

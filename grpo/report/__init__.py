@@ -17,9 +17,7 @@ of its episodes, ``page`` the HTML; ``charts.js`` and ``explorer.js`` are its sc
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from grpo.errors import ReportError
@@ -27,6 +25,7 @@ from grpo.report.evaluation import evaluation_page
 from grpo.report.page import render
 from grpo.report.run import load_run
 from grpo.report.training import training_page
+from judges.common.files import replacing
 
 __all__ = ["write_report"]
 
@@ -78,18 +77,9 @@ def _refuse_other_files(out: Path) -> None:
 
 
 def _write(target: Path, html: Iterable[str]) -> None:
-    """Atomically, and as readable for others as the user's files are: a page is there to be handed on.
-
-    Characters that UTF-8 cannot write are question marks.
-    """
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    """Atomically; characters that UTF-8 cannot write are question marks."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8", errors="replace") as file:
+        with replacing(target) as partial, partial.open("w", encoding="utf-8", errors="replace") as file:
             file.writelines(html)
-        partial.replace(target)
     except OSError as error:
         raise ReportError(f"the page cannot be written to {target}: {error}; name another file with --out") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()

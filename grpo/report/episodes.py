@@ -53,6 +53,7 @@ class Episodes:
 
     Attributes:
         without_transcript: Episodes whose transcripts found no room.
+        audits: What a judge said of answers that a rule took for right, with their source and scenario.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class Episodes:
         self._places: dict[int, int] = {}
         self._chars = 0
         self.without_transcript = 0
+        self.audits: list[dict[str, Any]] = []
 
     def __len__(self) -> int:
         """How many there are."""
@@ -74,6 +76,8 @@ class Episodes:
         for episode in episodes:
             self._places[id(episode)] = len(self._episodes)
             self._episodes.append(self._data(episode, len(self._sources) - 1))
+            if episode.audit:
+                self.audits.append({**episode.audit, "source": source.label, "scenario_id": episode.task.key})
 
     def to_data(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         """All of it, JSON-able; ``pairs`` point at episodes that were added."""
@@ -107,7 +111,7 @@ class Episodes:
             "correct": episode.correct,
             "difficulty": difficulty_of(episode),
             "errors": errors_of(episode),
-            "chips": [[chip.text, chip.tone] for chip in chips_of(episode)],
+            "chips": chips_of(episode),
             "system": self._text(system),
             "question": self._text(question),
             "blocks": [],

@@ -55,13 +55,13 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
                 "chart": _chart(summaries, names),
             },
             "worst": [] if comparison else _worst(summaries[0], shown[0]),
-            "audits": audit_section(zip(names, (one.episodes for one in evaluations), strict=True)),
             "errors": [(name, entry) for name, one in zip(names, summaries, strict=True) for entry in one["errors"]],
         },
         config_rows=settings(last.config),
     )
     for place, (name, side) in enumerate(zip(names, shown, strict=True)):
         page.episodes.add(Source(name, split, None, names[0] if place else ""), side)
+    page.sections["audits"] = audit_section(page.episodes.audits)
     if comparison is not None:
         page.warnings += comparison.warnings
         page.sections["changes"] = [("paired", measure) for measure in comparison.measures]
@@ -122,10 +122,7 @@ def _worst(summary: Mapping[str, Any], episodes: Sequence[Episode]) -> list[dict
 def _pairs(comparison: Comparison, episodes: Sequence[Sequence[Episode]]) -> list[Pair]:
     before, after = ({episode.key: episode for episode in side} for side in episodes)
     known = [flip for flip in comparison.flips if flip.key in before and flip.key in after]
-    return [
-        Pair(flip.change.capitalize(), flip.scenario_id, before[flip.key], after[flip.key])
-        for flip in telling(known, SHOWN_PAIRS)
-    ]
+    return [Pair(flip.change.capitalize(), before[flip.key], after[flip.key]) for flip in telling(known, SHOWN_PAIRS)]
 
 
 def _warnings(

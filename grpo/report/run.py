@@ -5,8 +5,9 @@ Reading and arithmetic alone; ``training`` makes the page.
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from grpo.eval.compare import Measure, by_scenario, paired
 from grpo.report.transcripts import difficulty_of
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, files, is_final, label_of
 from grpo.types import Episode
-from judges.common.files import Record, read_jsonl
+from judges.common.files import Record, json_object, read_jsonl
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ def load_run(run_dir: Path) -> Run:
     """
     evaluations = files(run_dir, ".jsonl")
     final = {label for label in evaluations if is_final(label.partition("-")[0])}
-    try:
-        config = run_dir / "config.json"
+    config = run_dir / "config.json"
+    with _explained(run_dir):
         run = Run(
             config=_read_json(config) if config.exists() else {},
             steps=read_jsonl(run_dir / "metrics.jsonl"),
@@ -60,8 +61,6 @@ def load_run(run_dir: Path) -> Run:
                 if re.fullmatch(r"step-\d+", path.stem)  # and not a copy that the user made
             },
         )
-    except (OSError, ValueError) as error:
-        raise ReportError(f"{run_dir} can't be reported on: {error}; mend or remove that file") from error
     if not any(getattr(run, part.name) for part in fields(run)):
         raise ReportError(
             f"{run_dir} holds no config.json, metrics.jsonl, warmstart.jsonl or eval/; "
@@ -70,26 +69,29 @@ def load_run(run_dir: Path) -> Run:
     return run
 
 
-def _read_json(path: Path) -> Record:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} is not a JSON object")
-    return value
-
-
 def episodes_in(path: Path) -> list[Episode]:
     """The episodes of a step or of an evaluation between steps.
 
     Raises:
         ReportError: The file can't be read.
     """
-    try:
+    with _explained(path):
         return list(read_episodes(path))
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} can't be reported on: {error}; mend or remove that file") from error
+
+
+def _read_json(path: Path) -> Record:
+    try:
+        return json_object(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} {error}") from error
 
 
 def compare(run: Run, how: str, metric: ShownMetric, cut: str = "") -> Measure | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from grpo.config import dotted
 from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number
-from grpo.report.audits import audit_section, audited_episodes, warnings_of
+from grpo.report.audits import audit_section, audit_warnings
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
@@ -21,7 +21,6 @@ from grpo.report.transcripts import Pair, choose_pairs
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.settings import AnswerJudgeSettings
 from grpo.statistics import slice_order
-from grpo.types import Episode
 from judges.common.files import Record
 
 SHOWN_PAIRS = 8
@@ -134,24 +133,15 @@ def training_page(run: Run, name: str) -> Page:
         pairs_note="the same held-out tasks before and after training, chosen by the change of reward",
         config_rows=settings(dotted(run.config)),
     )
-    bound = float(dotted(run.config).get("answer_judge.max_disagreement", AnswerJudgeSettings().max_disagreement))
-    page.sections["audits"] = audits = audit_section(_audited(run))
-    page.warnings += warnings_of(audits, bound)
     failed = sum(int(summary.get("failed", 0)) for summary in run.summaries.values())
     if failed:
         lost = counted(failed, "episode")
         page.warnings.append(f"{lost} failed in the harness: counted, and left out of every mean.")
-    page.warnings += _add_episodes(run, page.episodes)
+    left_out = _add_episodes(run, page.episodes)
+    bound = float(dotted(run.config).get("answer_judge.max_disagreement", AnswerJudgeSettings().max_disagreement))
+    page.sections["audits"] = audit_section(page.episodes.audits)
+    page.warnings += audit_warnings(page.episodes.audits, bound) + left_out
     return page
-
-
-def _audited(run: Run) -> Iterator[tuple[str, Iterable[Episode]]]:
-    """Episodes of the steps, newest first, and of the evaluations."""
-    for step in sorted(run.rollouts, reverse=True):
-        yield f"step {step}", audited_episodes(run.rollouts[step])
-    yield from run.evaluated.items()
-    for label, path in run.between.items():
-        yield label, audited_episodes(path)
 
 
 def _add_episodes(run: Run, episodes: Episodes) -> list[str]:
@@ -159,16 +149,15 @@ def _add_episodes(run: Run, episodes: Episodes) -> list[str]:
 
     Those between have half of the room, and more where the steps leave it. Returns what is left out, a line each.
     """
-    labels = {label_of(when, how): f"{when}, {title}" for how, title, _ in EVALUATIONS for when in (BEFORE, AFTER)}
-    order = {label: place for place, label in enumerate(labels)}
 
     def split_of(label: str) -> str:
         return str((run.summaries.get(label) or {}).get("split") or "")
 
-    for label in sorted(run.evaluated, key=lambda label: (order.get(label, len(order)), label)):
-        when, _, how = label.rpartition("-")
-        partner = labels.get(label_of(BEFORE, how), "") if when == AFTER else ""
-        episodes.add(Source(labels.get(label, label), split_of(label), None, partner), run.evaluated[label])
+    for how, title, _ in EVALUATIONS:
+        for when, partner in ((BEFORE, ""), (AFTER, f"{BEFORE}, {title}")):
+            label = label_of(when, how)
+            if label in run.evaluated:
+                episodes.add(Source(f"{when}, {title}", split_of(label), None, partner), run.evaluated[label])
     counts = {step: _lines(path) for step, path in sorted(run.rollouts.items())}
     room = MAX_EPISODES - len(episodes)
     between = within_limit(

@@ -25,7 +25,6 @@ class Pair:
     """The same question before and after, and why it is shown."""
 
     why: str
-    scenario_id: str
     before: Episode | None
     after: Episode | None
 
@@ -56,14 +55,6 @@ class Block:
     turn: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A small fact beside a transcript; ``tone`` is good, bad or plain."""
-
-    text: str
-    tone: str = "plain"
-
-
 def choose_pairs(before: Sequence[Episode], after: Sequence[Episode], count: int) -> list[Pair]:
     """At most ``count`` questions: half improved, a quarter worse, a quarter still unsolved, by change of reward.
 
@@ -71,15 +62,10 @@ def choose_pairs(before: Sequence[Episode], after: Sequence[Episode], count: int
     """
     earlier, later = _by_episode(before), _by_episode(after)
     if not earlier or not later:
-        side = "before" if earlier else "after"
         ranked = sorted((earlier or later).values(), key=lambda episode: -episode.reward)
-        half = ranked[: (count + 1) // 2]
-        chosen = [("Best", episode) for episode in half]
-        chosen += [("Worst", episode) for episode in ranked[len(half) :][::-1][: count // 2]]
-        return [
-            Pair(why, episode.task.key, *((episode, None) if side == "before" else (None, episode)))
-            for why, episode in chosen
-        ]
+        best, rest = ranked[: (count + 1) // 2], ranked[(count + 1) // 2 :]
+        chosen = [("Best", one) for one in best] + [("Worst", one) for one in rest[::-1][: count // 2]]
+        return [Pair(why, *((one, None) if earlier else (None, one))) for why, one in chosen]
     pairs = [(earlier[key], later[key]) for key in earlier if key in later]
     rising = sorted(pairs, key=lambda pair: pair[0].reward - pair[1].reward)
     unsolved = sorted(pairs, key=lambda pair: (-pair[1].metrics.get("difficulty_hard", 0.0), pair[1].reward))
@@ -88,7 +74,7 @@ def choose_pairs(before: Sequence[Episode], after: Sequence[Episode], count: int
         ("Improved", [pair for pair in rising if pair[1].reward > pair[0].reward], count - 2 * quarter),
         ("Got worse", [pair for pair in rising[::-1] if pair[1].reward < pair[0].reward], quarter),
         ("Still unsolved", [pair for pair in unsolved if _is_unsolved(*pair)], quarter),
-        ("Unchanged", rising, count),
+        ("Unchanged", [pair for pair in rising if pair[1].reward == pair[0].reward], count),
     )
     chosen_pairs: list[Pair] = []
     seen: set[str] = set()
@@ -98,10 +84,10 @@ def choose_pairs(before: Sequence[Episode], after: Sequence[Episode], count: int
             scenario = one.task.key
             if taken == limit or len(chosen_pairs) == count:
                 break
-            if scenario not in seen and (why != "Unchanged" or one.reward == other.reward):
+            if scenario not in seen:
                 seen.add(scenario)
                 taken += 1
-                chosen_pairs.append(Pair(why, scenario, one, other))
+                chosen_pairs.append(Pair(why, one, other))
     return chosen_pairs
 
 
@@ -151,27 +137,27 @@ def errors_of(episode: Episode) -> list[str]:
     return kinds + sorted({code for code in episode.turn_errors if code})
 
 
-def chips_of(episode: Episode) -> list[Chip]:
-    """Reward and metrics in short."""
+def chips_of(episode: Episode) -> list[tuple[str, str]]:
+    """Reward and metrics in short, each with its tone: good, bad or plain."""
     metrics, ending = episode.metrics, episode.ending
-    chips = [Chip(f"reward {short_number(episode.reward)}")] if ending.counted else []
+    chips = [(f"reward {short_number(episode.reward)}", "plain")] if ending.counted else []
     for name, label in (("success", "success"), ("found", "found by search"), ("read", "read")):
         if name in metrics:
-            chips.append(Chip(label, "good" if metrics[name] else "bad"))
+            chips.append((label, "good" if metrics[name] else "bad"))
     if metrics.get("dont_know"):
-        chips.append(Chip("“I don't know”"))
+        chips.append(("“I don't know”", "plain"))
     if metrics.get("invalid_calls"):
-        chips.append(Chip(counted(int(metrics["invalid_calls"]), "invalid call"), "bad"))
-    chips.append(Chip(counted(episode.num_turns, "turn")))
+        chips.append((counted(int(metrics["invalid_calls"]), "invalid call"), "bad"))
+    chips.append((counted(episode.num_turns, "turn"), "plain"))
     if episode.num_sampled_tokens:
-        chips.append(Chip(counted(episode.num_sampled_tokens, "token")))
+        chips.append((counted(episode.num_sampled_tokens, "token"), "plain"))
     if ending is not Ending.ANSWERED:
         tone = "plain" if ending is Ending.MAX_TURNS else "bad"  # it may be the best end
-        chips.append(Chip(ending.replace("_", " "), tone))
+        chips.append((ending.replace("_", " "), tone))
     if episode.implicit:
-        chips.append(Chip("answer in prose"))
+        chips.append(("answer in prose", "plain"))
     if episode.cost is not None:
-        chips.append(Chip(f"${episode.cost:.4f}"))
+        chips.append((f"${episode.cost:.4f}", "plain"))
     return chips
 
 

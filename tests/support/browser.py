@@ -22,6 +22,16 @@ needs_chromium = pytest.mark.skipif(
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync")  # fmt: skip
 
+ROWS = "document.querySelectorAll('#list .row').length"
+
+
+def click(selector: str) -> str:
+    return f"document.querySelector({json.dumps(selector)}).click()"
+
+
+def text(selector: str) -> str:
+    return f"(document.querySelector({json.dumps(selector)}) || {{}}).textContent || ''"
+
 
 class Page:
     """A page that is open; ``value`` evaluates JavaScript in it.

@@ -15,11 +15,6 @@ from grpo.cli.common import explained
 from judges.common.files import read_jsonl
 
 
-def text_onto_a_full_disk():
-    with Path("/dev/full").open("w") as file:
-        file.write("a")
-
-
 def test_a_damaged_line_of_a_runs_file_is_named_with_what_to_do(capsys, tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
@@ -31,13 +26,9 @@ def test_a_damaged_line_of_a_runs_file_is_named_with_what_to_do(capsys, tmp_path
     assert error.endswith("""b'{"st\\n'; mend that line, or take it out\n""")
 
 
-def test_a_full_disk_is_an_error_that_says_how_to_go_on(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        explained(lambda _options: "What was finished is kept.")(text_onto_a_full_disk)()
-    assert stopped.value.code == 1
-    shown = capsys.readouterr().err
-    assert shown.startswith("Error: no space is left on the disk (")
-    assert shown.endswith("; make room. What was finished is kept.\n")
+def text_onto_a_full_disk(_folder):
+    with Path("/dev/full").open("w") as file:
+        file.write("a")
 
 
 def more_files_than_a_process_may_open(folder):
@@ -50,27 +41,30 @@ def more_files_than_a_process_may_open(folder):
 
 
 def text_beyond_a_limit(folder):
-    (folder / "a").write_text("a" * 80_000)
-
-
-@pytest.mark.parametrize(
-    ("save", "why"),
-    [
-        (text_beyond_a_limit, r"\[Errno 27\] File too large"),
-        (more_files_than_a_process_may_open, r"\[Errno 24\] Too many open files: .*"),
-    ],
-)
-def test_a_disk_that_refuses_is_an_error_that_says_how_to_go_on(save, why, capsys, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
     try:
-        with pytest.raises(SystemExit) as stopped:
-            explained(lambda _options: "What was finished is kept.")(save)(folder=tmp_path)
+        (folder / "a").write_text("a" * 80_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+REFUSED = r"the system refuses a file \({}\); check the disk, the permissions and the limits \(ulimit -a\)"
+
+
+@pytest.mark.parametrize(
+    ("save", "said"),
+    [
+        (text_onto_a_full_disk, r"no space is left on the disk \(.*\); make room"),
+        (text_beyond_a_limit, REFUSED.format(r"\[Errno 27\] File too large")),
+        (more_files_than_a_process_may_open, REFUSED.format(r"\[Errno 24\] Too many open files: .*")),
+    ],
+)
+def test_a_disk_that_refuses_is_an_error_that_says_how_to_go_on(save, said, capsys, tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        explained(lambda _options: "What was finished is kept.")(lambda: save(tmp_path))()
     assert stopped.value.code == 1
-    what_to_do = r"check the disk, the permissions and the limits \(ulimit -a\)\. What was finished is kept\.\n"
-    assert re.fullmatch(rf"Error: the system refuses a file \({why}\); {what_to_do}", capsys.readouterr().err)
+    assert re.fullmatch(rf"Error: {said}\. What was finished is kept\.\n", capsys.readouterr().err)
 
 
 def test_a_fault_of_ours_keeps_its_traceback():

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
@@ -105,6 +104,16 @@ def adapter(tmp_path):
     return str(folder)
 
 
+def run_of(adapter, folder, **settings):
+    """A run that trained it so."""
+    checkpoint = folder / "run/checkpoints/step-0003"
+    shutil.copytree(adapter, checkpoint)
+    (checkpoint / "state.json").write_text("{}")
+    config = {"env": "EmailSearch-v0", "model": "Qwen/Qwen2.5-7B-Instruct", **settings}
+    (folder / "run/config.json").write_text(json.dumps(config))
+    return str(folder / "run")
+
+
 def test_on_a_gpu_it_takes_the_plan_of_a_run_without_a_learner(adapter, nvidia_smi, monkeypatch):
     nvidia_smi(24 * 1024)
     monkeypatch.setattr("grpo.serving.vllm.built_for", lambda: "cpu")
@@ -147,15 +156,8 @@ def test_on_the_cpu_it_guesses_tokens_where_one_asks_for_it(adapter, draft_token
 def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for(
     adapter, tmp_path, trained, asked, served
 ):
-    target = Path(adapter)
-    if trained is not None:
-        target = tmp_path / "run"
-        checkpoint = target / "checkpoints/step-0003"
-        shutil.copytree(adapter, checkpoint)
-        (checkpoint / "state.json").write_text("{}")
-        settings = {"env": "EmailSearch-v0", "model": "Qwen/Qwen2.5-7B-Instruct", "dtype": trained}
-        (target / "config.json").write_text(json.dumps(settings))
-    shown = CliRunner().invoke(serve, [str(target), "--cpu", *asked, "--dry-run"])
+    target = adapter if trained is None else run_of(adapter, tmp_path, dtype=trained)
+    shown = CliRunner().invoke(serve, [target, "--cpu", *asked, "--dry-run"])
     assert shown.exit_code == 0, shown.output
     last = shown.output.splitlines()[-1]
     if served is None:
@@ -168,22 +170,12 @@ def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for
 def test_a_policy_trained_in_float32_on_a_gpu_is_served_there_as_the_error_says(adapter, tmp_path, nvidia_smi):
     """It trained alone on the GPU; vLLM was on another machine."""
     nvidia_smi(24 * 1024)
-    run = tmp_path / "run"
-    shutil.copytree(adapter, run / "checkpoints/step-0003")
-    (run / "checkpoints/step-0003/state.json").write_text("{}")
-    settings = {"env": "X-v0", "model": "Qwen/Qwen2.5-7B-Instruct", "device": "cuda", "dtype": "float32"}
-    (run / "config.json").write_text(json.dumps(settings))
-    refused = CliRunner().invoke(serve, [str(run), "--dry-run"])
+    run = run_of(adapter, tmp_path, device="cuda", dtype="float32")
+    refused = CliRunner().invoke(serve, [run, "--dry-run"])
     assert refused.exit_code == 1
     assert "take bfloat16 (--set dtype=bfloat16, or --dtype bfloat16 to serve or evaluate" in refused.output
-    served = CliRunner().invoke(serve, [str(run), "--dtype", "bfloat16", "--dry-run"])
+    served = CliRunner().invoke(serve, [run, "--dtype", "bfloat16", "--dry-run"])
     assert served.exit_code == 0, served.output
-
-
-def test_guesses_on_a_gpu_are_refused(adapter):
-    result = CliRunner().invoke(serve, [adapter, "--cuda", "--draft-tokens", "7", "--dry-run"])
-    assert result.exit_code == 2
-    assert "--draft-tokens is for the CPU" in result.output
 
 
 def test_a_policy_that_does_not_fit_on_the_gpu_is_refused_with_what_to_lower(adapter, nvidia_smi, monkeypatch):
@@ -198,13 +190,18 @@ def test_a_policy_that_does_not_fit_on_the_gpu_is_refused_with_what_to_lower(ada
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["--port", "99999"], 2, "99999 is not in the range 0<=x<=65535"),
-        (["--threads", "0"], 2, "0 is not in the range x>=1"),
-        (["--model", "./nowhere"], 1, "Error: Model './nowhere' is neither an existing folder nor a model hub id."),
+        (["--cpu", "--port", "99999"], 1, "Error: port = 99999: Input should be less than or equal to 65535"),
+        (["--cpu", "--threads", "0"], 1, "Error: threads = 0: Input should be greater than or equal to 1"),
+        (
+            ["--cpu", "--model", "./nowhere"],
+            1,
+            "Error: Model './nowhere' is neither an existing folder nor a model hub",
+        ),
+        (["--cuda", "--draft-tokens", "7"], 2, "--draft-tokens is for the CPU"),
     ],
 )
 def test_what_no_server_could_start_with_is_refused(adapter, arguments, status, said):
-    result = CliRunner().invoke(serve, [adapter, "--cpu", "--dtype", "float32", "--dry-run", *arguments])
+    result = CliRunner().invoke(serve, [adapter, "--dtype", "float32", "--dry-run", *arguments])
     assert result.exit_code == status
     assert said in result.output
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from grpo.cli.sft import sft
 from grpo.config import load_config
@@ -29,21 +29,14 @@ from tests.support.evaluations import run
 from tests.support.tiny_model import tiny_chat_model_folder
 from tests.support.wait import wait_until
 
-CHATS = [
-    {
-        "messages": [
-            {"role": "user", "content": f"What is {a} plus 1?"},
-            {"role": "assistant", "content": f"It is {a + 1}."},
-        ]
-    }
-    for a in range(24)
-]
+CHATS = [[("user", f"What is {a} plus 1?"), ("assistant", f"It is {a + 1}.")] for a in range(24)]
 
 
 @pytest.fixture
 def chats(tmp_path: Path) -> Path:
     path = tmp_path / "chats.jsonl"
-    path.write_text("".join(json.dumps(chat) + "\n" for chat in CHATS))
+    chats = [{"messages": [{"role": role, "content": text} for role, text in chat]} for chat in CHATS]
+    path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
     return path
 
 
@@ -53,6 +46,16 @@ def model(tmp_path_factory) -> Path:
     return tiny_chat_model_folder(tmp_path_factory.mktemp("model"))
 
 
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(sft, list(map(str, arguments)))
+
+
+@pytest.fixture
+def one_step(model, chats):
+    """What a step on the chats takes, but for where the adapter goes."""
+    return ("--data", chats, "--model", model, "--cpu", "--steps", "1", "--quiet")
+
+
 @pytest.mark.torch
 def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(model, chats, tmp_path):
     import torch
@@ -60,18 +63,9 @@ def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(mod
     from transformers import AutoModelForCausalLM
 
     out = tmp_path / "adapters" / "warm"
-    arguments = [
-        "--data",
-        str(chats),
-        "--out",
-        str(out),
-        "--model",
-        str(model),
-        "--set",
-        "warm_start.learning_rate=0.03",
-    ]
+    arguments = ["--data", chats, "--out", out, "--model", model, "--set", "warm_start.learning_rate=0.03"]
     arguments += ["--cpu", "--steps", "6", "--set", "warm_start.batch=4", "--validation", "0.25"]
-    result = CliRunner().invoke(sft, arguments)
+    result = invoke(*arguments)
     assert result.exit_code == 0, result.output
     assert f"grpo-train --env ENV --model {model} --init-adapter {out}" in result.output
     records = read_jsonl(out / "metrics.jsonl")
@@ -91,22 +85,21 @@ def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(mod
         plain = base(ids).logits
         assert not torch.equal(PeftModel.from_pretrained(base, str(out))(ids).logits, plain)
 
-    again = CliRunner().invoke(sft, arguments)
+    again = invoke(*arguments)
     assert again.exit_code == 1
     assert "exists; choose another --out" in again.output
 
 
 @pytest.mark.torch
-def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(model, chats, tmp_path, monkeypatch):
+def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(model, one_step, tmp_path, monkeypatch):
     from peft.utils import save_and_load
 
     first, second = tmp_path / "first", tmp_path / "second"
-    arguments = ["--data", str(chats), "--model", str(model), "--cpu", "--steps", "1", "--quiet"]
-    arguments += ["--set", "lora.rank=8"]
-    assert CliRunner().invoke(sft, [*arguments, "--out", str(first)]).exit_code == 0
+    arguments = (*one_step, "--set", "lora.rank=8")
+    assert invoke(*arguments, "--out", first).exit_code == 0
     name_base_model(first, "org/not-there")
     monkeypatch.setattr(save_and_load, "check_file_exists_on_hf_hub", pytest.fail)
-    result = CliRunner().invoke(sft, [*arguments, "--init-adapter", str(first), "--out", str(second)])
+    result = invoke(*arguments, "--init-adapter", first, "--out", second)
     assert result.exit_code == 0, result.output
     assert f"--env ENV --model {model} --set lora.rank=8 --init-adapter {second}\n" in result.output
     assert json.loads((second / "adapter_config.json").read_text())["base_model_name_or_path"] == str(model)
@@ -128,8 +121,8 @@ def test_imitation_leaves_no_room_on_the_gpu_for_a_server_that_does_not_run(tmp_
 def test_what_is_to_be_lowered_where_the_model_does_not_fit_can_be_set(model, chats, tmp_path, nvidia_smi):
     nvidia_smi(1024)
     settings = ["learner.token_budget=4096", "rollout.max_tokens=512", "learner.gradient_checkpointing=true"]
-    command = ["--data", str(chats), "--model", str(model), "--cuda", "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(sft, [*command, *(word for setting in settings for word in ("--set", setting))])
+    options = [word for setting in settings for word in ("--set", setting)]
+    result = invoke("--data", chats, "--model", model, "--cuda", "--out", tmp_path / "out", *options)
     assert re.search(
         r"does not fit: .*Lower learner.token_budget \(4096\), rollout.max_tokens \(512\), ", result.output
     )
@@ -137,31 +130,27 @@ def test_what_is_to_be_lowered_where_the_model_does_not_fit_can_be_set(model, ch
 
 @pytest.mark.torch
 def test_a_gpu_that_is_not_there_or_too_small_is_named_before_a_demonstration_is_played(model, tmp_path, nvidia_smi):
-    command = ["--env", WORD_ENV, "--policy", "oracle", "--model", str(model), "--cuda", "--out", str(tmp_path / "out")]
-    nvidia_smi()
-    without = CliRunner().invoke(sft, command)
-    nvidia_smi(1024)
-    small = CliRunner().invoke(sft, command)
-    nvidia_smi(81559)
-    unseen = CliRunner().invoke(sft, command)
-    assert without.output.startswith("Error: device = 'cuda', but nvidia-smi shows no GPU; ")
-    assert small.output.startswith("Error: the model does not fit: needed are ")
-    assert unseen.output.startswith("Error: device = 'cuda', but torch ")
+    command = ("--env", WORD_ENV, "--policy", "oracle", "--model", model, "--cuda", "--out", tmp_path / "out")
+    for cards, said in (
+        ((), "Error: device = 'cuda', but nvidia-smi shows no GPU; "),
+        ((1024,), "Error: the model does not fit: needed are "),
+        ((81559,), "Error: device = 'cuda', but torch "),
+    ):
+        nvidia_smi(*cards)
+        assert invoke(*command).output.startswith(said)
 
 
 @pytest.mark.torch
-def test_an_adapter_of_another_model_and_a_damaged_one_are_named(model, chats, tmp_path):
+def test_an_adapter_of_another_model_and_a_damaged_one_are_named(model, one_step, tmp_path):
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    arguments = ["--data", str(chats), "--model", str(model), "--cpu", "--steps", "1", "--quiet"]
     first = tmp_path / "first"
-    assert CliRunner().invoke(sft, [*arguments, "--out", str(first)]).exit_code == 0
+    assert invoke(*one_step, "--out", first).exit_code == 0
     other = Path(shutil.copytree(model, tmp_path / "other"))
     wider = AutoConfig.from_pretrained(model, intermediate_size=96)
     AutoModelForCausalLM.from_config(wider).save_pretrained(other)
-    for options in (["--model", str(other)], []):
-        again = [*arguments, *options, "--init-adapter", str(first), "--out", str(tmp_path / "second")]
-        result = CliRunner().invoke(sft, again)
+    for options in (["--model", other], []):
+        result = invoke(*one_step, *options, "--init-adapter", first, "--out", tmp_path / "second")
         assert result.exit_code == 1, result.output
         assert f"Error: the adapter {first} does not fit the model in" in result.output
         assert len(result.output.splitlines()) == 1
@@ -169,11 +158,10 @@ def test_an_adapter_of_another_model_and_a_damaged_one_are_named(model, chats, t
 
 
 @pytest.mark.torch
-def test_the_server_of_a_run_on_a_gpu_does_not_hinder_imitation_on_the_cpu(model, chats, tmp_path):
+def test_the_server_of_a_run_on_a_gpu_does_not_hinder_imitation_on_the_cpu(one_step, tmp_path):
     server = {"sleep_mode": True, "tensor_parallel": 2}
     write_json(tmp_path / "config.json", {"env": "X-v0", "device": "cuda", "server": server})
-    command = ["--data", str(chats), "--recipe", str(tmp_path / "config.json"), "--model", str(model), "--cpu"]
-    result = CliRunner().invoke(sft, [*command, "--steps", "1", "--quiet", "--out", str(tmp_path / "out")])
+    result = invoke(*one_step, "--recipe", tmp_path / "config.json", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
 
@@ -220,7 +208,7 @@ def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
     ],
 )
 def test_wrong_input_says_what_was_wrong_and_leaves_nothing(arguments, message, model, tmp_path):
-    result = CliRunner().invoke(sft, [*arguments, "--model", str(model), "--out", str(tmp_path / "out" / "a")])
+    result = invoke(*arguments, "--model", model, "--out", tmp_path / "out" / "a")
     assert result.exit_code in (1, 2)
     assert message in result.output
     assert not (tmp_path / "out" / "a").exists()
@@ -235,11 +223,10 @@ def test_the_good_episodes_of_a_run_become_an_adapter_that_a_run_of_its_settings
     write_json(run_dir / "config.json", json.loads(settings.model_dump_json()))
     episodes = [rollout(turns, f"train-{word}") for word in ("maple", "quartz") for turns in ([word], ["oak"])]
     write_episodes(run_dir / "trajectories" / "step-0001.jsonl", episodes)
-    arguments = ["--from-run", str(run_dir), "--min-reward", "1", "--steps", "1", "--out", str(tmp_path / "best")]
-    result = CliRunner().invoke(sft, [*arguments, "--validation", "0.5", "--quiet"])
+    arguments = ("--from-run", run_dir, "--min-reward", "1", "--steps", "1", "--out", tmp_path / "best")
+    result = invoke(*arguments, "--validation", "0.5", "--quiet")
     assert result.exit_code == 0, result.output
-    shown = dict(line.rsplit("   ", 1) for line in result.output.splitlines() if "   " in line)
-    assert {name.strip(): value.strip() for name, value in shown.items()}["demonstrations"] == "2"
+    assert re.search(r"demonstrations +2", result.output), result.output
     assert "left out: reward below 1" in result.output
     assert f"--env {WORD_ENV} --recipe {run_dir}/config.json --init-adapter {tmp_path / 'best'}" in result.output
     assert init_adapter(settings.model_copy(update={"init_adapter": str(tmp_path / "best")}))
@@ -249,8 +236,8 @@ def test_the_good_episodes_of_a_run_become_an_adapter_that_a_run_of_its_settings
 def test_the_good_episodes_of_an_evaluation_become_an_adapter_whoever_played_them(model, tmp_path):
     evaluation = tmp_path / "evaluation"
     assert run("--agent", "oracle", "--out", str(evaluation), count=4).exit_code == 0
-    arguments = ["--from-run", str(evaluation), "--model", str(model), "--cpu", "--steps", "1", "--validation", "0"]
-    result = CliRunner().invoke(sft, [*arguments, "--out", str(tmp_path / "best")])
+    arguments = ("--from-run", evaluation, "--model", model, "--cpu", "--steps", "1", "--validation", "0")
+    result = invoke(*arguments, "--out", tmp_path / "best")
     assert result.exit_code == 0, result.output
     assert re.search(r"demonstrations +4", result.output), result.output
     assert f"grpo-train --env {SUMS_ENV} " in result.output

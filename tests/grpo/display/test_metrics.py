@@ -65,6 +65,4 @@ def test_intervals_stand_in_brackets_or_as_margins() -> None:
     same = {"mean": -1.0, "low": -1.0, "high": -1.0}
     assert (reward.with_interval(same), reward.with_margin(same)) == ("-1.000", "-1.000")
     assert reward.ends(alone) == (0.5, 0.5, 0.5)
-    nothing = {"mean": None, "low": None, "high": None}
-    assert (reward.with_interval(nothing), reward.with_margin(nothing), reward.ends(nothing)) == ("–", "–", None)
     assert (reward.with_margin(None), reward.ends(None)) == ("–", None)

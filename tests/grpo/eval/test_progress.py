@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from grpo.display.terminal import Display
 from grpo.ending import Ending
 from grpo.eval.progress import EvaluationProgress
 from grpo.types import Episode, ModelCall, Task
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.display import make_display
 
 
 def result(ending: str = "answered", correct: bool | None = True, reward: float = 0.5, **call: Any) -> Episode:
@@ -28,15 +18,10 @@ def result(ending: str = "answered", correct: bool | None = True, reward: float 
     return Episode("E", Task(0), metrics=metrics, reward=reward, ending=Ending(ending), calls=calls)
 
 
-def made(total: int, **options: Any) -> tuple[Display, EvaluationProgress, io.StringIO, Clock]:
-    out, clock = io.StringIO(), Clock()
-    display = Display(console=Console(file=out, width=60, **options), clock=clock)
-    return display, display.progress("episodes", total, EvaluationProgress), out, clock
-
-
 def test_the_line_says_how_many_how_good_what_failed_what_it_cost_and_how_long() -> None:
     """By hand: 2 of 3 right; 3 new ones in 6 s are 0.5/s, so the last 5 of 10 take 10 s."""
-    _, progress, _, clock = made(10)
+    display, _, clock = make_display()
+    progress = display.progress("episodes", 10, EvaluationProgress)
     assert progress.status() == "0/10  no score yet  errors 0"
     progress.add(result(), earlier=True)
     progress.add(result("infrastructure", None))
@@ -48,16 +33,17 @@ def test_the_line_says_how_many_how_good_what_failed_what_it_cost_and_how_long()
 
 
 def test_an_env_that_does_not_say_what_is_right_has_its_mean_reward_shown() -> None:
-    _, progress, _, clock = made(2)
+    display, _, clock = make_display()
+    progress = display.progress("episodes", 2, EvaluationProgress)
     clock.now += 1
     progress.add(result(correct=None))
     progress.add(result(correct=None, reward=0.0))
     assert progress.status() == "2/2  reward 0.250  errors 0  2/s"
 
 
-def test_a_log_gets_a_line_every_ten_seconds_and_the_last_however_quick_it_was() -> None:
-    display, progress, out, clock = made(4)
-    with display, progress:
+def test_a_log_gets_a_line_every_ten_seconds_and_the_last() -> None:
+    display, out, clock = make_display()
+    with display, display.progress("episodes", 4, EvaluationProgress) as progress:
         for seconds in (4, 7, 1, 1):
             clock.now += seconds
             progress.add(result())
@@ -65,19 +51,11 @@ def test_a_log_gets_a_line_every_ten_seconds_and_the_last_however_quick_it_was()
         "episodes 2/4  correct 100.0 %  errors 0  0.182/s  11 s left",
         "episodes 4/4  correct 100.0 %  errors 0  0.308/s",
     ]
-    display, progress, out, clock = made(1)
-    with display, progress:
-        clock.now += 0.5
-        progress.add(result())
-    assert out.getvalue() == "episodes 1/1  correct 100.0 %  errors 0  2/s\n"
 
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_a_narrow_terminal_shows_all_of_it_on_two_lines(width: int) -> None:
-    out, clock = io.StringIO(), Clock()
-    display = Display(
-        console=Console(file=out, width=width, force_terminal=True, color_system=None), live=True, clock=clock
-    )
+    display, out, clock = make_display(width, live=True)
     with display, display.progress("episodes", 4, EvaluationProgress) as progress:
         clock.now += 5
         progress.add(result(prompt_tokens=81204))

@@ -13,24 +13,23 @@ import pytest
 from grpo.ending import Ending
 from grpo.report import write_report
 from grpo.types import ModelCall
-from tests.support.browser import Page, needs_chromium
+from tests.support.browser import ROWS, Page, click, needs_chromium, text
 from tests.support.evaluations import play_tiny_policy, rows, run
 from tests.support.reports import HOSTILE, make_episode, make_run, save
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
 COUNT = "document.getElementById('count').textContent"
-ROWS = "document.querySelectorAll('#list .row').length"
 OWNED = "document.documentElement.dataset.owned || ''"
 READY = "document.documentElement.dataset.ready"
 
 
-def click(selector: str) -> str:
-    return f"document.querySelector({json.dumps(selector)}).click()"
-
-
-def text(selector: str) -> str:
-    return f"(document.querySelector({json.dumps(selector)}) || {{}}).textContent || ''"
+def play_wrong_and_oracle(folder: Path, limit: int) -> tuple[Path, Path]:
+    """Two evaluations of the same sums."""
+    for agent in ("wrong", "oracle"):
+        out = str(folder / agent)
+        assert run("--agent", agent, "--limit", str(limit), "--out", out, count=limit).exit_code == 0
+    return folder / "wrong", folder / "oracle"
 
 
 def test_the_page_of_a_run_is_drawn_without_complaints(tmp_path: Path) -> None:
@@ -250,9 +249,8 @@ def test_an_env_that_does_not_say_what_is_right_has_rewards_alone(tmp_path: Path
 
 
 def test_two_evaluations_stand_side_by_side(tmp_path: Path) -> None:
-    for agent in ("wrong", "oracle"):
-        assert run("--agent", agent, "--limit", "8", "--out", str(tmp_path / agent), count=8).exit_code == 0
-    with Page(write_report(tmp_path / "wrong", tmp_path / "oracle"), tmp_path / "profile") as page:
+    wrong, oracle = play_wrong_and_oracle(tmp_path, 8)
+    with Page(write_report(wrong, oracle), tmp_path / "profile") as page:
         assert page.value(text("#conclusion")).startswith("oracle has more right answers than wrong: 25.0 % → 100.0 %")
         assert page.value("[...document.querySelectorAll('#pairs .chip.good.bare')].length") == 6
         assert "6 scenarios right with oracle alone, 0 with" in page.value(text(".under"))
@@ -264,13 +262,12 @@ def test_two_evaluations_stand_side_by_side(tmp_path: Path) -> None:
 
 
 def test_long_rows_of_the_table_wrap_and_hide_no_column(tmp_path: Path) -> None:
-    for agent in ("wrong", "oracle"):
-        assert run("--agent", agent, "--limit", "4", "--out", str(tmp_path / agent), count=4).exit_code == 0
-        path = tmp_path / agent / "results.jsonl"
+    wrong, oracle = play_wrong_and_oracle(tmp_path, 4)
+    for path in (wrong / "results.jsonl", oracle / "results.jsonl"):
         saved = [json.loads(line) for line in path.read_text().splitlines()]
         kinds = [f"a_kind_of_wrong_call_{number}" for number in range(6)] * 12
         path.write_text("".join(json.dumps(row | {"turn_errors": kinds}) + "\n" for row in saved))
-    with Page(write_report(tmp_path / "wrong", tmp_path / "oracle"), tmp_path / "profile") as page:
+    with Page(write_report(wrong, oracle), tmp_path / "profile") as page:
         assert "a_kind_of_wrong_call_5 48" in page.value(text("section.evaluation"))
         box = "document.querySelector('.evaluation > div')"
         assert page.value(f"{box}.scrollWidth - {box}.clientWidth") == 0
@@ -278,12 +275,11 @@ def test_long_rows_of_the_table_wrap_and_hide_no_column(tmp_path: Path) -> None:
 
 def test_no_table_is_wider_than_its_box(tmp_path: Path) -> None:
     """The window of a laptop, half of a large one, and wider than the page ever is; the fonts are the machine's."""
-    for agent in ("wrong", "oracle"):
-        assert run("--agent", agent, "--limit", "4", "--out", str(tmp_path / agent), count=4).exit_code == 0
+    wrong, oracle = play_wrong_and_oracle(tmp_path, 4)
     pages = {
         "run": write_report(make_run(tmp_path / "run")),
-        "evaluation": write_report(tmp_path / "wrong"),
-        "comparison": write_report(tmp_path / "wrong", tmp_path / "oracle"),
+        "evaluation": write_report(wrong),
+        "comparison": write_report(wrong, oracle),
     }
     boxes = "[...document.querySelectorAll('table')].map(t => t.parentElement)"
     for name, path in pages.items():

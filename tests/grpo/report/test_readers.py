@@ -9,8 +9,7 @@ import pytest
 
 from grpo.ending import Ending
 from grpo.report import write_report
-from tests.grpo.report.test_browser import ROWS, click
-from tests.support.browser import Page, needs_chromium
+from tests.support.browser import ROWS, Page, click, needs_chromium
 from tests.support.reports import make_episode, make_run, save
 
 pytestmark = [pytest.mark.browser, needs_chromium]

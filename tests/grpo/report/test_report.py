@@ -17,10 +17,10 @@ from grpo.report import write_report
 from grpo.report.episodes import Episodes, Source, within_limit
 from grpo.report.page import as_script_data
 from grpo.report.run import compare, conclusion, load_run
-from grpo.types import Episode, ModelCall
+from grpo.types import ModelCall
 from tests.support.episodes import lines_of
 from tests.support.evaluations import run as run_eval
-from tests.support.reports import make_episode, make_run, save, save_evaluation, write_lines
+from tests.support.reports import make_episode, make_run, save, write_lines
 
 REWARD = EVALUATION_METRICS[0]
 
@@ -36,63 +36,55 @@ def test_the_page_loads_nothing_and_escapes_every_mail(tmp_path: Path) -> None:
     assert "<img" not in html
 
 
-def test_the_conclusion_is_the_paired_difference_by_scenario(tmp_path: Path) -> None:
-    """By hand: differences 1, 0, 1, 0, 0 have mean 0.4, standard error sqrt(0.3 / 5) = 0.244949; t(0.975, 4) = 2.77645."""
-    root = tmp_path / "run"
-    for when, rewards in (("before", [0, 1, 0, 0, 0]), ("after", [1, 1, 1, 0, 0])):
-        records = [make_episode(i, float(r), solved=bool(r)) for i, r in enumerate(rewards)]
-        save_evaluation(root, f"{when}-sampled", records)
-    change = compare(load_run(root), "sampled", REWARD)
-    assert change is not None
-    assert change.difference.mean == pytest.approx(0.4)
-    assert change.difference.low == pytest.approx(0.4 - 2.77645 * 0.244949, abs=1e-4)
-    assert conclusion(load_run(root)) == (
-        "Held-out reward at temperature 1 did not change beyond noise: from 0.200 to 0.600; difference +0.400, "
-        "95 % interval [-0.280, +1.080], paired over 5 scenarios."
-    )
+def save_rewards(root: Path, how: str, before: list[float], after: list[float]) -> None:
+    for when, rewards in (("before", before), ("after", after)):
+        episodes = [make_episode(i, reward, solved=reward > 0) for i, reward in enumerate(rewards)]
+        save(root / "eval" / f"{when}-{how}.jsonl", episodes)
 
 
-def test_of_too_few_scenarios_the_conclusion_does_not_say_that_nothing_changed(tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    for when, reward in (("before", 0.0), ("after", 1.5)):
-        records = [make_episode(i, reward, solved=False) for i in range(2)]
-        save(root / "eval" / f"{when}-greedy.jsonl", records)
-    assert conclusion(load_run(root)) == (
-        "Held-out reward with greedy decoding went from 0.000 to 1.500; difference +1.500, "
-        "95 % interval [too few to say], paired over 2 scenarios."
-    )
-
-
-def test_the_conclusion_says_when_the_reward_fell(tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    for when, base in (("before", 1.0), ("after", 0.5)):
-        records = [make_episode(i, base + 0.01 * i, solved=True) for i in range(6)]
-        records[-1].reward = base + 0.06
-        save_evaluation(root, f"{when}-greedy", records)
-    assert conclusion(load_run(root)).startswith(
-        "Held-out reward with greedy decoding fell from 1.027 to 0.527; difference -0.500"
-    )
+@pytest.mark.parametrize(
+    ("how", "before", "after", "said"),
+    [
+        pytest.param(
+            *("sampled", [0, 1, 0, 0, 0], [1, 1, 1, 0, 0]),
+            "Held-out reward at temperature 1 did not change beyond noise: from 0.200 to 0.600; difference +0.400, "
+            "95 % interval [-0.280, +1.080], paired over 5 scenarios.",
+            id="by hand: differences 1, 0, 1, 0, 0 have the standard error sqrt(0.3 / 5); t(0.975, 4) = 2.77645",
+        ),
+        pytest.param(
+            *("greedy", [0, 0], [1.5, 1.5]),
+            "Held-out reward with greedy decoding went from 0.000 to 1.500; difference +1.500, "
+            "95 % interval [too few to say], paired over 2 scenarios.",
+            id="of too few it does not say that nothing changed",
+        ),
+        pytest.param(
+            *("greedy", [1.0, 1.01, 1.02, 1.03, 1.04, 1.06], [0.5, 0.51, 0.52, 0.53, 0.54, 0.58]),
+            "Held-out reward with greedy decoding fell from 1.027 to 0.530; difference -0.497, "
+            "95 % interval [-0.505, -0.488], paired over 6 scenarios.",
+            id="fell",
+        ),
+        pytest.param(
+            *("sampled", [0.1] * 5, [0.1] * 5),
+            "Held-out reward at temperature 1 is the same before and after in all 5 scenarios.",
+            id="of an unchanged policy it claims nothing",
+        ),
+    ],
+)
+def test_the_conclusion_is_the_paired_difference_by_scenario(
+    tmp_path: Path, how: str, before: list[float], after: list[float], said: str
+) -> None:
+    save_rewards(tmp_path, how, before, after)
+    assert conclusion(load_run(tmp_path)) == said
 
 
 def test_the_conclusion_has_a_sentence_on_each_way_of_sampling(tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    for when, reward in (("before", 0.1), ("after", 0.6)):
-        for how, count in (("sampled", 6), ("greedy", 8)):
-            records = [make_episode(i, reward + 0.01 * i * (when == "after"), solved=True) for i in range(count)]
-            save(root / "eval" / f"{when}-{how}.jsonl", records)
-    sampled, greedy = conclusion(load_run(root)).split(" Held-out")
+    for how, count in (("sampled", 6), ("greedy", 8)):
+        save_rewards(tmp_path, how, [0.1] * count, [0.6 + 0.01 * i for i in range(count)])
+    sampled, greedy = conclusion(load_run(tmp_path)).split(" Held-out")
     assert sampled.startswith("Held-out reward at temperature 1 rose from 0.100 to 0.625; difference +0.525")
     assert sampled.endswith("paired over 6 scenarios.")
     assert greedy.startswith(" reward with greedy decoding rose from 0.100 to 0.635; difference +0.535")
     assert greedy.endswith("paired over 8 scenarios.")
-
-
-def test_the_conclusion_of_an_unchanged_policy_claims_nothing(tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    for when in ("before", "after"):
-        save(root / "eval" / f"{when}-sampled.jsonl", [make_episode(i, 0.1, solved=False) for i in range(5)])
-    expected = "Held-out reward at temperature 1 is the same before and after in all 5 scenarios."
-    assert conclusion(load_run(root)) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,11 +99,9 @@ def test_the_conclusion_of_an_unchanged_policy_claims_nothing(tmp_path: Path) ->
     ],
 )
 def test_a_run_without_an_update_says_that_it_learned_nothing(tmp_path: Path, used: list[float], said: str) -> None:
-    root = tmp_path / "run"
-    for when in ("before", "after"):
-        save(root / "eval" / f"{when}-sampled.jsonl", [make_episode(i, 0.1, solved=False) for i in range(5)])
-    write_lines(root / "metrics.jsonl", [{"step": at, "groups/used": value} for at, value in enumerate(used, 1)])
-    assert conclusion(load_run(root)).startswith(said)
+    save_rewards(tmp_path, "sampled", [0.1] * 5, [0.1] * 5)
+    write_lines(tmp_path / "metrics.jsonl", [{"step": at, "groups/used": value} for at, value in enumerate(used, 1)])
+    assert conclusion(load_run(tmp_path)).startswith(said)
 
 
 def test_failed_episodes_are_counted_and_enter_no_mean(tmp_path: Path) -> None:
@@ -179,24 +169,22 @@ def test_what_the_user_keeps_beside_a_runs_files_is_not_the_runs(tmp_path: Path)
     assert write_report(root).read_text() == page
 
 
-def test_a_damaged_file_of_a_run_is_named(tmp_path: Path) -> None:
-    root = make_run(tmp_path / "run", episodes=3)
-    (root / "eval" / "after-sampled.json").write_text('{"label": ')
-    with pytest.raises(ReportError, match=r"after-sampled\.json is not JSON .*mend or remove that file"):
-        write_report(root)
-    (root / "config.json").write_text("[]")
-    with pytest.raises(ReportError, match=r"config\.json is not a JSON object"):
-        write_report(root)
-
-
-def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="is it a run directory"):
-        write_report(tmp_path)
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ReportError, match="can't be reported on"):
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("eval/after-sampled.json", '{"label": ', r"after-sampled\.json is not JSON .*mend or remove that file"),
+        ("config.json", "[]", r"config\.json is not a JSON object"),
+        ("trajectories/step-0001.jsonl", '{broken\n{"key": 1}\n', r"step-0001.jsonl line 1 is not JSON"),
+        ("eval/step-0001-sampled.jsonl", '{"audit": {}}\n{}\n', r"step-0001-sampled.jsonl line 1: this is no saved"),
+        ("notes.txt", "", "is it a run directory"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_and_so_is_a_folder_without_a_run(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ReportError, match=said):
         write_report(tmp_path)
 
 
@@ -252,14 +240,6 @@ def test_the_page_of_an_evaluation_says_what_is_missing_and_what_failed(tmp_path
     assert "No episode of oracle has been played to an end yet." in write_report(out).read_text()
 
 
-def test_a_step_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    save(tmp_path / "trajectories/step-0001.jsonl", [make_episode(0, 1.0, solved=True)])
-    path = tmp_path / "trajectories/step-0001.jsonl"
-    path.write_text("{broken\n" + path.read_text())
-    with pytest.raises(ReportError, match=r"step-0001.jsonl line 1 is not JSON"):
-        write_report(tmp_path)
-
-
 def test_a_logprob_that_was_not_finite_is_shown_as_none_at_all() -> None:
     episodes = Episodes()
     sampled = [["a", -0.5, "b", None], ["c", float("-inf")]]  # None as JSON has it
@@ -269,15 +249,13 @@ def test_a_logprob_that_was_not_finite_is_shown_as_none_at_all() -> None:
     assert shown["sampled"] == [["a", -0.5, "b", -999.0], ["c", -999.0]]
 
 
-def audited(index: int, *, accept: bool) -> Episode:
-    said = {"reasoning": "Only half of it." if not accept else "The same.", "accept": accept, "decided_by": "judge"}
-    audit = said | {"question": "How <much>?", "answer": "half of $4"}
-    return make_episode(index, 1.0, solved=True, audit=audit)
-
-
 def test_what_a_judge_refuses_of_what_the_rule_accepted_stands_on_the_page(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=4)
-    records = [audited(i, accept=i > 1) for i in range(8)]
+    audit = {"decided_by": "judge", "question": "How <much>?", "answer": "half of $4"}
+    verdicts = [{"accept": False, "reasoning": "Only half of it."}] * 2 + [
+        {"accept": True, "reasoning": "The same."}
+    ] * 6
+    records = [make_episode(i, 1.0, solved=True, audit=audit | verdict) for i, verdict in enumerate(verdicts)]
     save(root / "trajectories" / "step-0003.jsonl", [*records, make_episode(9, 1.0, solved=True)])
     html = write_report(root).read_text()
     assert "Of 8 answers that the rule took for right and the judge saw, too, the judge refuses 2." in html
@@ -294,11 +272,3 @@ def test_what_a_judge_refuses_of_what_the_rule_accepted_stands_on_the_page(tmp_p
 
 def test_without_audits_the_page_says_nothing_of_them(tmp_path: Path) -> None:
     assert "Audit of the rule" not in write_report(make_run(tmp_path / "run", episodes=4)).read_text()
-
-
-def test_an_audited_line_that_is_damaged_is_named(tmp_path: Path) -> None:
-    root = make_run(tmp_path / "run", episodes=4)
-    save(root / "trajectories" / "step-0003.jsonl", [])
-    (root / "trajectories" / "step-0003.jsonl").write_text('{"audit": {')
-    with pytest.raises(ReportError, match=r"step-0003\.jsonl can't be reported on"):
-        write_report(root)

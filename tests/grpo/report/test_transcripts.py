@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from grpo.ending import Ending
-from grpo.report.transcripts import blocks_of, chips_of, choose_pairs, errors_of
+from grpo.report.transcripts import Pair, blocks_of, chips_of, choose_pairs, errors_of
 from grpo.types import Episode, ModelCall, Task
 from tests.support.reports import make_episode
+
+
+def named(pairs: list[Pair]) -> list[tuple[str, str]]:
+    return [(pair.why, episode.task.key) for pair in pairs if (episode := pair.before or pair.after)]
 
 
 def test_transcripts_show_improved_worse_and_unsolved_questions_once_each() -> None:
     before = [make_episode(i, r, solved=r > 1) for i, r in enumerate([0.1, 0.2, 1.3, -0.8, 0.0, 1.3, 1.2, 0.1])]
     after = [make_episode(i, r, solved=r > 1) for i, r in enumerate([1.3, 1.2, 0.1, -0.8, 0.1, 1.3, 1.2, 1.1])]
     pairs = choose_pairs(before, after, 6)
-    assert [(pair.why, pair.scenario_id) for pair in pairs] == [
+    assert named(pairs) == [
         ("Improved", "test-0000"),
         ("Improved", "test-0001"),
         ("Improved", "test-0007"),
@@ -27,7 +31,7 @@ def test_transcripts_show_improved_worse_and_unsolved_questions_once_each() -> N
 def test_transcripts_of_one_side_show_its_best_and_its_worst() -> None:
     records = [make_episode(i, float(i), solved=True) for i in range(5)]
     pairs = choose_pairs(records, [], 4)
-    assert [(pair.why, pair.scenario_id) for pair in pairs] == [
+    assert named(pairs) == [
         ("Best", "test-0004"),
         ("Best", "test-0003"),
         ("Worst", "test-0000"),
@@ -63,7 +67,7 @@ def test_a_bare_json_call_and_openai_tool_calls_are_calls_too() -> None:
 
 def test_chips_say_what_happened() -> None:
     record = make_episode(1, -0.8, solved=False, ending=Ending.CONTEXT_FULL)
-    assert [(chip.text, chip.tone) for chip in chips_of(record)] == [
+    assert chips_of(record) == [
         ("reward -0.800", "plain"),
         ("success", "bad"),
         ("found by search", "good"),
