@@ -78,7 +78,7 @@ class Bar(Closeable):
         return [f"{name} {short_number(mean.mean)}" for name, mean in list(self.means.items())]
 
     def status(self) -> str:
-        """``5/8  reward 0.412  completion_tokens 143  0.161/s  19 s left``."""
+        """``5/8  reward 0.412  tokens 143  0.161/s  19 s left``."""
         parts = [f"{self.done}/{self.total}", *self.parts()]
         seconds = (self._clock() if self._ended is None else self._ended) - self._began
         if (timed := self.done - self.earlier) and seconds > 0:

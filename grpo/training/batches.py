@@ -201,7 +201,7 @@ class Batches:
             self._early += 1
         else:
             reward = {"reward": episode.reward} if episode.ending.compared else {}
-            self._bar.update(1, **reward, completion_tokens=episode.num_sampled_tokens)
+            self._bar.update(1, **reward, tokens=episode.num_sampled_tokens)
 
     async def _reward(self, group: Group, step: int) -> Group | None:
         whole = Group(group.task, [episode for episode in group.episodes if episode.ending.counted])

@@ -153,7 +153,7 @@ class HeldOutEvaluation:
         bar = bars.enter_context(self.display.progress(spec.label, tasks * spec.samples))
 
         def on_done(episode: Episode) -> None:
-            bar.update(1, reward=episode.reward, completion_tokens=episode.num_sampled_tokens)
+            bar.update(1, reward=episode.reward, tokens=episode.num_sampled_tokens)
 
         return lambda task: player.all(planned_episodes([task], spec.samples, "evaluation", spec.seed), on_done=on_done)
 

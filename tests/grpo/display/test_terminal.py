@@ -46,14 +46,14 @@ def test_a_bar_shows_count_running_averages_speed_and_time_left() -> None:
     display, _, clock = make_display()
     bar = display.progress("rollout", 8)
     assert bar.status() == "0/8"
-    bar.update(1, reward=0.5, completion_tokens=100)
-    bar.update(1, reward=1.0, completion_tokens=200)
-    bar.update(3, reward=0.0, completion_tokens=140)
+    bar.update(1, reward=0.5, tokens=100)
+    bar.update(1, reward=1.0, tokens=200)
+    bar.update(3, reward=0.0, tokens=140)
     clock.now += 31
-    assert bar.status() == "5/8  reward 0.300  completion_tokens 144  0.161/s  19 s left"
+    assert bar.status() == "5/8  reward 0.300  tokens 144  0.161/s  19 s left"
     bar.close()
     clock.now += 3600
-    assert bar.status() == "5/8  reward 0.300  completion_tokens 144  0.161/s  19 s left"
+    assert bar.status() == "5/8  reward 0.300  tokens 144  0.161/s  19 s left"
 
 
 def test_bars_in_a_pipe_write_at_most_one_line_in_ten_seconds() -> None:
@@ -174,7 +174,7 @@ def test_a_live_display_draws_the_last_steps_and_the_bars() -> None:
     for step in range(1, 10):
         with display.progress(f"step {step} rollout", 4) as bar:
             clock.now += 2
-            bar.update(4, reward=0.5, completion_tokens=100)
+            bar.update(4, reward=0.5, tokens=100)
         display.step(STEP | {"step": step}, 10)
     last_bar = display.progress("step 10 rollout", 4)
     clock.now += 2
@@ -215,10 +215,10 @@ def test_a_bars_running_averages_fit_a_narrow_terminal(width: int, is_drawn: boo
     display, out, clock = make_display(width, live=True)
     with display.progress("rollout 9:", 48) as bar:
         clock.now += 1200
-        bar.update(20, reward=0.4, completion_tokens=140)
+        bar.update(20, reward=0.4, tokens=140)
     display.close()
     line = [line for line in out.getvalue().splitlines() if "rollout 9:" in line][-1].rstrip()
-    assert line.endswith("20/48  reward 0.400  completion_tokens 140  0.0167/s  28 min 00 s left")
+    assert line.endswith("20/48  reward 0.400  tokens 140  0.0167/s  28 min 00 s left")
     assert ("━" in line) == is_drawn
 
 
