@@ -21,7 +21,7 @@ from pathlib import Path
 
 from grpo.errors import AdapterError, ServerError
 from grpo.serving.fleet import Fleet, Member
-from grpo.serving.server import NoAnswerError, PolicyServer, models_of, post
+from grpo.serving.server import ExternalServer, NoAnswerError, PolicyServer, models_of, post
 
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 _OWN_FOLDER = re.compile(r"\.?policy-[0-9a-f]{6}-\d{4,}(\.\d+)?")
@@ -150,9 +150,12 @@ class AdapterStore:
                 raise error
 
     def _at_each(
-        self, action: Callable[[PolicyServer, AdapterHandle], None], handle: AdapterHandle
+        self,
+        action: Callable[[PolicyServer, AdapterHandle], None],
+        handle: AdapterHandle,
+        members: Sequence[Member] | None = None,
     ) -> Sequence[tuple[Member, ServerError | None]]:
-        """Do it at every server that is in, all at once; with what went wrong."""
+        """Do it at these servers, or at every one that is in, all at once; with what went wrong."""
 
         def tried(member: Member) -> tuple[Member, ServerError | None]:
             try:
@@ -161,7 +164,7 @@ class AdapterStore:
                 return member, error
             return member, None
 
-        members = self._fleet.present()
+        members = self._fleet.present() if members is None else members
         if not members:
             return []
         with ThreadPoolExecutor(min(len(members), _MAX_AT_ONCE)) as pool:
@@ -176,10 +179,11 @@ class AdapterStore:
                     self._load(server, handle)
 
     def _leave(self) -> None:
-        """Unload every live version: a server that is not ours goes on when the run has ended."""
+        """Unload every live version from the servers that go on when the run has ended."""
         with self._lock:
+            theirs = [member for member in self._fleet.present() if isinstance(member.server, ExternalServer)]
             for handle in self._users:
-                self._at_each(self._unload, handle)
+                self._at_each(self._unload, handle, theirs)
 
     def _load(self, server: PolicyServer, handle: AdapterHandle) -> None:
         body = {"lora_name": handle.name, "lora_path": str(handle.path)}

@@ -88,16 +88,8 @@ class TinkerEngine:
     def forward_backward(
         self, rows: Sequence[Segment], loss: LossSpec, on_rows: Callable[[int], None] = ignore_progress
     ) -> list[RowStatistics]:
-        """See ``Engine``; entropies are empty, because no server tells them.
-
-        Raises:
-            ConfigError: The loss has a KL term or a temperature, which the API does not know.
-        """
-        if loss.kl_coef > 0 or loss.temperature != 1.0:
-            raise ConfigError(
-                f"a Tinker server computes no loss with kl_coef = {loss.kl_coef} and temperature = {loss.temperature}; "
-                "it needs 0 and 1"
-            )
+        """See ``Engine``; entropies are empty, because no server tells them."""
+        assert (loss.kl_coef, loss.temperature) == (0.0, 1.0), "the API knows no others; `Tinker` has refused them"
         if not rows:
             return []
         statistics, weighed = weigh(rows, self.logprobs(rows), loss)
@@ -114,13 +106,8 @@ class TinkerEngine:
         return action_logprobs(rows, output)
 
     def optim_step(self, learning_rate: float, max_grad_norm: float) -> float:
-        """See ``Engine``; ``max_grad_norm`` must be infinite.
-
-        Raises:
-            ConfigError: The gradient was to be clipped, which a server may ignore.
-        """
-        if max_grad_norm != math.inf:
-            raise ConfigError(f"a Tinker server may clip no gradients; max_grad_norm is {max_grad_norm}, not infinite")
+        """See ``Engine``; ``max_grad_norm`` must be infinite."""
+        assert max_grad_norm == math.inf, "a server may clip no gradients; `Tinker` has refused another bound"
         rows, self._waiting = self._waiting, []
         self._saved = None
         with self._service.errors("take a step"):

@@ -23,11 +23,11 @@ LOSSES = [LossSpec(kind) for kind in ("dapo", "bnpo", "dr_grpo", "grpo", "gspo",
 LOSSES += [LossSpec(loss.kind, old_policy="sampler", kl_coef=0.1, temperature=0.8) for loss in LOSSES[:-1]]
 
 
-def rows_of_groups(count=9):
+def rows_of_groups():
     """Three groups that share their prompts; the later a row, the longer."""
     generator = torch.Generator().manual_seed(7)
     rows = []
-    for number in range(count):
+    for number in range(9):
         prompt = [(31 * (number // 3) + at) % 250 for at in range(15)]
         ids = prompt + torch.randint(0, 260, (8 + 5 * number,), generator=generator).tolist()
         mask = [at >= 15 and at % 4 != 0 for at in range(len(ids) - 1)] + [True]

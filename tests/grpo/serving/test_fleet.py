@@ -40,6 +40,18 @@ def guess(request):
     return [*CHAT.encode(f"oak {request['seed'] % 97}"), ByteChat.END]
 
 
+def ending(server):
+    """Guesses as before, but it ends in the second turn."""
+    last = len(server.asked) + 8
+
+    def sample(request):
+        if len(server.asked) == last:
+            server.stop()
+        return guess(request)
+
+    return sample
+
+
 @contextmanager
 def stubs(count, sample=guess):
     with ExitStack() as servers:
@@ -94,14 +106,9 @@ def test_a_server_that_is_killed_mid_episode_loses_no_token_and_no_episode(tmp_p
         sampler = sampler_on(fleet_of(servers), tmp_path / "one")
         undisturbed = asyncio.run(play(sampler))
 
-    def kills(request):
-        if len(first.asked) == 8:  # in the second turn
-            first.stop()
-        return guess(request)
-
     told = []
     with stubs(2) as (first, second):
-        first.sample = kills
+        first.sample = ending(first)
         fleet = fleet_of([first, second], told)
         sampler = sampler_on(fleet, tmp_path / "two")
         trajectories = asyncio.run(play(sampler))
@@ -235,14 +242,7 @@ def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path):
     with stubs(1) as (server,):
         sampler = sampler_on(fleet_of([server]), tmp_path / "one")
         undisturbed = asyncio.run(play(sampler))
-        before = len(server.asked)
-
-        def kills(request):
-            if len(server.asked) == before + 8:  # in the second turn
-                server.stop()
-            return guess(request)
-
-        server.sample = kills
+        server.sample = ending(server)
         fleet = fleet_of([server], told, patience_seconds=60.0)
         sampler = sampler_on(fleet, tmp_path / "two")
 
