@@ -8,15 +8,17 @@ not check whether an address could receive mail.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from itertools import repeat
 
 from email_env.ingest.headers import readable
 
-_BARE_MARKS = r",|;|=\?[^?\s]*+\?[bq]\?[^?]*+\?=|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
-_MARK = re.compile(rf'"[^"]*+"|{_BARE_MARKS}', re.IGNORECASE)
-_BARE_MARK = re.compile(_BARE_MARKS, re.IGNORECASE)
+_BRACKETS = r"=\?[^?\s]*+\?[bBqQ]\?[^?]*+\?=|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
+_ENCLOSED = (rf'"[^"]*+"|{_BRACKETS}', _BRACKETS)
+"""What a comma inside of separates nothing, by whether a quote has no other: none counts then."""
+_ENCLOSURE = tuple(map(re.compile, _ENCLOSED))
+_PART = tuple(re.compile(rf'(?:[^,;"=<(]++|{enclosed}|[^,;])++') for enclosed in _ENCLOSED)
 _ANGLE = re.compile(r"<[^<>]*>")
 _COMMENT = re.compile(r"\(([^()]*)\)")
 _JUNK = str.maketrans("", "", '<>"(),;\x00')
@@ -112,7 +114,8 @@ def parse_mailbox(part: str) -> tuple[str, str]:
     ('anna.keller@example.com', 'Keller, Anna')
     """
     part = part.strip()
-    angles = [match for match in _marks(part) if match[0][0] == "<"] or [*_ANGLE.finditer(part)]
+    enclosures = _ENCLOSURE[part.count('"') % 2].finditer(part)
+    angles = [match for match in enclosures if match[0][0] == "<"] or [*_ANGLE.finditer(part)]
     if angles:
         angle = next((match for match in reversed(angles) if "@" in match[0]), angles[-1])
         address, name = angle[0][1:-1], part[: angle.start()]
@@ -142,16 +145,5 @@ def display_name(text: str) -> str:
 
 def _split(header: str) -> list[str]:
     """Splits at commas and semicolons that are outside quotes, angle brackets, comments and encoded words."""
-    parts: list[str] = []
-    start = 0
-    for mark in _marks(header):
-        if mark[0] in ",;":
-            parts.append(header[start : mark.start()])
-            start = mark.end()
-    parts.append(header[start:])
-    return [part for part in map(str.strip, parts) if part]
-
-
-def _marks(header: str) -> Iterator[re.Match[str]]:
-    """The commas and semicolons of a header, and what may have some inside; no quote counts where one is missing."""
-    return (_BARE_MARK if header.count('"') % 2 else _MARK).finditer(header)
+    parts = map(str.strip, _PART[header.count('"') % 2].findall(header))
+    return [part for part in parts if part]

@@ -54,7 +54,7 @@ def read_content(headers: Mapping[str, str], data: bytes) -> Content:
     """The content of a body under these headers, of which those of MIME count; all bytes give one."""
     message = Message(_AS_SENT)
     for name in _MIME:
-        if value := unfolded(headers.get(name, "")):
+        if value := headers.get(name, ""):
             message[name] = value
     try:
         if message.get_content_maintype() in ("multipart", "message"):
@@ -163,7 +163,7 @@ class _Reader:
         return readable(value if value.isascii() else self._decoded(value.encode("utf-8", "surrogateescape")))
 
     def _page(self, part: Message) -> str:
-        data, charset = _payload(part), _charset(part)
+        data, charset = _payload(part), _charset(part.get("content-type", ""))
         page = self._decoded(data, charset) if codec_of(charset) else decode_named(data, _HEAD_BYTES)
         page = page[: self._page_chars_left]
         self._page_chars_left -= len(page)
@@ -171,12 +171,13 @@ class _Reader:
 
     def _calendar(self, part: Message) -> str:
         """Its lines are unfolded first: some programs fold inside a letter of UTF-8."""
-        return calendar_text(self._decoded(_CALENDAR_FOLD.sub(b"", _payload(part)), _charset(part)))
+        data = _CALENDAR_FOLD.sub(b"", _payload(part))
+        return calendar_text(self._decoded(data, _charset(part.get("content-type", ""))))
 
     def _plain(self, part: Message) -> str:
         """Plain text with `\\n` line ends, and with its paragraphs on one line each where it was sent so."""
-        text = unix_lines(self._decoded(_payload(part), _charset(part)))
         content_type = part.get("content-type", "").lower()
+        text = unix_lines(self._decoded(_payload(part), _charset(content_type)))
         if "flowed" not in content_type:
             return text
         return unflowed(text, delete_space=_DELETE_SPACE.search(content_type) is not None)
@@ -204,6 +205,6 @@ def _payload(part: Message) -> bytes:
     return cast(bytes, part.get_payload(decode=True)) or b""
 
 
-def _charset(part: Message) -> str:
-    match = _CHARSET.search(part.get("content-type", ""))
+def _charset(content_type: str) -> str:
+    match = _CHARSET.search(content_type)
     return match[1].lower() if match else ""

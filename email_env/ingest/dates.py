@@ -19,7 +19,7 @@ _MAX_ZONE = timedelta(hours=14)  # no place is farther from UTC, and SQLite take
 _ISO = re.compile(  # as programs write it, also with a blank before the zone
     r"\s*(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)?)\s*([+-]\d\d(?::?\d\d)?|Z)?(?!\d)", re.ASCII
 )
-_LOOSE_ZONE = re.compile(r"(?<=:\d\d) *+(?:(?:GMT|UTC) *+)?([+-])(\d\d?):?(\d\d)?(?!\d)", re.ASCII)
+_LOOSE_ZONE = re.compile(r"(:\d\d) *+(?:(?:GMT|UTC) *+)?([+-])(\d\d?):?(\d\d)?(?!\d)", re.ASCII)
 _LOST_YEAR = re.compile(r"\s(0\d{3})\s", re.ASCII)  # the stdlib takes 0001 for 2001
 _SEPARATOR = re.compile(
     r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d(?::\d\d)?)(?: ([+-]\d{4}|[A-Z]{1,5}))? (\d{4})\b"
@@ -63,6 +63,6 @@ def timestamp(sent: datetime) -> tuple[str, bool]:
 
 
 def _usual_zone(loose: re.Match[str]) -> str:
-    """`GMT+2`, `GMT+0200` or `+02:00` as ` +0200`, which the stdlib needs."""
-    sign, hours, minutes = loose.groups("00")
-    return f" {sign}{hours:0>2}{minutes}"
+    """`:00 GMT+2`, `:00 GMT+0200` or `:00+02:00` as `:00 +0200`, which the stdlib needs."""
+    clock, sign, hours, minutes = loose.groups("00")
+    return f"{clock} {sign}{hours:0>2}{minutes}"

@@ -20,7 +20,7 @@ _HEADER = re.compile(  # goes on in every line that does not start the next one,
 
 
 def split_message(data: bytes) -> tuple[dict[str, str], bytes]:
-    """The headers, folded as they came, by lower-case name, and the undecoded body.
+    """The headers, each on one line, by lower-case name, and the undecoded body.
 
     The first of a repeated header counts, which of `Received` is the last hop. A byte order mark and blanks may stand
     before the headers. What does not begin with a header is all body.
@@ -31,7 +31,7 @@ def split_message(data: bytes) -> tuple[dict[str, str], bytes]:
     end = _END.search(data)
     block, body = (data[: end.start()], data[end.end() :]) if end else (data, b"")
     found = _HEADER.findall(decode_named(block.replace(b"\r\n", b"\n")))
-    return {name.lower(): value for name, value in reversed(found)}, body
+    return {name.lower(): unfolded(value) for name, value in reversed(found)}, body
 
 
 def unfolded(value: str) -> str:

@@ -11,13 +11,12 @@ from typing import Any
 from email_env.ingest.addresses import display_name, listed_names, parse_mailboxes, parse_sender
 from email_env.ingest.body import read_content
 from email_env.ingest.dates import parse_date
-from email_env.ingest.headers import readable, split_message, unfolded
+from email_env.ingest.headers import readable, split_message
 from email_env.mail import ParsedMail
 
 _MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
 _DELIVERED = ("delivered-to", "x-original-to", "envelope-to")
 _ENVELOPE = ("date", "received", "from", "to", "cc", "bcc", "subject", "x-from", "x-to", "x-cc", *_DELIVERED)
-_CACHED_CHARS = 8192
 _OF_LISTS = ("list-id", "list-post", "mailing-list")
 _MAX_LISTED = 30  # mail to more people is mostly left out, and other mail tells their names too
 
@@ -35,17 +34,15 @@ def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
         a Message-ID gets one that is made from its bytes.
     """
     headers, body = split_message(data)
-    envelope_headers = [unfolded(headers.get(name, "")) for name in _ENVELOPE]
-    envelope = _envelope if sum(map(len, envelope_headers)) <= _CACHED_CHARS else _envelope.__wrapped__
     content = read_content(headers, body)
     mail = ParsedMail(
-        message_id=parse_message_id(unfolded(headers.get("message-id", ""))) or made_up_id(data),
+        message_id=parse_message_id(headers.get("message-id", "")) or made_up_id(data),
         body=content.body,
         source=source,
         listed=any(name in headers for name in _OF_LISTS),
         attachments=content.attachments,
         attached=content.attached,
-        **envelope(*envelope_headers),
+        **_envelope(*[headers.get(name, "") for name in _ENVELOPE]),
     )
     if not mail.date_ok and filed and (guess := parse_date(filed))[1]:
         return replace(mail, sent_at=guess[0])
@@ -63,7 +60,7 @@ def made_up_id(data: bytes) -> str:
     return f"{blake2b(data, digest_size=12).hexdigest()}@no-message-id"
 
 
-@lru_cache(maxsize=4096)  # the folders of a mailbox hold many copies of a mail
+@lru_cache(maxsize=2048)  # the folders of a mailbox hold many copies of a mail
 def _envelope(
     date: str, received: str, sender: str, to: str, cc: str, bcc: str, subject: str, *others: str
 ) -> dict[str, Any]:

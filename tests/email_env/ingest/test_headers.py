@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from email_env.ingest.headers import split_message, unfolded
+from email_env.ingest.headers import split_message
 from email_env.ingest.parse import parse_message
 from tests.email_env.mails import raw
 
@@ -60,8 +60,7 @@ def slow_split(data):
 @example(b"From: a@x.com\n\nText.\n\r\nMore.")
 @example(b"From: a@x.com")
 def test_headers_are_those_that_a_loop_over_the_lines_finds(data):
-    headers, body = split_message(data)
-    assert ({name: unfolded(value) for name, value in headers.items()}, body) == slow_split(data)
+    assert split_message(data) == slow_split(data)
 
 
 def test_a_header_that_is_not_wanted_keeps_its_continuation_to_itself():
