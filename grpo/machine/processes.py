@@ -41,6 +41,9 @@ TORCHRUN_VARIABLES = frozenset(
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
+PARENT_VARIABLE = "GRPO_PARENT_PID"
+"""Tells a process of a server of ours the id of the process that started it."""
+
 _POLL_SECONDS = 0.25
 
 

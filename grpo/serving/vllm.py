@@ -27,9 +27,9 @@ from grpo.config import TrainConfig
 from grpo.errors import ConfigError, ServerDiedError, ServerError, ServerStartError
 from grpo.machine.hardware import cpu_count
 from grpo.machine.models import check_model_folder
-from grpo.machine.processes import module_command
+from grpo.machine.processes import PARENT_VARIABLE, module_command
 from grpo.serving.server import ExternalServer, PolicyServer, Say, is_healthy, post
-from grpo.serving.vllm_main import GRACE_SECONDS, PARENT_VARIABLE
+from grpo.serving.vllm_main import GRACE_SECONDS
 from grpo.serving.vllm_options import ServerOptions, server_options
 
 BASE_MODEL = "base"

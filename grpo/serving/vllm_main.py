@@ -19,10 +19,7 @@ import tempfile
 import time
 
 from grpo.machine.installed import has_room
-from grpo.machine.processes import end_with_parent
-
-PARENT_VARIABLE = "GRPO_PARENT_PID"
-"""Tells a process of the server the id of the process that started it."""
+from grpo.machine.processes import PARENT_VARIABLE, end_with_parent
 
 CORES_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"
 """vLLM's variable for the cores of a model on the CPU: their numbers, with commas between them."""

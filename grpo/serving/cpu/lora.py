@@ -24,12 +24,12 @@ from typing import Any
 import torch
 from torch.nn.functional import linear
 
+from grpo.machine.processes import PARENT_VARIABLE
 from grpo.serving.cpu.kernels import install_kernels
 from grpo.serving.cpu.memory import install_count
 from grpo.serving.cpu.merge import Tally, install_merge
 from grpo.serving.cpu.sampler import install_sampler
 from grpo.serving.cpu.verifier import install_verifier
-from grpo.serving.vllm_main import PARENT_VARIABLE
 
 RELEASE = "0.32.0"
 """Of vLLM, whose private names this room knows."""

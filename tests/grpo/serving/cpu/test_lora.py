@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
+from grpo.machine.processes import PARENT_VARIABLE  # noqa: E402
 from grpo.serving import vllm_main  # noqa: E402
 from grpo.serving.cpu import lora  # noqa: E402
 from grpo.serving.cpu.lora import install, plan_rows  # noqa: E402
 from grpo.serving.vllm import VllmServer  # noqa: E402
-from grpo.serving.vllm_main import PARENT_VARIABLE  # noqa: E402
 from tests.grpo.serving.published import MAX_GAPS, PROMPTS, Published, request  # noqa: E402
 
 SLOTS, RANK, IN = 3, 4, 6
