@@ -14,6 +14,7 @@ import os
 import shlex
 import sys
 from contextlib import closing
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +145,7 @@ def main(
     except KeyboardInterrupt:
         click.echo(f"Stopped; {out} is as it was.", err=True)
         sys.exit(130)
-    click.echo(json.dumps(done.to_dict(), indent=2) if as_json else _summary(done))
+    click.echo(json.dumps(asdict(done), indent=2) if as_json else _summary(done))
 
 
 def _build(

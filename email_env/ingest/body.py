@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from email.message import Message
 from email.policy import Compat32
-from typing import NamedTuple, cast
+from typing import cast
 
 from email_env.ingest.formats import calendar_text, page_text, unflowed
 from email_env.ingest.headers import readable, unfolded
@@ -36,22 +36,13 @@ _MAX_NAME_CHARS = 200
 _HEAD_BYTES = 2048
 
 
-class Content(NamedTuple):
-    """What a message says.
+def read_content(headers: Mapping[str, str], data: bytes) -> tuple[str, tuple[str, ...], str]:
+    """What a body under these headers says, of which those of MIME count; all bytes say something.
 
-    Attributes:
-        body: its own text.
-        attachments: names of the attached files, each once.
-        attached: the text of attached files, calendars and messages, each below its name or its letterhead.
+    Returns:
+        Its own text; the names of the attached files, each once; the text of attached files, calendars and messages,
+        each below its name or its letterhead.
     """
-
-    body: str
-    attachments: tuple[str, ...] = ()
-    attached: str = ""
-
-
-def read_content(headers: Mapping[str, str], data: bytes) -> Content:
-    """The content of a body under these headers, of which those of MIME count; all bytes give one."""
     message = Message(_AS_SENT)
     for name in _MIME:
         if value := headers.get(name, ""):
@@ -65,10 +56,10 @@ def read_content(headers: Mapping[str, str], data: bytes) -> Content:
         reader = _Reader(message)
         body = reader.text(message)
     except Exception:  # the stdlib's parser raises many kinds on hostile structure; the raw text is better than none
-        return Content(unix_lines(decode(data, "")))
+        return unix_lines(decode(data, "")), (), ""
     attached = unix_lines("\n\n".join(dict.fromkeys(filter(None, reader.attached))))[:MAX_ATTACHED_CHARS]
     names = dict.fromkeys(filter(None, reader.names))
-    return Content(unix_lines(body), tuple(names)[:MAX_ATTACHMENTS], attached)
+    return unix_lines(body), tuple(names)[:MAX_ATTACHMENTS], attached
 
 
 class _AsSent(Compat32):

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from email_env.errors import BuildError
 from email_env.ingest.mailboxes import Owner
@@ -95,10 +94,6 @@ class BuildReport:
     bytes: int
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return asdict(self)
-
 
 def build_database(
     mails: Iterable[ParsedMail | Skip],
@@ -110,8 +105,8 @@ def build_database(
     owners: Sequence[tuple[str, ...]] = (),
     checksum: Callable[[], str] = lambda: "",
     command: str = "",
-    progress: Callable[[int, int], None] | None = None,
-    on_skip: Callable[[Skip], None] | None = None,
+    progress: Callable[[int, int], None] = lambda read, skipped: None,
+    on_skip: Callable[[Skip], None] = lambda skip: None,
 ) -> BuildReport:
     """Builds the database at `out`, replacing what is there.
 
@@ -197,11 +192,8 @@ def _stage(connection: sqlite3.Connection, staging: Staging, mails: Iterable[Par
     staging.give_to_owners()
     if staging.filters.drop_duplicates:
         staging.drop_duplicates()
-    absent = staging.drop_other_inboxes() if staging.filters.inboxes else []
-    if absent:
-        raise BuildError(
-            f"No mail of {', '.join(absent)} is left of {staging.read:,} from {source}. Nothing was written."
-        )
+    if staging.filters.inboxes and (absent := staging.drop_other_inboxes()):
+        raise _no_mail(staging, source, absent)
     connection.execute("COMMIT")
     staging.number()
 
@@ -254,15 +246,12 @@ def _report(
     skipped = {reason.value: staging.skipped[reason] for reason in SkipReason if staging.skipped[reason]}
     if not kept:
         why = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in skipped.items()) or "it is empty"
-        raise BuildError(f"No mail is left of {staging.read:,} from {source} ({why}). Nothing was written.")
+        raise _no_mail(staging, f"{source} ({why})")
     if staging.read != kept + sum(skipped.values()):
         raise BuildError(f"{staging.read} messages came in, {kept} are kept and {skipped} skipped: they must add up.")
     owners = [replace(owner, mails=_mails_of(connection, owner.address)) for owner in staging.known_owners()]
     if absent := [owner.address for owner in owners if owner.is_named and not owner.mails]:
-        raise BuildError(
-            f"No mail of {', '.join(absent)} is left of {staging.read:,} from {source}. Check --owner. Nothing was"
-            " written."
-        )
+        raise _no_mail(staging, f"{source}. Check --owner", absent)
     return BuildReport(
         path="",
         source=source,
@@ -278,6 +267,11 @@ def _report(
         bytes=0,
         seconds=0.0,
     )
+
+
+def _no_mail(staging: Staging, source: str, inboxes: Sequence[str] = ()) -> BuildError:
+    whose = f" of {', '.join(inboxes)}" if inboxes else ""
+    return BuildError(f"No mail{whose} is left of {staging.read:,} from {source}. Nothing was written.")
 
 
 def _write_facts(

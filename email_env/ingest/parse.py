@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -33,16 +34,16 @@ def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
         The message. What cannot be understood is empty, so bytes that are no mail have no addresses. A message without
         a Message-ID gets one that is made from its bytes.
     """
-    headers, body = split_message(data)
-    content = read_content(headers, body)
+    headers, content = split_message(data)
+    body, attachments, attached = read_content(headers, content)
     mail = ParsedMail(
         message_id=parse_message_id(headers.get("message-id", "")) or made_up_id(data),
-        body=content.body,
+        body=body,
         source=source,
         listed=any(name in headers for name in _OF_LISTS),
-        attachments=content.attachments,
-        attached=content.attached,
-        **_envelope(*[headers.get(name, "") for name in _ENVELOPE]),
+        attachments=attachments,
+        attached=attached,
+        **envelope(headers),
     )
     if not mail.date_ok and filed and (guess := parse_date(filed))[1]:
         return replace(mail, sent_at=guess[0])
@@ -60,11 +61,16 @@ def made_up_id(data: bytes) -> str:
     return f"{blake2b(data, digest_size=12).hexdigest()}@no-message-id"
 
 
+def envelope(headers: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a `ParsedMail` that tell who sent it to whom, when and about what, by lower-case headers."""
+    return _envelope(*[headers.get(name, "") for name in _ENVELOPE])
+
+
 @lru_cache(maxsize=2048)  # the folders of a mailbox hold many copies of a mail
 def _envelope(
     date: str, received: str, sender: str, to: str, cc: str, bcc: str, subject: str, *others: str
 ) -> dict[str, Any]:
-    """The fields of a `ParsedMail` that tell who sent it to whom and when, from the headers `_ENVELOPE`."""
+    """`envelope` of the headers `_ENVELOPE`."""
     x_from, x_to, x_cc, *delivered = others
     sent_at, date_ok = parse_date(date)
     if not date_ok:  # the end of the last hop has the time

@@ -16,7 +16,7 @@ _MAX_LINE_BYTES = 1 << 16
 
 
 @contextmanager
-def skip_list(path: Path | None) -> Iterator[Callable[[Skip], None] | None]:
+def skip_list(path: Path | None) -> Iterator[Callable[[Skip], None]]:
     """Yields the `on_skip` of `build_database`. A file is written if the block ends well; None writes no list.
 
     A pipe or a device is written to as it is.
@@ -25,7 +25,7 @@ def skip_list(path: Path | None) -> Iterator[Callable[[Skip], None] | None]:
         BuildError: `path` cannot be written, or is there and is no such list.
     """
     if path is None:
-        yield None
+        yield lambda skip: None
         return
     try:
         with _opened(path) as target, target.open("w", encoding="utf-8") as handle:

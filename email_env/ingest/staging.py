@@ -60,8 +60,8 @@ class Staging:
         filters: Filters,
         evidence: set[str],
         owners: Sequence[tuple[str, ...]],
-        progress: Callable[[int, int], None] | None,
-        on_skip: Callable[[Skip], None] | None,
+        progress: Callable[[int, int], None],
+        on_skip: Callable[[Skip], None],
     ) -> None:
         connection.execute(_TABLE)
         self.connection = connection
@@ -92,13 +92,12 @@ class Staging:
             if len(batch) >= _BATCH:
                 self.connection.executemany(insert, batch)
                 batch.clear()
-            if self.progress and self.read % _BATCH == 0:
+            if self.read % _BATCH == 0:
                 self.progress(self.read, self.skipped.total())
         self.connection.executemany(insert, batch)
         self._ids_seen.clear()  # of 500,000 mails 40 MB, which the index needs next
         self._lowest_ids.clear()
-        if self.progress:
-            self.progress(self.read, self.skipped.total())
+        self.progress(self.read, self.skipped.total())
 
     def give_to_owners(self) -> None:
         """Puts all mail of a mailbox into the inbox of its owner, whatever its headers say."""
@@ -217,8 +216,7 @@ class Staging:
 
     def _skip(self, source: str, reason: SkipReason) -> None:
         self.skipped[reason] += 1
-        if self.on_skip:
-            self.on_skip(Skip(source, reason))
+        self.on_skip(Skip(source, reason))
 
     def _taken(self, mail: ParsedMail) -> tuple[Any, ...] | None:
         """A mail as a row; None where it is left out."""

@@ -35,7 +35,7 @@ def _demo(_location: str) -> Source:
     from email_env import demo
 
     corpus = demo.generate()
-    return counted_source("demo", corpus.mails, len(corpus.mails), corpus.scenarios)
+    return counted_source("demo", ([mail] for mail in corpus.mails), len(corpus.mails), corpus.scenarios)
 
 
 _OF_FILES = {"tar": tar_mails, "mbox": mbox_mails, "zip": zip_mails, "eml": eml_mails, **TABLES}

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 from email_env.errors import SourceError
 from email_env.ingest.sources.archive import ARCHIVES
 from email_env.ingest.sources.file import file_mails
-from email_env.ingest.sources.source import Entry, Note, Source, parsed, storable
+from email_env.ingest.sources.source import Entry, Note, Source, counted_source, storable
 from email_env.mail import Skip, SkipReason
 
 
@@ -32,18 +32,8 @@ def folder_source(location: str) -> Source:
     paths = _file_paths(location)
     if not paths:
         raise SourceError(f"No mail in the folder {location!r}. Name a folder of messages, mbox files or archives.")
-    notes: list[str] = []
-    done = 0
-
-    def entries() -> Generator[Entry, None, None]:
-        nonlocal done
-        for path in paths:
-            done += 1
-            yield from _entries(path, storable(os.path.relpath(path, location)))
-
-    return Source(
-        location, parsed(location, entries(), notes), notes=notes, total=lambda: len(paths), position=lambda: done
-    )
+    files = (_entries(path, storable(os.path.relpath(path, location))) for path in paths)
+    return counted_source(location, files, len(paths))
 
 
 def _file_paths(root: str) -> list[str]:

@@ -41,7 +41,7 @@ class Source:
         scenarios: questions that come with the mail.
         notes: what the user should know about what has been read of `mails`.
         total: size of the whole in the unit of `position`; 0 as long as it is not known.
-        position: how far `mails` has been read, in bytes or messages.
+        position: how far `mails` has been read, in bytes, files or messages.
         checksum: SHA-256 of the source's bytes once `mails` has been read to its end; "" before, and for sources that
             are no single file.
     """
@@ -55,18 +55,20 @@ class Source:
     checksum: Callable[[], str] = lambda: ""
 
 
-def counted_source(name: str, entries: Iterable[Entry], total: int, scenarios: Iterable[Scenario] = ()) -> Source:
-    """A source whose progress is counted in messages."""
-    read = 0
+def counted_source(
+    name: str, pieces: Iterable[Iterable[Entry]], total: int, scenarios: Iterable[Scenario] = ()
+) -> Source:
+    """A source whose progress is counted in pieces: files, or records of one mail each."""
+    begun = 0
 
     def counted() -> Generator[Entry, None, None]:
-        nonlocal read
-        for entry in entries:
-            read += 1
-            yield entry
+        nonlocal begun
+        for piece in pieces:
+            begun += 1
+            yield from piece
 
     notes: list[str] = []
-    return Source(name, parsed(name, counted(), notes), list(scenarios), notes, lambda: total, lambda: read)
+    return Source(name, parsed(name, counted(), notes), list(scenarios), notes, lambda: total, lambda: begun)
 
 
 def parsed(name: str, entries: Iterable[Entry], notes: list[str]) -> Generator[ParsedMail | Skip, None, None]:

@@ -12,19 +12,17 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import IO, Any, cast
 
 from email_env.errors import HubError, SourceError
-from email_env.ingest.addresses import parse_mailboxes, parse_sender
-from email_env.ingest.dates import NO_DATE, parse_date, timestamp
-from email_env.ingest.parse import made_up_id, parse_message_id
+from email_env.ingest.parse import envelope, made_up_id, parse_message_id
 from email_env.ingest.sources.source import MAX_MESSAGE_BYTES, Entry, Source, counted_source, is_too_large, storable
 from email_env.mail import ParsedMail, RawMail, Skip, SkipReason
 from email_env.scenarios import hub
-from judges.common.text import one_line, unix_lines, without_controls
+from judges.common.text import unix_lines, without_controls
 
 _REQUIRED = ("message_id", "subject", "from", "to", "date", "body")
+_HEADERS = ("subject", "from", "to", "cc", "bcc", "date")
 _BATCH_ROWS = 1000
 _ELSEWHERE = "Another source of the same mail: enron_mail_20150507.tar.gz, as a file or its web address."
 
@@ -109,7 +107,8 @@ def hub_source(location: str) -> Source:
         except HubError as error:
             raise SourceError(f"{error} {_ELSEWHERE}") from error
 
-    return counted_source(location, _mails(location, rows()), hub.row_count(dataset))
+    records = ([entry] for entry in _mails(location, rows()))
+    return counted_source(location, records, hub.row_count(dataset))
 
 
 def record_mail(row: Mapping[str, Any], label: str) -> ParsedMail | Skip:
@@ -118,22 +117,11 @@ def record_mail(row: Mapping[str, Any], label: str) -> ParsedMail | Skip:
     body = unix_lines(_text(row.get("body")))
     if is_too_large(len(body)):
         return Skip(label, SkipReason.TOO_LARGE)
-    sent_at, date_ok = _sent(row.get("date"))
-    from_addr, from_name = parse_sender(_text(row.get("from")))
-    to, cc, bcc = (_mailboxes(row.get(column)) for column in ("to", "cc", "bcc"))
     return ParsedMail(
         message_id=parse_message_id(_text(row.get("message_id"))) or made_up_id(repr(sorted(row.items())).encode()),
-        sent_at=sent_at,
-        date_ok=date_ok,
-        from_addr=from_addr,
-        from_name=from_name,
-        to=tuple(to),
-        cc=tuple(a for a in cc if a not in to),
-        bcc=tuple(a for a in bcc if a not in to and a not in cc),
-        subject=one_line(_text(row.get("subject"))),
         body=body,
         source=label,
-        names=tuple((address, name) for address, name in (cc | bcc | to).items() if name),
+        **envelope({column: _text(row.get(column)) for column in _HEADERS}),
     )
 
 
@@ -170,16 +158,7 @@ def _json_lines(handle: IO[bytes]) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: object) -> str:
+    """A value as a header has it: a time in ISO form, several mailboxes with commas between them."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, cast(Iterable[object], value)))
     return "" if value is None else without_controls(str(value))
-
-
-def _mailboxes(value: object) -> dict[str, str]:
-    headers = value if isinstance(value, list | tuple) else [value]
-    return {address: name for header in headers for address, name in parse_mailboxes(_text(header)).items()}
-
-
-def _sent(value: object) -> tuple[str, bool]:
-    """(time, whether it can be trusted) from a date, ISO text or the text of a Date header. No zone means UTC."""
-    if isinstance(value, str):
-        return parse_date(value)
-    return timestamp(value) if isinstance(value, datetime) else (NO_DATE, False)
