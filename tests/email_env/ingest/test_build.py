@@ -133,12 +133,6 @@ def test_only_mail_of_the_inboxes_asked_for_is_taken(tmp_path):
     assert report.skipped == {"other_inbox": 1}
 
 
-def test_an_inbox_without_mail_is_an_error_and_writes_nothing(tmp_path):
-    with pytest.raises(BuildError, match=f"No mail of {CARO} is left of 1 from test"):
-        build(tmp_path / "mail.db", mail("m1"), filters=Filters(inboxes=(BEN, CARO)))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_every_skip_is_reported_with_where_it_came_from(tmp_path):
     seen = []
     build(
