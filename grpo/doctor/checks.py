@@ -289,8 +289,6 @@ def _provoke(env: MessageEnv, task: Task) -> None:
         try:
             env.step(turn)
         except EnvError as error:
-            if " failed at step: " not in str(error):
-                raise
             raise EnvError(
                 f"{what}: {error}; answer it with a text, an error code and a small penalty: {turn!r}"
             ) from error

@@ -252,6 +252,14 @@ class JudgeClient:
 
     async def _attempts(self, params: dict[str, Any]) -> Completion:
         litellm = load_litellm()  # seconds, in which the judges' loop has nothing else to do
+        try:
+            litellm.get_llm_provider(params["model"], params.get("custom_llm_provider"), params.get("api_base"))
+        except litellm.BadRequestError:
+            raise JudgeCallError(
+                f"{params['model']}: the provider is not clear; write openai/{params['model']} for a server that "
+                "speaks OpenAI's protocol",
+                is_hopeless=True,
+            ) from None
         for attempt in range(1, self.max_retries + 2):
             try:
                 async with asyncio.timeout(self.timeout_seconds):
@@ -303,9 +311,6 @@ class JudgeClient:
         words = str(error).partition("Traceback (most recent")[0].rstrip()  # litellm quotes its own
         text = blank_secrets(f"{type(error).__name__}: {words}", *self._secrets(params))
         message = f"{name} failed{tries} ({text[:500]})"
-        if "LLM Provider NOT provided" in text:
-            hint = f"write openai/{params['model']} for a server that speaks OpenAI's protocol"
-            return JudgeCallError(f"{name}: the provider is not clear; {hint}", status, is_hopeless=True)
         if type(error).__name__ == "ContextWindowExceededError":
             return ContextOverflow(f"{message}; lower max_prompt_tokens below the judge's context", status)
         return JudgeCallError(message, status, is_hopeless=status in _HOPELESS)
