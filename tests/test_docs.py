@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from grpo.config import load_config
 from tests import ROOT
-from tests.support.commands import COMMANDS, SCRIPTS
+from tests.support.commands import COMMANDS
 
 FRONT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md")
 PAGES = [*(ROOT / name for name in FRONT), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -67,11 +67,6 @@ def _anchors(page: Path) -> set[str]:
     """The headings of a page as GitHub names them in an address."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_command_has_an_example(name):
-    assert any(line.startswith(f"{name} ") for _, line in LINES)
 
 
 @pytest.mark.parametrize(

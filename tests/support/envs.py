@@ -31,6 +31,19 @@ def call(action: Any) -> str:
     return f'<tool_call>{{"name": "act", "arguments": {{"action": {action}}}}}</tool_call>'
 
 
+def tool(name: str, properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    """A function schema; without ``required`` it wants all of its arguments."""
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties) if required is None else required,
+    }
+    return {
+        "type": "function",
+        "function": {"name": name, "description": f"The tool {name}.", "parameters": parameters},
+    }
+
+
 class Toll(gymnasium.Env):
     """A road of five tolls. Each step costs 2; the end of the road is a success."""
 
@@ -121,16 +134,7 @@ class TalkEnv(gymnasium.Env):
     observation_space = spaces.Text(200)
     action_space = spaces.Text(200)
     opening = ({"role": "system", "content": "Find mail."}, {"role": "user", "content": "Where is the Atlas review?"})
-    tools = (
-        {
-            "type": "function",
-            "function": {
-                "name": "search_inbox",
-                "description": "Search.",
-                "parameters": {"type": "object", "properties": {"keywords": {"type": "array"}}},
-            },
-        },
-    )
+    tools = (tool("search_inbox", {"keywords": {"type": "array"}}, required=[]),)
 
     def __init__(self, role: str = "user", says: str = "No."):
         self.role = role
@@ -297,17 +301,9 @@ class SumsEnv(gymnasium.Env):
         }
 
 
-def _tool(name: str, properties: dict[str, Any]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": list(properties)}
-    return {
-        "type": "function",
-        "function": {"name": name, "description": f"The tool {name}.", "parameters": parameters},
-    }
-
-
 TOOLS = [
-    _tool("double", {"number": {"type": "integer", "description": "A number."}}),
-    _tool(
+    tool("double", {"number": {"type": "integer", "description": "A number."}}),
+    tool(
         "return_final_answer",
         {"answer": {"type": "string"}, "sources": {"type": "array", "items": {"type": "string"}}},
     ),
@@ -387,7 +383,7 @@ class Mute(Walker):
         return None
 
 
-STEP_TOOL = _tool("walk", {})
+STEP_TOOL = tool("walk", {})
 
 
 _CLASSES = {WORD_ENV: WordEnv, PICTURE_ENV: Pixels, TALK_ENV: TalkEnv, LETTER_ENV: LetterEnv, HARD_ENV: Hard}

@@ -7,24 +7,12 @@ from transformers import PreTrainedTokenizerFast
 from grpo.chat import chat_for, load_tokenizer
 from grpo.chat.template import HERMES
 from grpo.errors import ModelError
-from tests.grpo.chat.templates import TOOL_TEMPLATE
+from tests.grpo.chat.templates import FAMILIES, TOOL_TEMPLATE
+from tests.support.envs import TalkEnv, tool
 
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "search_inbox",
-            "description": "Search.",
-            "parameters": {
-                "type": "object",
-                "properties": {"keywords": {"type": "array"}, "from_addr": {"type": "string"}},
-                "required": ["keywords"],
-            },
-        },
-    }
-]
-MESSAGES = [{"role": "system", "content": "Find mail."}, {"role": "user", "content": "Where is the Atlas review?"}]
-CALL = '<tool_call>\n{"name": "search_inbox", "arguments": {"keywords": ["Atlas"]}}\n</tool_call>'
+TOOLS = [tool("search_inbox", {"keywords": {"type": "array"}, "from_addr": {"type": "string"}}, ["keywords"])]
+MESSAGES = list(TalkEnv.opening)
+CALL = FAMILIES[0].call
 
 
 @pytest.fixture(scope="module")
@@ -32,32 +20,17 @@ def tokenizer(model_dir):
     return load_tokenizer(model_dir)
 
 
-def test_hermes_writes_chatml_with_one_signature_a_tool(tokenizer):
+def test_hermes_writes_chatml_with_one_signature_a_tool_and_goes_on_in_pieces(tokenizer):
     chat = chat_for(tokenizer)
     assert chat.template == HERMES
-    assert tokenizer.decode(chat.prompt_ids(MESSAGES, TOOLS)) == (
+    sampled = [*chat.encode(CALL), chat.stop_token_ids[0]]
+    answer = chat.delta_ids([], [{"role": "tool", "content": "m1 | Atlas"}], [])
+    assert tokenizer.decode([*chat.prompt_ids(MESSAGES, TOOLS), *sampled, *answer]) == (
         "<|im_start|>system\nFind mail.\nTools:\nsearch_inbox(keywords, from_addr?)\nCall one tool per turn:\n"
         '<tool_call>\n{"name": NAME, "arguments": {...}}\n</tool_call><|im_end|>\n'
-        "<|im_start|>user\nWhere is the Atlas review?<|im_end|>\n<|im_start|>assistant\n"
-    )
-
-
-def test_a_whole_conversation_in_pieces_is_the_conversation_in_one_piece(tokenizer):
-    chat = chat_for(tokenizer)
-    sampled = [*chat.encode(CALL), chat.stop_token_ids[0]]
-    ids = chat.prompt_ids(MESSAGES, []) + sampled + chat.delta_ids([], [{"role": "tool", "content": "m1 | Atlas"}], [])
-    assert tokenizer.decode(ids) == (
-        "<|im_start|>system\nFind mail.<|im_end|>\n<|im_start|>user\nWhere is the Atlas review?<|im_end|>\n"
+        "<|im_start|>user\nWhere is the Atlas review?<|im_end|>\n"
         f"<|im_start|>assistant\n{CALL}<|im_end|>\n<|im_start|>tool\nm1 | Atlas<|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-def test_turns_that_ended_need_no_closing_and_turns_cut_for_length_do(tokenizer):
-    chat = chat_for(tokenizer)
-    end = chat.stop_token_ids[0]
-    assert chat.close_ids([5, 6, end]) == []
-    assert chat.close_ids([5, 6]) == [end]
-    assert chat.decode([*chat.encode("yes, Thursday"), end]) == "yes, Thursday"
 
 
 def test_a_template_with_tools_is_used_and_its_delta_is_what_it_adds(model_dir):

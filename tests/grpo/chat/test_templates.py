@@ -181,14 +181,6 @@ def test_qwen3_keeps_reasoning_within_a_tool_loop_and_forks_where_a_user_speaks(
     assert "The review is in May." not in text
 
 
-def test_reasoning_is_kept_where_history_is_appended_to(chats):
-    chat = chats(QWEN3, "append")
-    user = [{"role": "user", "content": "No."}]
-    assert chat.rewritten_ids(ANSWERED, user, TOOLS) is None
-    delta = chat.tokenizer.decode(chat.delta_ids(ANSWERED, user, TOOLS))
-    assert delta == "\n<|im_start|>user\nNo.<|im_end|>\n<|im_start|>assistant\n"
-
-
 def test_reasoning_that_is_kept_has_the_ids_of_trls_template_that_keeps_it(chats, model_dir):
     chat = chats(QWEN3, "append")
     reference = Family("qwen3 training", "qwen3_training.jinja", QWEN3.words).chat(model_dir)
@@ -249,8 +241,3 @@ def test_a_fork_that_leaves_no_room_for_a_turn_ends_the_episode(chats):
     kept, _ = talked(chat, [THOUGHT], max_tokens=lengths[1] + 32)
     assert (kept.ending, kept.num_forks, kept.num_turns) == ("context_full", 1, 2)
     assert whole.ending == "answered"
-
-
-def test_variables_reach_the_template(chats):
-    ids = chats(FAMILIES[3]).prompt_ids([QUESTION], [])
-    assert chats(FAMILIES[3]).tokenizer.decode(ids).endswith("assistant\n<think>\n\n</think>\n\n")

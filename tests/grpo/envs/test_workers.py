@@ -11,14 +11,13 @@ from dataclasses import replace
 import gymnasium
 import pytest
 
-from grpo.config import TrainConfig, load_config, resume_differences
 from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
 from grpo.envs.step_cost import Place
 from grpo.envs.workers import EnvWorkers
 from grpo.episodes.player import planned_episodes
 from grpo.episodes.record import line_of
-from grpo.errors import ConfigError, EnvError
+from grpo.errors import EnvError
 from grpo.machine.processes import child_environment
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
@@ -266,15 +265,6 @@ async def test_an_episode_that_is_given_up_in_a_step_leaves_its_env_to_nobody():
         seat = await pool.seat()
         assert (await reset(seat)).messages[0]["content"] == "Guess the word."
         pool.leave(seat)
-
-
-def test_a_continued_run_may_call_its_envs_elsewhere():
-    before = load_config(None, {"env": WORD_ENV}).model_dump(mode="json")
-    now = load_config(None, {"env": WORD_ENV, "rollout.env_workers": 4}).model_dump(mode="json")
-    assert resume_differences(TrainConfig, before, now) == []
-    for wrong in (-1, "process", 1.5):
-        with pytest.raises(ConfigError, match=r"rollout\.env_workers"):
-            load_config(None, {"env": WORD_ENV, "rollout.env_workers": wrong})
 
 
 def test_no_worker_is_started_for_an_episode_that_was_given_up_before_the_end():

@@ -41,18 +41,6 @@ def test_an_env_that_does_not_say_what_is_right_has_its_mean_reward_shown() -> N
     assert progress.status() == "2/2  reward 0.250  errors 0  2/s"
 
 
-def test_a_log_gets_a_line_every_ten_seconds_and_the_last() -> None:
-    display, out, clock = make_display()
-    with display, display.progress("episodes", 4, EvaluationProgress) as progress:
-        for seconds in (4, 7, 1, 1):
-            clock.now += seconds
-            progress.add(result())
-    assert out.getvalue().splitlines() == [
-        "episodes 2/4  correct 100.0 %  errors 0  0.182/s  11 s left",
-        "episodes 4/4  correct 100.0 %  errors 0  0.308/s",
-    ]
-
-
 @pytest.mark.parametrize("width", [60, 120])
 def test_a_narrow_terminal_shows_all_of_it_on_two_lines(width: int) -> None:
     display, out, clock = make_display(width, live=True)
