@@ -56,6 +56,7 @@ def gzipped(content: bytes) -> bytes:
         ("emails.csv", b"a,b\n1,2\n", "no column `message`.*a, b"),
         ("emails.csv", b"", "no column `message`"),
         ("mail.tar.gz", b"no archive at all", "whole tar archive"),
+        ("mail.tar.gz", b"", "whole tar archive"),
         ("mail.txt.gz", gzipped(b"notes"), "Unknown kind of mail 'mail.txt.gz'"),
         ("mail.mbox.gz", gzipped(b"From: a@x.com"), "is no mbox: it begins with b'From: a@x.com'"),
         ("mail.tar.gz", gzipped(gzipped(bytes(20_000))), "unpack it and name what comes out"),
