@@ -1,7 +1,6 @@
 import os
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -121,7 +120,6 @@ def test_ctrl_c_within_a_function_that_sqlite_calls_is_a_ctrl_c(tmp_path, monkey
         signal.raise_signal(signal.SIGINT)
         return text
 
-    sqlite3.enable_callback_tracebacks(False)  # importing Datasette turns them on for the process
     monkeypatch.setattr("email_env.ingest.build.index_text", pressed)
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "mail.db", mail("m1"))

@@ -173,14 +173,14 @@ OTHER_BOX = many("c", 4, "other.mbox::message {}", "r{}@y.org", CARO)
             {ANNA: 6, BEN: 5},
             id="somebody who wrote beside one who is named",
         ),
-        pytest.param([*many("a", 50, "anna/{}", "p{}@y.org", ANNA), *BENS], [], {ANNA: 50, BEN: 3}, id="a small mailbox"),
+        pytest.param([*many("a", 50, "anna/{}", "p{}@y.org", ANNA), *BENS], [], {ANNA: 50, BEN: 3}, id="a small one"),
         pytest.param([*FILE, *OTHERS[:3]], [], {ANNA: 7}, id="a file: who is on most of its mail"),
         pytest.param([*FILE, *OTHERS], [], {}, id="a file: nobody is on most"),
         pytest.param([*FILE, *OTHERS], [(ANNA,)], {ANNA: 8}, id="a file: who is named"),
         pytest.param([*FILE, *MORE], [(ANNA,)], {ANNA: 16}, id="a file: who is named and on a quarter"),
         pytest.param([*FILE, *MORE, *OTHERS], [(ANNA,)], {ANNA: 4}, id="a file: who is named and on less"),
         pytest.param([*LISTS, *BOX], [], {BEN: 8}, id="mail of lists is the only owner's"),
-        pytest.param([*LISTS, *BOX, *OTHER_BOX], [], {BEN: 4, CARO: 4}, id="mail of lists beside two owners is nobody's"),
+        pytest.param([*LISTS, *BOX, *OTHER_BOX], [], {BEN: 4, CARO: 4}, id="mail of lists beside two owners"),
         pytest.param(LISTS, [("anna@home.org", ANNA)], {"anna@home.org": 4}, id="mail of lists alone"),
     ],
 )  # fmt: skip
@@ -227,9 +227,16 @@ def test_only_mail_of_the_inbox_asked_for_is_taken_with_what_lies_in_its_folder(
 )
 def test_every_mail_of_a_folder_is_in_the_inbox_of_its_owner_on_its_day(tmp_path_factory, drawn):
     mails = [
-        mail(f"m{n}", f"S{s}", from_addr=sender, to=tuple(sorted(to)), sent_at=f"2001-05-0{day}T00:00:00Z", source=f"{box}/{n}")
+        mail(
+            f"m{n}",
+            f"S{s}",
+            from_addr=sender,
+            to=tuple(sorted(to)),
+            sent_at=f"2001-05-0{day}T00:00:00Z",
+            source=f"{box}/{n}",
+        )
         for n, (box, sender, to, day, s) in enumerate(drawn)
-    ]  # fmt: skip
+    ]
     path = tmp_path_factory.mktemp("owners") / "mail.db"
     report = build(path, *mails)
     database = MailDatabase(path)
