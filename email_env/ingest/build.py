@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from email_env.errors import BuildError
@@ -249,7 +250,7 @@ def _report(
         raise _no_mail(staging, f"{source} ({why})")
     if staging.read != kept + sum(skipped.values()):
         raise BuildError(f"{staging.read} messages came in, {kept} are kept and {skipped} skipped: they must add up.")
-    owners = [replace(owner, mails=_mails_of(connection, owner.address)) for owner in staging.known_owners()]
+    owners = staging.known_owners(partial(_mails_of, connection))
     if absent := [owner.address for owner in owners if owner.is_named and not owner.mails]:
         raise _no_mail(staging, f"{source}. Check --owner", absent)
     return BuildReport(

@@ -43,7 +43,7 @@ class Owner:
     aliases: tuple[str, ...]
     folders: tuple[str, ...]
     is_named: bool
-    mails: int = 0
+    mails: int
 
 
 @dataclass(slots=True)

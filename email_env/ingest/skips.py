@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from email_env.errors import BuildError
@@ -27,8 +27,14 @@ def skip_list(path: Path | None) -> Iterator[Callable[[Skip], None]]:
     if path is None:
         yield lambda skip: None
         return
+    is_stream = path.exists() and not path.is_file()
     try:
-        with _opened(path) as target, target.open("w", encoding="utf-8") as handle:
+        if path.is_file() and not _is_list(path):
+            raise BuildError(f"{str(path)!r} is there and is no list of skipped mail. Remove it, or name another file.")
+        with (
+            nullcontext(path) if is_stream else replacing(path) as target,
+            target.open("w", encoding="utf-8") as handle,
+        ):
 
             def note(skip: Skip) -> None:
                 line = {"source": skip.source, "reason": skip.reason.value}
@@ -37,18 +43,6 @@ def skip_list(path: Path | None) -> Iterator[Callable[[Skip], None]]:
             yield note
     except OSError as error:
         raise BuildError(f"Cannot write the list of skipped mail {str(path)!r}: {error}.") from error
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Path]:
-    """The path to write to: that of a new file which replaces a list, or a pipe or a device itself."""
-    if path.exists() and not path.is_file():
-        yield path
-        return
-    if path.exists() and not _is_list(path):
-        raise BuildError(f"{str(path)!r} is there and is no list of skipped mail. Remove it, or name another file.")
-    with replacing(path) as temporary:
-        yield temporary
 
 
 def _is_list(path: Path) -> bool:

@@ -114,17 +114,21 @@ class Staging:
         )
         self._give_copies(tokens)
 
-    def known_owners(self) -> list[Owner]:
-        """The owners named and found; how much mail each has is not known here."""
-        owners = [
-            Owner(group[0], group[1:], self._folders(self.people.number(group[0])), is_named=True)
-            for group in self._groups
+    def known_owners(self, mails_of: Callable[[str], int]) -> list[Owner]:
+        """The owners named and found, with the number of mails that `mails_of` their address tells."""
+        people = [(self.people.number(group[0]), *group) for group in self._groups]
+        named = {person for person, *_ in people}
+        people += [(person, self.people.address(person)) for person in self._boxes if person not in named]
+        return [
+            Owner(
+                address,
+                tuple(aliases),
+                folders=tuple(box.name for box in self._boxes.get(person, ())),
+                is_named=person in named,
+                mails=mails_of(address),
+            )
+            for person, address, *aliases in people
         ]
-        named = {owner.address for owner in owners}
-        for person in self._boxes:
-            if (address := self.people.address(person)) not in named:
-                owners.append(Owner(address, (), self._folders(person), is_named=False))
-        return owners
 
     def address_numbers(self) -> dict[str, int]:
         """The number of the person of every address; those of an owner without mail of their own are there too."""
@@ -132,9 +136,6 @@ class Staging:
             for address in group:
                 self.people.number(address)
         return self.people.ids
-
-    def _folders(self, person: int) -> tuple[str, ...]:
-        return tuple(box.name for box in self._boxes.get(person, ()))
 
     def _give_copies(self, tokens: dict[int, str]) -> None:
         """Gives the mail that was kept of several with one id to the owners of the others too."""

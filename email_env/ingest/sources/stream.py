@@ -196,7 +196,6 @@ class _Unpacked(io.RawIOBase):
         self._name = name
         self._packed = packed
         self._plain = gzip.GzipFile(fileobj=packed)
-        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -208,7 +207,6 @@ class _Unpacked(io.RawIOBase):
             raise SourceError(
                 f"{self._name!r} cannot be read to its end ({error}); is it a whole gzip file? Fetch it again."
             ) from error
-        self._position += count
-        if self._position > FREE_BYTES + MAX_EXPANSION * self._packed.tell():
+        if self._plain.tell() > FREE_BYTES + MAX_EXPANSION * self._packed.tell():
             raise SourceError(f"{self._name!r} expands more than {MAX_EXPANSION}-fold: a decompression bomb.")
         return count
