@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from grpo.ending import Ending
 from grpo.errors import ConfigError, EnvError, JudgeFailure, ServerError
-from grpo.training.rewards import EnvReward, HybridReward
+from grpo.training.rewards import EnvReward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Group
 from judges.common.files import read_jsonl
@@ -112,13 +111,6 @@ def test_what_judging_a_step_cost_is_logged():
     assert costs == pytest.approx([reward.cost_usd / 2] * 2)
 
 
-def test_in_the_hybrid_the_right_answer_stays_above():
-    with JudgeServer(score_by(by_length)) as server:
-        made = batch(batches(judged(server, HybridReward)), right_at_first)
-    assert [g.rewards for g in made.groups] == [pytest.approx([1.0 + 0.05, 0.0 + 0.15])] * 4
-    assert made.metrics()["judge/disagreement"] == 1.0
-
-
 def fails_for(letters):
     """A judge that gives no verdict on some words."""
 
@@ -167,25 +159,6 @@ def test_a_step_whose_episodes_mostly_fail_stops_with_the_first_failure():
         EnvError, match=r"8 of 8 episodes of a step failed; the first: gone\. .* mend that and go on with --resume"
     ):
         batch(batches(EnvReward()), lambda letter, number: ServerError("gone"))
-
-
-class ByScenario:
-    """A reward of the user's own."""
-
-    last_error = "it is a maple"
-    cost_usd = None
-
-    async def reward(self, group: Group) -> Group | None:
-        assert all(t.ending is not Ending.INFRASTRUCTURE for t in group.episodes)
-        if group.task.scenario_id == "train-maple":
-            return None
-        return replace(group, episodes=[replace(t, reward=t.sample_index + 5.0) for t in group.episodes])
-
-
-def test_any_object_with_reward_serves():
-    made = batch(batches(ByScenario()), right_at_first)
-    assert [g.rewards for g in made.groups] == [[5.0, 6.0]] * 3
-    assert made.unrewarded == 1
 
 
 def test_groups_that_were_complete_before_an_interruption_are_neither_sampled_nor_judged_again(tmp_path):

@@ -29,10 +29,6 @@ def config(env=WORD_ENV, **settings):
     return load_config(None, {"env": env, **settings})
 
 
-def test_a_run_without_judges_asks_nobody():
-    assert check_judges(config()) == []
-
-
 def test_every_judge_that_a_run_names_gives_one_real_verdict(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
 

@@ -56,48 +56,42 @@ ORDER = "".join(task.scenario_id[6] for task in TaskStream(IDS, 0).take(8))
 """First letters of the words, in the order in which they come."""
 
 
-def test_with_staleness_the_next_steps_groups_are_played_while_a_step_is_learned():
-    found, left = overlapped(**{"rollout.max_staleness": 1})
-    assert [versions_of(made) for made in found] == [
-        [(ORDER[0], 0), (ORDER[1], 0)],
-        [(ORDER[2], 0), (ORDER[3], 0)],  # begun before step 1 was learned
-        [(ORDER[4], 1), (ORDER[5], 1)],
-    ]
-    assert left == [[*ORDER[2:4]], [*ORDER[4:6]], []]
-    assert [{row.staleness for row in made.segments} for made in found] == [{0}, {1}, {1}]
-    assert [made.metrics()["groups/stale"] for made in found] == [0.0] * 3
-
-
-def test_two_steps_ahead_the_policy_is_up_to_two_steps_old():
-    found, left = overlapped(**{"rollout.max_staleness": 2})
-    assert [{row.staleness for row in made.segments} for made in found] == [{0}, {1}, {2}]
-    assert [len(tasks) for tasks in left] == [4, 2, 0], "no more than the run has use for"
-
-
-def test_without_staleness_nothing_is_left_of_a_step_and_no_row_is_stale():
-    found, left = overlapped()
-    assert [versions_of(made) for made in found] == [
-        [(ORDER[2 * step], step), (ORDER[2 * step + 1], step)] for step in range(3)
-    ]
-    assert left == [[]] * 3
-    assert {row.staleness for made in found for row in made.segments} == {0}
-
-
+ONE_AHEAD = {"rollout.max_staleness": 1}
 ONE_OF_TWO = {"rollout.groups_per_step": 1, "rollout.oversample": 1}
 
 
-def test_a_long_tail_holds_no_step_and_its_task_comes_again():
-    found, left = overlapped(slow=ORDER[0], **ONE_OF_TWO)
-    assert [versions_of(made) for made in found] == [[(ORDER[1], 0)], [(ORDER[2], 1)], [(ORDER[3], 2)]]
-    assert left == [[ORDER[0]]] * 3
-    assert [made.metrics()["groups/stale"] for made in found] == [1.0, 1.0, 1.0], "no other policy may use it"
-
-
-def test_a_group_that_is_too_old_for_the_next_step_is_dropped_and_counted():
-    found, left = overlapped(slow=ORDER[0], **ONE_OF_TWO, **{"rollout.max_staleness": 1})
-    assert [versions_of(made) for made in found] == [[(ORDER[1], 0)], [(ORDER[2], 0)], [(ORDER[3], 1)]]
-    assert left == [[ORDER[0], ORDER[2]], [ORDER[0], ORDER[3]], [ORDER[0]]]
-    assert [made.metrics()["groups/stale"] for made in found] == [0.0, 1.0, 1.0], "in the end the run needs none"
+@pytest.mark.parametrize(
+    ("settings", "slow", "groups", "left", "stale"),
+    [
+        ({}, "", [[(0, 0), (1, 0)], [(2, 1), (3, 1)], [(4, 2), (5, 2)]], [[], [], []], [0, 0, 0]),
+        (ONE_AHEAD, "", [[(0, 0), (1, 0)], [(2, 0), (3, 0)], [(4, 1), (5, 1)]], [[2, 3], [4, 5], []], [0, 0, 0]),
+        (
+            {"rollout.max_staleness": 2},
+            "",
+            [[(0, 0), (1, 0)], [(2, 0), (3, 0)], [(4, 0), (5, 0)]],
+            [[2, 3, 4, 5], [4, 5], []],  # no more than the run has use for
+            [0, 0, 0],
+        ),
+        (ONE_OF_TWO, ORDER[0], [[(1, 0)], [(2, 1)], [(3, 2)]], [[0], [0], [0]], [1, 1, 1]),
+        # in the end the run needs none
+        (ONE_OF_TWO | ONE_AHEAD, ORDER[0], [[(1, 0)], [(2, 0)], [(3, 1)]], [[0, 2], [0, 3], [0]], [0, 1, 1]),
+    ],
+    ids=[
+        "without staleness nothing is left of a step",
+        "the next step's groups are played while a step is learned",
+        "two steps ahead the policy is up to two steps old",
+        "a long tail holds no step and its task comes again",
+        "a group that is too old for the next step is dropped",
+    ],
+)
+def test_whose_groups_a_step_takes_and_what_it_leaves(settings, slow, groups, left, stale):
+    """Groups are (place in the order, version of the policy), and those that are left are places."""
+    found, open_tasks = overlapped(slow, **settings)
+    assert [versions_of(made) for made in found] == [[(ORDER[at], version) for at, version in own] for own in groups]
+    assert open_tasks == [[ORDER[at] for at in own] for own in left]
+    assert [made.metrics()["groups/stale"] for made in found] == stale
+    ages = [{row.staleness for row in made.segments} for made in found]
+    assert ages == [{step - version for _, version in own} for step, own in enumerate(groups)]
 
 
 @pytest.mark.parametrize("oversample", [1, 2])
