@@ -117,7 +117,7 @@ def test_settings_of_a_judge_that_is_not_named_are_refused():
 
 def test_a_damaged_cache_is_explained(tmp_path):
     (tmp_path / "judge-cache.db").write_text("no database, but long enough to be looked at as one")
-    with pytest.raises(ConfigError, match=r"judge-cache\.db cannot be used .*delete the file"):
+    with pytest.raises(ConfigError, match=r"judge-cache\.db cannot be used .*move the file away"):
         group_reward(config(reward="ruler"), tmp_path)
 
 
