@@ -1,4 +1,4 @@
-"""What the benchmarks share: what some work took, forms that take turns, and the ratios of one to another."""
+"""What the benchmarks share: what some work took, forms that take turns, the ratios of one to another, and episodes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+Turn = tuple[list[dict[str, Any]], float, Any]
+"""What the beginning of an episode, or a turn of it, brought: messages, reward and metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +49,16 @@ def ratio(mine: Sequence[float], others: Sequence[float]) -> str:
     """The median over the rounds, with the lowest and the highest."""
     found = [a / b for a, b in zip(mine, others, strict=True)]
     return f"{statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
+
+
+def episode(env: Any, scenario_id: str, policy: str, seed: int = 0) -> Iterator[Turn]:
+    """Play an episode by a policy that the env brings along."""
+    observation, info = env.reset(seed=seed, options={"scenario_id": scenario_id})
+    player = env.unwrapped.scripted_policies[policy](env.unwrapped, seed=seed)
+    yield info["messages"], 0.0, info["metrics"]
+    over = False
+    while not over:
+        action = player.act(observation, info)
+        observation, reward, terminated, truncated, info = env.step(action)
+        yield [{"role": "assistant", "content": action}, *info["messages"]], reward, info["metrics"]
+        over = terminated or truncated

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from grpo.errors import ConfigError
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, label_of
 from grpo.runs.retention import checkpoint_name
-from judges.common.files import read_jsonl, write_json
+from judges.common.files import read_jsonl
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,6 @@ def _tokens(run: RunDirectory, record: Mapping[str, Any]) -> int:
 def _reward(path: Path) -> tuple[float, float | None, float | None]:
     reward = json.loads(path.read_text(encoding="utf-8"))["metrics"]["reward/mean"]
     return reward["mean"], reward["low"], reward["high"]
-
-
-def path_of(folder: Path, arm: str, seed: int) -> Path:
-    """Where the result of a run lies."""
-    return folder / "results" / f"{arm}-seed-{seed}.json"
-
-
-def save(folder: Path, result: Result) -> None:
-    """Write a result, whole or not at all."""
-    path = path_of(folder, result.arm, result.seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, asdict(result))
 
 
 def load(path: Path) -> Result:

@@ -80,7 +80,7 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
     assert run("pods", more=("--seeds", "0", "1")) == ["pods-seed-1"]
     with pytest.raises(SystemExit, match=r"pods-seed-0\.json is of other settings:\n  steps: 2 -> 3\nChoose another"):
         run("pods", steps="3")
-    with pytest.raises(SystemExit, match=r"warm-seed-0\.json is of other settings:\n  lora\.alpha: 32 -> 8"):
+    with pytest.raises(SystemExit, match=r"warm\.json is of other settings:\n  lora\.alpha: 32 -> 8"):
         run("pods", more=("--set", "lora.alpha=8"))
 
     starts = set()
