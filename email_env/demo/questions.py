@@ -7,9 +7,7 @@ least one keyword of the first search is.
 """
 
 import random
-import re
 import sqlite3
-import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,13 +16,13 @@ from datetime import date, timedelta
 from email_env.demo.mailbox import LAST_DAY, Ask, Mailbox
 from email_env.demo.values import UNKNOWN, Value
 from email_env.demo.writer import Draft
+from email_env.search.query import index_words
 
 Search = tuple[str, ...]
 EXPERT_HITS = 5
 """The evidence must be among so many newest hits."""
 _INDEX = "CREATE VIRTUAL TABLE mails USING fts5(subject, body, day UNINDEXED)"
 _NEWEST = "SELECT rowid FROM mails WHERE mails MATCH ? AND day <= ? ORDER BY rowid LIMIT ?"
-_TOKEN = re.compile(r"[^\W_]+")
 _STOP_WORDS = frozenset(
     """
     a an the of for to in on at is are was were be been it its do does did done has have had i we you me my
@@ -67,16 +65,9 @@ def answer_all(box: Mailbox) -> list[Answered]:
     return list(answered.values())
 
 
-def tokens(text: str) -> list[str]:
-    """Lower-case tokens of letters and digits, without accents, as the index has them."""
-    if not text.isascii():
-        text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    return _TOKEN.findall(text.lower())
-
-
 def content_words(question: str) -> list[str]:
     """The question's tokens without stop words, in order, each once."""
-    return [word for word in dict.fromkeys(tokens(question)) if word not in _STOP_WORDS]
+    return [word for word in dict.fromkeys(index_words(question)) if word not in _STOP_WORDS]
 
 
 def choose(
@@ -140,16 +131,16 @@ def _plan(
 def _allowed(ask: Ask, searches: Sequence[Search], *, first: bool) -> list[Search]:
     if not first:
         return list(searches)
-    words = set(tokens(ask.question))
+    words = set(index_words(ask.question))
     rule = all if ask.difficulty == "easy" else any
-    return [search for search in searches if rule(set(tokens(keyword)) <= words for keyword in search)]
+    return [search for search in searches if rule(set(index_words(keyword)) <= words for keyword in search)]
 
 
 def _vain_search(box: Mailbox, ask: Ask, good: Search, search: Callable[[Search], list[Draft]]) -> list[Search | Draft]:
     """A first try with the question's own words that finds nothing, as an expert would make it too."""
-    words = set(tokens(ask.question))
-    named = next((keyword for keyword in good if set(tokens(keyword)) <= words), "")
-    others = [word for word in content_words(ask.question) if word not in tokens(" ".join(good))]
+    words = set(index_words(ask.question))
+    named = next((keyword for keyword in good if set(index_words(keyword)) <= words), "")
+    others = [word for word in content_words(ask.question) if word not in index_words(" ".join(good))]
     if not named or not others:
         return []
     attempt = (named, box.rng.choice(others))

@@ -98,7 +98,7 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
             )
         if not storable(keyword):
             raise ToolInputError(f"Keyword {shown(keyword)} holds characters that no mail has. Use plain words.")
-        words = _words(keyword)
+        words = index_words(keyword)
         if not words:
             raise ToolInputError(f"Keyword {shown(keyword)} has no letters or digits. Use words from the mail.")
         text = index_text(keyword.replace('"', '""').replace(WHO_MARK, " "))
@@ -155,7 +155,7 @@ def name_words(name: str) -> list[str]:
     ['kim', 'ward']
     """
     last, comma, first = _BESIDE_NAME.sub("", name).partition(",")
-    words = _words(f"{first} {last}" if comma else last)
+    words = index_words(f"{first} {last}" if comma else last)
     return [word for word in words if len(word) > 1 or not word.isascii()]
 
 
@@ -176,7 +176,7 @@ def split_words(keywords: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(word for word in words if len(word) > 1 or not word.isascii()))
 
 
-def _words(text: str) -> tuple[str, ...]:
+def index_words(text: str) -> tuple[str, ...]:
     """Runs of letters and digits, without case and accents, as the index's tokenizer makes them."""
     if text.isascii():
         return tuple(_ASCII_WORD.findall(text.lower()))

@@ -7,22 +7,23 @@ from collections import Counter
 import pytest
 
 from email_env.demo import write_mailbox
-from email_env.demo.questions import answer_all, choose, tokens
+from email_env.demo.questions import answer_all, choose
 from email_env.demo.texts import WORDINGS
 from email_env.demo.values import UNKNOWN
 from email_env.scenarios.scenario import DONT_KNOW
+from email_env.search.query import index_words
 
 STYLES = ("easy", "medium", "hard")
 
 
 def test_keywords_are_copied_from_easy_questions_and_partly_from_the_others(corpus):
     for scenario in corpus.scenarios:
-        words = set(tokens(scenario.question))
+        words = set(index_words(scenario.question))
         searches = [keywords for tool, keywords in scenario.plan if tool == "search"]
-        copied = [set(tokens(keyword)) <= words for keyword in searches[0]]
+        copied = [set(index_words(keyword)) <= words for keyword in searches[0]]
         assert any(copied)
         if scenario.difficulty == "easy":
-            assert all(set(tokens(keyword)) <= words for keywords in searches for keyword in keywords)
+            assert all(set(index_words(keyword)) <= words for keywords in searches for keyword in keywords)
         assert all(1 <= len(keywords) <= 3 for keywords in searches)
 
 
