@@ -60,3 +60,12 @@ def tiny_engine(folder: Path, **options: Any):
     for parameter in made.parameters:
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.05
     return made
+
+
+def plain_logprobs(engine: Any, row: Any) -> Any:
+    """Log-probabilities of a row's actions, by a forward pass of this row alone."""
+    import torch
+
+    logits = engine.model(input_ids=torch.tensor([row.ids])).logits[0, :-1]
+    logprobs = torch.log_softmax(logits.float(), -1).gather(1, torch.tensor(row.ids[1:])[:, None])[:, 0]
+    return logprobs[torch.tensor(row.action_mask[1:])]

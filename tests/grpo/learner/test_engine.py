@@ -24,7 +24,7 @@ from grpo.types import Task  # noqa: E402
 from tests.support.envs import WORD_ENV  # noqa: E402
 from tests.support.episodes import planned, player  # noqa: E402
 from tests.support.policies import ByteChat, ScriptedPolicy  # noqa: E402
-from tests.support.tiny_model import save_state, tiny_model_folder  # noqa: E402
+from tests.support.tiny_model import plain_logprobs, save_state, tiny_model_folder  # noqa: E402
 from tests.support.tiny_model import tiny_engine as engine  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -72,12 +72,6 @@ def rows_of_a_group():
         Segment(row, mask, [-5.0 if acts else 0.0 for acts in mask], advantage=number - 2.5)
         for number, (row, mask) in enumerate(zip(lists, masks, strict=True))
     ]
-
-
-def plain_logprobs(made, segment):
-    logits = made.model(input_ids=torch.tensor([segment.ids])).logits[0, :-1]
-    logprobs = torch.log_softmax(logits.float(), -1).gather(1, torch.tensor(segment.ids[1:])[:, None])[:, 0]
-    return logprobs[torch.tensor(segment.action_mask[1:])]
 
 
 @pytest.mark.parametrize("budget", [30, 120, 10_000])
@@ -145,13 +139,26 @@ def test_reference_logprobs_are_those_of_a_plain_forward_with_the_adapter_disabl
     assert made.forward_backward(segments, LossSpec())[-1].reference_logprobs == []
 
 
-def test_a_model_that_changes_its_logits_is_refused(tmp_path):
-    from transformers import GraniteConfig, GraniteForCausalLM
+EXPERTS = {"num_experts": 4, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
 
-    sizes = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
-    config = GraniteConfig(**sizes, num_attention_heads=2, num_key_value_heads=2, logits_scaling=8.0)
-    GraniteForCausalLM(config).save_pretrained(str(tmp_path))
-    with pytest.raises(ModelError, match=r"logits_scaling = 8.0.*train a model with plain logits"):
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "why"),
+    [
+        ("granite", {"logits_scaling": 8.0}, r"logits_scaling = 8.0.*train a model with plain logits"),
+        ("phi3", {}, r"no linear layers q_proj, k_proj, v_proj, gate_proj, up_proj \(its linear layers: .*qkv_proj"),
+        ("gpt2", {}, "GPT2LMHeadModel has no linear layers q_proj, .*Train a model that has them"),
+        # its shared expert has the names
+        ("qwen2_moe", EXPERTS, r"Qwen2MoeForCausalLM is a mixture of experts \(mlp\.experts\..*; train a dense"),
+    ],
+)
+def test_a_model_that_would_be_trained_wrong_is_refused(tmp_path, kind, settings, why):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"vocab_size": 264, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "pad_token_id": 0}
+    config = AutoConfig.for_model(kind, **sizes, num_attention_heads=4, num_key_value_heads=4, **settings)
+    AutoModelForCausalLM.from_config(config).save_pretrained(str(tmp_path))
+    with pytest.raises(ModelError, match=why):
         engine(tmp_path)
 
 
@@ -194,15 +201,6 @@ def test_selected_logprobs_have_the_value_entropy_and_gradient_of_log_softmax(te
     assert torch.allclose(logprobs.double(), expected, atol=1e-6)
     assert torch.allclose(entropy.double(), -(full.exp() * full).sum(-1), atol=5e-5)
     assert torch.allclose(found, hidden.grad, atol=1e-6)
-
-
-def test_a_ratio_against_the_sampler_is_bounded_on_both_sides():
-    logprobs = torch.log(torch.tensor([0.8, 0.8])).requires_grad_()
-    sampler = torch.log(torch.tensor([0.1, 0.1]))  # ratios 8
-    loss = token_losses(ActionTokens(logprobs, sampler, torch.tensor([1.0, -1.0]), [2]), LossSpec(old_policy="sampler"))
-    assert loss.tolist() == pytest.approx([-1.28, 2.0])  # min(2, 1.28) * 1; min(-2, -1.28)
-    loss.sum().backward()
-    assert logprobs.grad.tolist() == [0.0, 0.0]
 
 
 def test_grpo_loss_clips_and_truncates_as_written():

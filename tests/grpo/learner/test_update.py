@@ -20,8 +20,8 @@ from grpo.learner.update import (  # noqa: E402
 )
 from grpo.learner.update_metrics import Update, check_gap, update_metrics  # noqa: E402
 from grpo.settings import OptimizerSettings  # noqa: E402
+from tests.support.tiny_model import plain_logprobs, tiny_model_folder  # noqa: E402
 from tests.support.tiny_model import tiny_engine as engine  # noqa: E402
-from tests.support.tiny_model import tiny_model_folder  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -43,16 +43,21 @@ def update(made, rows, count=1, loss=None):
     return metrics, sum(seen)
 
 
+def loss_by_hand(made, rows, most=100.0):
+    """Of 12 actions in all: each weighs as much as its probability has grown since it was sampled, at ``most``."""
+    losses = []
+    for row in rows:
+        sampled = plain_logprobs(made, row)
+        weight = torch.exp(sampled.detach() + 5.5).clamp(max=most)
+        losses.append(-(weight * row.advantage * torch.exp(sampled - sampled.detach())).sum() / 12)
+    return torch.stack(losses).sum()
+
+
 def test_one_update_is_the_importance_weighted_policy_gradient(model_folder):
     ours, plain = engine(model_folder), engine(model_folder)
     rows = [segment(0, 1.0), segment(1, -0.5)]
     metrics, seen = update(ours, rows)
-    expected = torch.zeros(())
-    for row in rows:
-        logprobs = torch.log_softmax(plain.model(input_ids=torch.tensor([row.ids])).logits[0, 5:-1].float(), -1)
-        sampled = logprobs.gather(1, torch.tensor(row.ids[6:])[:, None])[:, 0]
-        weight = torch.exp(sampled.detach() + 5.5)
-        expected = expected - (weight * row.advantage * torch.exp(sampled - sampled.detach())).sum() / 12
+    expected = loss_by_hand(plain, rows)
     expected.backward()
     norm = plain.optim_step(1e-3, 1.0)
     assert seen == 2
@@ -269,13 +274,8 @@ def test_rows_of_an_older_policy_are_weighed_from_it_to_the_weights_of_each_upda
     rows = [replace(segment(number, (-1.0) ** number), staleness=1, task=str(number)) for number in range(4)]
     ours, plain = engine(model_folder), engine(model_folder)
     metrics, _ = update(ours, rows, count=2, loss=LossSpec(max_importance_weight=1.5))
-    shares = split(rows, 2, 3)
-    for share in shares:
-        for row in share:
-            logprobs = torch.log_softmax(plain.model(input_ids=torch.tensor([row.ids])).logits[0, 5:-1].float(), -1)
-            sampled = logprobs.gather(1, torch.tensor(row.ids[6:])[:, None])[:, 0]
-            weight = torch.exp(sampled.detach() + 5.5).clamp(max=1.5)
-            (-(weight * row.advantage * sampled).sum() / 12).backward()
+    for share in split(rows, 2, 3):
+        loss_by_hand(plain, share, most=1.5).backward()
         plain.optim_step(1e-3, 1.0)
     for got, expected in zip(ours.parameters, plain.parameters, strict=True):
         torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-4)

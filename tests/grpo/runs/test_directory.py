@@ -169,12 +169,3 @@ def test_a_continued_run_keeps_the_steps_that_its_minutes_chose_and_knows_how_lo
         with RunDirectory.open(tmp_path / "r", config, resume=True) as run:
             assert (run.config.steps, run.config.threads, run.config.minutes) == kept
             assert (run.earlier_steps, run.earlier_minutes) == earlier
-
-
-def test_json_is_replaced_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "a.json"
-    write_json(path, {"a": 1})
-    with pytest.raises(TypeError):
-        write_json(path, {"a": object()})
-    assert json.loads(path.read_text()) == {"a": 1}
-    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]

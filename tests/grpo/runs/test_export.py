@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 from grpo.cli.export import export  # noqa: E402
 from tests.support.envs import TalkEnv  # noqa: E402
-from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine, tiny_model_folder  # noqa: E402
+from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine  # noqa: E402
 
 
 def run(*arguments: object) -> str:
@@ -26,18 +26,13 @@ def logits(model, ids):
 
 
 def tiny_base(folder: Path, dtype: str) -> Path:
-    """A tiny random model with a tokenizer of ten words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+    """A tiny random model whose tokenizer has a chat template of its own."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    AutoModelForCausalLM.from_pretrained(tiny_model_folder(folder), dtype=dtype).save_pretrained(folder)
-    words = Tokenizer(
-        models.WordLevel(
-            {word: number for number, word in enumerate(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])}, "a"
-        )
-    )
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=words, chat_template="{{ messages }}").save_pretrained(folder)
+    AutoModelForCausalLM.from_pretrained(tiny_chat_model_folder(folder), dtype=dtype).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = "{{ messages }}"
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -73,7 +68,7 @@ def test_a_merged_model_computes_what_base_and_adapter_compute(dtype, largest, t
     assert (expected - logits(plain, ids)).abs().max() > 10 * largest
     assert (logits(merged.float(), ids) - expected).abs().max() < largest
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "merged")
-    assert tokenizer("b j c").input_ids == [1, 9, 2]
+    assert tokenizer("b j c").input_ids == AutoTokenizer.from_pretrained(base)("b j c").input_ids
     assert tokenizer.chat_template == "{{ messages }}"
     assert "A whole model" in (tmp_path / "out" / "merged" / "README.md").read_text()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["merged"]

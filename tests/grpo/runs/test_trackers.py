@@ -83,30 +83,22 @@ def run_tracker(name: str, tmp_path: Path, step: int, variables: dict[str, str])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_tracker_that_fails_is_noted_once_and_the_run_goes_on(tmp_path):
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_tracker_that_fails_or_cannot_start_is_noted_once_and_the_run_goes_on(tmp_path, starts):
     pytest.importorskip("tensorboard", reason="the package tensorboard is not installed (extra 'tensorboard')")
-    notes: list[str] = []
-    with track("tensorboard", tmp_path / "run", notes) as tracking:
-        tracking._tracker._writer.close()  # type: ignore[union-attr]
-        tracking._tracker._writer.file_writer = None  # type: ignore[union-attr]
-        tracking._tracker._writer.log_dir = str(tmp_path / "run" / "config" / "x")  # type: ignore[union-attr]
-        (tmp_path / "run" / "config").write_text("in the way")
+    folder, notes = tmp_path / "run", []
+    folder.mkdir()
+    (folder / ("config" if starts else "tensorboard")).write_text("a file where a folder would be")
+    with track("tensorboard", folder, notes) as tracking:
+        if starts:
+            tracking._tracker._writer.close()  # type: ignore[union-attr]
+            tracking._tracker._writer.file_writer = None  # type: ignore[union-attr]
+            tracking._tracker._writer.log_dir = str(folder / "config" / "x")  # type: ignore[union-attr]
         tracking.log({"reward/mean": 1.0}, 1)
         tracking.log({"reward/mean": 1.0}, 2)
-    assert len(notes) == 1
-    assert notes[0].startswith("tensorboard failed (")
-    assert "metrics.jsonl goes on" in notes[0]
-
-
-def test_a_tracker_that_cannot_start_does_not_stop_the_run(tmp_path):
-    pytest.importorskip("tensorboard", reason="the package tensorboard is not installed (extra 'tensorboard')")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "tensorboard").write_text("a file where the folder would be")
-    notes: list[str] = []
-    with track("tensorboard", tmp_path / "run", notes) as tracking:
-        tracking.log({"reward/mean": 1.0}, 1)
-    assert len(notes) == 1
-    assert "tensorboard failed (" in notes[0]
+    (note,) = notes
+    assert note.startswith("tensorboard failed (")
+    assert "metrics.jsonl goes on" in note
 
 
 def test_no_tracker_is_no_trouble(tmp_path):

@@ -55,14 +55,6 @@ def test_where_learner_and_vllm_take_turns_vllm_can_sleep(tmp_path: Path, nvidia
     assert (variables.get("VLLM_SERVER_DEV_MODE") == "1") == ("--enable-sleep-mode" in arguments) == sleeps
 
 
-def test_a_gpu_that_is_too_small_is_refused_before_anything_starts(tmp_path: Path, nvidia_smi: Callable[..., None]):
-    nvidia_smi(8188)
-    model_in(tmp_path, "Qwen/Qwen2.5-7B-Instruct")
-    config = load_config(None, {"env": "X-v0", "device": "cuda"})
-    with pytest.raises(ConfigError, match=r"the model does not fit: needed are \d\d\.\d GiB for the learner"):
-        make_servers(config, tmp_path, tmp_path / "log")
-
-
 @pytest.mark.parametrize(
     "argument",
     ["--max-model-len=7", "--max_model_len", "--no-enable-lora", "-tp", "--api-key", "--dtype", "--enable-sleep-mode"],

@@ -64,26 +64,26 @@ def test_a_server_that_takes_means_is_taken():
     probe(SERVICE, Table())
 
 
+SUM = "of two rows, each with the gradient of one, it is {} times as large"
+NO_ADAM = "ignores Adam's settings: a step with eps = 1e6 moved a log-probability"
+
+
 @pytest.mark.parametrize(
-    ("tokens", "rows", "factor"), [("sum", "mean", "3.000"), ("mean", "sum", "4.000"), ("root", "mean", "2.414")]
+    ("table", "error", "why"),
+    [
+        ({"tokens": "sum"}, ConfigError, SUM.format("3.000")),
+        ({"rows": "sum"}, ConfigError, SUM.format("4.000")),
+        ({"tokens": "root"}, ConfigError, SUM.format("2.414")),
+        ({"heeds_adam": False}, ConfigError, NO_ADAM),
+        ({"direction": -1.0}, ServerError, "went the wrong way"),
+        ({"tells_norm": False}, ServerError, r"tells no gradient norm of a step \(its metrics: \['loss'\]\)"),
+    ],
 )
-def test_another_way_to_add_up_is_refused(tokens, rows, factor):
-    with pytest.raises(ConfigError, match=f"of two rows, each with the gradient of one, it is {factor} times as large"):
-        probe(SERVICE, Table(tokens, rows))
-
-
-def test_a_server_that_ignores_adams_settings_is_refused():
-    with pytest.raises(ConfigError, match="ignores Adam's settings: a step with eps = 1e6 moved a log-probability"):
-        probe(SERVICE, Table(heeds_adam=False))
+def test_a_server_that_computes_otherwise_is_refused(table, error, why):
+    with pytest.raises(error, match=why):
+        probe(SERVICE, Table(**table))
 
 
 def test_a_url_without_a_server_is_said_at_once():
     with pytest.raises(ServerStartError, match=r"no Tinker server answers at http://127.0.0.1:9 \(ConnectError: "):
         connect("http://127.0.0.1:9", "model")
-
-
-def test_a_step_in_the_wrong_direction_and_a_missing_norm_are_errors():
-    with pytest.raises(ServerError, match="went the wrong way"):
-        probe(SERVICE, Table(direction=-1.0))
-    with pytest.raises(ServerError, match=r"tells no gradient norm of a step \(its metrics: \['loss'\]\)"):
-        probe(SERVICE, Table(tells_norm=False))
