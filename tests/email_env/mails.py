@@ -9,6 +9,9 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from click.testing import CliRunner, Result
+
+from email_env.cli import main
 from email_env.ingest.build import BuildReport, build_database
 from email_env.mail import ParsedMail, Skip
 from email_env.scenarios.scenario import Scenario
@@ -53,6 +56,11 @@ def raw(headers: str, body: str = "Text.\n", end: str = "\n") -> bytes:
 def build(path: Path, *mails: ParsedMail, **options: object) -> BuildReport:
     """`build_database` with the arguments most tests do not care about."""
     return build_database(mails, path, source="test", **options)  # type: ignore[arg-type]
+
+
+def run(*arguments: object) -> Result:
+    """What the command `build-enron-db` says to these arguments."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def tar_of(path: Path, members: Iterable[tuple[str | tarfile.TarInfo, bytes]], mode: str = "w:gz") -> Path:

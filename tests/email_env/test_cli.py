@@ -5,12 +5,11 @@ import sys
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from email_env.cli import main
 from email_env.ingest.sources import FORMATS
 from email_env.search.database import MailDatabase
-from tests.email_env.mails import raw, tar_of
+from tests.email_env.mails import raw, run, tar_of
 
 
 @pytest.fixture
@@ -20,10 +19,6 @@ def archive(tmp_path):
         for n in range(1, 6)
     ]  # fmt: skip
     return tar_of(tmp_path / "mail.tar.gz", [*members, ("maildir/readme", b"no mail")])
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def test_the_command_builds_a_database_and_says_what_it_did(archive, tmp_path):

@@ -7,13 +7,11 @@ import tarfile
 import tracemalloc
 
 import pytest
-from click.testing import CliRunner
 
-from email_env.cli import main
 from email_env.errors import SourceError
 from email_env.ingest.sources import open_source
 from email_env.mail import Skip, SkipReason
-from tests.email_env.mails import mbox_of, message, raw, subjects_and_labels, tar_of, zip_of
+from tests.email_env.mails import mbox_of, message, raw, run, subjects_and_labels, tar_of, zip_of
 
 
 def read_all(spec):
@@ -140,7 +138,7 @@ def test_a_damaged_or_encrypted_file_is_an_error_alone_and_in_a_folder_and_write
         whole = gzip.compress(inbox)
     path.write_bytes(kept(whole))
     source = path.parent if in_folder else path
-    result = CliRunner().invoke(main, [str(source), "--out", str(tmp_path / "out" / "mail.db")])
+    result = run(source, "--out", tmp_path / "out" / "mail.db")
     assert result.exit_code == 1
     assert words in result.stderr
     assert name.startswith("within") or f"Error: {str(path)!r} " in result.stderr
@@ -208,6 +206,6 @@ def test_packed_files_of_an_archive_are_counted_and_named(tmp_path, inbox):
         first, *others = source.mails
         assert (first.subject, others) == ("S1", [Skip(name, SkipReason.PACKED) for name in names])
         assert source.notes == [f"{path}: {said.format(', '.join(names[:5]))}"]
-    result = CliRunner().invoke(main, [str(path), "--out", str(tmp_path / "mail.db")])
+    result = run(path, "--out", tmp_path / "mail.db")
     assert "left out  8 packed\n" in result.stdout
     assert f"Note: {source.notes[0]}\n" in result.stderr

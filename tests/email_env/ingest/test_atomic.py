@@ -26,14 +26,19 @@ print("done", flush=True)
 """
 
 
-def start(out, count, **options):
-    return subprocess.Popen(
+def start(out, count, until=(), **options):
+    """A process that builds a database of so many mails; it has printed these lines."""
+    process = subprocess.Popen(
         [sys.executable, "-c", BUILD, str(count), str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        text=True,
         cwd=ROOT,
         **options,
     )
+    assert process.stdout is not None
+    assert [process.stdout.readline().strip() for _ in until] == [*until]
+    return process
 
 
 def state(out):
@@ -53,9 +58,7 @@ def test_a_build_killed_at_any_moment_leaves_the_old_database_or_the_new_one(tmp
     build(out, mail("m1"))
     count, killed = 6000, 0
     for delay in (0.0, 0.15, 0.4):
-        process = start(out, count)
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"begun\n"
+        process = start(out, count, ["begun"])
         time.sleep(delay)
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
@@ -69,9 +72,7 @@ def test_a_build_killed_at_any_moment_leaves_the_old_database_or_the_new_one(tmp
 
 def test_a_build_killed_where_there_was_nothing_leaves_no_database(tmp_path):
     out = tmp_path / "mail.db"
-    process = start(out, 50_000)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"begun\n"
+    process = start(out, 50_000, ["begun"])
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert state(out) == ""
@@ -85,9 +86,9 @@ def test_a_disk_that_fills_up_is_a_clear_error_and_leaves_the_old_database(tmp_p
     process = start(out, 6_000, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes)))
     _, errors = process.communicate()
     assert process.returncode == 1
-    assert errors.decode().splitlines()[-1].startswith("email_env.errors.BuildError: Cannot build")
-    assert errors.decode().splitlines()[-1].endswith("Nothing was written there.")
-    assert "SQLITE_TMPDIR" in errors.decode()
+    assert errors.splitlines()[-1].startswith("email_env.errors.BuildError: Cannot build")
+    assert errors.endswith("Nothing was written there.\n")
+    assert "SQLITE_TMPDIR" in errors
     assert state(out) == "whole 1"
     assert os.listdir(tmp_path) == ["mail.db"]
 
@@ -128,12 +129,10 @@ def test_ctrl_c_within_a_function_that_sqlite_calls_is_a_ctrl_c(tmp_path, monkey
 
 def test_ctrl_c_while_words_are_indexed_is_no_fault_of_the_disk(tmp_path):
     out = tmp_path / "mail.db"
-    process = start(out, 15_000, preexec_fn=interruptible)
-    assert process.stdout is not None
-    assert [process.stdout.readline(), process.stdout.readline()] == [b"begun\n", b"read\n"]
+    process = start(out, 15_000, ["begun", "read"], preexec_fn=interruptible)
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate()
-    assert output == b""  # never done
-    assert errors.decode().splitlines()[-1] == "KeyboardInterrupt"
+    assert output == ""  # never done
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert os.listdir(tmp_path) == []

@@ -63,17 +63,6 @@ def test_every_mail_in_is_a_mail_out_or_a_counted_skip(tmp_path):
     assert (report.uncertain_dates, report.bytes) == (1, (tmp_path / "mail.db").stat().st_size)
 
 
-def test_filters_can_be_switched_off(tmp_path):
-    report = build(
-        tmp_path / "mail.db",
-        mail("m1"),
-        mail("m2"),
-        mail("m3", body="x" * 9000, to=tuple(f"p{n}@x.com" for n in range(99))),
-        filters=Filters(max_body_chars=None, max_recipients=None, drop_duplicates=False),
-    )
-    assert (report.kept, report.skipped) == (3, {})
-
-
 def test_a_copy_is_dropped_only_when_everyone_on_it_has_the_mail_by_then(tmp_path):
     path = tmp_path / "mail.db"
     copies = [

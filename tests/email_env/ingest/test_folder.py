@@ -6,13 +6,11 @@ import os
 import tarfile
 
 import pytest
-from click.testing import CliRunner
 
-from email_env.cli import main
 from email_env.errors import SourceError
 from email_env.ingest.sources import open_source
 from email_env.mail import Skip, SkipReason
-from tests.email_env.mails import mbox_of, message, raw, subjects_and_labels, tar_of, zip_of
+from tests.email_env.mails import mbox_of, message, raw, run, subjects_and_labels, tar_of, zip_of
 
 
 def test_a_folder_is_walked_in_order_and_links_are_not_followed_but_named(tmp_path):
@@ -36,7 +34,7 @@ def test_a_folder_is_walked_in_order_and_links_are_not_followed_but_named(tmp_pa
 def test_notes_and_counts_say_why_no_mail_is_left(tmp_path):
     (root := tmp_path / "mail").mkdir()
     (root / "Old").symlink_to(tmp_path)
-    built = CliRunner().invoke(main, [str(root), "--out", str(tmp_path / "mail.db")])
+    built = run(root, "--out", tmp_path / "mail.db")
     assert built.stderr.splitlines() == [
         "Note: Old is left out: it is a link to a folder. To read its mail, name that folder, too.",
         f"Error: No mail is left of 1 from {root} (1 unreadable). Nothing was written.",

@@ -4,12 +4,10 @@ import mailbox
 from contextlib import closing
 
 import pytest
-from click.testing import CliRunner
 
-from email_env.cli import main
 from email_env.ingest.sources import open_source
 from email_env.mail import Skip, SkipReason
-from tests.email_env.mails import mbox_of, message, raw
+from tests.email_env.mails import mbox_of, message, raw, run
 
 STAMP = "Mon May 14 16:39:00 2001"
 
@@ -71,7 +69,7 @@ def test_lines_that_may_be_the_start_of_a_message_are_noted(tmp_path):
         f"{path}: lines that begin with 'From ' and do not look like the start of a message are taken for text: 2, the"
         " first in message 2. If mail is missing, export the mailbox again."
     ]
-    result = CliRunner().invoke(main, [str(path), "--out", str(tmp_path / "mail.db")])
+    result = run(path, "--out", tmp_path / "mail.db")
     assert f"Note: {source.notes[0]}\n" in result.stderr
 
 

@@ -6,16 +6,14 @@ import random
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from email_env.cli import main
 from email_env.errors import BuildError
 from email_env.ingest.sources import open_source
 from email_env.ingest.staging import Filters
 from email_env.search.database import MailDatabase
-from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail, question, raw, tar_of
+from tests.email_env.mails import ANNA, BEN, CARO, DAN, build, mail, question, raw, run, tar_of
 
 LIST = "all@lists.x.com"
 EVER = "9999-12-31"
@@ -270,11 +268,11 @@ def test_owners_of_real_files_are_named_found_and_shown(tmp_path):
     inbox.write_bytes(b"From x Mon May 14 16:39:00 2001\n" + message(9, "q@y.org", "Ann <ANN@b.com>"))
     out = tmp_path / "mail.db"
     arguments = [tmp_path / "Maildir", tree, inbox, "--owner", "Ann@a.com, ann@b.com", "--out", out]
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    result = run(*arguments)
     assert result.exit_code == 0, result.output
     assert "owner     ann@a.com, ann@b.com: 9 mails, all mail of " in result.output
     assert "owner     caro@x.com: 3 mails, all mail of office.tar.gz::caro\n" in result.output
-    result = CliRunner().invoke(main, [*map(str, arguments), "--json"])
+    result = run(*arguments, "--json")
     owners = {owner["address"]: owner for owner in json.loads(result.stdout)["owners"]}
     assert owners["ann@a.com"]["aliases"] == ["ann@b.com"]
     assert set(owners["ann@a.com"]["folders"]) == {"Maildir::new", "Maildir::.lists", "work.mbox"}
@@ -302,7 +300,7 @@ def test_owners_of_real_files_are_named_found_and_shown(tmp_path):
 def test_a_wrong_owner_is_one_line_and_writes_nothing(tmp_path, owners, words):
     path = tar_of(tmp_path / "mail.tar", [("a/1.", message(1, "ben@x.com", "ann@a.com"))], "w")
     options = [word for owner in owners for word in ("--owner", owner)]
-    result = CliRunner().invoke(main, [str(path), *options, "--out", str(tmp_path / "mail.db")])
+    result = run(path, *options, "--out", tmp_path / "mail.db")
     assert result.exit_code != 0
     assert words.format(path) in result.stderr
     assert not (tmp_path / "mail.db").exists()

@@ -181,7 +181,6 @@ def test_to_whom_it_was_delivered_is_read():
         ("No.Address@enron.com", ("no.address@enron.com",)),
         (", ".join(f"p{n}@x.com" for n in range(819)), tuple(f"p{n}@x.com" for n in range(819))),
         ("Undisclosed Recipients", ()),
-        ("undisclosed-recipients:;", ()),
         ('"broken <ben@x.com>, anna@x.com', ("ben@x.com", "anna@x.com")),
         ("a@x.com, A@X.com", ("a@x.com",)),
         ("o'neil@x.com", ("o'neil@x.com",)),

@@ -4,17 +4,15 @@ import os
 import threading
 
 import pytest
-from click.testing import CliRunner
 
-from email_env.cli import main
-from tests.email_env.mails import raw, tar_of
+from tests.email_env.mails import raw, run, tar_of
 
 LISTED = '{"source": "a/2.", "reason": "no_addresses"}\n'
 
 
 def build_with_report(folder, report):
     archive = tar_of(folder / "mail.tar", [("a/1.", raw("From: a@x.com")), ("a/2.", b"no mail")], "w")
-    return CliRunner().invoke(main, [str(archive), "--out", str(folder / "mail.db"), "--report", str(report)])
+    return run(archive, "--out", folder / "mail.db", "--report", report)
 
 
 @pytest.mark.parametrize("before", ["", '{"source": "b/1.", "reason": "unreadable"}\n', LISTED * 2])

@@ -7,16 +7,14 @@ import mailbox
 import random
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from email_env.cli import main
 from email_env.errors import SourceError
 from email_env.ingest.sources import open_source, open_sources
 from email_env.mail import ParsedMail, Skip
 from email_env.search.database import MailDatabase
-from tests.email_env.mails import mbox_of, message, raw, subjects_and_labels, tar_of
+from tests.email_env.mails import mbox_of, message, raw, run, subjects_and_labels, tar_of
 
 
 def test_a_message_of_its_own_is_a_source(tmp_path):
@@ -105,8 +103,7 @@ def test_several_sources_go_into_one_database(tmp_path):
     (tmp_path / "empty.mbox").write_bytes(b"")
     sources = [archive, inbox, tmp_path / "Maildir", tmp_path / "empty.mbox"]
     out, skips = tmp_path / "mail.db", tmp_path / "skips.jsonl"
-    arguments = [*sources, "--out", out, "--report", skips, "--json"]
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    result = run(*sources, "--out", out, "--report", skips, "--json")
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
     assert (report["read"], report["kept"]) == (5, 3)
@@ -129,7 +126,7 @@ def test_saved_messages_named_one_by_one_are_one_mailbox(tmp_path):
         (tmp_path / f"{n:02}.eml").write_bytes(message(n, sender=f"p{n}@x.com"))
     (tmp_path / "12.eml").write_bytes(raw("From: q@x.com\nTo: undisclosed-recipients:;\nSubject: Secret"))
     files = sorted(tmp_path.glob("*.eml"))
-    result = CliRunner().invoke(main, [*map(str, files), "--out", str(tmp_path / "mail.db"), "--json"])
+    result = run(*files, "--out", tmp_path / "mail.db", "--json")
     report = json.loads(result.stdout)
     assert report["source"] == ", ".join(map(str, files[:10])) + " and 3 more"
     assert [(owner["address"], owner["mails"]) for owner in report["owners"]] == [("me@x.com", 13)]
@@ -148,7 +145,7 @@ def test_sources_of_one_name_are_told_apart_and_their_checksums_are_noted(tmp_pa
 def test_one_wrong_source_of_several_is_an_error_and_writes_nothing(tmp_path):
     inbox = mbox_of(tmp_path / "b.mbox", message(2))
     for wrong, words in (("nowhere.mbox", "No mail at"), ("b.mbox", "must be different files")):
-        result = CliRunner().invoke(main, [str(inbox), str(tmp_path / wrong), "--out", str(tmp_path / "mail.db")])
+        result = run(inbox, tmp_path / wrong, "--out", tmp_path / "mail.db")
         assert result.exit_code != 0
         assert words in result.output
         assert not (tmp_path / "mail.db").exists()
