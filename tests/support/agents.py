@@ -19,10 +19,6 @@ def by_tool(task, tools, model):
     return "ignored: the answer was given"
 
 
-def in_prose(task, tools, model):
-    return "I don't know"
-
-
 async def by_tool_async(task, tools, model):
     number = await asyncio.to_thread(tools[0], int(task.question.split()[2]))
     await asyncio.to_thread(tools[1], answer=number, sources=["s1"])
@@ -262,6 +258,29 @@ def nosy(task, tools, model):
     return f"{told} {named}"
 
 
+MCP_AGENT = """
+import anyio, os, sys
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+async def main():
+    async with streamable_http_client(os.environ["AGENT_MCP_URL"]) as streams, ClientSession(*streams[:2]) as session:
+        await session.initialize()
+        names = [tool.name for tool in (await session.list_tools()).tools]
+        assert names == ["double", "return_final_answer"], names
+        number = int(sys.argv[1].split()[2])
+        wrong = await session.call_tool("double", {"number": "seven"})
+        assert wrong.content[0].text == "Error: number must be a whole number.", wrong
+        result = await session.call_tool("double", {"number": number})
+        text = result.content[0].text
+        await session.call_tool("return_final_answer", {"answer": text, "sources": ["m1"]})
+        print("ignored: it has answered")
+
+anyio.run(main)
+"""
+"""A program that asks for the env's tools over MCP and calls them, once wrongly."""
+
+
 def one_step_down(task, tools, model):
     """Stops early in FrozenLake; what it says would be a way to go."""
     tools[0](action=1)
@@ -276,11 +295,12 @@ def hostile(task, tools, model):
     return HOSTILE
 
 
+class Unwritable(Exception):
+    """Raises when it is written."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
 def unwritable(task, tools, model):
-    """Raises what raises when it is written."""
-
-    class Unwritable(Exception):
-        def __str__(self):
-            raise RuntimeError("no words")
-
     raise Unwritable

@@ -11,12 +11,38 @@ from click.testing import CliRunner, Result
 
 from grpo.cli.evaluate import evaluate
 from tests.support.envs import SUMS_ENV
+from tests.support.model_server import ModelServer, Play
 
 
 def run(*arguments: str, env: str = SUMS_ENV, **env_kwargs: Any) -> Result:
     """``grpo-eval`` in this process."""
     kwargs = ["--env-kwargs", json.dumps(env_kwargs)] if env_kwargs else []
     return CliRunner().invoke(evaluate, ["--env", env, *kwargs, *arguments], catch_exceptions=False)
+
+
+def evaluated(folder: Path, *arguments: str, **options: Any) -> tuple[list[dict[str, Any]], Result]:
+    """An evaluation's results in the order of the scenarios, and what was shown."""
+    shown = run(*arguments, "--out", str(folder), **options)
+    return sorted(rows(folder), key=lambda row: (len(row["scenario_id"]), row["scenario_id"], row["sample"])), shown
+
+
+def asked(
+    folder: Path, play: Play, agent: str = "", *arguments: str, **options: Any
+) -> tuple[list[dict[str, Any]], ModelServer, Result]:
+    """The same of a model that plays so, with its server: by an agent of `tests.support.agents`, or by our tool loop."""
+    with ModelServer(play) as server:
+        model = f"openai:vendor/m1@{server.url}"
+        who = ("--agent", f"tests.support.agents:{agent}", "--model", model) if agent else ("--agent", model)
+        found, shown = evaluated(folder, *who, *arguments, **options)
+    return found, server, shown
+
+
+def refused(folder: Path, *arguments: str, **options: Any) -> str:
+    """What is said of an evaluation that is refused before anything is played or written."""
+    shown = run(*arguments, "--out", str(folder / "run"), **options)
+    assert shown.exit_code == 1, shown.output
+    assert not (folder / "run").exists()
+    return shown.output
 
 
 def play_tiny_policy(folder: Path, run_dir: Path | None = None) -> Path:

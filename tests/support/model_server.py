@@ -21,6 +21,20 @@ Play = Callable[[list[Message], list[dict[str, Any]]], dict[str, Any] | int]
 PROMPT_TOKENS, COMPLETION_TOKENS = 100, 10
 
 
+def in_order(*turns: dict[str, Any] | int) -> Play:
+    """Plays one turn after the other, and the last one again and again."""
+    left = list(turns)
+    return lambda _messages, _tools: left.pop(0) if len(left) > 1 else left[0]
+
+
+def sums(messages, tools):
+    """Calls `double` on the number that is asked for, then says the result."""
+    if messages[-1]["role"] == "tool":
+        return {"content": messages[-1]["content"]}
+    number = int(messages[-1]["content"].split("What is ")[1].split()[0])
+    return {"calls": [("double", {"number": number})]}
+
+
 class ModelServer(HttpStub):
     """Serves while the `with` block lasts."""
 

@@ -11,33 +11,16 @@ import pytest
 from grpo.agents.tool_loop import answer_every_call
 from tests import ROOT
 from tests.support.envs import SUMS_ENV
-from tests.support.evaluations import rows, run
+from tests.support.evaluations import asked, evaluated, refused, rows, run
 from tests.support.judge_server import JudgeServer
-from tests.support.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer
+from tests.support.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer, in_order, sums
 
 pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
 
 
-def sums(messages, tools):
-    """Calls `double` on the number that is asked for, then says the result."""
-    if messages[-1]["role"] == "tool":
-        return {"content": messages[-1]["content"]}
-    number = int(messages[-1]["content"].split("What is ")[1].split()[0])
-    return {"calls": [("double", {"number": number})]}
-
-
-def evaluated(tmp_path, agent, play, *arguments, **env_kwargs):
-    with ModelServer(play) as server:
-        model = ("--model", f"openai:vendor/m1@{server.url}")
-        shown = run(
-            "--agent", f"tests.support.agents:{agent}", *model, "--out", str(tmp_path), *arguments, **env_kwargs
-        )
-    return sorted(rows(tmp_path), key=lambda row: row["scenario_id"]), server, shown
-
-
 def test_the_stock_client_streams_through_it_and_everything_is_recorded(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "the real key")
-    found, server, _ = evaluated(tmp_path, "by_chat", sums, count=3)
+    found, server, _ = asked(tmp_path, sums, "by_chat", count=3)
     assert [(row["answer"], row["correct"]) for row in found] == [("0", True), ("2", False), ("4", True)]
     for row in found:
         assert (row["model_calls"], row["prompt_tokens"]) == (2, 2 * PROMPT_TOKENS)
@@ -53,7 +36,7 @@ def test_the_stock_client_streams_through_it_and_everything_is_recorded(tmp_path
 
 
 def test_the_responses_api_works_whole_and_streamed(tmp_path):
-    found, server, shown = evaluated(tmp_path, "by_responses", sums, count=2)
+    found, server, shown = asked(tmp_path, sums, "by_responses", count=2)
     assert [(row["answer"], row["ending"]) for row in found] == [("0", "answered"), ("2", "answered")], shown.output
     assert [row["prompt_tokens"] for row in found] == [2 * PROMPT_TOKENS] * 2
     assert {request.path for request in server.requests} == {"/v1/responses"}
@@ -61,7 +44,7 @@ def test_the_responses_api_works_whole_and_streamed(tmp_path):
 
 
 def test_an_episode_can_not_reach_another_and_learns_the_models_name(tmp_path):
-    found, *_ = evaluated(tmp_path, "nosy", sums, count=1)
+    found, *_ = asked(tmp_path, sums, "nosy", count=1)
     assert found[0]["answer"] == "404 vendor/m1"
 
 
@@ -76,7 +59,7 @@ def test_an_episode_can_not_reach_another_and_learns_the_models_name(tmp_path):
     ],
 )
 def test_a_model_that_fails_is_no_fault_of_the_agent(tmp_path, refusal, ending, code):
-    (row,), _, shown = evaluated(tmp_path, "one_question", lambda messages, tools: refusal, count=1)
+    (row,), _, shown = asked(tmp_path, in_order(refusal), "one_question", count=1)
     assert (row["ending"], shown.exit_code) == (ending, code)
     assert row["correct"] is (None if code else False)
     if isinstance(refusal, int):
@@ -89,10 +72,10 @@ def test_a_server_that_is_not_there_is_an_infrastructure_failure(tmp_path, agent
         gone = server.url
     model = f"openai:m@{gone}"
     who = ("--agent", f"tests.support.agents:{agent}", "--model", model) if agent else ("--agent", model)
-    shown = run(*who, "--timeout", seconds, "--out", str(tmp_path), count=2)
+    found, shown = evaluated(tmp_path, *who, "--timeout", seconds, count=2)
     assert shown.exit_code == 3
-    assert {(row["ending"], row["correct"]) for row in rows(tmp_path)} == {("infrastructure", None)}
-    assert f"{gone} does not answer" in rows(tmp_path)[0]["error"]
+    assert {(row["ending"], row["correct"]) for row in found} == {("infrastructure", None)}
+    assert f"{gone} does not answer" in found[0]["error"]
 
 
 def test_a_timeout_says_that_the_model_had_not_answered(tmp_path):
@@ -108,12 +91,11 @@ def test_litellm_carries_the_calls_of_any_model(tmp_path, monkeypatch):
     with ModelServer(sums) as server:
         monkeypatch.setenv("OPENAI_API_BASE", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
-        arguments = ("--model", "litellm:openai/gpt-4o", "--out", str(tmp_path / "a"))
-        shown = run("--agent", "tests.support.agents:by_chat", *arguments, count=1)
-        assert rows(tmp_path / "a")[0]["answer"] == "0", shown.output
-        assert rows(tmp_path / "a")[0]["prompt_tokens"] > 0
-        shown = run("--agent", "litellm:openai/gpt-4o", "--out", str(tmp_path / "b"), count=1)
-        row = rows(tmp_path / "b")[0]
+        agent = ("--agent", "tests.support.agents:by_chat", "--model", "litellm:openai/gpt-4o")
+        (row,), shown = evaluated(tmp_path / "a", *agent, count=1)
+        assert row["answer"] == "0", shown.output
+        assert row["prompt_tokens"] > 0
+        (row,), shown = evaluated(tmp_path / "b", "--agent", "litellm:openai/gpt-4o", count=1)
         assert (row["answer"], row["correct"]) == ("0", True), shown.output
         assert row["cost"] == pytest.approx(2 * (100 * 2.5e-6 + 10 * 1e-5))
 
@@ -146,10 +128,8 @@ def test_a_model_by_name_plays_a_plain_tool_loop(tmp_path):
             return {"calls": [("return_final_answer", {"answer": messages[-1]["content"], "sources": ["x"]})]}
         return sums(messages, tools)
 
-    with ModelServer(play) as server:
-        shown = run("--agent", f"openai:m@{server.url}", "--temperature", "0", "--out", str(tmp_path), count=4)
+    found, server, shown = asked(tmp_path, play, "", "--temperature", "0", count=4)
     assert shown.exit_code == 0, shown.output
-    found = sorted(rows(tmp_path), key=lambda row: row["scenario_id"])
     assert [(row["answer"], row["sources"], row["implicit"]) for row in found] == [
         (answer, ["x"], False) for answer in ("0", "2", "4", "6")
     ]
@@ -161,22 +141,16 @@ def test_a_model_by_name_plays_a_plain_tool_loop(tmp_path):
 
 def test_calls_at_once_are_told_what_became_of_each(tmp_path):
     turns = [{"calls": [("act", {"action": 1})] * 2}, {"calls": [("act", {"action": 9})] * 2}]
-    turns += [{"calls": [("act", {"action": 0})] * 9}]
-
-    def play(messages, tools):
-        return turns.pop(0) if turns else {"content": "done"}
-
-    with ModelServer(play) as server:
-        arguments = ("--agent", f"openai:m@{server.url}", "--limit", "1", "--max-turns", "4", "--out", str(tmp_path))
-        run(*arguments, env="FrozenLake-v1", is_slippery=False)
+    play = in_order(*turns, {"calls": [("act", {"action": 0})] * 9}, {"content": "done"})
+    _, server, _ = asked(tmp_path, play, "", "--limit", "1", "--max-turns", "4", env="FrozenLake-v1", is_slippery=False)
     messages = server.requests[-1].body["messages"]
     told = [message["content"].splitlines()[0] for message in messages if message["role"] == "tool"]
     assert told[:2] == ["reward 0", "reward 0, total 0"]
     assert told[2] == "The next message answers all calls of this turn."
     assert told[3].endswith("total -0.1")
     assert told[4:] == ["Not run.", *["reward 0"] * 7, "reward 0, total -0.1"]
-    asked = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
-    assert sorted(message["tool_call_id"] for message in messages if message["role"] == "tool") == sorted(asked)
+    wanted = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+    assert sorted(message["tool_call_id"] for message in messages if message["role"] == "tool") == sorted(wanted)
 
 
 def test_calls_without_ids_get_none():
@@ -189,26 +163,22 @@ def test_the_tool_loop_tries_a_busy_model_again_and_gives_up_in_the_end(tmp_path
     from grpo.agents import tool_loop as toolloop
 
     monkeypatch.setattr(toolloop, "PAUSES_SECONDS", (0.01, 0.01))
-    answers = [503, 429, {"content": "0"}]
-    with ModelServer(lambda messages, tools: answers.pop(0)) as server:
-        run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path / "a"), count=1)
-    assert (rows(tmp_path / "a")[0]["answer"], len(server.requests)) == ("0", 3)
-    with ModelServer(lambda messages, tools: 503) as server:
-        shown = run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path / "b"), count=1)
-    assert (rows(tmp_path / "b")[0]["ending"], shown.exit_code, len(server.requests)) == ("infrastructure", 3, 3)
+    (row,), server, _ = asked(tmp_path / "a", in_order(503, 429, {"content": "0"}), count=1)
+    assert (row["answer"], len(server.requests)) == ("0", 3)
+    (row,), server, shown = asked(tmp_path / "b", in_order(503), count=1)
+    assert (row["ending"], shown.exit_code, len(server.requests)) == ("infrastructure", 3, 3)
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "openai:gpt-4o", "openai:@http://x/v1", "litellm:"])
 def test_a_model_that_cannot_be_meant_is_explained(tmp_path, model):
-    shown = run("--agent", "tests.support.agents:by_chat", "--model", model, "--out", str(tmp_path / "run"))
-    assert shown.exit_code == 1
-    assert f"no model {model!r}; write openai:MODEL@URL" in shown.output
+    said = refused(tmp_path, "--agent", "tests.support.agents:by_chat", "--model", model)
+    assert f"no model {model!r}; write openai:MODEL@URL" in said
 
 
 def test_passwords_and_keys_reach_the_model_and_nothing_that_is_shown_or_saved(tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "0123456789abcdef")
     monkeypatch.chdir(tmp_path)
-    with ModelServer(lambda messages, tools: {"content": "0"}) as server:
+    with ModelServer(in_order({"content": "0"})) as server:
         url = server.url.replace("://", "://me:pass-w0rd@")
         judge = "http://me:pass-w0rd@127.0.0.1:1/v1?key=pass-w0rd"
         common = ("--answer-judge", "openai/judge", "--answer-judge-api-base", judge)

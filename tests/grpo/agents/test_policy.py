@@ -15,7 +15,7 @@ from grpo.eval import request
 from grpo.report.evaluation import evaluation_page
 from grpo.runs.retention import note_score
 from tests.support.envs import WORD_ENV
-from tests.support.evaluations import play_tiny_policy, rows, run
+from tests.support.evaluations import play_tiny_policy, refused, rows, run
 from tests.support.policy_server import save_nothing
 from tests.support.tiny_model import tiny_chat_model_folder
 
@@ -80,13 +80,6 @@ def test_what_an_agent_took_of_an_adapter_goes_with_the_agent_and_leaves_the_ada
     assert (tmp_path / "adapter" / "weights").read_text() == "others"
 
 
-def test_a_run_brings_its_settings_and_the_command_line_overrides_the_env(tmp_path):
-    run_dir = _run_directory(tmp_path / "first", 3)
-    config = policy_config(str(run_dir), None, "EmailSearch-v0", {"max_results": 3})
-    assert config.env_kwargs == {"max_turns": 6, "max_results": 3}
-    assert config.rollout.max_turn_tokens == 64
-
-
 def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr("grpo.agents.policy.built_for", lambda: "cpu")
     run_dir = _run_directory(tmp_path / "first", 3)
@@ -115,13 +108,11 @@ def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for
     ],
 )
 def test_an_option_that_the_agent_would_not_use_is_refused(tmp_path, agent, option, value, whose):
-    refused = run("--agent", agent, option, value, "--out", str(tmp_path / "out"))
-    assert refused.exit_code == 1
-    assert f"Error: {option} is for {whose} not for '{agent}'; leave it out" in refused.output
-    assert not (tmp_path / "out").exists()
+    said = refused(tmp_path, "--agent", agent, option, value)
+    assert f"Error: {option} is for {whose} not for '{agent}'; leave it out" in said
 
 
-def test_a_checkpoint_folder_of_a_run_has_the_settings_of_the_run_and_another_adapter_those_of_the_recipe(tmp_path):
+def test_a_run_and_its_checkpoint_bring_the_settings_of_the_run_and_another_adapter_those_of_the_recipe(tmp_path):
     run_dir = _run_directory(tmp_path / "first", 3)
     checkpoint, alone = run_dir / "checkpoints" / "step-0003", run_dir / "checkpoints" / "mine"
     alone.mkdir()
@@ -130,9 +121,9 @@ def test_a_checkpoint_folder_of_a_run_has_the_settings_of_the_run_and_another_ad
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("rollout.max_turn_tokens = 24\n")
     (tmp_path / "link").symlink_to(checkpoint)
-    for target in (str(checkpoint), str(tmp_path / "link")):
-        config = policy_config(target, str(recipe), "EmailSearch-v0", {})
-        assert (config.rollout.max_turn_tokens, config.env_kwargs) == (64, {"max_turns": 6})
+    for target in (str(run_dir), str(checkpoint), str(tmp_path / "link")):
+        config = policy_config(target, str(recipe), "EmailSearch-v0", {"max_results": 3})
+        assert (config.rollout.max_turn_tokens, config.env_kwargs) == (64, {"max_turns": 6, "max_results": 3})
         assert adapter_of(target).samefile(checkpoint)
     config = policy_config(str(alone), str(recipe), "EmailSearch-v0", {})
     assert (config.rollout.max_turn_tokens, config.env_kwargs) == (24, {})
@@ -148,9 +139,9 @@ def test_a_checkpoint_folder_of_a_run_has_the_settings_of_the_run_and_another_ad
 )
 def test_a_folder_whose_config_is_no_runs_is_named_in_one_line(tmp_path, config, said):
     (tmp_path / "config.json").write_text(config)
-    refused = run("--agent", f"policy:{tmp_path}", "--out", str(tmp_path / "out"))
-    assert refused.exit_code == 1
-    assert refused.output == f"Error: {tmp_path} is no run directory: {tmp_path}/config.json {said}\n"
+    assert refused(tmp_path, "--agent", f"policy:{tmp_path}") == (
+        f"Error: {tmp_path} is no run directory: {tmp_path}/config.json {said}\n"
+    )
 
 
 @pytest.mark.torch

@@ -4,37 +4,33 @@ import sys
 
 import pytest
 
-from tests.support.evaluations import rows, run
-from tests.support.model_server import ModelServer
+from tests.support.agents import MCP_AGENT
+from tests.support.evaluations import evaluated, run
+from tests.support.model_server import ModelServer, in_order
 from tests.support.sessions import running
 from tests.support.wait import wait_until
 
 pytest.importorskip("mcp", reason="tools over MCP need the extra 'eval'")
 
 
-def program(tmp_path, source):
-    """A program in a file, as the text of ``--agent`` begins."""
+def played(tmp_path, source, words="", *arguments, **env_kwargs):
+    """What a program of this source, called with these words, comes to."""
     path = tmp_path / "agent.py"
     path.write_text(source)
-    return f"cmd:{sys.executable} {path}"
-
-
-def evaluated(tmp_path, source, words="", *arguments, **env_kwargs):
-    agent = f"{program(tmp_path, source)} {words}"
-    shown = run("--agent", agent, "--out", str(tmp_path / "run"), *arguments, **env_kwargs)
-    return sorted(rows(tmp_path / "run"), key=lambda row: row["scenario_id"]), shown
+    agent = f"cmd:{sys.executable} {path} {words}"
+    return evaluated(tmp_path / "run", "--agent", agent, *arguments, **env_kwargs)
 
 
 def test_the_last_line_is_the_answer_and_the_question_is_one_argument(tmp_path):
     source = "import sys\nprint('thinking')\nprint(2 * int(sys.argv[1].split()[2]))\nprint()\nassert len(sys.argv) == 2"
-    found, _ = evaluated(tmp_path, source, "{question}", count=3)
+    found, _ = played(tmp_path, source, "{question}", count=3)
     assert [(row["answer"], row["implicit"]) for row in found] == [("0", True), ("2", True), ("4", True)]
 
 
 def test_a_line_ends_where_a_terminal_ends_it(tmp_path):
     text = "4 \u2028of \x0c8 \x85mails"
     source = f"import sys\nsys.stdout.buffer.write({'50 %' + chr(13) + text!r}.encode())"
-    found, _ = evaluated(tmp_path, source, "", count=1)
+    found, _ = played(tmp_path, source, "", count=1)
     assert found[0]["answer"] == text
 
 
@@ -45,28 +41,21 @@ def test_the_task_file_holds_question_instructions_and_tools(tmp_path):
         "assert os.environ['AGENT_TASK_FILE'] == sys.argv[1]\n"
         "print(task['instructions'], task['question'], [tool['function']['name'] for tool in task['tools']])"
     )
-    found, _ = evaluated(tmp_path, source, "{task_file}", count=1)
+    found, _ = played(tmp_path, source, "{task_file}", count=1)
     assert found[0]["answer"] == "You add. What is 0 + 0? ['double', 'return_final_answer']"
 
 
 def test_a_program_does_not_learn_where_mail_and_questions_lie(tmp_path, monkeypatch):
     monkeypatch.setenv("EMAIL_ENV_SCENARIOS", str(tmp_path / "scenarios.jsonl"))
     source = "import os\nprint([name for name in os.environ if name.startswith('EMAIL_ENV')])"
-    found, _ = evaluated(tmp_path, source, count=1)
+    found, _ = played(tmp_path, source, count=1)
     assert found[0]["answer"] == "[]"
 
 
 def test_a_program_that_fails_is_a_crash_and_says_so(tmp_path):
-    found, _ = evaluated(tmp_path, "import sys\nsys.exit('the disk is full')", count=1)
+    found, _ = played(tmp_path, "import sys\nsys.exit('the disk is full')", count=1)
     assert (found[0]["ending"], found[0]["correct"]) == ("agent_crash", False)
     assert "exit status 1: the disk is full" in found[0]["error"]
-
-
-def test_a_program_that_is_not_there_is_said_before_anything_is_played(tmp_path):
-    shown = run("--agent", "cmd:/no/such/program {question}", "--out", str(tmp_path / "run"), count=1)
-    assert shown.exit_code == 1
-    assert "there is no program '/no/such/program' that can be run" in shown.output
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_program_that_cannot_be_started_is_no_result_of_an_agent(tmp_path):
@@ -85,14 +74,14 @@ def test_at_its_time_limit_a_program_is_killed_with_its_children(tmp_path):
         f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         "time.sleep(600)"
     )
-    found, _ = evaluated(tmp_path, source, "", "--timeout", "5", count=1)
+    found, _ = played(tmp_path, source, "", "--timeout", "5", count=1)
     assert found[0]["ending"] == "timeout"
     pids = set(map(int, (tmp_path / "pids").read_text().split()))
     wait_until(lambda: not running(pids))
 
 
 def test_a_program_that_closes_its_outputs_may_still_end_in_its_own_time(tmp_path):
-    found, _ = evaluated(
+    found, _ = played(
         tmp_path, "import os, time\nprint(0, flush=True)\nos.close(1)\nos.close(2)\ntime.sleep(0.5)", count=1
     )
     assert (found[0]["ending"], found[0]["answer"], found[0]["error"]) == ("answered", "0", "")
@@ -101,15 +90,12 @@ def test_a_program_that_closes_its_outputs_may_still_end_in_its_own_time(tmp_pat
 @pytest.mark.parametrize("own_group", [False, True])
 def test_a_child_that_outlives_its_program_holds_nothing_up(tmp_path, own_group):
     child = f"subprocess.Popen(['sleep', '20'], start_new_session={own_group})"
-    found, _ = evaluated(tmp_path, f"import subprocess\n{child}\nprint('0')", "", "--timeout", "15", count=1)
+    found, _ = played(tmp_path, f"import subprocess\n{child}\nprint('0')", "", "--timeout", "15", count=1)
     assert (found[0]["answer"], found[0]["ending"]) == ("0", "answered"), found[0]["error"]
 
 
 def test_last_words_are_no_action_of_a_plain_env(tmp_path):
-    source = "print('1')"
-    arguments = ("--agent", program(tmp_path, source), "--limit", "1", "--out", str(tmp_path / "run"))
-    run(*arguments, env="FrozenLake-v1")
-    (row,) = rows(tmp_path / "run")
+    (row,), _ = played(tmp_path, "print('1')", "", "--limit", "1", env="FrozenLake-v1")
     assert (row["turns"], row["reward"], row["ending"]) == (0, 0.0, "no_answer")
 
 
@@ -122,35 +108,13 @@ def test_no_proxy_stands_between_a_program_and_its_endpoint(tmp_path, monkeypatc
         "spared = [urllib.request.proxy_bypass(host) for host in ('127.0.0.1', 'intranet.example', 'example.org')]\n"
         "print(os.environ['NO_PROXY'], os.environ['no_proxy'], *map(bool, spared))"
     )
-    found, _ = evaluated(tmp_path, source, count=1)
+    found, _ = played(tmp_path, source, count=1)
     listed = "intranet.example,127.0.0.1,localhost,::1"
     assert found[0]["answer"] == f"{listed} {listed} True True False"
 
 
-MCP_AGENT = """
-import anyio, os, sys
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
-
-async def main():
-    async with streamable_http_client(os.environ["AGENT_MCP_URL"]) as streams, ClientSession(*streams[:2]) as session:
-        await session.initialize()
-        names = [tool.name for tool in (await session.list_tools()).tools]
-        assert names == ["double", "return_final_answer"], names
-        number = int(sys.argv[1].split()[2])
-        wrong = await session.call_tool("double", {"number": "seven"})
-        assert wrong.content[0].text == "Error: number must be a whole number.", wrong
-        result = await session.call_tool("double", {"number": number})
-        text = result.content[0].text
-        await session.call_tool("return_final_answer", {"answer": text, "sources": ["m1"]})
-        print("ignored: it has answered")
-
-anyio.run(main)
-"""
-
-
 def test_a_real_mcp_session_plays_an_episode(tmp_path):
-    found, shown = evaluated(tmp_path, MCP_AGENT, "{question}", count=3)
+    found, shown = played(tmp_path, MCP_AGENT, "{question}", count=3)
     assert [(row["answer"], row["ending"]) for row in found] == [
         ("0", "answered"),
         ("2", "answered"),
@@ -167,7 +131,7 @@ def test_a_program_finds_the_recording_endpoint_where_stock_clients_look(tmp_pat
         "reply = OpenAI().chat.completions.create(model='x', messages=[{'role': 'user', 'content': 'hi'}])\n"
         "print(reply.choices[0].message.content)"
     )
-    with ModelServer(lambda messages, tools: {"content": "4"}) as server:
-        found, shown = evaluated(tmp_path, source, "", "--model", f"openai:m@{server.url}", count=1)
+    with ModelServer(in_order({"content": "4"})) as server:
+        found, shown = played(tmp_path, source, "", "--model", f"openai:m@{server.url}", count=1)
     assert (found[0]["answer"], found[0]["model_calls"]) == ("4", 1), shown.output
     assert found[0]["calls"][0]["messages"] == [{"role": "user", "content": "hi"}]

@@ -14,8 +14,8 @@ from grpo.episodes.play import Play
 from grpo.eval import Answer
 from grpo.types import Episode, Task
 from judges.llm.client import load_litellm
-from tests.support.evaluations import rows, run
-from tests.support.model_server import ModelServer
+from tests.support.evaluations import asked, refused
+from tests.support.model_server import in_order
 
 pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
 
@@ -63,16 +63,9 @@ NOT_WHOLE = [
 ]
 
 
-def ended(folder, agent, turn, *arguments):
+def ended(folder, agent, turn):
     """The row of the one episode, and all that was shown."""
-    with ModelServer(lambda messages, tools: turn) as server:
-        model = f"openai:m@{server.url}"
-        if agent:
-            arguments = ("--agent", f"tests.support.agents:{agent}", "--model", model, *arguments)
-        else:
-            arguments = ("--agent", model, *arguments)
-        shown = run(*arguments, "--out", str(folder), count=1)
-    (row,) = rows(folder)
+    (row,), _, shown = asked(folder, in_order(turn), agent, count=1)
     return row, shown
 
 
@@ -120,10 +113,8 @@ async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fa
 def test_a_model_that_writes_half_a_character_goes_on(tmp_path):
     turns = [message(tool_calls=[{"id": "1", "type": "function", "function": {"name": "x", "arguments": '{"a": 1}'}}])]
     turns[0]["raw"]["choices"][0]["message"]["content"] = "half \ud83d"
-
-    with ModelServer(lambda messages, tools: turns.pop(0) if turns else {"content": "0"}) as server:
-        shown = run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), count=1)
-    assert rows(tmp_path)[0]["answer"] == "0", shown.output
+    (row,), server, shown = asked(tmp_path, in_order(*turns, {"content": "0"}), count=1)
+    assert row["answer"] == "0", shown.output
     assert server.requests[1].body["messages"][2]["content"] == "half ?"
 
 
@@ -159,16 +150,6 @@ def test_a_server_that_quotes_the_key_does_not_get_it_shown_or_saved(tmp_path, m
     assert "0123456789" not in shown.output + (tmp_path / "results.jsonl").read_text()
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:99999/v1", "http://127.0.0.1: 80/v1", "http://[::1/v1", "http:///v1"]
-)
-def test_a_url_without_a_usable_host_and_port_is_refused_before_anything_is_played(tmp_path, url):
-    shown = run("--agent", f"openai:m@{url}", "--out", str(tmp_path / "run"), count=1)
-    assert shown.exit_code == 1
-    assert f"{url!r} is no address of a server" in shown.output
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("agent", ["", "one_question"])
 @pytest.mark.parametrize(
     ("status", "body", "said"),
@@ -190,17 +171,15 @@ def test_what_a_server_refuses_is_told_with_its_address_and_status(tmp_path, mon
 def test_a_refusal_in_pieces_is_recorded(tmp_path):
     pieces = [{"choices": [{"index": 0, "delta": {"refusal": piece}}]} for piece in ("I can't ", "help.")]
     row, _ = ended(tmp_path, "by_chat", {"events": pieces})
-    (asked,) = row["calls"]
-    assert asked["reply"] == {"role": "assistant", "content": None, "refusal": "I can't help."}
+    (call,) = row["calls"]
+    assert call["reply"] == {"role": "assistant", "content": None, "refusal": "I can't help."}
 
 
 def test_a_model_that_is_called_with_tools_is_not_told_another_form_of_calls(tmp_path):
     call = {"id": "1", "type": "function", "function": {"name": "search_inbox", "arguments": '{"keywords": ['}}
     turns = [message(), message(tool_calls=[call]), message(tool_calls=[{**call, "function": {"name": "look"}}])]
-
-    with ModelServer(lambda messages, tools: turns.pop(0) if turns else {"content": "I don't know"}) as server:
-        arguments = ("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1")
-        shown = run(*arguments, env="EmailSearch-v0")
+    play = in_order(*turns, {"content": "I don't know"})
+    _, server, shown = asked(tmp_path, play, "", "--limit", "1", env="EmailSearch-v0")
     assert shown.exit_code == 0, shown.output
     seen = json.dumps(server.requests[-1].body["messages"])
     assert "the turn is empty. Call a tool, or give the answer." in seen
@@ -211,9 +190,7 @@ def test_a_model_that_is_called_with_tools_is_not_told_another_form_of_calls(tmp
 def test_a_call_in_the_form_before_tool_calls_is_a_call(tmp_path):
     turns = [("double", {"number": 21}), ("return_final_answer", {"answer": "42", "sources": []})]
     old = [message(function_call={"name": name, "arguments": json.dumps(given)}) for name, given in turns]
-    with ModelServer(lambda messages, tools: old[messages[-1]["role"] == "tool"]) as server:
-        assert run("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1").exit_code == 0
-    (row,) = rows(tmp_path)
+    (row,), server, _ = asked(tmp_path, in_order(*old), count=1)
     assert (row["ending"], row["answer"], row["implicit"], row["turns"]) == ("answered", "42", False, 2)
     turn, reply = server.requests[1].body["messages"][-2:]
     assert (reply["content"], reply["tool_call_id"]) == ("42", turn["tool_calls"][0]["id"])
@@ -247,20 +224,16 @@ def test_a_call_that_the_server_left_in_the_text_is_named_and_counted(tmp_path, 
 
 
 def test_a_call_in_the_text_is_a_turn_of_an_env_without_an_answer_tool(tmp_path):
-    with ModelServer(lambda messages, tools: {"content": '{"name": "act", "arguments": {"action": 0}}'}) as server:
-        arguments = ("--agent", f"openai:m@{server.url}", "--out", str(tmp_path), "--limit", "1")
-        shown = run(*arguments, env="FrozenLake-v1", max_episode_steps=3)
-    (row,) = rows(tmp_path)
+    play = in_order({"content": '{"name": "act", "arguments": {"action": 0}}'})
+    (row,), _, shown = asked(tmp_path, play, "", "--limit", "1", env="FrozenLake-v1", max_episode_steps=3)
     assert (row["metrics"]["invalid_calls"], row["error"], row["metrics"]["turns"]) == (0, "", 3), shown.output
 
 
 def test_a_model_by_litellm_without_litellm_is_explained_before_anything_is_played(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
     load_litellm.cache_clear()
-    shown = run("--agent", "litellm:openai/gpt-5", "--out", str(tmp_path / "run"), count=1)
-    assert shown.exit_code == 1
-    assert "needs the package litellm: pip install 'email-rl[judge]'" in shown.output
-    assert not (tmp_path / "run").exists()
+    said = refused(tmp_path, "--agent", "litellm:openai/gpt-5")
+    assert "needs the package litellm: pip install 'email-rl[judge]'" in said
 
 
 def test_a_redirection_is_named(tmp_path):
