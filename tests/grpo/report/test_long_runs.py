@@ -22,16 +22,6 @@ def test_transcripts_that_find_no_room_are_counted_on_the_page(tmp_path: Path, m
     assert html.count('"left_out":true') == 2
 
 
-def test_steps_that_have_no_room_are_counted_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grpo.report.training.MAX_EPISODES", 7)
-    for step in (1, 2, 3):
-        save(tmp_path / f"trajectories/step-{step:04d}.jsonl", [make_episode(n, 1.0, solved=True) for n in range(3)])
-    html = write_report(tmp_path).read_text()
-    assert "The episodes of 1 of 3 steps are not on this page, which holds up to 7;" in html
-    assert '"label":"step 2"' not in html
-    assert '"label":"step 3"' in html
-
-
 def test_evaluations_between_steps_have_half_of_the_room_and_more_where_steps_leave_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,21 +10,26 @@ import pytest
 
 from grpo.ending import Ending
 from grpo.report import write_report
-from tests.support.browser import ROWS, Page, click, needs_chromium
+from tests.support.browser import ROWS, Page, click, needs_chromium, text
 from tests.support.reports import make_episode, make_run, save
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
 
 def test_nothing_makes_the_page_of_a_run_wider_than_a_telephone(tmp_path: Path) -> None:
-    root = make_run(tmp_path / "run", episodes=6)
+    """Neither a long name of the run or of its model, nor a long row."""
+    root = make_run(tmp_path / f"run_{'x' * 100}", episodes=6)
+    config = json.loads((root / "config.json").read_text())
+    (root / "config.json").write_text(json.dumps(config | {"model": f"/models/{'m' * 100}"}))
     record = make_episode(0, -0.5, solved=False, turn_errors=["bad_json", "unknown_tool", "bad_args"])
     save(root / "trajectories" / "step-0001.jsonl", [replace(record, ending=Ending.MAX_TURNS)])
     with Page(write_report(root), tmp_path / "profile") as page:
         page.choose("[name=source]", "step 1")
         assert page.value(ROWS) == 1  # which opens it
-        page.resize(360)
-        assert page.value("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        assert root.name in page.value(text("main"))
+        for width in (800, 360):
+            page.resize(width)
+            assert page.value("document.documentElement.scrollWidth - window.innerWidth") <= 0
         boxes = "[...document.querySelectorAll('.evaluation > div')].map(b => b.scrollWidth - b.clientWidth)"
         assert page.value(boxes) == [0, 0]  # no column is out of sight
         tags = "[...document.querySelectorAll('.head .tag')].map(t => t.getBoundingClientRect().right <= 360)"

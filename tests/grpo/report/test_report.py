@@ -251,6 +251,7 @@ def test_a_logprob_that_was_not_finite_is_shown_as_none_at_all() -> None:
 
 def test_what_a_judge_refuses_of_what_the_rule_accepted_stands_on_the_page(tmp_path: Path) -> None:
     root = make_run(tmp_path / "run", episodes=4)
+    assert "Audit of the rule" not in write_report(root).read_text(), "there is none yet"
     audit = {"decided_by": "judge", "question": "How <much>?", "answer": "half of $4"}
     verdicts = [{"accept": False, "reasoning": "Only half of it."}] * 2 + [
         {"accept": True, "reasoning": "The same."}
@@ -268,7 +269,3 @@ def test_what_a_judge_refuses_of_what_the_rule_accepted_stands_on_the_page(tmp_p
     config = json.loads((root / "config.json").read_text()) | {"answer_judge": {"max_disagreement": 0.5}}
     (root / "config.json").write_text(json.dumps(config))
     assert "audited answers that the rule took for right, above" not in write_report(root).read_text()
-
-
-def test_without_audits_the_page_says_nothing_of_them(tmp_path: Path) -> None:
-    assert "Audit of the rule" not in write_report(make_run(tmp_path / "run", episodes=4)).read_text()
