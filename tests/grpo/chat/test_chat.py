@@ -1,8 +1,6 @@
 """Chat formats against the real tokenizer of the embedded model."""
 
 import pytest
-from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
 
 from grpo.chat import chat_for, load_tokenizer
 from grpo.chat.template import HERMES
@@ -60,14 +58,6 @@ def test_a_template_that_refuses_a_role_is_a_clear_error(model_dir):
 def test_variables_for_a_template_that_is_not_used_are_refused(tokenizer):
     with pytest.raises(ModelError, match="would have no effect"):
         chat_for(tokenizer, template_kwargs={"enable_thinking": False})
-
-
-def test_a_template_without_tools_that_is_not_chatml_is_refused_with_what_to_use():
-    words = models.WordLevel({"<|unk|>": 0, "<|eot_id|>": 1}, "<|unk|>")
-    llama3 = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), unk_token="<|unk|>", eos_token="<|eot_id|>")
-    llama3.chat_template = "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
-    with pytest.raises(ModelError, match=r"knows no tools and its vocabulary has no <\|im_end\|>.*for example Qwen"):
-        chat_for(llama3)
 
 
 def test_a_folder_without_a_tokenizer_is_a_clear_error(tmp_path):

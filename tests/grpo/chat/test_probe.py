@@ -15,6 +15,9 @@ from tests.support.envs import TalkEnv
 from tests.support.tiny_model import tiny_chat_model_folder
 
 TOOLS = list(TalkEnv.tools)
+LLAMA3 = (
+    "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
+)
 PHI4_MINI = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
     "{% if m.role == 'system' and m.tools %}<|tool|>{{ m.tools }}<|/tool|>{% endif %}<|end|>{% endfor %}"
@@ -47,15 +50,24 @@ def tokenizer_with(model_dir, template):
     return tokenizer
 
 
-def test_a_template_that_speaks_of_tools_and_shows_none_is_refused(model_dir):
-    words = models.WordLevel({"<|unk|>": 0, "<|end|>": 1}, "<|unk|>")
-    phi = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), unk_token="<|unk|>", eos_token="<|end|>")
-    phi.chat_template = PHI4_MINI
-    expected = (
-        r"does not show the tools that it is given and its vocabulary has no <\|im_end\|>.*use a model whose calls"
-    )
-    with pytest.raises(ModelError, match=expected):
-        chat_for(phi)
+@pytest.mark.parametrize(
+    ("template", "end", "said"),
+    [
+        (LLAMA3, "<|eot_id|>", "knows no tools"),
+        (PHI4_MINI, "<|end|>", "does not show the tools that it is given"),
+    ],
+    ids=["llama 3", "phi-4 mini"],
+)
+def test_a_template_that_shows_no_tools_and_is_no_chatml_is_refused_with_what_to_use(template, end, said):
+    words = models.WordLevel({"<|unk|>": 0, end: 1}, "<|unk|>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), unk_token="<|unk|>", eos_token=end)
+    tokenizer.chat_template = template
+    vocabulary = r"its vocabulary has no <\|im_end\|>.*use a model whose calls.*for example Qwen"
+    with pytest.raises(ModelError, match=f"{said} and {vocabulary}"):
+        chat_for(tokenizer)
+
+
+def test_chatml_that_shows_tools_in_a_way_of_its_own_is_refused(model_dir):
     chatml = tokenizer_with(model_dir, PHI4_MINI.replace("<|end|>", "<|im_end|>"))
     with pytest.raises(ModelError, match="plain ChatML cannot take its place"):
         chat_for(chatml)

@@ -127,11 +127,6 @@ def test_a_hub_out_of_reach_matters_only_to_a_model_that_is_not_here(monkeypatch
             doctor.check_hub(model)
 
 
-def test_a_disk_without_room_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"GiB free, 1e\+09 needed\); free some, or choose another --run-dir"):
-        doctor.check_disk(tmp_path, 1e9)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
     tmp_path.chmod(0o500)
@@ -208,8 +203,8 @@ def test_the_command_shows_failures_with_their_fix_and_fails(tmp_path):
     arguments = ["--env", WORD_ENV, "--quick", "--disk-gib", "1e9", "--run-dir", str(tmp_path)]
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 1
-    assert "FAILED   disk: " in result.output
-    assert "; free some, or choose another --run-dir" in result.output
+    said = r"FAILED   disk: .*GiB free, 1e\+09 needed\); free some, or choose another --run-dir"
+    assert re.search(said, result.output), result.output
     assert "checks failed" in result.output
     listed = json.loads(CliRunner().invoke(command, [*arguments, "--json"]).output)
     assert [entry["name"] for entry in listed] == [
