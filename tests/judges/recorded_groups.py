@@ -6,6 +6,7 @@ The mistakes, the tool arguments and o4-mini's four scores are the run's; explan
 import json
 
 import judges
+from judges.scoring.prompt import build_prompts
 from tests.support.judge_server import shown_trajectories, verdict
 
 SYSTEM = {
@@ -71,6 +72,11 @@ def by_table(messages):
 def _key(messages):
     plain = [{name: value for name, value in message.items() if value is not None} for message in messages]
     return json.dumps(plain, sort_keys=True).replace("call_1", "call_0")
+
+
+def prompt_of(lists, **options):
+    """The first prompt that a judge of these trajectories is sent."""
+    return build_prompts(lists, **options)[0]
 
 
 async def judge(server, lists=GROUP, **options):

@@ -20,6 +20,12 @@ def labelled(tmp_path):
     return path
 
 
+def calibrate(labelled, rubric, *arguments):
+    """What the command says of these groups with a file as rubric."""
+    words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--rubric", str(rubric), *arguments]
+    return CliRunner().invoke(main, words)
+
+
 def test_every_command_has_help_and_an_example():
     for name, command in main.commands.items():
         shown = CliRunner().invoke(main, [name, "--help"])
@@ -41,8 +47,7 @@ def test_the_help_tells_the_timeout_that_a_judge_has(command):
 def test_a_rubric_that_is_no_text_is_explained(tmp_path, labelled, content, problem):
     rubric = tmp_path / "rubric.txt"
     rubric.write_bytes(content)
-    words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--rubric", str(rubric)]
-    shown = CliRunner().invoke(main, words)
+    shown = calibrate(labelled, rubric)
     assert shown.exit_code == 1
     assert f"Error: the rubric {rubric} {problem}" in shown.output
 
@@ -51,8 +56,7 @@ def test_a_rubric_that_no_prompt_has_room_for_is_told_once_and_not_for_every_gro
     rubric = tmp_path / "rubric.txt"
     rubric.write_text("Be good. " * 300)  # B, e, good (1.75) and a dot: 4.75 tokens by the estimate
     labelled.write_text(labelled.read_text() * 3)
-    words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--rubric", str(rubric)]
-    shown = CliRunner().invoke(main, [*words, "--max-prompt-tokens", "800"])
+    shown = calibrate(labelled, rubric, "--max-prompt-tokens", "800")
     assert shown.exit_code == 1
     assert "the rubric alone takes about 1425 tokens and max_prompt_tokens is 800; write a shorter" in shown.output
     assert shown.output.count("tokens and max_prompt_tokens is 800") == 1
@@ -62,8 +66,7 @@ def test_a_mark_of_byte_order_is_no_part_of_a_rubric(tmp_path, labelled):
     rubric = tmp_path / "rubric.txt"
     rubric.write_bytes(b"\xef\xbb\xbfPrefer {short} answers.")
     with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
-        words = ["calibrate", str(labelled), "--judge-model", "openai/m", "--judge-api-base", server.url]
-        shown = CliRunner().invoke(main, [*words, "--rubric", str(rubric)])
+        shown = calibrate(labelled, rubric, "--judge-api-base", server.url)
     assert shown.exit_code == 0, shown.output
     assert "Grading standards:\nPrefer {short} answers.\n\n" in server.requests[0].body["messages"][0]["content"]
 

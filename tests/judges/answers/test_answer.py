@@ -49,17 +49,9 @@ async def test_without_the_rule_the_judge_is_asked_in_any_case():
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        RIGHT,
-        f"```json\n{RIGHT}\n```",
-        f'<think>perhaps {{"accept": false}}</think>Here it is: {RIGHT} Done.',
-        '{"accept": true, "reasoning": "a draft"} Shorter: ' + RIGHT,
-    ],
-)
-def test_a_verdict_may_stand_in_fences_prose_or_after_reasoning(content):
-    assert parse_answer_verdict(content) == ("Half past two is 2:30.", True)
+def test_of_verdicts_that_agree_the_last_counts():
+    draft = '{"accept": true, "reasoning": "a draft"}'
+    assert parse_answer_verdict(f"{draft} Shorter: {RIGHT}") == ("Half past two is 2:30.", True)
 
 
 MALFORMED = {

@@ -206,7 +206,6 @@ def test_a_reference_itself_is_right_whatever_its_length_and_whatever_it_says():
 
 def test_the_reasoning_says_what_was_found():
     assert decide("14 Mar", ("14 March", "March 14")).reasoning == "The answer says '14 March'."
-    assert decide("15 March", ("14 March",)).reasoning == "The answer is another date than the reference."
     assert decide("n/a", ("14 March",)).reasoning == "The answer gives up."
 
 

@@ -46,6 +46,11 @@ def test_a_call_may_come_without_arguments(arguments):
     assert parse_turn(f'{{"name": "b"{arguments}}}') == ParsedTurn((Call("b", {}),))
 
 
+def test_a_call_is_written_in_one_canonical_form():
+    text = format_call("search_inbox", {"keywords": ["Zürich"]})
+    assert text == '<tool_call>\n{"name": "search_inbox", "arguments": {"keywords": ["Zürich"]}}\n</tool_call>'
+
+
 def test_calls_keep_their_order_and_their_openai_id():
     turn = parse_turn('[{"id": "c1", "function": {"name": "a", "arguments": "{}"}}, {"name": "b"}]')
     assert turn == ParsedTurn((Call("a", {}, "c1"), Call("b", {})))

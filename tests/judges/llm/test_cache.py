@@ -4,7 +4,7 @@ import copy
 import multiprocessing
 import sqlite3
 import stat
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -55,27 +55,25 @@ async def test_a_cached_answer_that_no_longer_parses_is_asked_for_again(tmp_path
         assert len(server.requests) == 2
 
 
-def _write_many(path, name):
-    cache = AnswerCache(path)
+def _write_many(cache, name):
     for n in range(100):
         cache.put(f"{name} {n}", f"answer {name} {n}")
 
 
+def _write_many_at(path, name):
+    _write_many(AnswerCache(path), name)
+
+
 def test_several_processes_and_threads_write_one_cache(tmp_path):
     path = tmp_path / "cache.db"
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=_write_many, args=(path, f"process {n}")) for n in range(2)]
     shared = AnswerCache(path)
-    threads = [
-        threading.Thread(target=lambda n=n: [shared.put(f"thread {n} {i}", "x") for i in range(100)]) for n in range(2)
-    ]
-    for worker in [*processes, *threads]:
-        worker.start()
-    for worker in [*processes, *threads]:
-        worker.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert all(shared.get(f"process {n} {i}") == f"answer process {n} {i}" for n in range(2) for i in range(100))
-    assert all(shared.get(f"thread {n} {i}") == "x" for n in range(2) for i in range(100))
+    with multiprocessing.get_context("spawn").Pool(2) as processes, ThreadPoolExecutor(2) as threads:
+        written = [processes.apply_async(_write_many_at, (path, f"process {n}")) for n in range(2)]
+        list(threads.map(_write_many, [shared] * 2, ["thread 0", "thread 1"]))
+        for process in written:
+            process.get()
+    names = [f"{kind} {n} {i}" for kind in ("process", "thread") for n in range(2) for i in range(100)]
+    assert [shared.get(name) for name in names] == [f"answer {name}" for name in names]
 
 
 def test_a_file_that_is_no_cache_is_refused_with_its_name(tmp_path):

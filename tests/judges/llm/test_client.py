@@ -29,24 +29,15 @@ async def test_a_bare_name_with_a_url_speaks_openai_to_that_url_and_needs_no_key
     assert request.body["response_format"] == RESPONSE_FORMAT
 
 
-async def test_url_and_key_come_from_the_environment_where_no_argument_gives_them(monkeypatch):
+async def test_url_and_key_may_come_from_the_environment_and_end_in_a_line_break(monkeypatch):
     with JudgeServer(["a", "b"]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-from-environment")
+        monkeypatch.setenv("OPENAI_API_KEY", " sk-from-environment\r\n")
         await JudgeClient("openai/some-model").complete(ASK)
-        await JudgeClient("openai/some-model", api_key="sk-from-argument").complete(ASK)
+        await JudgeClient("openai/some-model", f" {server.url}\n", "sk-from-argument\n").complete(ASK)
     keys = [request.headers["authorization"] for request in server.requests]
     assert keys == ["Bearer sk-from-environment", "Bearer sk-from-argument"]
     assert server.requests[0].body["model"] == "some-model"
-
-
-async def test_a_key_from_a_file_may_end_in_a_line_break(monkeypatch):
-    with JudgeServer(["a", "b"]) as server:
-        await client(server, api_key="sk-from-a-file\n").complete(ASK)
-        monkeypatch.setenv("OPENAI_API_KEY", " sk-from-a-variable\r\n")
-        await JudgeClient("o4-mini", api_base=f" {server.url}\n").complete(ASK)
-    keys = [request.headers["authorization"] for request in server.requests]
-    assert keys == ["Bearer sk-from-a-file", "Bearer sk-from-a-variable"]
 
 
 async def test_user_and_password_of_the_url_go_to_the_server_in_place_of_the_key(monkeypatch):
@@ -99,6 +90,7 @@ async def test_retries_are_bounded_and_the_error_says_what_happened():
         await client(server, max_retries=2).complete(ASK)
     assert len(server.requests) == 3
     assert caught.value.status == 429
+    assert caught.value.__suppress_context__, "litellm's own error may repeat a key"
     assert isinstance(caught.value, ConnectionError)
 
 
@@ -156,18 +148,12 @@ async def test_a_body_that_is_no_completion_and_one_without_choices_do_not_pass_
     assert len(server.requests) == 2
 
 
-async def test_no_error_and_no_repr_holds_a_key():
-    secret = "sk-verysecret-0123456789"
-    with JudgeServer([Reply(status=401, content=f"Incorrect API key: {secret}")]) as server:
-        judge = client(server, api_key=secret)
-        with pytest.raises(JudgeCallError, match=r"Incorrect API key: \[key\]") as caught:
-            await judge.complete(ASK)
-    assert secret not in repr(judge)
+def test_no_repr_holds_a_key():
+    assert "sk-verysecret" not in repr(JudgeClient("m", api_key="sk-verysecret-0123456789"))
     hidden = {"extra_headers": {"X-Team": "team-mail-0123"}, "max_tokens": 9}
     judge = JudgeClient("m", api_base="http://me:pa55word@host:1/v1?key=0123456789", extra_litellm_params=hidden)
     shown = {"model": "openai/m", "api_base": "http://host:1/v1", "params": {"max_tokens": 9}}
     assert repr(judge) == f"JudgeClient({shown})"
-    assert caught.value.__suppress_context__
 
 
 async def test_failures_print_nothing(capsys):

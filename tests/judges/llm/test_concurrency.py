@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -52,7 +53,7 @@ async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(cancell
 
 
 def test_threads_with_a_loop_each_share_an_answer():
-    session, scored = Session(), []
+    session = Session()
 
     def when_three_wait(messages):
         (asked,) = session._asked.values()
@@ -61,14 +62,8 @@ def test_threads_with_a_loop_each_share_an_answer():
 
     with JudgeServer(when_three_wait) as server:
         options = {"api_base": server.url, "session": session, "timeout_seconds": 120}
-        threads = [
-            threading.Thread(target=lambda: scored.append(judges.score(GROUP, "openai/o4-mini", **options)))
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            scored = list(pool.map(lambda _: judges.score(GROUP, "openai/o4-mini", **options), range(4)))
     assert [[score.score for score in scores] for scores in scored] == [[0.1, 0.4, 0.2, 0.0]] * 4
     assert len(server.requests) == 1
 
@@ -108,12 +103,8 @@ def test_the_limit_holds_over_threads_with_loops_of_their_own():
         for n in range(2):
             judges.score([[USER, said(f"{name} {n}")]], "o4-mini", api_base=server.url, session=session)
 
-    with JudgeServer(crowd) as server:
-        threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with JudgeServer(crowd) as server, ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, "abcd"))
     assert (crowd.most, session.usage.calls) == (2, 8)
 
 

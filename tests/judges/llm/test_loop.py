@@ -12,14 +12,15 @@ import pytest
 from judges.llm.loop import STOPPED, in_one_loop, run_sync
 from tests import ROOT
 
-ASK = """
-import asyncio, os, signal, sys, threading, time
+GROUP = """
+import asyncio, multiprocessing, os, signal, threading, time
 import judges
-from tests.support.judge_server import JudgeServer, Reply
+from tests.support.judge_server import JudgeServer, Reply, score_by
 from tests.support.wait import wait_until
 
 group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
-
+"""
+ASK = """
 def press():
     wait_until(lambda: server.requests)
     time.sleep(0.2)
@@ -33,12 +34,13 @@ with JudgeServer(lambda messages: Reply(delay_seconds=300)) as server:
 """
 
 
-def run(program):
-    return subprocess.run([sys.executable, "-c", ASK + program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+def run(program, *options):
+    command = [sys.executable, *options, "-c", GROUP + program]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 def test_a_program_ends_by_the_signal_and_nothing_of_litellm_is_told():
-    ended = run("    ask()\n")
+    ended = run(ASK + "    ask()\n")
     assert (ended.stdout, ended.returncode) == ("", -signal.SIGINT), "so that a loop of a shell ends too"
     assert ended.stderr.startswith("Traceback")
     assert ended.stderr.endswith("\nKeyboardInterrupt\n")
@@ -49,7 +51,7 @@ def test_a_program_ends_by_the_signal_and_nothing_of_litellm_is_told():
 def test_a_command_ends_with_one_line(tmp_path):
     labelled = tmp_path / "labelled.jsonl"
     labelled.write_text('{"trajectories": [[{"role": "user", "content": "a"}]], "labels": [1]}')
-    ended = run(f"""
+    ended = run(f"""{ASK}
     from judges.cli import main
     main(["calibrate", {str(labelled)!r}, "--judge-model", "openai/m", "--judge-api-base", server.url])
 """)
@@ -57,13 +59,7 @@ def test_a_command_ends_with_one_line(tmp_path):
 
 
 def test_threads_and_forks_that_ask_at_the_same_time_print_nothing_of_litellms():
-    program = """
-import multiprocessing, threading
-import judges
-from tests.support.judge_server import JudgeServer, score_by
-
-group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
-
+    ended = run("""
 def ask(first):
     for seed in range(first, first + 10):
         assert judges.score(group, "openai/o4-mini", api_base=url, seed=seed)[0].score == 0.5
@@ -75,18 +71,12 @@ with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
     [thread.start() for thread in threads], [thread.join() for thread in threads]
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map(ask, (1000, 2000)) == [1000, 2000]
-"""
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+""")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 def test_many_calls_one_after_another_leave_nothing_open_and_print_nothing():
     program = """
-import asyncio, os
-import judges
-from tests.support.judge_server import JudgeServer, score_by
-
-group = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": text}] for text in "ab"]
 with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
     for seed in range(230):
         judges.score(group, "openai/o4-mini", api_base=server.url, seed=seed)
@@ -94,15 +84,15 @@ with JudgeServer(score_by(lambda messages: (0.5, "why"))) as server:
             open_before = len(os.listdir("/proc/self/fd"))
     assert len(os.listdir("/proc/self/fd")) <= open_before + 2
 """
-    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    ended = run(program, "-W", "always::ResourceWarning")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 def test_in_a_notebook_it_ends_too_and_does_not_wait_for_the_judge():
     """ipykernel lets Ctrl-C interrupt the cell while its loop is running."""
     ended = run(
-        """
+        ASK
+        + """
     async def cell():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:

@@ -60,12 +60,8 @@ def _append_many(path, name):
 def test_records_of_several_writers_are_whole_lines_and_a_broken_line_spoils_itself_alone(tmp_path):
     path = tmp_path / "judgements.jsonl"
     path.write_text('{"format": 1, "kind": "", "name": "before"}\n{"format": 1, "na')  # a process was killed here
-    spawn = multiprocessing.get_context("spawn")
-    writers = [spawn.Process(target=_append_many, args=(path, name)) for name in "ab"]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    with multiprocessing.get_context("spawn").Pool(2) as writers:
+        writers.starmap(_append_many, [(path, name) for name in "ab"], chunksize=1)
     names = [record["name"] for record in read_judgements(path)]
     assert sorted(names) == sorted(["before", *(f"{name} {n}" for name in "ab" for n in range(50))])
 

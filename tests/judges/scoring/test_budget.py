@@ -12,14 +12,10 @@ from judges import ContextOverflow, JudgeInputError, MalformedVerdict, PromptToo
 from judges.llm.prompt_text import count_message_tokens
 from judges.scoring.budget import MIN_CHARS, Limits, cut_message, cut_text
 from judges.scoring.prompt import build_prompts
-from tests.judges.recorded_groups import GROUP, SYSTEM, USER, by_table, said
+from tests.judges.recorded_groups import GROUP, SYSTEM, USER, prompt_of, said
 from tests.support.judge_server import JudgeServer, Reply, shown_trajectories
 
 WORDS = ["the", "budget", "review", "was", "moved", "to", "monday", "because", "steve", "asked", "for", "more", "time"]
-
-
-def prompt_of(lists, **options):
-    return build_prompts(lists, **options)[0]
 
 
 def prose(words, seed=0):
@@ -157,12 +153,6 @@ async def test_prompt_and_repair_turn_together_stay_within_the_budget():
     assert len(second) == 4
     assert count_message_tokens(first) < count_message_tokens(second) <= budget
     assert second[2]["content"].startswith("I refuse.")
-
-
-async def test_a_prompt_that_would_not_fit_is_not_sent():
-    with JudgeServer(by_table) as server, pytest.raises(PromptTooLong):
-        await judges.ruler(GROUP, "o4-mini", api_base=server.url, max_prompt_tokens=100)
-    assert server.requests == []
 
 
 async def test_a_judge_whose_context_is_smaller_than_told_says_so_once():

@@ -82,11 +82,12 @@ def test_orders_differ_by_label_too_and_are_the_same_for_the_same_seed():
     assert first.shown != second.shown
 
 
-async def test_a_single_trajectory_has_one_order():
+@pytest.mark.parametrize("size", [1, 3])
+async def test_a_single_trajectory_has_one_order(size):
     with JudgeServer(favouring(first_alone)) as server:
-        scores = await judge(server, [GROUP[0]] * 3, permutations=4)
+        scores = await judge(server, [GROUP[0]] * size, permutations=4)
     assert len(server.requests) == 1
-    assert [s.score for s in scores] == [0.6] * 3
+    assert [(s.trajectory_id, s.score) for s in scores] == [(str(n + 1), 0.6) for n in range(size)]
 
 
 async def test_equal_trajectories_share_mean_spread_and_explanation():

@@ -6,21 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges import JudgeInputError
-from judges.scoring.prompt import LABEL_LETTERS, build_prompts, default_rubric
+from judges.scoring.prompt import LABEL_LETTERS, default_rubric
+from tests.judges.recorded_groups import SYSTEM, USER, prompt_of, said
 from tests.support.judge_server import shown_trajectories
 
-SYSTEM = {"role": "system", "content": "You are an email search agent."}
-USER = {"role": "user", "content": "When is the review?"}
 IN_ITSELF: list = []
 IN_ITSELF.append(IN_ITSELF)
-
-
-def prompt_of(lists, **options):
-    return build_prompts(lists, **options)[0]
-
-
-def said(text):
-    return {"role": "assistant", "content": text}
 
 
 def user_text(prompt):
@@ -30,7 +21,7 @@ def user_text(prompt):
 def test_messages_that_all_share_are_sent_once():
     prompt = prompt_of([[SYSTEM, USER, said("monday")], [SYSTEM, USER, said("tuesday")]])
     assert user_text(prompt).count("You are an email search agent.") == 1
-    assert user_text(prompt).count("When is the review?") == 1
+    assert user_text(prompt).count(USER["content"]) == 1
     context = user_text(prompt).split("<context>\n")[1].split("\n</context>")[0]
     assert json.loads(context) == [SYSTEM, USER]
     assert list(shown_trajectories(prompt.messages).values()) in (
@@ -73,12 +64,6 @@ def test_a_single_trajectory_is_shown_whole():
     prompt = prompt_of([[SYSTEM, USER, said("a")]])
     assert shown_trajectories(prompt.messages) == {prompt.labels[0]: [SYSTEM, USER, said("a")]}
     assert "<context>" not in user_text(prompt)
-
-
-def test_the_same_seed_and_content_give_the_same_prompt_and_another_seed_another():
-    lists = [[USER, said(str(n))] for n in range(6)]
-    assert prompt_of(lists, seed=3) == prompt_of(lists, seed=3)
-    assert prompt_of(lists, seed=3).shown != prompt_of(lists, seed=4).shown
 
 
 def test_every_trajectory_comes_to_every_place_about_equally_often():

@@ -1,12 +1,11 @@
 import asyncio
-import copy
 from pathlib import Path
 
 import pytest
 
 import judges
 from judges import JudgeError, MalformedVerdict, TrajectoryScore
-from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, SYSTEM, USER, by_table, judge, said
+from tests.judges.recorded_groups import GROUP, JUDGED_GROUP, USER, by_table, judge, said
 from tests.support.judge_server import JudgeServer, Reply, score_by, shown_trajectories, verdict
 
 
@@ -23,57 +22,17 @@ async def test_the_group_of_a_real_run_gets_each_score_and_explanation_at_its_ow
     assert request.body["messages"][1]["content"].count("joe.hartsoe@enron.com") == 1
 
 
-async def test_equal_trajectories_anywhere_are_judged_once_and_share_the_score():
-    a, b = [SYSTEM, USER, said("a")], [SYSTEM, USER, said("b")]
-    seen = []
-
-    def biased_to_the_first(messages):
-        seen.append(list(shown_trajectories(messages)))
-        return verdict((label, 1.0 if place == 0 else 0.0, "first") for place, label in enumerate(seen[-1]))
-
-    with JudgeServer(biased_to_the_first) as server:
-        scores = await judge(server, [a, b, copy.deepcopy(a)])
-    assert [len(labels) for labels in seen] == [2]
-    assert scores[0].score == scores[2].score != scores[1].score
-    assert [score.trajectory_id for score in scores] == ["1", "2", "3"]
-
-
-@pytest.mark.parametrize("size", [1, 4])
-async def test_one_trajectory_or_only_equal_ones_are_judged_on_their_own(size):
-    with JudgeServer(score_by(lambda messages: (0.6, f"{len(messages)} messages"))) as server:
-        scores = await judge(server, [[SYSTEM, USER, said("a")]] * size)
-    assert [(score.score, score.explanation) for score in scores] == [(0.6, "3 messages")] * size
-    assert len(server.requests) == 1
-
-
 async def test_an_empty_group_gives_an_empty_list_without_a_call():
     with JudgeServer([]) as server:
         assert await judge(server, []) == []
     assert server.requests == []
 
 
-def spoiled(how):
-    """A judge that answers well but for one thing."""
-
-    def answer(messages):
-        labels = list(shown_trajectories(messages))
-        return verdict(how([(label, 0.5, "") for label in labels]))
-
-    return answer
-
-
-@pytest.mark.parametrize(
-    ("how", "problem"),
-    [
-        (lambda entries: entries[1:], "no entry for the ids"),
-        (lambda entries: [*entries, entries[0]], "more than one entry"),
-        (lambda entries: [("1", 0.5, ""), *entries[1:]], 'entries for ids that do not exist: "1"'),
-        (lambda entries: [(entries[0][0], 95, ""), *entries[1:]], "scores.0.score: Input should be less than or equal"),
-    ],
-)
-async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error(how, problem):
+async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error():
+    problem = 'entries for ids that do not exist: "1"'
     words = r"no usable answer on 4 trajectories: first .*after the repair turn"
-    with JudgeServer(spoiled(how)) as server, pytest.raises(MalformedVerdict, match=words) as caught:
+    wrong = verdict([("1", 0.5, "")])
+    with JudgeServer([wrong, wrong]) as server, pytest.raises(MalformedVerdict, match=words) as caught:
         await judge(server, GROUP)
     assert problem in str(caught.value)
     assert isinstance(caught.value, JudgeError)
@@ -81,23 +40,6 @@ async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error(h
     assert second[:2] == first
     assert [message["role"] for message in second[2:]] == ["assistant", "user"]
     assert problem in second[3]["content"]
-
-
-async def test_a_judge_that_mends_its_verdict_in_the_repair_turn_is_heard():
-    def late(messages):
-        return by_table(messages) if len(messages) == 4 else "I would rather not."
-
-    with JudgeServer(late) as server:
-        scores = await judge(server, GROUP)
-    assert [score.score for score in scores] == [0.1, 0.4, 0.2, 0.0]
-    assert server.requests[1].body["messages"][2]["content"] == "I would rather not."
-
-
-@pytest.mark.parametrize("content", ["", None, "I'm sorry, I can't help with that."])
-async def test_silence_and_refusal_are_errors_and_never_scores(content):
-    with JudgeServer(lambda messages: Reply(content=content)) as server, pytest.raises(MalformedVerdict):
-        await judge(server, GROUP)
-    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(("finish_reason", "why"), [("length", "raise max_tokens"), ("content_filter", "by a filter")])
