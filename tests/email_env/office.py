@@ -92,3 +92,15 @@ def play(env: Any, scenario: Scenario, *actions: str) -> tuple[list[float], dict
         _, reward, _, _, info = env.step(action)
         rewards.append(reward)
     return rewards, info
+
+
+def episode(env: Any, policy: str, scenario_id: str | None = None, seed: int = 0) -> tuple[list[str], dict[str, float]]:
+    """Actions and last metrics of an episode that a scripted policy plays."""
+    player = env.scripted_policies[policy](env, seed=seed)
+    observation, info = env.reset(seed=seed, options={"scenario_id": scenario_id} if scenario_id else None)
+    actions, done = [], False
+    while not done:
+        actions.append(player.act(observation, info))
+        observation, _, terminated, truncated, info = env.step(actions[-1])
+        done = terminated or truncated
+    return actions, info["metrics"]

@@ -18,16 +18,7 @@ from email_env.env import MAX_ACTION_CHARS, MAX_CALLS_PER_ACTION, EmailSearchEnv
 from email_env.errors import EpisodeError
 from email_env.reward import RewardConfig
 from email_env.search.database import MailDatabase
-from tests.email_env.office import (
-    BUDGET,
-    MOVED,
-    NOWHERE,
-    answer,
-    as_json,
-    play,
-    read,
-    search,
-)
+from tests.email_env.office import BUDGET, MOVED, NOWHERE, answer, as_json, play, read, search
 
 
 def make(path, **options):

@@ -27,6 +27,7 @@ from email_env.ingest.sources import open_source
 from email_env.scenarios.sets import load_scenarios
 from email_env.search.database import MailDatabase
 from tests import ROOT
+from tests.email_env.office import episode
 
 FOLDER = Path(os.environ.get("EMAIL_ENV_REAL_MAIL", ROOT.parent / "shared" / "enron"))
 ARCHIVE, TABLE, QUESTIONS = FOLDER / "enron-maildir.tar.gz", FOLDER / "emails.csv", FOLDER / "questions.jsonl"
@@ -155,13 +156,8 @@ def test_the_environment_plays_the_questions(built):
     env = gymnasium.make(email_env.ENV_ID, db_path=built[0], scenarios=QUESTIONS, split="test").unwrapped
     assert (env.num_scenarios, env.misfits) == (20, {})
     for scenario_id in env.scenario_ids():
-        oracle = env.scripted_policies["oracle"](env, seed=0)
-        observation, info = env.reset(options={"scenario_id": scenario_id})
-        done = False
-        while not done:
-            observation, _, terminated, truncated, info = env.step(oracle.act(observation, info))
-            done = terminated or truncated
-        assert [info["metrics"][name] for name in ("found", "read", "success")] == [1.0] * 3, scenario_id
+        _, metrics = episode(env, "oracle", scenario_id)
+        assert [metrics[name] for name in ("found", "read", "success")] == [1.0] * 3, scenario_id
     env.close()
 
 

@@ -39,43 +39,40 @@ def worth(scenario, *results: ToolResult, max_turns: int = 10, config: RewardCon
     return metrics["reward"]
 
 
-def test_the_whole_of_a_perfect_episode():
-    # 1 right + 0.3 recall + 0.1 precision + 0.1 * (1 - 3/10) speed
-    assert worth(BUDGET, FOUND, READ, said("$48,250", "m1")) == pytest.approx(1.47)
-
-
-def test_sources_count_by_recall_and_precision():
-    # one of two named right, one of two evidence mails named: 1 + 0.15 + 0.05 + 0.09
-    assert worth(MOVED, said("Thursday", "m2", "m9")) == pytest.approx(1.29)
-    # all evidence among four names: 1 + 0.3 + 0.1 * 2/4 + 0.09
-    assert worth(MOVED, said("Thursday", "m2", "m3", "m8", "m9")) == pytest.approx(1.44)
-    # no sources: 1 + 0.09
-    assert worth(MOVED, said("Thursday")) == pytest.approx(1.09)
-
-
-def test_a_wrong_answer_gets_partial_credit_below_zero():
-    # -1 + found 0.1 + read 0.1 + no unknown id 0.1 + sources 0.1
-    assert worth(BUDGET, FOUND, READ, said("$1", "m1")) == pytest.approx(-0.6)
-    # an unknown id loses its tenth; nothing found or read
-    assert worth(BUDGET, LOST, said("$1")) == pytest.approx(-1.0)
-    # half of the evidence found: -1 + 0.05 + 0.1
-    assert worth(MOVED, FOUND, said("Friday")) == pytest.approx(-0.85)
-
-
-def test_not_knowing_and_running_out_of_turns_are_worth_their_partial_credit():
-    assert worth(BUDGET, FOUND, said("I don't know")) == pytest.approx(0.2)
-    assert worth(BUDGET, FOUND, READ) == pytest.approx(0.3)
-
-
-def test_not_knowing_is_right_where_the_mailbox_does_not_say():
-    # 1 + 0.4 for no sources after a search + 0.1 * (1 - 2/10)
-    assert worth(NOWHERE, FOUND, said("I don't know")) == pytest.approx(1.48)
-    # without a search the sources earn nothing: 1 + 0.09
-    assert worth(NOWHERE, said("I don't know")) == pytest.approx(1.09)
-    # with a source neither: 1 + 0.08
-    assert worth(NOWHERE, FOUND, said("I don't know", "m1")) == pytest.approx(1.08)
-    # a made-up answer: -1 + 0.1
-    assert worth(NOWHERE, FOUND, said("Ben")) == pytest.approx(-0.9)
+@pytest.mark.parametrize(
+    ("scenario", "results", "expected"),
+    [
+        # perfect: 1 right + 0.3 recall + 0.1 precision + 0.1 * (1 - 3/10) speed
+        (BUDGET, (FOUND, READ, said("$48,250", "m1")), 1.47),
+        # one of two named right, one of two evidence mails named: 1 + 0.15 + 0.05 + 0.09
+        (MOVED, (said("Thursday", "m2", "m9"),), 1.29),
+        # all evidence among four names: 1 + 0.3 + 0.1 * 2/4 + 0.09
+        (MOVED, (said("Thursday", "m2", "m3", "m8", "m9"),), 1.44),
+        # no sources: 1 + 0.09
+        (MOVED, (said("Thursday"),), 1.09),
+        # wrong: -1 + found 0.1 + read 0.1 + no unknown id 0.1 + sources 0.1
+        (BUDGET, (FOUND, READ, said("$1", "m1")), -0.6),
+        # undecided: as wrong
+        (BUDGET, (FOUND, READ, said("about forty-eight thousand", "m1")), -0.6),
+        # an unknown id loses its tenth; nothing found or read
+        (BUDGET, (LOST, said("$1")), -1.0),
+        # half of the evidence found: -1 + 0.05 + 0.1
+        (MOVED, (FOUND, said("Friday")), -0.85),
+        # not knowing and running out of turns: their partial credit
+        (BUDGET, (FOUND, said("I don't know")), 0.2),
+        (BUDGET, (FOUND, READ), 0.3),
+        # not knowing where the mailbox does not say: 1 + 0.4 for no sources after a search + 0.1 * (1 - 2/10)
+        (NOWHERE, (FOUND, said("I don't know")), 1.48),
+        # without a search the sources earn nothing: 1 + 0.09
+        (NOWHERE, (said("I don't know"),), 1.09),
+        # with a source neither: 1 + 0.08
+        (NOWHERE, (FOUND, said("I don't know", "m1")), 1.08),
+        # a made-up answer: -1 + 0.1
+        (NOWHERE, (FOUND, said("Ben")), -0.9),
+    ],
+)
+def test_an_episode_is_worth_what_it_found_named_and_said(scenario, results, expected):
+    assert worth(scenario, *results) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -157,20 +154,20 @@ def test_metrics_are_floats_under_the_same_names_at_every_stage():
     assert (after["difficulty_hard"], after["difficulty_easy"], after["answerable"]) == (1.0, 0.0, 1.0)
 
 
-def test_an_answer_that_the_rule_cannot_decide_earns_what_a_wrong_one_earns_and_is_said_to_be_undecided():
-    assert worth(BUDGET, FOUND, READ, said("about forty-eight thousand", "m1")) == pytest.approx(-0.6)
-    marks = {}
-    for scenario, text in (
-        (BUDGET, "about forty-eight thousand"),
-        (BUDGET, "$1"),
-        (BUDGET, "I don't know"),
-        (NOWHERE, "Ben"),
-    ):
-        score = Score(RewardConfig(), scenario, 10)
-        assert score.metrics()["undecided"] == 0.0
-        score.note(said(text))
-        marks[text] = score.metrics()["undecided"]
-    assert marks == {"about forty-eight thousand": 1.0, "$1": 0.0, "I don't know": 0.0, "Ben": 0.0}
+@pytest.mark.parametrize(
+    ("scenario", "text", "undecided"),
+    [
+        (BUDGET, "about forty-eight thousand", 1.0),
+        (BUDGET, "$1", 0.0),
+        (BUDGET, "I don't know", 0.0),
+        (NOWHERE, "Ben", 0.0),
+    ],
+)
+def test_an_answer_that_the_rule_cannot_decide_is_said_to_be_undecided(scenario, text, undecided):
+    score = Score(RewardConfig(), scenario, 10)
+    assert score.metrics()["undecided"] == 0.0
+    score.note(said(text))
+    assert score.metrics()["undecided"] == undecided
 
 
 def judged(right: bool, scenario, *results: ToolResult) -> tuple[float, dict[str, float]]:

@@ -1,5 +1,4 @@
 import copy
-import json
 import multiprocessing
 import pickle
 
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from email_env.spaces import SharedTexts, TextSpace, ToolCallSpace
 from email_env.tools.actions import parse_action
-from judges.common.tool_calls import Call, format_call
+from judges.common.tool_calls import Call
 
 UTF8 = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -84,9 +83,3 @@ def test_a_text_space_within_a_dict_space_survives_shared_memory():
     view = read_from_shared_memory(space, memory, 2)
     write_to_shared_memory(space, 1, {"text": "zwölf", "number": 2}, memory)
     assert tuple(view["text"]) == ("", "zwölf")
-
-
-def test_a_call_is_written_in_one_canonical_form():
-    text = format_call("search_inbox", {"keywords": ["Zürich"]})
-    assert text == '<tool_call>\n{"name": "search_inbox", "arguments": {"keywords": ["Zürich"]}}\n</tool_call>'
-    assert json.loads(text.splitlines()[1])["arguments"] == {"keywords": ["Zürich"]}

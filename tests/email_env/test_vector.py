@@ -7,12 +7,7 @@ import email_env
 from email_env.env import MAX_ACTION_CHARS
 from email_env.spaces import TextSpace, ToolCallSpace
 from tests.email_env.mails import question
-from tests.email_env.office import (
-    CITY,
-    answer,
-    read,
-    search,
-)
+from tests.email_env.office import CITY, answer, read, search
 
 
 def test_the_spaces_are_text(env):

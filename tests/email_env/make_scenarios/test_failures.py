@@ -8,17 +8,10 @@ from click.testing import CliRunner
 from email_env.make_scenarios.cli import main
 from email_env.scenarios.sets import load_scenarios
 from tests.email_env.mails import BEN
-from tests.email_env.make_scenarios.parts import FINE, GOOD, ask_for_the_code, llm, make, parcels
+from tests.email_env.make_scenarios.parts import ask_for_the_code, llm, make, parcels
 from tests.support.judge_server import JudgeServer, Reply
 
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
-
-
-def test_a_busy_server_is_asked_again(office):
-    busy = Reply(status=429, headers={"Retry-After": "0"})
-    with JudgeServer([busy, 500, json.dumps(GOOD), json.dumps(FINE)]) as server:
-        result = make(office, server, "--inbox", BEN, "--json")
-    assert (json.loads(result.stdout)["questions"], len(server.requests)) == (1, 4)
 
 
 def test_a_wrong_key_ends_the_run_at_once_and_is_not_printed(office, monkeypatch):

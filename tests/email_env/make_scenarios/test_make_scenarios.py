@@ -1,15 +1,12 @@
 """`make-scenarios` against a scripted LLM on a real socket, over a real database."""
 
 import json
-from base64 import b64decode
 
-import gymnasium as gym
 import pytest
 
-import email_env  # noqa: F401
+from email_env.env import EmailSearchEnv
 from email_env.make_scenarios.record import Record
-from email_env.scenarios.sets import load_scenarios, stored_scenarios
-from email_env.search.database import MailDatabase
+from email_env.scenarios.sets import load_scenarios
 from tests.email_env.mails import ANNA, BEN, CARO, build, mail
 from tests.email_env.make_scenarios.parts import (
     BUDGET,
@@ -24,6 +21,7 @@ from tests.email_env.make_scenarios.parts import (
     rejected,
     shown,
 )
+from tests.email_env.office import episode
 from tests.support.judge_server import JudgeServer, Reply
 
 pytest.importorskip("litellm", reason="an LLM needs litellm (install the extra 'judge')")
@@ -41,15 +39,9 @@ def test_a_question_that_passes_can_be_played_and_the_oracle_answers_it(office):
     assert (scenario.answer, scenario.accepted) == ("$48,250", ("48250",)), "a form that the mail lacks is dropped"
     assert (scenario.difficulty, scenario.kind, lines(out)[0]["how_realistic"]) == ("easy", "amount", 0.9)
     assert "2001-05-15" <= scenario.query_date <= "2001-06-13"
-    env = gym.make("EmailSearch-v0", db_path=office, scenarios=out)
-    policy = env.unwrapped.scripted_policies["oracle"](env.unwrapped)
-    observation, info = env.reset(seed=0)
-    assert env.unwrapped.misfits == {}
-    ended = False
-    while not ended:
-        observation, _, terminated, truncated, info = env.step(policy.act(observation, info))
-        ended = terminated or truncated
-    assert info["metrics"]["success"] == 1.0
+    env = EmailSearchEnv(office, scenarios=out)
+    assert episode(env, "oracle")[1]["success"] == 1.0
+    assert env.misfits == {}
     env.close()
 
 
@@ -63,16 +55,6 @@ def test_a_database_that_knows_no_owner_is_asked_about_everyone_with_a_note(offi
         result = make(owned, server, out=office.parent / "owned.jsonl")
     assert "Note" not in result.stderr
     assert [line["inbox"] for line in lines(office.parent / "owned.jsonl")] == [BEN]
-
-
-def test_the_questions_go_into_a_database_that_is_built_anew(office, tmp_path):
-    with JudgeServer(llm()) as server:
-        make(office, server, "--inbox", BEN)
-    again = tmp_path / "again.db"
-    build(again, mail("m1", "Falcon", BUDGET), scenarios=load_scenarios(tmp_path / "made.jsonl"))
-    database = MailDatabase(again)
-    assert [scenario.answer for scenario in stored_scenarios(database, "train")] == ["$48,250"]
-    database.close()
 
 
 @pytest.mark.parametrize(
@@ -183,20 +165,6 @@ def test_mail_cannot_leave_its_tag(tmp_path):
     text = server.requests[0].body["messages"][1]["content"]
     assert text.count("<") == 2
     assert shown(server.requests[0].body["messages"])["body"] == hostile
-
-
-def test_user_and_password_of_the_url_reach_the_server_and_no_output(office):
-    with JudgeServer(llm()) as server:
-        url = server.url.replace("://", "://me:p%40ssword@")
-        result = make(office, server, "--inbox", BEN, "--api-base", url)
-        assert result.exit_code == 0, result.output
-        sent = server.requests[-1].headers["authorization"]
-    assert b64decode(sent.removeprefix("Basic ")) == b"me:p@ssword"
-    with JudgeServer(lambda messages: Reply(content=f"no access for {sent}", status=401)) as server:
-        url = server.url.replace("://", "://me:p%40ssword@")
-        result = make(office, server, "--inbox", BEN, "--api-base", url, out=office.parent / "other.jsonl")
-    assert f"at {server.url} failed (" in result.stderr
-    assert "no access for [key]" in result.stderr
 
 
 def test_a_higher_limit_goes_on_with_further_mails(tmp_path):

@@ -9,11 +9,7 @@ import pytest
 from email_env.env import EmailSearchEnv
 from email_env.errors import ConfigurationError, UnknownScenarioError
 from tests.email_env.mails import BEN, question
-from tests.email_env.office import (
-    BUDGET,
-    SCENARIOS,
-    build_office,
-)
+from tests.email_env.office import BUDGET, SCENARIOS, build_office
 
 
 def test_the_seed_chooses_the_scenario(path):

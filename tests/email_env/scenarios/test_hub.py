@@ -56,11 +56,6 @@ def test_the_question_set_is_read_without_the_known_bad_ones(folder, caplog):
     assert "49" in KNOWN_BAD
 
 
-def test_the_question_set_is_found_under_the_home_folder(folder, monkeypatch):
-    monkeypatch.setenv("HOME", str(folder))
-    assert [s.scenario_id for s in load_scenarios("~/questions")] == ["1", "2", "1-test"]
-
-
 def test_an_ordinary_folder_is_no_question_set(tmp_path):
     (tmp_path / "train.jsonl").write_text(json.dumps(QUESTION))
     said = f"{str(tmp_path)!r} is a folder; name a JSONL file, or a folder of a data set's Parquet files."

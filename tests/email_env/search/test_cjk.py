@@ -1,6 +1,5 @@
 """Words of Chinese, Japanese and Korean are found inside sentences, and other searches see nothing of it."""
 
-import sqlite3
 import unicodedata
 
 import pytest
@@ -10,9 +9,8 @@ from hypothesis import strategies as st
 from email_env.errors import ToolInputError
 from email_env.search import query
 from email_env.search.cjk import SEPARATOR, is_cjk, joined, separated
-from email_env.search.database import MailDatabase
 from email_env.tools.prompts import whole_email
-from tests.email_env.mails import ANNA, BEN, build, mail
+from tests.email_env.mails import ANNA, BEN, mail
 
 TEXTS = {
     "zh": ("季度报告", "明天下午三点在北京总部开会，请带上GPU预算表。"),
@@ -25,16 +23,11 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory):
-    path = tmp_path_factory.mktemp("cjk") / "mail.db"
-    build(
-        path,
+def db(built_once):
+    return built_once(
         *(mail(name, subject, body, from_name="山田太郎") for name, (subject, body) in TEXTS.items()),
         mail("file", "See", "attached", attachments=("会議資料.pdf",), attached="[a.txt]\n添付の本文"),
     )
-    database = MailDatabase(path)
-    yield database
-    database.close()
 
 
 def found(db, *keywords, **search):
@@ -112,16 +105,3 @@ def test_separating_keeps_the_text_and_touches_no_other_script(text):
     assert joined(separated(text)) == text
     if not any(map(is_cjk, text)):
         assert separated(text) == text
-
-
-@given(st.text(alphabet="東京会議カナ한국어ab1é ,.ー々ทั้งำเລັကိកិ", min_size=1, max_size=20))
-def test_the_words_of_a_keyword_are_those_of_the_index(text):
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE t USING fts5(body)")
-    connection.execute("CREATE VIRTUAL TABLE words USING fts5vocab(t, instance)")
-    connection.execute("INSERT INTO t VALUES (?)", (query.index_text(text),))
-    indexed = [term for (term,) in connection.execute("SELECT term FROM words ORDER BY offset")]
-    connection.close()
-    if indexed:
-        (phrase,) = query.phrases([text])
-        assert list(phrase.words) == indexed

@@ -1,15 +1,19 @@
 import re
+import sqlite3
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from email_env.errors import ToolInputError, UnknownInboxError
-from email_env.search.query import MAX_KEYWORD_CHARS, MAX_KEYWORDS
+from email_env.search import query
 from tests.email_env.mails import ANNA, BEN, CARO, DAN
 from tests.email_env.search.falcon import MAILS, ids
 
 
 def test_all_keywords_are_required_and_the_newest_comes_first(db):
     assert ids(db, ["falcon", "budget"]) == ["m3", "m2", "m1"]
+    assert ids(db, ["falcon"], max_results=1) == ["m3"]
     assert ids(db, ["falcon", "friday"]) == ["m1"]
     assert ids(db, ["falcon", "giraffe"]) == []
 
@@ -22,16 +26,8 @@ def test_any_of_the_keywords_can_be_asked_for(db):
 
 
 def test_a_keyword_of_several_words_is_a_phrase(db):
-    assert ids(db, ["falcon budget"]) == ["m2", "m1"]
+    assert ids(db, ["falcon budget"]) == ids(db, "falcon budget") == ["m2", "m1"]
     assert ids(db, ["40,000 dollars"]) == ["m1"]
-
-
-def test_case_and_accents_do_not_matter(db):
-    assert ids(db, ["CAFE", "uber", "naive"]) == ["m4"]
-
-
-def test_a_plain_string_is_one_keyword(db):
-    assert ids(db, "falcon budget") == ["m2", "m1"]
 
 
 def test_an_inbox_shows_what_it_sent_and_received_in_to_cc_and_bcc_and_nothing_else(db):
@@ -50,32 +46,12 @@ def test_nothing_after_the_query_date_exists(db):
     assert db.read("m3", inbox=BEN, until="2001-05-15") is None
 
 
-def test_sent_after_is_inclusive_and_sent_before_exclusive(db):
-    assert ids(db, ["falcon"], sent_after="2001-05-15") == ["m3", "m2"]
-    assert ids(db, ["falcon"], sent_before="2001-05-16") == ["m2", "m1", "m6"]
-    assert ids(db, ["falcon"], sent_after="2001-05-15", sent_before="2001-05-16") == ["m2"]
-    assert ids(db, ["falcon"], sent_after="2002-01-01") == []
-    assert ids(db, ["falcon"], sent_before="0001-01-01") == []
-
-
-def test_sender_and_recipient_filter_by_address(db):
-    assert ids(db, ["falcon"], from_addr="<ANNA@x.com>") == ["m3", "m1", "m6"]
-    assert ids(db, ["falcon"], from_addr="Keller, Anna <anna@x.com>") == ["m3", "m1", "m6"]
-    assert ids(db, ["falcon"], to_addr=ANNA) == ["m2"]
-    assert ids(db, ["falcon"], from_addr=ANNA, to_addr=CARO) == ["m1"]
-    assert ids(db, ["falcon"], from_addr="nobody@x.com") == []
-
-
 def test_a_hit_shows_one_line_around_the_words(db):
     (hit,) = db.search(inbox=BEN, keywords=["friday"], until="2001-12-31", snippet_words=3)
     assert (hit.sent_at, hit.from_addr, hit.from_name) == ("2001-05-14T09:00:00Z", ANNA, "Anna Keller")
     assert hit.subject == "Falcon budget"
     assert hit.snippet == "...Meet on Friday."
     assert "\n" not in hit.snippet
-
-
-def test_max_results_takes_the_newest(db):
-    assert ids(db, ["falcon"], max_results=1) == ["m3"]
 
 
 def test_relevance_puts_a_hit_in_the_subject_first(db):
@@ -108,8 +84,8 @@ def test_read_shows_nothing_of_other_inboxes_and_of_unknown_ids(db, message_id):
         ({"keywords": ["bud\x00get"]}, "plain words"),
         ({"keywords": ["\ud83d"]}, "plain words"),
         ({"keywords": [7]}, "must be a string, got 7"),
-        ({"keywords": ["x" * (MAX_KEYWORD_CHARS + 1)]}, "80 characters, got 81"),
-        ({"keywords": ["x"] * (MAX_KEYWORDS + 1)}, "At most 12 keywords, got 13"),
+        ({"keywords": ["x" * (query.MAX_KEYWORD_CHARS + 1)]}, "80 characters, got 81"),
+        ({"keywords": ["x"] * (query.MAX_KEYWORDS + 1)}, "At most 12 keywords, got 13"),
         ({"keywords": ["a b c d e"] * 5}, "At most 24 words over all keywords, got 25"),
         ({"from_addr": "K."}, "from_addr must be a person's name or email address.*'K.'"),
         ({"to_addr": 5}, "to_addr must be a person's name or email address"),
@@ -150,12 +126,30 @@ def test_fts_syntax_is_plain_text(db, keyword):
             ids(db, [keyword])
 
 
-def test_words_of_the_participant_column_are_not_searched_and_cannot_be_forged(db):
-    assert ids(db, ["p3", "f1"]) == ["m4"]  # only where the text says so
-    assert ids(db, ["p1"]) == []
-
-
 def test_an_unknown_inbox_is_the_harness_fault(db):
     with pytest.raises(UnknownInboxError, match=re.escape("'eve@x.com'")):
         ids(db, ["falcon"], inbox="eve@x.com")
-    assert ids(db, ["falcon"], inbox="Anna@x.com") == ids(db, ["falcon"], inbox="anna@x.com") != []
+
+
+LATIN = st.text(
+    st.characters(max_codepoint=0x17F, exclude_characters="\x00") | st.sampled_from("Ωωжя²½_\u0301\u2028 -'."),
+    max_size=20,
+)
+ASIAN = st.text(alphabet="東京会議カナ한국어ab1é ,.ー々ทั้งำเລັကိកិ", max_size=20)
+
+
+@settings(max_examples=200)
+@given(LATIN | ASIAN)
+def test_the_words_of_a_keyword_are_those_of_the_index(text):
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE VIRTUAL TABLE t USING fts5(body)")
+    connection.execute("CREATE VIRTUAL TABLE words USING fts5vocab(t, instance)")
+    connection.execute("INSERT INTO t VALUES (?)", (query.index_text(text),))
+    indexed = [term for (term,) in connection.execute("SELECT term FROM words ORDER BY offset")]
+    connection.close()
+    if indexed:
+        (phrase,) = query.phrases([text])
+        assert list(phrase.words) == indexed
+    else:
+        with pytest.raises(ToolInputError, match="has no letters or digits"):
+            query.phrases([text])

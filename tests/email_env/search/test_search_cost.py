@@ -1,10 +1,6 @@
 """The bounds on what one search costs: common words are counted, and a ranking looks at little."""
 
-import sqlite3
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from email_env.errors import ToolInputError
 from email_env.ingest import build as builder
@@ -80,27 +76,6 @@ def test_of_very_many_matches_the_newest_are_ranked(db, monkeypatch):
     monkeypatch.setattr(database, "MAX_RANKED_HITS", 2)
     assert ids(db, "falcon", order="relevance") == ["b3", "b2"]
     assert ids(db, "falcon", order="relevance", sent_before="2001-05-03") == ["b1", "b2"]
-
-
-LATIN = st.text(
-    st.characters(max_codepoint=0x17F, exclude_characters="\x00") | st.sampled_from("Ωωжя²½_\u0301\u2028 -'."),
-    max_size=20,
-)
-
-
-@given(LATIN)
-def test_words_of_latin_letters_are_those_of_the_index(text):
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
-    connection.execute("CREATE VIRTUAL TABLE v USING fts5vocab(t, instance)")
-    connection.execute("INSERT INTO t VALUES (?)", (query.index_text(text),))
-    indexed = [term for (term,) in connection.execute("SELECT term FROM v ORDER BY offset")]
-    connection.close()
-    if indexed:
-        assert list(query.phrases([text])[0].words) == indexed
-    else:
-        with pytest.raises(ToolInputError, match="has no letters or digits"):
-            query.phrases([text])
 
 
 def test_of_many_mails_a_sample_is_counted(built, monkeypatch):

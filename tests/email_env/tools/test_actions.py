@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from email_env.tools.actions import parse_action
-from judges.common.tool_calls import Call, ErrorCode, Fault
-from tests.email_env.office import read
+from judges.common.tool_calls import ErrorCode, Fault
 
-CALL = Call("read_email", {"message_id": "m1"})
 FORM = '. Write <tool_call>{"name": ..., "arguments": {...}}</tool_call>.'
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -42,8 +40,6 @@ def test_plain_prose_is_an_answer(text):
         ('{"keywords": ["falcon"]}', ErrorCode.BAD_JSON),
         ('["falcon"]', ErrorCode.BAD_JSON),
         ("[]", ErrorCode.BAD_JSON),
-        ('{"name": 5, "arguments": {}}', ErrorCode.BAD_JSON),
-        ('{"name": "read_email", "arguments": "m1"}', ErrorCode.BAD_JSON),
         ('{"name": "read_email", "arguments": ["m1"]}', ErrorCode.BAD_ARGS),
         ('{"a":' * 5000, ErrorCode.BAD_JSON),
         ("search_inbox " + "[" * 5000, ErrorCode.NO_TOOL_CALL),
@@ -57,13 +53,6 @@ def test_what_fails_to_be_a_call_is_a_fault_with_a_code(text, code):
     assert len(fault.message) < 300
     assert fault.message.endswith(".")
     assert fault.message.endswith(FORM) or code is not ErrorCode.BAD_JSON
-
-
-def test_a_faulty_call_beside_a_good_one_leaves_the_good_one():
-    fault, call = parse_action("<tool_call>{oops}</tool_call>" + read("m1")).items
-    assert isinstance(fault, Fault)
-    assert fault.message == f"the tool call is not valid JSON: '{{oops}}'{FORM}"
-    assert call == CALL
 
 
 @given(st.text() | st.text(alphabet='<>/{}[]":,tool_call name') | JSON.map(json.dumps))

@@ -87,13 +87,6 @@ def test_a_long_mail_is_read_to_its_end(toolbox):
     assert last.text.endswith("\n\n[from character 341 of 342]\nx")
 
 
-def test_a_search_sees_neither_later_mail_nor_other_inboxes(toolbox):
-    assert run(toolbox, search("party")).found == ()
-    assert run(toolbox, search("secret")).found == ()
-    assert run(toolbox, read("m5")).unknown_id
-    assert run(toolbox, read("m6")).unknown_id
-
-
 def test_a_search_without_hits_advises(toolbox):
     assert run(toolbox, search("falcon", "zebra")).text == (
         'No mail matches all of: "falcon", "zebra". Try fewer or other keywords. Alone: "falcon" 2, "zebra" 0.'
@@ -199,10 +192,8 @@ def test_a_mail_shows_the_time_in_its_own_zone(built):
         (search("a", max_results="5"), "bad_args", "got '5'"),
         (search("a", max_results=True), "bad_args", "got True"),
         (search("a", offset=-1), "bad_args", "offset must be a whole number from 0 to 1000, got -1"),
-        (search("a", sent_after="last week"), "bad_args", "like 2001-05-14, got 'last week'"),
         (as_json("search_inbox", keywords={"a": 1}), "bad_args", "list of words"),
         (as_json("search_inbox", keywords=True), "bad_args", "list of words"),
-        (as_json("search_inbox", keywords=[{}]), "bad_args", "must be a string"),
         (as_json("read_email", message_ids=["m1"]), "bad_args", "Did you mean message_id?"),
         (as_json("read_email", message_id=["m1"]), "bad_args", "must be a string, got ['m1']"),
         (as_json("return_final_answer", answer="x"), "bad_args", "needs sources"),
