@@ -1,10 +1,12 @@
-"""Child processes that have torch, transformers, peft and the trainer imported when they begin."""
+"""Child processes that have torch, transformers, peft and the trainer imported when they begin; what torchrun says to one."""
 
 from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 PRELOADED = [
     *("torch", "peft", "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
@@ -20,3 +22,10 @@ def start(target: Callable[..., None], *args: Any) -> Any:
     process = context.Process(target=target, args=args)
     process.start()
     return process
+
+
+def under_torchrun(monkeypatch: pytest.MonkeyPatch, rank: int, size: int, here: int | None = None) -> None:
+    """Tell this process what torchrun tells one of ``size``, of which ``here`` (all, unless given) are on this machine."""
+    told = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": here or size}
+    for name, value in (told | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 1}).items():
+        monkeypatch.setenv(name, str(value))

@@ -23,6 +23,7 @@ from grpo.learner.lora_model import LINEAR_LAYERS  # noqa: E402
 from grpo.learner.loss import SelectedLogprobs  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.machine.hardware import Gpu  # noqa: E402
+from tests.support.processes import under_torchrun  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -223,8 +224,7 @@ def test_trainer_and_servers_of_ours_are_added_on_a_cpu():
 
 def test_every_learner_of_this_machine_needs_its_own(monkeypatch):
     alone = cpu_needs(on_a_cpu(), SMOLLM2)
-    for name, value in {"RANK": 0, "WORLD_SIZE": 6, "LOCAL_WORLD_SIZE": 3, "MASTER_ADDR": "node0"}.items():
-        monkeypatch.setenv(name, str(value))
+    under_torchrun(monkeypatch, 0, 6, here=3)
     needs = cpu_needs(on_a_cpu(), SMOLLM2)
     assert (needs.trainer, needs.server) == (pytest.approx(3 * alone.trainer), alone.server)
     assert needs.least - needs.server == pytest.approx(3 * (alone.least - alone.server))

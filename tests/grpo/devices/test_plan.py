@@ -10,6 +10,7 @@ from grpo.devices.plan import USABLE, Placement, place, plan_gpus
 from grpo.devices.shape import QWEN_MODELS
 from grpo.errors import ConfigError
 from grpo.machine.hardware import Gpu
+from tests.support.processes import under_torchrun
 
 SMALL, LARGE, LARGEST = (QWEN_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"] for size in ("0.5B", "7B", "14B"))
 
@@ -144,14 +145,8 @@ def test_the_least_cache_holds_a_sequence_after_vllms_rounding():
     assert blocks_of_16 - 1 >= 4090 / 16, "one stays empty (vllm/v1/core/kv_cache_utils.py)"
 
 
-def processes_of_torchrun(monkeypatch, count):
-    started = {"RANK": 1, "WORLD_SIZE": count, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": 0}
-    for name, value in started.items():
-        monkeypatch.setenv(name, str(value))
-
-
 def test_a_model_that_no_card_holds_is_trained_where_its_layers_are_shared(monkeypatch):
-    processes_of_torchrun(monkeypatch, 4)
+    under_torchrun(monkeypatch, 0, 4)
     settings, cards = {"server.tensor_parallel": 4, "learner.token_budget": 4096}, gpus(*[24] * 8)
     with pytest.raises(ConfigError, match=r"the model does not fit: needed are \d+\.\d GiB for the learner"):
         plan_gpus(config(**settings), LARGEST, cards)
@@ -162,7 +157,7 @@ def test_a_model_that_no_card_holds_is_trained_where_its_layers_are_shared(monke
 
 
 def test_each_process_of_torchrun_has_a_gpu(monkeypatch):
-    processes_of_torchrun(monkeypatch, 3)
+    under_torchrun(monkeypatch, 0, 3)
     plan = plan_gpus(config(), SMALL, gpus(24, 24, 24, 24))
     assert plan.learner_devices == ("cuda:1", "cuda:2", "cuda:3")
     assert not plan.placement.shared
@@ -211,10 +206,10 @@ def test_learner_and_vllm_take_turns_on_a_gpu_that_has_room_for_one():
 
 
 def test_processes_of_torchrun_take_no_turns(monkeypatch):
-    processes_of_torchrun(monkeypatch, 1)
+    under_torchrun(monkeypatch, 0, 1)
     with pytest.raises(ConfigError, match=r"on the same GPU. Lower .*, let them take turns .* and no torchrun\), take"):
         plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=48)
-    processes_of_torchrun(monkeypatch, 2)
+    under_torchrun(monkeypatch, 0, 2)
     with pytest.raises(ConfigError, match=r"the model does not fit: .* show more GPUs than 2$"):
         plan_gpus(config(**SHORT), LARGE, gpus(24, 24), host_gib=48)
 

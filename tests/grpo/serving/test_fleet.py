@@ -101,21 +101,24 @@ def letter_of(request):
     return CHAT.decode(request["prompt"]).split("begins with ")[1][0]
 
 
-def test_a_server_that_is_killed_mid_episode_loses_no_token_and_no_episode(tmp_path):
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The tokens of episodes that one server answered from the first to the last."""
     with stubs(1) as servers:
-        sampler = sampler_on(fleet_of(servers), tmp_path / "one")
-        undisturbed = asyncio.run(play(sampler))
+        return tokens(asyncio.run(play(sampler_on(fleet_of(servers), tmp_path_factory.mktemp("one")))))
 
+
+def test_a_server_that_is_killed_mid_episode_loses_no_token_and_no_episode(tmp_path, undisturbed):
     told = []
     with stubs(2) as (first, second):
         first.sample = ending(first)
         fleet = fleet_of([first, second], told)
-        sampler = sampler_on(fleet, tmp_path / "two")
+        sampler = sampler_on(fleet, tmp_path)
         trajectories = asyncio.run(play(sampler))
         assert len(first.asked) == 8
         assert len(second.asked) >= 36 - 8
         fleet.stop()
-    assert tokens(trajectories) == tokens(undisturbed)
+    assert tokens(trajectories) == undisturbed
     assert {t.error for t in trajectories} == {""}
     assert len(told) == 1
     assert told[0].startswith(f"the server at {first.url} is out (the policy server at {first.url} does not answer")
@@ -237,14 +240,12 @@ def test_a_server_that_cannot_be_brought_back_for_any_reason_is_given_up_and_nob
         fleet.stop()  # waits for no further try
 
 
-def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path):
+def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path, undisturbed):
     told = []
     with stubs(1) as (server,):
-        sampler = sampler_on(fleet_of([server]), tmp_path / "one")
-        undisturbed = asyncio.run(play(sampler))
         server.sample = ending(server)
         fleet = fleet_of([server], told, patience_seconds=60.0)
-        sampler = sampler_on(fleet, tmp_path / "two")
+        sampler = sampler_on(fleet, tmp_path)
 
         def restart():
             wait_until(lambda: "not ours to restart" in fleet.members[0].out)  # it was looked at, in vain
@@ -257,7 +258,7 @@ def test_the_only_server_may_be_restarted_by_its_user_mid_episode(tmp_path):
         trajectories = asyncio.run(play(sampler))
         user.join()
         fleet.stop()
-    assert tokens(trajectories) == tokens(undisturbed)
+    assert tokens(trajectories) == undisturbed
     assert {t.error for t in trajectories} == {""}
     assert told[0].endswith("its episodes wait until it is back, up to 60 s")
     assert told[1:] == [f"the server at {server.url} answers again and is in"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -36,15 +38,23 @@ class Learner:
         self.say("the learner's weights")
 
 
+@contextmanager
+def taking_turns(model: Path, folder: Path) -> Iterator[tuple[VllmServer, Fleet, Turns, list[str]]]:
+    """A server and a learner that take turns, and what is told of the server."""
+    told: list[str] = []
+    with VllmServer(model, folder / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
+        fleet = Fleet([server], on_change=[told.append])
+        yield server, fleet, Turns(Learner(server.log_path), fleet), told
+        fleet.stop()
+
+
 def asked(log: Path) -> list[str]:
     lines = log.read_text(encoding="utf-8").splitlines()
     return [line.removeprefix("asked for ") for line in lines if line.startswith("asked for ")]
 
 
 def test_one_gives_the_gpu_back_before_the_other_takes_it(model: Path, fake_vllm: str, tmp_path: Path):
-    with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
-        fleet = Fleet([server])
-        turns = Turns(Learner(server.log_path), fleet)
+    with taking_turns(model, tmp_path) as (server, _, turns, _):
         turns.sample()  # the server's is the first turn
         turns.train()
         turns.train()
@@ -61,12 +71,9 @@ def test_one_gives_the_gpu_back_before_the_other_takes_it(model: Path, fake_vllm
 def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_is_its_turn(
     model: Path, fake_vllm: str, tmp_path: Path, asleep: bool
 ):
-    told: list[str] = []
-    with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
-        fleet = Fleet([server], on_change=[told.append])
+    with taking_turns(model, tmp_path) as (server, fleet, turns, told):
         sampler = VllmSampler(fleet, tmp_path / "adapters", [], 8)
         sampler.publish(save_nothing, 0)
-        turns = Turns(Learner(server.log_path), fleet)
         if asleep:
             turns.train()
             kill_api_server(server)
@@ -76,7 +83,6 @@ def test_a_server_that_ends_in_its_sleep_or_before_it_is_started_again_when_it_i
         assert not server.is_alive()
         turns.sample()
         wait_until(lambda: len(told) == 2)
-        fleet.stop()
     failed = "wake_up" if asleep else "sleep"
     assert told[0].startswith(f"the server at {server.url} is out ({server.url}/{failed} did not answer")
     assert told[1] == f"the server at {server.url} was restarted and is in"
@@ -91,30 +97,22 @@ def test_a_server_that_answers_but_does_not_wake_up_or_fall_asleep_is_started_ag
     model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, failed: str
 ):
     monkeypatch.setenv("FAKE_VLLM_MODE", mode)
-    told: list[str] = []
-    with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
-        fleet = Fleet([server], on_change=[told.append])
-        turns = Turns(Learner(server.log_path), fleet)
+    with taking_turns(model, tmp_path) as (server, _, turns, told):
         turns.train()
         assert server.is_alive() == (failed == "wake_up"), "one that stays awake leaves the GPU to the learner"
         turns.sample()
         wait_until(lambda: len(told) == 2)
         assert server.is_well()
-        fleet.stop()
     assert told[0].startswith(f"the server at {server.url} is out ({server.url}/{failed} answered 500")
     assert told[1] == f"the server at {server.url} was restarted and is in"
 
 
 def test_the_learner_waits_for_a_server_that_is_being_started_again(model: Path, fake_vllm: str, tmp_path: Path):
-    told: list[str] = []
-    with VllmServer(model, tmp_path / "log", ServerOptions(threads=1, sleep_mode=True)) as server:
-        fleet = Fleet([server], on_change=[told.append])
-        turns = Turns(Learner(server.log_path), fleet)
+    with taking_turns(model, tmp_path) as (server, fleet, turns, told):
         kill_api_server(server)
         fleet.take_out(fleet.members[0], 0, "it was killed")
         turns.train()
         assert len(told) == 2, "it is in again"
-        fleet.stop()
     assert asked(server.log_path) == ["/sleep?level=1", "the learner's weights"]
 
 

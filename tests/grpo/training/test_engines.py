@@ -12,45 +12,36 @@ from grpo.machine.processes import Rank, child_environment, torchrun_rank
 from grpo.tinker.backend import Tinker
 from grpo.training.engines import Local, Torchrun, backend_of
 from tests.support.envs import LETTER_ENV
+from tests.support.processes import under_torchrun
 
 
 def config(**settings):
     return load_config(None, {"env": LETTER_ENV, **settings})
 
 
-@pytest.fixture
-def under_torchrun(monkeypatch):
-    def launch(rank, size):
-        given = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
-        for name, value in (given | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 1}).items():
-            monkeypatch.setenv(name, str(value))
-
-    return launch
-
-
 def kind(**settings):
     return type(backend_of(config(**settings)))
 
 
-def test_the_engine_is_what_the_program_was_started_as(under_torchrun):
+def test_the_engine_is_what_the_program_was_started_as(monkeypatch):
     assert torchrun_rank() is None
     assert kind() is kind(engine="local") is Local
     assert backend_of(config()).described() == ""
-    under_torchrun(1, 4)
+    under_torchrun(monkeypatch, 1, 4)
     assert torchrun_rank() == Rank(rank=1, size=4, local_rank=1, local_size=4)
     assert kind() is kind(engine="torchrun") is Torchrun
     said = "learner: 4 processes of torchrun train the model; they have it whole"
     assert backend_of(config()).described() == said
 
 
-def test_an_engine_that_was_not_started_or_would_ignore_a_setting_is_refused(under_torchrun):
+def test_an_engine_that_was_not_started_or_would_ignore_a_setting_is_refused(monkeypatch):
     with pytest.raises(ConfigError, match="torchrun did not start this program; start it with torchrun --nproc"):
         kind(engine="torchrun")
     with pytest.raises(ConfigError, match=r"learner\.shard = true, but the engine is one process"):
         kind(**{"learner.shard": True})
     with pytest.raises(ConfigError, match="engine = 'ray': Input should be 'auto', 'local', 'torchrun' or 'tinker'"):
         config(engine="ray")
-    under_torchrun(0, 2)
+    under_torchrun(monkeypatch, 0, 2)
     assert kind(**{"learner.shard": True}) is Torchrun
     with pytest.raises(ConfigError, match="engine = 'local', but 2 processes were started"):
         kind(engine="local")
@@ -59,7 +50,7 @@ def test_an_engine_that_was_not_started_or_would_ignore_a_setting_is_refused(und
 TINKER = {"engine": "tinker", "tinker.url": "http://127.0.0.1:9", "optimizer.max_grad_norm": None}
 
 
-def test_a_tinker_server_gets_no_setting_that_it_would_ignore(under_torchrun):
+def test_a_tinker_server_gets_no_setting_that_it_would_ignore(monkeypatch):
     backend = backend_of(config(**TINKER))
     assert not backend.computes_here
     assert backend.described().startswith("the Tinker server at http://127.0.0.1:9 trains and samples")
@@ -77,7 +68,7 @@ def test_a_tinker_server_gets_no_setting_that_it_would_ignore(under_torchrun):
         kind(engine="tinker")
     with pytest.raises(ConfigError, match=r"tinker\.url = 'http://x', but engine = 'auto'; add --engine tinker"):
         kind(**{"tinker.url": "http://x"})
-    under_torchrun(0, 2)
+    under_torchrun(monkeypatch, 0, 2)
     with pytest.raises(ConfigError, match="engine = 'tinker' is one process, but torchrun started this program"):
         kind(**TINKER)
 
@@ -97,8 +88,8 @@ def test_the_command_refuses_before_it_writes_anything(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_child_that_is_no_learner_is_not_told_of_torchrun(under_torchrun, monkeypatch):
-    under_torchrun(0, 2)
+def test_a_child_that_is_no_learner_is_not_told_of_torchrun(monkeypatch):
+    under_torchrun(monkeypatch, 0, 2)
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     child = child_environment({"MINE": "1"})
     assert child["MINE"] == "1"
