@@ -18,6 +18,7 @@ from grpo.envs.registry import make_env
 from grpo.errors import ConfigError, EnvError
 from grpo.serving.policy import SamplingParams
 from grpo.types import Task
+from tests.support.agents import Unwritable
 from tests.support.envs import WORD_ENV, WordEnv
 from tests.support.episodes import planned, player
 from tests.support.policies import ByteChat, ScriptedPolicy
@@ -66,11 +67,6 @@ STEPS = {
     "info is a list": lambda v: v.__setitem__(4, []),
     "four values": lambda v: v.pop(3),
 }
-
-
-class Unwritable(Exception):
-    def __str__(self):
-        raise RuntimeError("no words")
 
 
 class Flawed(WordEnv):

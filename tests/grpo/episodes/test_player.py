@@ -54,13 +54,6 @@ async def test_a_turn_that_stopped_for_its_length_is_closed_with_an_unmasked_end
     assert (episode.num_turns, episode.cut_turns) == (3, 3)
 
 
-async def test_an_episode_without_room_for_another_turn_ends_as_context_full():
-    policy = ScriptedPolicy(ByteChat(), ["no"])
-    (episode,) = await playing(policy, max_tokens=90).all(planned(Task(0, "train-maple"), 1))
-    assert episode.ending is Ending.CONTEXT_FULL
-    assert episode.num_turns == 1
-
-
 words = st.lists(st.text("abc", min_size=1, max_size=60), min_size=1, max_size=4)
 
 

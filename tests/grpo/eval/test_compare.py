@@ -103,6 +103,7 @@ def test_a_change_has_the_tone_of_what_it_means(gain: int, tone: str) -> None:
         ({"split": "train"}, 'split: "test" in A, "train" in B'),
         ({"fingerprint": {"database": "e", "scenarios": "q"}}, 'fingerprint.database: "d" in A, "e" in B'),
         ({"fingerprint": {"database": "d", "scenarios": "r"}}, 'fingerprint.scenarios: "q" in A, "r" in B'),
+        ({"answer_judge": {"model": "m"}}, 'answer_judge.model: null in A, "m" in B'),
         ({"env": "Other-v0"}, 'env: "Sums-v0" in A, "Other-v0" in B'),
         ({"env_kwargs": {"split": "test", "max_turns": 6}}, "env_kwargs.max_turns: null in A, 6 in B"),
     ],

@@ -22,7 +22,7 @@ from grpo.errors import EvaluationError
 from grpo.types import Answer, Episode, ModelCall, Task
 from tests import ROOT
 from tests.support.envs import SUMS_ENV
-from tests.support.evaluations import run
+from tests.support.evaluations import refused, rows, run
 from tests.support.wait import wait_until
 
 KILLS = 10
@@ -60,11 +60,10 @@ def test_killed_ten_times_at_random_moments_there_is_one_result_for_each_episode
     assert written(out) > 0
     stdout, stderr = begin(out).communicate()
     summary = json.loads(stdout)
-    results = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
-    keys = [(row["scenario_id"], row["sample"]) for row in results]
-    assert len(keys) == len(set(keys)) == EPISODES == summary["episodes"], stderr
-    for row in results:
-        assert len(row["messages"]) == 8
+    results = rows(out)
+    keys = {(row["scenario_id"], row["sample"]) for row in results}
+    assert len(results) == len(keys) == EPISODES == summary["episodes"], stderr
+    assert [len(row["messages"]) for row in results] == [8] * EPISODES
 
 
 def test_a_full_disk_is_explained_and_what_was_written_goes_on(tmp_path):
@@ -157,5 +156,5 @@ def test_an_out_that_is_no_folder_is_explained(tmp_path, out):
 
 
 def test_a_limit_beyond_the_scenarios_names_the_option(tmp_path):
-    shown = run("--agent", "oracle", "--limit", "3", "--out", str(tmp_path / "run"), count=2)
-    assert "asks for 3 scenarios but there are 2; ask for fewer (--limit)" in shown.output
+    said = refused(tmp_path, "--agent", "oracle", "--limit", "3", count=2)
+    assert "asks for 3 scenarios but there are 2; ask for fewer (--limit)" in said
