@@ -6,7 +6,7 @@ Nothing here starts a server or writes a run.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from grpo.machine.user_code import import_user_module, load_function
 from grpo.runs.directory import RunDirectory
 from grpo.runs.trained_policy import init_adapter
 from grpo.serving.vllm import BASE_MODEL
-from grpo.serving.vllm_options import server_options
+from grpo.serving.vllm_options import ServerOptions, server_options
 from grpo.training.engines import backend_of
 
 
@@ -40,19 +40,14 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
         CheckpointError: The run that ``init_adapter`` names has no checkpoint.
         ModelError: The model's ``config.json`` lacks a size, or its name is none.
     """
-    check_model_name(config.model)
+    model, path, shape = model_at_hand(config.model)
     init_adapter(config)
     config.rubric()
     check_user_code(config)
     run = RunDirectory(directory)
     if resume:
         config = run.settled(config, resume=True)
-    here, shape = config_at_hand(config.model), shape_at_hand(config.model)
-    if here is None:
-        where = "not here yet; a run fetches or converts it"
-    else:
-        where = f"in {here.parent}"
-    yield f"model: {config.model}, {where}"
+    yield model
     yield f"run directory: {directory}" + (" (there is a run in it)" if run.config_path.exists() else "")
     yield from _work(config, shape)
     backend = backend_of(config)
@@ -66,11 +61,45 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
         yield from _cpu_memory(config, shape)
     else:
         yield f"dtype: {'bfloat16' if config.dtype == 'auto' else config.dtype}"
-        if shape is None:
-            yield "memory: not known before the model's config.json is here"
-        else:
-            yield from plan_gpus(config, shape).lines()
-    yield from _server(config, Path(config.model) if here is None else here.parent, shape)
+        yield from memory_of_gpus(config, shape)
+    if config.server.urls:
+        yield f"sampling from {', '.join(config.server.urls)}"
+    else:
+        yield vllms_arguments(config, path, shape, lambda: server_options(config, path, None, shape)[0])
+
+
+def model_at_hand(name: str) -> tuple[str, Path, ModelShape | None]:
+    """A line about a model, its folder, or its name where it is not here yet, and its shape where that is known.
+
+    Raises:
+        ModelError: The name is none, or ``config.json`` lacks a size.
+    """
+    check_model_name(name)
+    here, shape = config_at_hand(name), shape_at_hand(name)
+    if here is None:
+        return f"model: {name}, not here yet; it is fetched or converted at the start", Path(name), shape
+    return f"model: {name}, in {here.parent}", here.parent, shape
+
+
+def memory_of_gpus(config: TrainConfig, shape: ModelShape | None, learners: int | None = None) -> list[str]:
+    """Lines about what each part takes of the GPUs; see ``plan_gpus``."""
+    if shape is None:
+        return ["memory: not known before the model's config.json is here"]
+    return plan_gpus(config, shape, learners=learners).lines()
+
+
+def vllms_arguments(
+    config: TrainConfig, model_path: Path, shape: ModelShape | None, options: Callable[[], ServerOptions]
+) -> str:
+    """A line about how vLLM would be started, by ``options`` that are asked for once they can be known."""
+    if config.device == "cuda" and shape is None:
+        return "vLLM's arguments: not known before the model's config.json is here"
+    if config.device == "cpu" and config.dtype == "auto":
+        return "vLLM's arguments: not known before the dtype is measured (float32 or bfloat16 as dtype fixes it)"
+    made = options()
+    if (model_path / "config.json").is_file():
+        made.check_model(model_path)
+    return f"vLLM's arguments: {shlex.join(made.arguments(model_path, BASE_MODEL, made.port))}"
 
 
 def check_user_code(config: TrainConfig) -> None:
@@ -144,17 +173,3 @@ def _work(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:
         split = f" of the split {evaluation.split!r}" if takes_split(config.env) else ""
         of = f"{evaluation.scenarios} scenarios{split}{greedily}"
         yield f"evaluation before and after: {of}"
-
-
-def _server(config: TrainConfig, model_path: Path, shape: ModelShape | None) -> Iterator[str]:
-    if config.server.urls:
-        yield f"sampling from {', '.join(config.server.urls)}"
-    elif config.device == "cuda" and shape is None:
-        yield "vLLM's arguments: not known before the model's config.json is here"
-    elif config.device == "cuda" or config.dtype != "auto":
-        options = server_options(config, model_path, None, shape)[0]
-        if (model_path / "config.json").is_file():
-            options.check_model(model_path)
-        yield f"vLLM's arguments: {shlex.join(options.arguments(model_path, BASE_MODEL, options.port))}"
-    else:
-        yield "vLLM's arguments: not known before the dtype is measured (--set dtype=float32 or bfloat16 fixes it)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import tempfile
 import time
 from collections.abc import Iterator
@@ -149,25 +148,14 @@ def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, asked: Serv
         ConfigError: It does not fit on the GPU.
         ModelError: The base model's name is none.
     """
-    from grpo.devices.plan import plan_gpus
-    from grpo.devices.shape import shape_at_hand
-    from grpo.machine.models import check_model_name, config_at_hand
-    from grpo.serving.vllm import BASE_MODEL
+    from grpo.cli.before_start import memory_of_gpus, model_at_hand, vllms_arguments
 
-    check_model_name(policy.model)
-    here, shape = config_at_hand(policy.model), shape_at_hand(policy.model)
+    model, base, shape = model_at_hand(policy.model)
     yield f"policy: {policy.adapter}, as {policy.name!r}"
-    yield f"model: {policy.model}, {'not here yet; it would be fetched' if here is None else f'in {here.parent}'}"
-    if config.device == "cuda" and shape is not None:
-        yield from plan_gpus(config, shape, learners=0).lines()
-    if config.device == "cuda" and shape is None:
-        yield "memory and vLLM's arguments: not known before the model's config.json is here"
-    elif config.device == "cpu" and config.dtype == "auto":
-        yield "on the CPU; vLLM's arguments: not known before the dtype is measured"
-    else:
-        base = Path(policy.model) if here is None else here.parent
-        options = _options(policy, config, asked, base, shape)
-        yield f"vLLM's arguments: {shlex.join(options.arguments(base, BASE_MODEL, asked.port))}"
+    yield model
+    if config.device == "cuda":
+        yield from memory_of_gpus(config, shape, learners=0)
+    yield vllms_arguments(config, base, shape, lambda: _options(policy, config, asked, base, shape))
 
 
 def _chat_arguments(served: ServedChat, scratch: Path) -> tuple[str, ...]:

@@ -57,24 +57,6 @@ def scheduled_learning_rate(step: int, steps: int, optimizer: OptimizerSettings)
     return optimizer.learning_rate * rise * fall
 
 
-def schedule_note(config: TrainConfig, earlier_steps: int, step: int) -> str:
-    """What another number of steps does to the learning rate of a run that goes on behind ``step``; "" for nothing.
-
-    The schedule is always that of a run of ``config.steps`` from the start: a rate that had fallen can rise again. To
-    keep the old end would need a second number of steps.
-    """
-    optimizer = config.optimizer
-    if optimizer.final_lr_share == 1.0 or earlier_steps == config.steps or step >= config.steps:
-        return ""
-    now = scheduled_learning_rate(step, config.steps, optimizer)
-    before = scheduled_learning_rate(max(0, min(step, earlier_steps - 1)), earlier_steps, optimizer)
-    return (
-        f"steps: {earlier_steps} -> {config.steps}; the learning rate (optimizer.final_lr_share = "
-        f"{optimizer.final_lr_share:g}) falls until step {config.steps} now: {now:.2g} at step {step + 1}, where it "
-        f"was {before:.2g}"
-    )
-
-
 def update_policy(
     engine: Engine, rows: Sequence[Segment], config: UpdateConfig, *, seed: int, on_rows: Callable[[int], None]
 ) -> dict[str, float]:

@@ -32,7 +32,7 @@ from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import TrainingError
 from grpo.learner.segments import Segment
-from grpo.learner.update import computed_rows, schedule_note, update_config, update_policy
+from grpo.learner.update import computed_rows, update_config, update_policy
 from grpo.learner.update_metrics import check_gap
 from grpo.machine.hardware import current_rss_gb
 from grpo.machine.models import ResolvedModel
@@ -114,9 +114,8 @@ class Trainer:
             forget_after(self.run, self.step)
             self.tasks.again = [Task.of_key(key, seed) for key, seed in state.open_tasks]
             display.note(f"resumed from {folder.name} ({folder})")
-            earlier = self.run.earlier_steps
-            if earlier is not None and (note := schedule_note(config, earlier, state.step)):
-                display.note(note)
+            if config.steps != self.run.earlier_steps and config.optimizer.final_lr_share < 1:
+                display.note(f"the learning rate falls until step {config.steps} now, not {self.run.earlier_steps}")
         else:
             self._estimate()
             self._warm_start()

@@ -29,7 +29,7 @@ def test_a_run_on_a_gpu_is_shown_with_its_memory_and_vllms_arguments(tmp_path, n
     status, lines = shown(tmp_path, "--recipe", "email-gpu", "--set", "rollout.update_rollouts=4")
     assert status == 0, lines
     said = dict(line.split(": ", 1) for line in lines)
-    assert said["model"] == f"{SMALL}, not here yet; a run fetches or converts it"
+    assert said["model"] == f"{SMALL}, not here yet; it is fetched or converted at the start"
     groups = "8 groups x 8 episodes, 4 of a group learned from"
     assert said["steps"] == f"60, each of {groups}, at most 4,096 tokens an episode and 256 a turn"
     assert said["tokens"] == "at most 262,144 a step, 16,384 a forward pass"

@@ -6,14 +6,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
-from grpo.config import load_config  # noqa: E402
 from grpo.errors import TrainingError  # noqa: E402
 from grpo.learner.engine import LossSpec, RowStatistics  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.learner.update import (  # noqa: E402
     UpdateConfig,
     normalizers,
-    schedule_note,
     scheduled_learning_rate,
     split,
     update_policy,
@@ -214,17 +212,6 @@ def test_the_learning_rate_rises_evenly_and_falls_evenly():
     assert scheduled_learning_rate(0, 1, falling) == 8.0
     replanned = [scheduled_learning_rate(step, steps, falling) for step, steps in enumerate((7, 5, 5, 6, 5))]
     assert replanned == pytest.approx([8.0, 7.0, 6.0, 5.6, 4.0]), "the share of the steps that are planned now"
-
-
-def test_a_run_that_goes_on_for_longer_says_what_becomes_of_the_learning_rate():
-    settings = {"env": "E", "steps": 9, "optimizer.learning_rate": 8.0}
-    longer = load_config(None, settings | {"optimizer.final_lr_share": 0.5})
-    note = "steps: 5 -> 9; the learning rate (optimizer.final_lr_share = 0.5) falls until step 9 now: "
-    assert schedule_note(longer, 5, 2) == f"{note}7 at step 3, where it was 6"
-    assert schedule_note(longer, 5, 5) == f"{note}5.5 at step 6, where it was 4"  # the shorter run had ended at 4
-    assert schedule_note(longer, 9, 5) == ""
-    assert schedule_note(load_config(None, settings), 5, 2) == ""
-    assert schedule_note(longer, 12, 9) == ""  # nothing is left to train
 
 
 def test_a_sampler_of_another_policy_stops_the_run_with_the_reason(model_folder):

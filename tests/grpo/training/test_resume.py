@@ -32,7 +32,7 @@ START_SECONDS = 300.0
 
 def config(model, url, steps=STEPS):
     sizes = {"rollout.groups_per_step": 3, "optimizer.updates_per_step": 2, "warm_start.batch": 2, "eval.scenarios": 2}
-    return tiny_run(model, url, steps=steps, keep_checkpoints=1, **sizes)
+    return tiny_run(model, url, steps=steps, keep_checkpoints=1, **sizes | {"optimizer.final_lr_share": 0.5})
 
 
 def train(config, run_dir, output):
@@ -196,6 +196,7 @@ def test_a_run_goes_on_where_it_and_all_that_it_names_were_moved(tmp_path):
     with TinyPolicyServer(new / "model") as server:
         moved = config(new / "model", server.url, steps=2).model_copy(update={"init_adapter": str(new / "first")})
         run_to_its_end(moved, new / "run", tmp_path / "output.log")
+    assert "the learning rate falls until step 2 now, not 1\n" in (tmp_path / "output.log").read_text()
     assert [record["step"] for record in read_jsonl(new / "run" / "metrics.jsonl")] == [1, 2]
     saved = json.loads((new / "run" / "config.json").read_text())
     assert (saved["model"], saved["init_adapter"]) == (str(new / "model"), str(new / "first"))
