@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator, model_validator
 
 from judges.common.secrets import blank_secrets, without_credentials, without_secrets, without_users
-from judges.llm.client import TIMEOUT_SECONDS, CallOptions
+from judges.llm.client import TIMEOUT_SECONDS, CallOptions, is_server_url
 
 LossType = Literal["dapo", "bnpo", "dr_grpo", "grpo", "gspo", "cispo"]
 """The losses of ``grpo.learner.loss``, by the names of their papers."""
@@ -359,7 +359,7 @@ class ServerSettings(Settings):
                 "your own; leave one of them out"
             )
         for url in self.urls:
-            if not url.startswith(("http://", "https://")):
+            if not is_server_url(url):
                 raise ValueError(f"server.urls names {url!r}, which is no URL; give it as http://HOST:PORT")
         if len({url.rstrip("/").removesuffix("/v1") for url in self.urls}) < len(self.urls):
             raise ValueError(f"server.urls names a server twice: {', '.join(self.urls)}")

@@ -14,7 +14,6 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -23,7 +22,7 @@ from grpo.errors import EvaluationError
 from grpo.machine.processes import is_loopback
 from judges.common.secrets import blank_secrets, without_users
 from judges.errors import JudgeCallError
-from judges.llm.client import load_litellm
+from judges.llm.client import is_server_url, load_litellm
 from judges.llm.loop import in_one_loop
 
 PATHS = ("chat/completions", "responses")
@@ -194,8 +193,9 @@ def make_upstream(spec: str) -> Upstream:
             return LitellmUpstream(rest, _litellm())
     if kind == "openai":
         model, url = _AT_URL.split(rest, maxsplit=1) if _AT_URL.search(rest) else ("", "")
+        if model and not is_server_url(url):
+            raise EvaluationError(f"{without_users(url)!r} is no address of a server; write http://HOST:PORT/v1")
         if model:
-            _check_address(url)
             return HttpUpstream(model, url.rstrip("/"), os.environ.get("OPENAI_API_KEY", ""))
     raise EvaluationError(
         f"no model {without_users(spec)!r}; write openai:MODEL@URL (for example openai:qwen@http://127.0.0.1:8000/v1) "
@@ -276,16 +276,6 @@ def _says_something(path: str, body: dict[str, Any]) -> bool:
     except (KeyError, IndexError, TypeError, AttributeError):
         return False
     return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
-
-
-def _check_address(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # of a port, or of brackets
-        usable = False
-    if not usable:
-        raise EvaluationError(f"{without_users(url)!r} is no address of a server; write http://HOST:PORT/v1")
 
 
 def _litellm_cost(answer: Any) -> float | None:

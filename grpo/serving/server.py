@@ -77,7 +77,8 @@ class PolicyServer(Startable, Protocol):
 
     def is_well(self) -> bool:
         """Whether it answers its health check; asked after a failed request."""
-        ...
+        with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
+            return is_healthy(client)
 
     def recover(self) -> bool:
         """Restart a server that is not well. Returns whether it was restarted; False if it is well as it is."""
@@ -153,11 +154,6 @@ class ExternalServer(PolicyServer):
             raise ServerStartError(f"the server at {self.url} serves no model")
         self.model = names[0]
         return time.monotonic() - began
-
-    def is_well(self) -> bool:
-        """Whether it answers its health check."""
-        with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
-            return is_healthy(client)
 
     def recover(self) -> bool:
         """Check that the server answers; there is nothing of ours to restart.

@@ -197,10 +197,7 @@ class VllmServer(PolicyServer):
 
     def is_well(self) -> bool:
         """Whether vLLM's process runs and answers its health check."""
-        if not self.is_alive():
-            return False
-        with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
-            return is_healthy(client)
+        return self.is_alive() and super().is_well()
 
     def recover(self) -> bool:
         """Restart vLLM, once, if its process has ended or no longer answers. The URL stays.

@@ -326,14 +326,18 @@ class JudgeClient:
         return min(wait_seconds, MAX_BACKOFF_SECONDS)
 
 
+def is_server_url(url: str) -> bool:
+    """Whether a request can be sent to a URL."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (ValueError, TypeError, AttributeError):
+        return False
+
+
 def _check_url(base: str) -> None:
     """Raises `JudgeInputError` where no request can be sent to the URL. No secret of it is shown."""
-    try:
-        parts = urlsplit(base)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except (ValueError, TypeError, AttributeError):
-        usable = False
-    if not usable:
+    if not is_server_url(base):
         shown = without_credentials(base) if isinstance(base, str) else base
         raise JudgeInputError(f"api_base {shown!r} is no URL; write http://HOST:PORT/v1")
 
