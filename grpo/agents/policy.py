@@ -27,12 +27,10 @@ from grpo.config import TrainConfig, load_config
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
 from grpo.episodes.player import Agent
-from grpo.errors import CheckpointError, ContextFullError, EvaluationError
+from grpo.errors import ContextFullError, EvaluationError
 from grpo.machine.models import resolve_model
 from grpo.machine.user_code import import_user_module
-from grpo.runs.model_card import ADAPTER_CONFIG
-from grpo.runs.retention import STATE_FILE, find_checkpoint
-from grpo.runs.trained_policy import saved_config
+from grpo.runs.trained_policy import TrainedPolicy, find_policy
 from grpo.seeds import derive_seed
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.connection import Connection
@@ -108,7 +106,9 @@ class ServedPolicy(Agent):
         say: Called with a line for people while the server starts.
 
     Raises:
-        EvaluationError: See ``adapter_of``; or the adapter has no weights, or cannot be copied.
+        ConfigError: See ``policy_named``.
+        CheckpointError: See there.
+        EvaluationError: The adapter cannot be copied.
 
     Attributes:
         fingerprint: Name and checksum of the adapter that is played, as ``target`` meant it when the agent was made;
@@ -124,9 +124,9 @@ class ServedPolicy(Agent):
         self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))
         self._remove_scratch = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._adapter = self._scratch / "adapter"
-        if (adapter := adapter_of(target)) is not None:  # at once: a run that goes on prunes its checkpoints
-            _copy(adapter, self._adapter)
-            self.fingerprint = _fingerprint(adapter, self._adapter)
+        if policy := policy_named(target, config.model):  # at once: a run that goes on prunes its checkpoints
+            _copy(policy.adapter, self._adapter)
+            self.fingerprint = _fingerprint(policy.adapter.name, self._adapter)
         self._servers: Fleet | None = None
         self._connection: Connection | None = None
         self._agent: PolicyAgent | None = None
@@ -183,17 +183,14 @@ def policy_config(
         dtype: To serve it in; None leaves it to the run, as long as it is served on the kind of device it trained on.
 
     Raises:
-        EvaluationError: ``target`` is neither a run, nor an adapter, nor ``base``, or its servers have a dtype of
-            their own.
-        ConfigError: The ``config.json`` that it has is no run's, or cannot be read.
+        EvaluationError: The policy's servers have a dtype of their own.
+        ConfigError: See ``policy_named``.
+        CheckpointError: See there.
     """
-    run = _run_of(target)
-    if run is not None:
-        saved = saved_config(run)
+    config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
+    policy = policy_named(target, config.model)
+    if policy is not None and (saved := policy.config) is not None:
         config = saved.model_copy(update={"env": env, "env_kwargs": {**saved.env_kwargs, **env_kwargs}})
-    else:
-        adapter_of(target)
-        config = load_config(recipe, {"env": env, "env_kwargs": env_kwargs})
     device = built_for()
     if device is not None and device != config.device and not config.server.urls:  # served where one can be
         config = config.model_copy(update={"device": device, "dtype": "auto"})
@@ -209,26 +206,23 @@ def policy_config(
     return config
 
 
-def adapter_of(target: str) -> Path | None:
-    """Folder of the adapter that ``target`` names; None for the base model.
+def policy_named(target: str, model: str) -> TrainedPolicy | None:
+    """The policy that ``target`` names; None for the base model.
+
+    Args:
+        target: What follows ``policy:``.
+        model: The base of an adapter that brings no settings.
 
     Raises:
-        EvaluationError: There is no such run, checkpoint or adapter.
+        ConfigError: There is no such run or adapter, or it is broken.
+        CheckpointError: The run has no such checkpoint.
     """
     if target == BASE:
         return None
-    folder, which = _split_checkpoint(target)
-    if (folder / ADAPTER_CONFIG).exists():
-        return folder
-    if not (folder / "config.json").exists():
-        raise EvaluationError(
-            f"policy:{target}: {folder} is neither a run directory (config.json) nor an adapter ({ADAPTER_CONFIG}), "
-            f"and not the word {BASE!r}"
-        )
-    try:
-        return find_checkpoint(folder / "checkpoints", which)
-    except CheckpointError as error:
-        raise EvaluationError(f"policy:{target}: {error}") from error
+    folder, found, which = target.rpartition("@")
+    if found and (which.isdigit() or which == "best"):
+        return find_policy(Path(folder), which, model)
+    return find_policy(Path(target), model=model)
 
 
 def _copy(adapter: Path, folder: Path) -> None:
@@ -239,30 +233,7 @@ def _copy(adapter: Path, folder: Path) -> None:
         raise EvaluationError(f"the adapter {adapter} cannot be copied to {folder}: {error}") from error
 
 
-def _fingerprint(adapter: Path, copy: Path) -> str:
-    """Name of an adapter and checksum of the weights in a copy: a run's newest checkpoint is another one later.
-
-    Raises:
-        EvaluationError: It has no weights.
-    """
-    weights = next((path for path in sorted(copy.glob("adapter_model.*")) if path.is_file()), None)
-    if weights is None:
-        raise EvaluationError(f"{adapter} has no weights (adapter_model.safetensors)")
-    with weights.open("rb") as file:
-        return f"{adapter.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
-
-
-def _run_of(target: str) -> Path | None:
-    """The folder whose ``config.json`` has the policy's settings; None where it brings none."""
-    folder, _ = _split_checkpoint(target)
-    if (folder / ADAPTER_CONFIG).exists():
-        folder = folder.resolve()
-        if folder.parent.name != "checkpoints" or not (folder / STATE_FILE).exists():
-            return None
-        folder = folder.parent.parent
-    return folder if target != BASE and (folder / "config.json").exists() else None
-
-
-def _split_checkpoint(target: str) -> tuple[Path, str]:
-    folder, found, which = target.rpartition("@")
-    return (Path(folder), which) if found and (which.isdigit() or which == "best") else (Path(target), "newest")
+def _fingerprint(name: str, copy: Path) -> str:
+    """Name of an adapter and checksum of the weights in a copy: a run's newest checkpoint is another one later."""
+    with (copy / "adapter_model.safetensors").open("rb") as file:
+        return f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"

@@ -48,7 +48,7 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                 click.echo(f"Error: {error}", err=True)
                 sys.exit(1)
             except DamagedFileError as error:
-                click.echo(f"Error: {error}; mend that line, or take it out", err=True)
+                click.echo(f"Error: {error}; mend it, or take it out", err=True)
                 sys.exit(1)
             except ModuleNotFoundError as error:
                 if (advice := how_to_install(error)) is None:

@@ -13,20 +13,19 @@ a last line that was torn.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from grpo.config import EvalConfig, resume_differences
 from grpo.episodes.record import drop_transcript, line_of, read_episodes, with_transcript, write_episodes
 from grpo.episodes.summary import summarise
 from grpo.errors import EvaluationError, first_of_ours
 from grpo.types import Episode
-from judges.common.files import Closeable, JsonlLog, locked, write_json
+from judges.common.files import Closeable, JsonlLog, locked, read_json, write_json
 
 FILE_NAME = "results.jsonl"
 
@@ -157,14 +156,9 @@ def read_config(root: Path) -> dict[str, Any]:
         EvaluationError: It holds none, or they cannot be read.
     """
     try:
-        config = json.loads((root / "config.json").read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise ValueError("it holds no JSON object")
+        return read_json(root / "config.json")
     except (OSError, ValueError) as error:
-        raise EvaluationError(
-            f"{root} is no evaluation: its config.json cannot be read ({error}); name a folder that grpo-eval wrote"
-        ) from error
-    return cast(dict[str, Any], config)
+        raise EvaluationError(f"{root} is no evaluation: {error}; name a folder that grpo-eval wrote") from error
 
 
 def summary_of(config: Mapping[str, Any], episodes: Sequence[Episode], planned: int, seconds: float) -> dict[str, Any]:

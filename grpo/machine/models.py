@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import subprocess
@@ -26,7 +25,7 @@ from pathlib import Path
 
 from grpo.errors import ModelError, ModelUnavailableError
 from grpo.machine.processes import child_environment, module_command
-from judges.common.files import fsync_tree, locked
+from judges.common.files import fsync_tree, locked, read_json
 
 EMBEDDED_MODEL = "smollm2-135m"
 """Name of the model that needs no model hub."""
@@ -145,13 +144,10 @@ def check_model_folder(folder: Path) -> Path:
         raise ModelError(
             f"No model in {folder}: it lacks {', '.join(missing)}. Save model and tokenizer with save_pretrained()."
         )
-    config = folder / "config.json"
     try:
-        fields = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"Cannot read {config}: {error}. Copy the model again.") from error
-    if not isinstance(fields, dict) or not fields.get("architectures"):
-        raise ModelError(f"{config} names no model architecture (key 'architectures'). Is this an adapter's folder?")
+        read_json(folder / "config.json", "architectures")
+    except ValueError as error:
+        raise ModelError(f"No model in {folder}: {error}. Save model and tokenizer with save_pretrained().") from error
     return folder
 
 

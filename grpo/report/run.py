@@ -18,7 +18,7 @@ from grpo.eval.compare import Measure, by_scenario, paired
 from grpo.report.transcripts import difficulty_of
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, files, is_final, label_of
 from grpo.types import Episode
-from judges.common.files import Record, json_object, read_jsonl
+from judges.common.files import Record, read_json, read_jsonl
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ def load_run(run_dir: Path) -> Run:
     config = run_dir / "config.json"
     with _explained(run_dir):
         run = Run(
-            config=_read_json(config) if config.exists() else {},
+            config=read_json(config) if config.exists() else {},
             steps=read_jsonl(run_dir / "metrics.jsonl"),
             warm_start=read_jsonl(run_dir / "warmstart.jsonl"),
-            summaries={label: _read_json(path) for label, path in files(run_dir, ".json").items()},
+            summaries={label: read_json(path) for label, path in files(run_dir, ".json").items()},
             evaluated={label: list(read_episodes(path)) for label, path in evaluations.items() if label in final},
             between={label: path for label, path in evaluations.items() if label not in final},
             rollouts={
@@ -85,13 +85,6 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise ReportError(f"{path} can't be reported on: {error}; mend or remove that file") from error
-
-
-def _read_json(path: Path) -> Record:
-    try:
-        return json_object(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} {error}") from error
 
 
 def compare(run: Run, how: str, metric: ShownMetric, cut: str = "") -> Measure | None:

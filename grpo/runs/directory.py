@@ -16,7 +16,7 @@ from grpo.config import TrainConfig, resume_differences
 from grpo.errors import CheckpointError, ConfigError
 from grpo.machine.hardware import cpu_count
 from grpo.runs.retention import checkpoints, step_of
-from judges.common.files import Closeable, locked, write_json, write_text
+from judges.common.files import Closeable, DamagedFileError, locked, read_json, write_json, write_text
 
 
 class RunDirectory(Closeable):
@@ -131,11 +131,9 @@ class RunDirectory(Closeable):
         if not self.config_path.exists():
             return None
         try:
-            earlier = json.loads(self.config_path.read_text(encoding="utf-8"))
-        except ValueError:
-            earlier = None
-        if not isinstance(earlier, dict) or not {"env", "steps"} <= earlier.keys():
-            raise ConfigError(f"{self.config_path} is not a run's; choose another --run-dir")
+            earlier = read_json(self.config_path, "env", "steps")
+        except DamagedFileError as error:
+            raise ConfigError(f"{self.config_path} is not a run's; choose another --run-dir") from error
         work = (self.checkpoints, self.partial, self.root / "eval", self.warm_start_path, self.metrics_path)
         return earlier if any(path.exists() for path in work) else None
 

@@ -6,15 +6,14 @@ A label says when and how: ``before-sampled``, ``before-greedy``, ``after-sample
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from grpo.config import TrainConfig
-from grpo.errors import CheckpointError
 from grpo.runs.directory import RunDirectory
 from grpo.runs.retention import forget_best_after
+from judges.common.files import read_json
 
 BEFORE, AFTER = "before", "after"
 """GRPO's first step and its last."""
@@ -53,34 +52,17 @@ def files(run_dir: Path, suffix: str) -> dict[str, Path]:
     return {path.stem: path for path in found if _LABEL.fullmatch(path.stem)}
 
 
-def read_summary(path: Path) -> dict[str, Any]:
-    """What an evaluation found.
-
-    Raises:
-        CheckpointError: The file is damaged.
-    """
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-        summary["policy"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{path} is damaged ({type(error).__name__}: {error}); remove it, and that evaluation is missing or, after "
-            "GRPO, played again"
-        ) from error
-    return summary
-
-
 def is_done(run: RunDirectory, label: str, step: int) -> bool:
     """Whether the policy of ``step`` was evaluated."""
     path = run.evaluation(label)
-    return path.exists() and read_summary(path)["policy"] == step
+    return path.exists() and read_json(path, "policy")["policy"] == step
 
 
 def forget_after(run: RunDirectory, step: int) -> None:
     """Remove what was found out of policies after ``step``: a run that goes on from there will have others."""
     forget_best_after(run.checkpoints, step)
     for path in files(run.root, ".json").values():
-        if read_summary(path)["policy"] > step:
+        if read_json(path, "policy")["policy"] > step:
             path.unlink()
             path.with_suffix(".jsonl").unlink(missing_ok=True)
 
@@ -94,4 +76,4 @@ def is_finished(run: RunDirectory, config: TrainConfig, step: int) -> bool:
 def summaries(run: RunDirectory, config: TrainConfig, *whens: str) -> list[dict[str, Any]]:
     """The summaries that lie in the run directory, in the order of ``whens``, sampled before greedy."""
     paths = [run.evaluation(label_of(when, how)) for when in whens for how in planned(config, when)]
-    return [read_summary(path) for path in paths if path.exists()]
+    return [read_json(path, "policy") for path in paths if path.exists()]

@@ -9,14 +9,13 @@ GRPO: a score on the tasks that chose it would be too good.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from grpo.errors import CheckpointError
-from judges.common.files import write_json
+from judges.common.files import read_json, write_json
 
 STATE_FILE = "state.json"
 """A checkpoint's folder without this file does not exist as far as anybody is concerned."""
@@ -74,12 +73,7 @@ def forget_best_after(folder: Path, step: int) -> None:
 def best_of(folder: Path) -> Best | None:
     """What ``best.json`` says, or None where no checkpoint was scored."""
     path = folder / BEST_FILE
-    try:
-        return Best(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}); remove it") from error
+    return Best(**read_json(path, "checkpoint", "score")) if path.exists() else None
 
 
 def find_checkpoint(folder: Path, which: str) -> Path:

@@ -5,7 +5,6 @@ A path that a user gives is a run directory (``config.json``) or a folder with a
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from grpo.machine.models import EMBEDDED_HUB_ID, EMBEDDED_MODEL
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, summaries
 from grpo.runs.model_card import ADAPTER_CONFIG, Card
-from grpo.runs.retention import checkpoint_name, find_checkpoint, step_of
+from grpo.runs.retention import checkpoint_name, checkpoints, find_checkpoint, step_of
+from judges.common.files import read_json
 
 PRIVATE_SETTINGS = {"judge": {"api_base"}, "answer_judge": {"api_base"}, "server": {"urls"}, "tinker": {"url"}}
 """Addresses, which a model card leaves out."""
@@ -48,7 +48,7 @@ class TrainedPolicy:
 
 
 def find_policy(path: Path, checkpoint: str = "newest", model: str | None = None) -> TrainedPolicy:
-    """The policy that a run directory or an adapter folder holds.
+    """The policy that a run directory or an adapter folder holds; a checkpoint's folder has the settings of its run.
 
     Args:
         path: The folder.
@@ -59,13 +59,16 @@ def find_policy(path: Path, checkpoint: str = "newest", model: str | None = None
         ConfigError: The folder is neither, or an adapter is broken.
         CheckpointError: The run has no such checkpoint.
     """
-    if (path / ADAPTER_CONFIG).exists():
-        return _adapter(path, checkpoint, model)
-    if not (path / "config.json").exists():
+    is_adapter = (path / ADAPTER_CONFIG).exists()
+    if is_adapter and checkpoint != "newest":
+        raise ConfigError(f"{path} is one adapter, not a run: it has no checkpoint {checkpoint!r} to choose")
+    root = _run_of(path.resolve()) if is_adapter else path
+    if root is None:
+        return _adapter(path, model)
+    if not (root / "config.json").exists():
         raise ConfigError(f"{path} is neither a run directory (config.json) nor an adapter ({ADAPTER_CONFIG})")
-    run = RunDirectory(path)
-    config = saved_config(path)
-    found = find_checkpoint(run.checkpoints, checkpoint)
+    run, config = RunDirectory(root), saved_config(root)
+    found = path.resolve() if is_adapter else find_checkpoint(run.checkpoints, checkpoint)
     name, rank = f"{run.root.name}-{found.name}", int(_adapter_config(found)["r"])
     return TrainedPolicy(found, model or config.model, name, rank, config, run, step_of(found.name))
 
@@ -76,13 +79,10 @@ def saved_config(run: Path, overrides: dict[str, Any] | None = None) -> TrainCon
     Raises:
         ConfigError: It is no run directory, or its settings cannot be used.
     """
-    path = run / "config.json"
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
+        saved = read_json(run / "config.json", "env")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{run} is no run directory: {path} cannot be read ({error})") from error
-    if not isinstance(saved, dict) or "env" not in saved:
-        raise ConfigError(f"{run} is no run directory: {path} is not a run's")
+        raise ConfigError(f"{run} is no run directory: {error}") from error
     return load_config(None, saved | (overrides or {}))
 
 
@@ -139,9 +139,14 @@ def init_adapter(config: TrainConfig) -> Path | None:
     return folder
 
 
-def _adapter(path: Path, checkpoint: str, model: str | None) -> TrainedPolicy:
-    if checkpoint != "newest":
-        raise ConfigError(f"{path} is one adapter, not a run: it has no checkpoint {checkpoint!r} to choose")
+def _run_of(adapter: Path) -> Path | None:
+    """The run whose checkpoint an adapter is; None for one on its own."""
+    run = adapter.parent.parent
+    is_checkpoint = adapter in checkpoints(run / "checkpoints")
+    return run if is_checkpoint and (run / "config.json").exists() else None
+
+
+def _adapter(path: Path, model: str | None) -> TrainedPolicy:
     config = _adapter_config(path)
     base = model or str(config.get("base_model_name_or_path") or "")
     if not base:
@@ -157,8 +162,8 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"the adapter in {folder} lacks {' and '.join(missing)}; save it with save_pretrained()")
     path = folder / ADAPTER_CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path, "r")
         int(config["r"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{path} is no PEFT LoRA config ({type(error).__name__}: {error})") from error
     return config

@@ -21,8 +21,8 @@ from grpo.devices.shape import ModelShape
 from grpo.display.metrics import counted, short_duration
 from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, files, is_done, label_of, planned, read_summary, tasks_of
-from judges.common.files import read_jsonl
+from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, files, is_done, label_of, planned, tasks_of
+from judges.common.files import read_json, read_jsonl
 
 LEARNER_SHARE = 0.5
 """Of the speed of a bare matrix product that the learner reaches; docs/performance.md has what it is from."""
@@ -213,5 +213,5 @@ def _about(seconds: float) -> str:
 def _evaluations(run: RunDirectory) -> Iterator[tuple[float, int]]:
     """Seconds and episodes of each evaluation that is done."""
     for path in files(run.root, ".json").values():
-        summary = read_summary(path)
+        summary = read_json(path)
         yield float(summary.get("seconds", 0.0)), int(summary["episodes"]) + int(summary.get("failed", 0))

@@ -23,7 +23,7 @@ Record = dict[str, Any]
 
 
 class DamagedFileError(ValueError):
-    """A file holds what this program has not written; its name and the line are told."""
+    """A file holds what this program has not written; its name is told, and the line where it has lines."""
 
 
 class Closeable:
@@ -211,6 +211,22 @@ class JsonlLog(Closeable):
     def close(self) -> None:
         """Closes the file; a second call does nothing."""
         self._file.close()
+
+
+def read_json(path: Path, *names: str) -> Record:
+    """Reads a file that is one JSON object, in which ``names`` must be.
+
+    Raises:
+        DamagedFileError: It is something else.
+        OSError: It cannot be read.
+    """
+    try:
+        record = json_object(path.read_bytes())
+    except ValueError as error:
+        raise DamagedFileError(f"{path} {error}") from error
+    if missing := [name for name in names if name not in record]:
+        raise DamagedFileError(f"{path} has no {missing[0]!r}")
+    return record
 
 
 def read_jsonl(path: Path) -> list[Record]:

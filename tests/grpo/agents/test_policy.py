@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from grpo.agents.policy import ServedPolicy, adapter_of, policy_config
+from grpo.agents.policy import ServedPolicy, policy_config, policy_named
 from grpo.config import load_config
 from grpo.episodes.store import different_settings
 from grpo.errors import EvaluationError
@@ -16,47 +16,36 @@ from grpo.report.evaluation import evaluation_page
 from grpo.runs.retention import note_score
 from tests.support.envs import WORD_ENV
 from tests.support.evaluations import play_tiny_policy, refused, rows, run
-from tests.support.policy_server import save_nothing
+from tests.support.runs import write_adapter, write_run
 from tests.support.tiny_model import tiny_chat_model_folder
 
 
 def _run_directory(folder, *steps):
-    folder.mkdir()
+    write_run(folder, steps)
     settings = {"env": "EmailSearch-v0", "env_kwargs": {"max_turns": 6}, "rollout": {"max_turn_tokens": 64}}
     (folder / "config.json").write_text(json.dumps(settings))
-    for step in steps:
-        (folder / "checkpoints" / f"step-{step:04d}").mkdir(parents=True)
-        (folder / "checkpoints" / f"step-{step:04d}" / "state.json").write_text("{}")
     return folder
 
 
 def test_a_run_means_its_newest_checkpoint_or_the_one_that_is_named(tmp_path):
-    run_dir = _run_directory(tmp_path / "first", 3, 11)
-    assert adapter_of(str(run_dir)).name == "step-0011"
-    assert adapter_of(f"{run_dir}@3").name == "step-0003"
+    run_dir = write_run(tmp_path / "first", (3, 11))
     note_score(run_dir / "checkpoints", 3, 0.5)
-    assert adapter_of(f"{run_dir}@best").name == "step-0003"
-    assert adapter_of("base") is None
-    with pytest.raises(EvaluationError, match="no checkpoint '4'; choose newest, best or one of the steps 3, 11"):
-        adapter_of(f"{run_dir}@4")
-    with pytest.raises(EvaluationError, match="there is no checkpoint in"):
-        adapter_of(str(_run_directory(tmp_path / "second")))
+    for target, step in ((str(run_dir), 11), (f"{run_dir}@3", 3), (f"{run_dir}@best", 3)):
+        assert policy_named(target, "org/base").step == step
+    assert policy_named("base", "org/base") is None
+    alone = write_adapter(tmp_path / "mine@home", base=None)
+    assert policy_named(str(alone), "org/base").model == "org/base"
 
 
 def test_a_continuation_with_other_weights_is_another_evaluation(tmp_path):
-    run_dir = _run_directory(tmp_path / "first", 3)
+    run_dir = write_run(tmp_path / "first", (3, 11))
     config = load_config(None, {"env": "EmailSearch-v0"})
 
     def fingerprint(target):
         return ServedPolicy(target, config, 0.0).fingerprint
 
-    with pytest.raises(EvaluationError, match=r"step-0003 has no weights \(adapter_model.safetensors\)"):
-        fingerprint(str(run_dir))
     for step, weights in ((3, b"a"), (11, b"b")):
-        folder = run_dir / "checkpoints" / f"step-{step:04d}"
-        folder.mkdir(exist_ok=True)
-        (folder / "state.json").write_text("{}")
-        (folder / "adapter_model.safetensors").write_bytes(weights)
+        (run_dir / "checkpoints" / f"step-{step:04d}" / "adapter_model.safetensors").write_bytes(weights)
     newest, third = fingerprint(str(run_dir)), fingerprint(f"{run_dir}@3")
     assert newest == "step-0011 " + hashlib.sha256(b"b").hexdigest()[:16]
     assert different_settings({"policy": third}, {"policy": newest}) == [f"policy: {third!r} -> {newest!r}"]
@@ -67,10 +56,10 @@ def test_a_continuation_with_other_weights_is_another_evaluation(tmp_path):
 def test_what_an_agent_took_of_an_adapter_goes_with_the_agent_and_leaves_the_adapter(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
-    (tmp_path / "adapter").mkdir()
-    for name in ("adapter_config.json", "weights"):
-        (tmp_path / "adapter" / name).write_text("{}")
-    (tmp_path / "adapter" / "adapter_model.safetensors").symlink_to("weights")
+    weights = write_adapter(tmp_path / "adapter") / "adapter_model.safetensors"
+    weights.write_text("{}")
+    weights.rename(tmp_path / "adapter" / "weights")
+    weights.symlink_to("weights")
     agent = ServedPolicy(str(tmp_path / "adapter"), load_config(None, {"env": "EmailSearch-v0"}), 0.0)
     (copy,) = (tmp_path / "scratch").rglob("adapter_model.safetensors")
     (tmp_path / "adapter" / "weights").write_text("others")
@@ -114,27 +103,21 @@ def test_an_option_that_the_agent_would_not_use_is_refused(tmp_path, agent, opti
 
 def test_a_run_and_its_checkpoint_bring_the_settings_of_the_run_and_another_adapter_those_of_the_recipe(tmp_path):
     run_dir = _run_directory(tmp_path / "first", 3)
-    checkpoint, alone = run_dir / "checkpoints" / "step-0003", run_dir / "checkpoints" / "mine"
-    alone.mkdir()
-    for folder in (checkpoint, alone):
-        (folder / "adapter_config.json").write_text("{}")
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("rollout.max_turn_tokens = 24\n")
-    (tmp_path / "link").symlink_to(checkpoint)
-    for target in (str(run_dir), str(checkpoint), str(tmp_path / "link")):
+    for target in (str(run_dir), str(run_dir / "checkpoints" / "step-0003")):
         config = policy_config(target, str(recipe), "EmailSearch-v0", {"max_results": 3})
         assert (config.rollout.max_turn_tokens, config.env_kwargs) == (64, {"max_turns": 6, "max_results": 3})
-        assert adapter_of(target).samefile(checkpoint)
-    config = policy_config(str(alone), str(recipe), "EmailSearch-v0", {})
+    config = policy_config(str(write_adapter(tmp_path / "mine")), str(recipe), "EmailSearch-v0", {})
     assert (config.rollout.max_turn_tokens, config.env_kwargs) == (24, {})
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ('{"env": ', "cannot be read (Expecting value: line 1 column 9 (char 8))"),
-        ("[1]", "is not a run's"),
-        ('{"architectures": ["LlamaForCausalLM"], "vocab_size": 49152}', "is not a run's"),
+        ('{"env": ', "is not JSON (Expecting value: line 1 column 9 (char 8))"),
+        ("[1]", "is not a JSON object"),
+        ('{"architectures": ["LlamaForCausalLM"], "vocab_size": 49152}', "has no 'env'"),
     ],
 )
 def test_a_folder_whose_config_is_no_runs_is_named_in_one_line(tmp_path, config, said):
@@ -186,7 +169,7 @@ def test_the_policy_of_a_run_that_trains_on_is_the_one_that_was_newest_when_the_
 @pytest.mark.torch
 async def test_a_policy_has_a_server_of_its_own_for_as_long_as_it_plays(fake_vllm, tmp_path):
     pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
-    save_nothing(tmp_path / "adapter")
+    write_adapter(tmp_path / "adapter")
     settings = {"env": WORD_ENV, "model": str(tiny_chat_model_folder(tmp_path / "model")), "dtype": "float32"}
     config, said = load_config(None, settings | {"rollout.max_tokens": 400}), []
     async with ServedPolicy(str(tmp_path / "adapter"), config, 0.0, said.append) as agent:

@@ -23,7 +23,7 @@ def test_a_damaged_line_of_a_runs_file_is_named_with_what_to_do(capsys, tmp_path
     assert stopped.value.code == 1
     error = capsys.readouterr().err
     assert error.startswith(f"Error: {path} line 2 is not JSON (")
-    assert error.endswith("""b'{"st\\n'; mend that line, or take it out\n""")
+    assert error.endswith("""b'{"st\\n'; mend it, or take it out\n""")
 
 
 def text_onto_a_full_disk(_folder):

@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_read_is_passed_over_and_one_that_is_named_is_ex
     for name in ("torn", "odd"):
         shown = run("--agent", "oracle", "--resume", "--out", f"evals/{name}", count=2)
         assert shown.exit_code == 1
-        assert f"Error: evals/{name} is no evaluation: its config.json cannot be read" in shown.output
+        assert f"Error: evals/{name} is no evaluation: evals/{name}/config.json is not " in shown.output
 
 
 def test_a_line_that_is_no_result_is_named(tmp_path):

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from grpo.errors import CheckpointError
 from grpo.runs.checkpoint import Checkpoints, TrainState, newest_checkpoint
+from judges.common.files import DamagedFileError
 
 END_SECONDS = 120.0
 
@@ -98,5 +98,5 @@ def test_a_damaged_checkpoint_is_named(made, tmp_path):
     made.finish(made.begin(FileEngine(), TrainState(1, 2)))
     made.wait()
     (tmp_path / "step-0001" / "state.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"state\.json is damaged"):
+    with pytest.raises(DamagedFileError, match=r"state\.json is not JSON"):
         newest_checkpoint(tmp_path)

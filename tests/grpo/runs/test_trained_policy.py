@@ -14,29 +14,8 @@ from grpo.runs.directory import RunDirectory
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.retention import best_of, checkpoint_name, checkpoints, find_checkpoint, note_score, prune
 from grpo.runs.trained_policy import find_policy, init_adapter, run_card
-from judges.common.files import write_json
-
-
-def write_adapter(folder: Path, rank: int = 8, base: str | None = "org/base") -> Path:
-    folder.mkdir(parents=True)
-    write_json(folder / "adapter_config.json", {"r": rank, "lora_alpha": 16, "base_model_name_or_path": base})
-    (folder / "adapter_model.safetensors").write_bytes(b"weights")
-    return folder
-
-
-def write_checkpoint(run: Path, step: int) -> Path:
-    folder = write_adapter(run / "checkpoints" / f"step-{step:04d}")
-    write_json(folder / "state.json", {"step": step})
-    return folder
-
-
-def write_run(root: Path, steps: tuple[int, ...] = (0, 1, 2)) -> Path:
-    for step in steps:
-        write_checkpoint(root, step)
-    write_json(
-        root / "config.json", json.loads(load_config(None, {"env": "Word-v0", "lora.rank": 8}).model_dump_json())
-    )
-    return root
+from judges.common.files import DamagedFileError, write_json
+from tests.support.runs import write_adapter, write_checkpoint, write_run
 
 
 def names(folder: Path) -> list[str]:
@@ -94,7 +73,7 @@ def test_a_checkpoint_is_found_by_number_and_as_newest_and_best(tmp_path):
     with pytest.raises(CheckpointError, match="finish its warm start"):
         find_checkpoint(tmp_path / "empty", "newest")
     (folder / "best.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"best\.json is damaged"):
+    with pytest.raises(DamagedFileError, match=r"best\.json is not JSON"):
         find_checkpoint(folder, "best")
 
 
@@ -106,6 +85,19 @@ def test_a_run_gives_its_checkpoint_with_its_settings(tmp_path):
     assert found.config is not None
     assert found.config.env == "Word-v0"
     assert find_policy(tmp_path / "first", model="/models/x").model == "/models/x"
+
+
+def test_a_checkpoint_folder_gives_its_run_and_any_other_adapter_itself_alone(tmp_path):
+    folder = write_run(tmp_path / "first") / "checkpoints"
+    (tmp_path / "link").symlink_to(folder / "step-0001")
+    for path in (folder / "step-0001", tmp_path / "link"):
+        found = find_policy(path)
+        assert (found.adapter, found.name, found.step) == (folder / "step-0001", "first-step-0001", 1)
+        assert found.config.env == "Word-v0"
+    shutil.copytree(folder / "step-0001", folder / "mine")
+    shutil.copytree(folder / "step-0001", tmp_path / "checkpoints" / "step-0001")
+    for path in (folder / "mine", tmp_path / "checkpoints" / "step-0001"):
+        assert (find_policy(path).config, find_policy(path).model) == (None, "org/base")
 
 
 def test_an_adapter_gives_the_base_it_names(tmp_path):
@@ -125,7 +117,7 @@ def test_what_is_neither_or_broken_is_named(tmp_path):
         find_policy(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
-    with pytest.raises(ConfigError, match=r"model is no run directory: .*config\.json is not a run's$"):
+    with pytest.raises(ConfigError, match=r"model is no run directory: .*config\.json has no 'env'$"):
         find_policy(tmp_path / "model")
     broken = write_adapter(tmp_path / "broken")
     (broken / "adapter_model.safetensors").unlink()

@@ -9,13 +9,13 @@ from rich.console import Console
 from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.episodes.marking import Marker
-from grpo.errors import CheckpointError, JudgeFailure, ServerDiedError
+from grpo.errors import JudgeFailure, ServerDiedError
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import forget_after, is_done
 from grpo.runs.model_card import Card, write_card
 from grpo.runs.retention import Best, best_of, note_score
 from grpo.training.held_out import HeldOutEvaluation
-from judges.common.files import read_jsonl, write_json, write_text
+from judges.common.files import DamagedFileError, read_jsonl, write_json, write_text
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.judge_server import JudgeServer, Reply
 from tests.support.policies import ByteChat, ScriptedPolicy
@@ -215,9 +215,9 @@ def test_what_was_evaluated_after_the_step_that_a_run_goes_on_from_is_forgotten(
 
 def test_a_damaged_summary_of_an_evaluation_is_named(tmp_path):
     run = RunDirectory(tmp_path)
-    for content in ('{"policy": ', "[]", "{}"):
+    for content, why in (('{"policy": ', "is not JSON"), ("[]", "is not a JSON object"), ("{}", "has no 'policy'")):
         write_text(run.evaluation("after-sampled"), content)
-        with pytest.raises(CheckpointError, match=r"after-sampled\.json is damaged .*remove it"):
+        with pytest.raises(DamagedFileError, match=rf"after-sampled\.json {why}"):
             is_done(run, "after-sampled", 5)
-        with pytest.raises(CheckpointError, match=r"after-sampled\.json is damaged .*remove it"):
+        with pytest.raises(DamagedFileError, match=rf"after-sampled\.json {why}"):
             forget_after(run, 3)
