@@ -50,28 +50,24 @@ def test_a_processor_without_matrix_units_for_bfloat16_computes_in_float32():
 
 
 @pytest.mark.parametrize(
-    ("gflops", "threads"),
-    [({1: 60.0, 2: 118.0}, 2), ({1: 24.5, 2: 11.9}, 1), ({1: 50.0, 2: 50.0}, 2), ({1: 60.0}, 1)],
-    ids=["idle", "busy", "equal", "one core"],
-)
-def test_all_threads_are_used_unless_one_is_faster(gflops, threads):
-    assert Probe(FLOAT32, 60.0, gflops, 1).threads == threads
-
-
-@pytest.mark.parametrize(
-    ("gflops", "cores", "setting", "said"),
+    ("gflops", "cores", "setting", "threads", "said"),
     [
-        ({1: 60.0, 2: 112.0}, 2, None, ("",)),
-        ({1: 60.0, 2: 66.0}, 1, None, ("",)),  # threads that share a core
-        ({1: 58.0, 2: 66.0}, 2, None, ("2 cores give 55% of what they could (load average ", "that much longer")),
-        ({1: 30.0, 2: 24.0}, 2, None, ("2 cores give 20%", "so it uses one to its end (--set threads=2 uses all)")),
-        ({1: 30.0, 2: 24.0}, 2, 2, ("2 cores give 20%", "longer")),
-        ({1: 15.0}, 1, None, ("the core gives 25%", "longer")),
+        ({1: 60.0, 2: 112.0}, 2, None, 2, ("",)),
+        ({1: 60.0, 2: 66.0}, 1, None, 2, ("",)),  # threads that share a core
+        ({1: 58.0, 2: 66.0}, 2, None, 2, ("2 cores give 55% of what they could (load average ", "that much longer")),
+        ({1: 50.0, 2: 50.0}, 2, None, 2, ("2 cores give 42%", "longer")),
+        ({1: 30.0, 2: 24.0}, 2, None, 1, ("2 cores give 20%", "so it uses one to its end (--set threads=2 uses all)")),
+        ({1: 30.0, 2: 24.0}, 2, 2, 1, ("2 cores give 20%", "longer")),
+        ({1: 15.0}, 1, None, 1, ("the core gives 25%", "longer")),
     ],
-    ids=["idle", "one core of two threads", "busy", "one is faster", "two are set", "one core"],
+    ids=["idle", "one core of two threads", "busy", "equal", "one is faster", "two are set", "one core"],
 )
-def test_shared_cores_are_told_from_idle_ones(gflops, cores, setting, said):
-    note = Probe(FLOAT32, 60.0, gflops, cores).note(setting)
+def test_all_threads_are_used_unless_one_is_faster_and_shared_cores_are_told_from_idle_ones(
+    gflops, cores, setting, threads, said
+):
+    probe = Probe(FLOAT32, 60.0, gflops, cores)
+    assert probe.threads == threads
+    note = probe.note(setting)
     assert all(part in note for part in said), note
     assert note.endswith(said[-1])
     assert bool(note) == bool(said[0])

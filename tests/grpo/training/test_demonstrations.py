@@ -109,15 +109,6 @@ def test_a_line_that_is_no_episode_is_named(tmp_path):
         taken(tmp_path)
 
 
-def test_duplicates_and_what_is_too_long_are_counted_and_left_out():
-    found = Demonstrations(max_tokens=60)
-    for words in (["maple"], ["maple"], ["maple " + "x" * 60]):
-        found.add("k", rollout(words))
-    found.add("k", Episode("", Task(0), 0, 0))
-    assert said(found) == [b"maple"]
-    assert found.left_out == {"duplicate": 1, "over 60 tokens": 1, "nothing to imitate": 1}
-
-
 def test_an_envs_own_policy_gives_its_successes():
     found = Demonstrations(1000)
     tasks = [Task(0, "train-maple"), Task(0, "train-quartz"), Task(0, "train-maple")]
