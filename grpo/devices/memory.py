@@ -13,7 +13,6 @@ All figures of a `Memory` are bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import cast
 
 from grpo.config import TrainConfig
 from grpo.devices.shape import DTYPE_BYTES, ModelShape
@@ -73,6 +72,11 @@ class Memory:
         return f"{self.total / GIB:.1f} GiB"
 
 
+def planned_dtype(config: TrainConfig) -> Dtype:
+    """What a run computes in; ``auto`` is measured on a CPU, so it is that of a GPU."""
+    return "bfloat16" if config.dtype == "auto" else config.dtype
+
+
 def served_adapters(config: TrainConfig) -> int:
     """Adapters that vLLM keeps: the versions that episodes may be under way with, a new one, and at least three."""
     return max(3, config.rollout.max_staleness + 2)
@@ -123,34 +127,23 @@ def learner_memory(
     )
 
 
-def server_memory(
-    shape: ModelShape,
-    rank: int,
-    dtype: Dtype,
-    *,
-    adapters: int,
-    sampled_tokens: int,
-    kv_cache: int,
-    tensor_parallel: int = 1,
-) -> Memory:
+def server_memory(config: TrainConfig, shape: ModelShape, *, kv_cache: int, guessed_tokens: int = 0) -> Memory:
     """What vLLM takes of each of its GPUs.
 
     Args:
-        shape: Of the model.
-        rank: Highest rank that is served.
-        dtype: Of the model, its adapters and the KV cache.
-        adapters: Slots for adapters; embedding and vocabulary have slots, too.
-        sampled_tokens: At once: one of each sequence, and guessed ones.
+        config: The run's settings.
+        shape: Of the model; embedding and vocabulary have slots for adapters, too.
         kv_cache: Bytes of the KV cache on each GPU.
-        tensor_parallel: GPUs that share the model.
+        guessed_tokens: Sampled at once, besides one of each sequence.
     """
-    width = DTYPE_BYTES[dtype]
-    slots = adapters * (shape.adapter_parameters(rank) + 2 * rank * (shape.vocab + shape.hidden)) * width
+    width, rank, gpus = DTYPE_BYTES[planned_dtype(config)], config.lora.rank, config.server.tensor_parallel
+    adapter = (shape.adapter_parameters(rank) + 2 * rank * (shape.vocab + shape.hidden)) * width
     computed = SERVER_TOKENS * width * (3 * shape.intermediate + 8 * shape.hidden)
-    sampled = sampled_tokens * shape.vocab * 5 * _FLOAT  # logits, probabilities, logprobs, noise and a copy
+    tokens = config.rollout.concurrency + guessed_tokens
+    sampled = tokens * shape.vocab * 5 * _FLOAT  # logits, probabilities, logprobs, noise and a copy
     return Memory(
-        weights=shape.parameters * width // tensor_parallel,
-        adapter=slots // tensor_parallel,
+        weights=shape.parameters * width // gpus,
+        adapter=served_adapters(config) * adapter // gpus,
         activations=computed + sampled,
         runtime=SERVER_RUNTIME,
         kv_cache=kv_cache,
@@ -200,24 +193,17 @@ class CpuNeeds:
 
 def cpu_needs(config: TrainConfig, shape: ModelShape) -> CpuNeeds:
     """What a run with these settings needs, whose ``dtype`` is measured."""
-    dtype = cast("Dtype", config.dtype)
     learner = learner_memory(
         shape,
         config.lora.rank,
-        dtype,
+        planned_dtype(config),
         tokens=config.learner.token_budget,
         rows_per_token=1.0,
         gradient_checkpointing=config.learner.gradient_checkpointing is True,
         logit_chunk_tokens=CPU_LOGIT_CHUNK_TOKENS,
     )
-    server = server_memory(
-        shape,
-        config.lora.rank,
-        dtype,
-        adapters=served_adapters(config),
-        sampled_tokens=config.rollout.concurrency + MOST_DRAFT_LOGITS // shape.vocab,
-        kv_cache=int((config.server.kv_cache_gib or CPU_KV_CACHE_GIB) * GIB),
-    )
+    kv_cache = int((config.server.kv_cache_gib or CPU_KV_CACHE_GIB) * GIB)
+    server = server_memory(config, shape, kv_cache=kv_cache, guessed_tokens=MOST_DRAFT_LOGITS // shape.vocab)
     here = torchrun_rank()
     learners = here.local_size if here else 1  # each reads the whole model, also where they share its layers later
     servers = 0 if config.server.urls else config.server.replicas

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from grpo.config import TrainConfig
-from grpo.devices.memory import GIB, Memory, learner_memory, served_adapters, server_memory, vocabulary_bytes
+from grpo.devices.memory import GIB, Memory, learner_memory, planned_dtype, server_memory, vocabulary_bytes
 from grpo.devices.shape import ModelShape
 from grpo.errors import ConfigError
 from grpo.machine.hardware import LEAST_CAPABILITY, Gpu, memory_gib, visible_gpus
@@ -128,7 +128,7 @@ class GpuPlan:
         return learner_memory(
             self.shape,
             config.lora.rank,
-            _dtype(config),
+            planned_dtype(config),
             tokens=max(config.learner.token_budget, config.rollout.max_tokens),
             gradient_checkpointing=self.gradient_checkpointing,
             logit_chunk_tokens=self.logit_chunk_tokens,
@@ -138,18 +138,7 @@ class GpuPlan:
     @property
     def server(self) -> Memory | None:
         """Memory of vLLM on each of its GPUs; None where no server is ours."""
-        config = self.config
-        if not self.placement.servers:
-            return None
-        return server_memory(
-            self.shape,
-            config.lora.rank,
-            _dtype(config),
-            adapters=served_adapters(config),
-            sampled_tokens=config.rollout.concurrency,
-            kv_cache=self.kv_cache,
-            tensor_parallel=config.server.tensor_parallel,
-        )
+        return server_memory(self.config, self.shape, kv_cache=self.kv_cache) if self.placement.servers else None
 
     @property
     def logit_chunk_tokens(self) -> int:
@@ -158,14 +147,14 @@ class GpuPlan:
         It is the power of two, from 128 to 4,096, whose logits take ``_LOGIT_SHARE`` of the learner's card at most.
         """
         cards = self.placement.learners or self.placement.server_cards
-        room = _LOGIT_SHARE * self.usable(cards) / vocabulary_bytes(self.shape, _dtype(self.config))
+        room = _LOGIT_SHARE * self.usable(cards) / vocabulary_bytes(self.shape, planned_dtype(self.config))
         return min(4096, max(128, 2 ** int(math.log2(max(1, room)))))
 
     @property
     def sequences(self) -> tuple[int, int]:
         """How many of full length the KV cache has room for, of how many at once."""
         rollout, server = self.config.rollout, self.config.server
-        one = rollout.max_tokens * self.shape.kv_bytes(_dtype(self.config))
+        one = rollout.max_tokens * self.shape.kv_bytes(planned_dtype(self.config))
         room = self.kv_cache * server.tensor_parallel // one
         return min(room * server.replicas, rollout.concurrency), rollout.concurrency
 
@@ -269,7 +258,7 @@ def plan_gpus(
             "(--set dtype=bfloat16, or --dtype bfloat16 to serve or evaluate what was trained in float32), or use --cpu"
         )
     placement = place(len(cards), servers=servers, tensor_parallel=config.server.tensor_parallel, learners=learners)
-    _check_gpus(cards, placement, _dtype(config))
+    _check_gpus(cards, placement, planned_dtype(config))
     plan = GpuPlan(config, shape, cards, placement, here.size if here and config.learner.shard else 1)
     setting = config.learner.gradient_checkpointing
     choices = (False, True) if setting == "auto" else (setting,)
@@ -311,7 +300,7 @@ def _kv_sizes(plan: GpuPlan) -> list[int]:
     def of_sequences(count: int) -> int:
         """Of full length, in whole blocks, and of the one block that vLLM keeps empty."""
         blocks = count * math.ceil(config.rollout.max_tokens / _KV_BLOCK) + 1
-        return blocks * _KV_BLOCK * plan.shape.kv_bytes(_dtype(config)) // settings.tensor_parallel
+        return blocks * _KV_BLOCK * plan.shape.kv_bytes(planned_dtype(config)) // settings.tensor_parallel
 
     if settings.kv_cache_gib is None:
         at_once = math.ceil(config.rollout.concurrency / settings.replicas)
@@ -347,10 +336,6 @@ def _why_not(plan: GpuPlan) -> str:
         f"({config.rollout.max_tokens}), {others}take a smaller model or lora.rank, or show more GPUs than "
         f"{len(plan.gpus)}"
     )
-
-
-def _dtype(config: TrainConfig) -> Dtype:
-    return "bfloat16" if config.dtype == "auto" else config.dtype
 
 
 def _check_gpus(gpus: Sequence[Gpu], placement: Placement, dtype: Dtype) -> None:

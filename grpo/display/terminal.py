@@ -173,14 +173,7 @@ class Display(Closeable):
             self._line(text)
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table whose first column holds names; shown in quiet mode too.
-
-        Raises:
-            ValueError: A row whose length differs from that of ``columns``.
-        """
-        for row in rows:
-            if len(row) != len(columns):
-                raise ValueError(f"table {title!r} has {len(columns)} columns but a row of {len(row)}: {list(row)}")
+        """A table whose first column holds names; shown in quiet mode too."""
         self.close()
         grid = [[for_terminal(cell) for cell in row] for row in (columns, *rows)]
         if self.is_live:

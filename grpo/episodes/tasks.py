@@ -25,10 +25,6 @@ class TaskStream:
     position: int = 0
     again: list[Task] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        if self.scenario_ids is not None and not self.scenario_ids:
-            raise ConfigError("the env names no scenario; choose another split or other data")
-
     def take(self, count: int) -> list[Task]:
         """The next ``count`` tasks, those that were given back first."""
         back, self.again = self.again[:count], self.again[count:]

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from grpo.config import REWARDS, TrainConfig
 from grpo.episodes.judges import judge_session
@@ -28,38 +28,35 @@ HYBRID_WEIGHT = 0.25
 """Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
 
 
-class GroupReward(Protocol):
-    """Rewards one group at a time; many groups are awaited at once."""
+class GroupReward:
+    """Rewards one group at a time; many groups are awaited at once.
 
-    @property
-    def last_error(self) -> str:
-        """Why a group had no rewards the last time; "" where that never happened."""
-        ...
+    Attributes:
+        last_error: Why a group had no rewards the last time; "" where that never happened.
+    """
+
+    last_error: str = ""
 
     @property
     def cost_usd(self) -> float | None:
         """What the rewards of this process have cost so far; None: nothing, or it is not known."""
-        ...
+        return None
 
     async def reward(self, group: Group) -> Group | None:
         """A rewarded copy of a group of episodes that were played out, in the same order; None: it has no rewards."""
-        ...
+        raise NotImplementedError
 
 
-@dataclass(slots=True)
-class EnvReward:
+class EnvReward(GroupReward):
     """The rewards that the env gave during the episodes."""
-
-    last_error: str = ""
-    cost_usd: float | None = None
 
     async def reward(self, group: Group) -> Group | None:
         """The group as it is."""
         return group
 
 
-@dataclass(slots=True)
-class RulerReward:
+@dataclass
+class RulerReward(GroupReward):
     """The scores of an LLM judge that compares the members with each other. It needs no labels."""
 
     settings: JudgeSettings
@@ -67,7 +64,6 @@ class RulerReward:
     """Limits, running cost, cache and record of the run."""
     rubric: str | None = None
     seed: int = 0
-    last_error: str = ""
 
     @property
     def cost_usd(self) -> float | None:
@@ -121,8 +117,8 @@ class HybridReward(RulerReward):
         return replace(scored, episodes=members)
 
 
-@dataclass(slots=True)
-class FunctionReward:
+@dataclass
+class FunctionReward(GroupReward):
     """A function of the user's: the group in, one number per episode out, in order.
 
     It may be async; one that is not holds up the other episodes while it works.
@@ -130,8 +126,6 @@ class FunctionReward:
 
     function: Callable[[Group], Any]
     name: str
-    last_error: str = ""
-    cost_usd: float | None = None
 
     async def reward(self, group: Group) -> Group | None:
         """The group with the function's numbers; the env's own stay in ``metrics["independent_reward"]``.

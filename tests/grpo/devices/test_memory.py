@@ -182,8 +182,10 @@ def test_each_part_grows_with_what_it_is_for():
     assert without.activations > 5 * usual.activations
     many_logits = learner_memory(shape, 16, "bfloat16", **sizes | {"logit_chunk_tokens": 16384})
     assert many_logits.activations > usual.activations
-    served = {"adapters": 3, "sampled_tokens": 64, "kv_cache": 8 * GIB}
-    one, two = (server_memory(shape, 16, "bfloat16", **served, tensor_parallel=gpus) for gpus in (1, 2))
+    one, two = (
+        server_memory(load_config(None, {"env": "X-v0", "device": "cuda", **gpus}), shape, kv_cache=8 * GIB)
+        for gpus in ({}, {"server.tensor_parallel": 2})
+    )
     assert two.weights == one.weights // 2
     assert one.total == one.weights + one.adapter + one.activations + one.runtime + 8 * GIB
 
@@ -210,15 +212,14 @@ def test_trainer_and_servers_of_ours_are_added_on_a_cpu():
     needs = cpu_needs(on_a_cpu(), SMOLLM2)
     one_row = {"tokens": 2048, "rows_per_token": 1.0, "gradient_checkpointing": False, "logit_chunk_tokens": 512}
     learner = learner_memory(SMOLLM2, 16, "float32", **one_row)
-    served = {"adapters": 3, "sampled_tokens": 48 + 341, "kv_cache": 2 * GIB}
-    server = server_memory(SMOLLM2, 16, "float32", **served)
+    server = server_memory(on_a_cpu(), SMOLLM2, kv_cache=2 * GIB, guessed_tokens=341)
     assert needs.trainer == pytest.approx((learner.total + (CPU_SLACK - 1) * learner.activations) / GIB)
     assert needs.trainer == pytest.approx(5.4, abs=0.05), "GiB"
     assert needs.server == pytest.approx(server.total / GIB), "48 sampled tokens, and 64 MiB of guessed ones: 341"
     assert needs.least == pytest.approx((learner.total - learner.activations + server.total) / GIB)
     assert cpu_needs(on_a_cpu(**{"server.urls": ["http://127.0.0.1:8000"]}), SMOLLM2).server == 0.0
     two = {"server.replicas": 2, "server.kv_cache_gib": 0.5}
-    smaller = server_memory(SMOLLM2, 16, "float32", **served | {"kv_cache": GIB // 2})
+    smaller = server_memory(on_a_cpu(), SMOLLM2, kv_cache=GIB // 2, guessed_tokens=341)
     assert cpu_needs(on_a_cpu(**two), SMOLLM2).server == pytest.approx(2 * smaller.total / GIB)
 
 

@@ -142,12 +142,6 @@ def test_four_evaluations_side_by_side_fit_a_terminal_of_80_columns() -> None:
     assert [row.split()[0] for row in rows] == ["Reward", "Success", "Valid", "Turns"]
 
 
-def test_a_table_with_a_row_of_another_length_is_refused() -> None:
-    display, _, _ = make_display()
-    with pytest.raises(ValueError, match="2 columns but a row of 1"):
-        display.table("t", ["a", "b"], [["x"]])
-
-
 def test_quiet_shows_nothing_but_tables() -> None:
     display, out, clock = make_display(quiet=True)
     display.phase("phase")

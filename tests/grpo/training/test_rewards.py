@@ -144,7 +144,7 @@ def test_a_config_names_its_reward(tmp_path):
 
     asked = JudgeSettings(model="openai/x", rubric=str(tmp_path / "rubric.txt"), permutations=3)
 
-    assert made("env") == EnvReward()
+    assert isinstance(made("env"), EnvReward)
     ruler = made("ruler")
     assert ruler == RulerReward(asked, ruler.session, "Be brief.", 7)
     assert isinstance(made("env+ruler"), HybridReward)
