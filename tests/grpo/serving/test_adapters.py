@@ -65,7 +65,9 @@ def test_a_server_that_goes_on_after_the_run_keeps_no_adapter_of_it(fake: Policy
     assert fake.loaded == {}
 
 
-def test_an_adapter_that_was_not_saved_whole_is_never_published(store: AdapterStore, fake: PolicyStub):
+def test_an_adapter_that_was_not_saved_whole_or_that_a_server_refuses_leaves_the_former_version_in_place(
+    store: AdapterStore, fake: PolicyStub
+):
     first = store.publish(save_nothing, 0)
 
     def half(folder: Path) -> None:
@@ -80,17 +82,12 @@ def test_an_adapter_that_was_not_saved_whole_is_never_published(store: AdapterSt
         store.publish(half, 1)
     with pytest.raises(OSError, match="disk full"):
         store.publish(failing, 1)
-    assert store.acquire(0) == first
-    assert [path.name for path in first.path.parent.iterdir()] == [first.name]
-
-
-def test_a_refusing_server_leaves_the_former_version_in_place(store: AdapterStore, fake: PolicyStub):
-    first = store.publish(save_nothing, 0)
     fake.has_adapter_routes = False
     with pytest.raises(AdapterError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
         store.publish(save_nothing, 1)
     assert store.acquire(0) == first
     assert set(fake.loaded) == {first.name}
+    assert [path.name for path in first.path.parent.iterdir()] == [first.name]
 
 
 def test_after_a_restart_every_live_version_is_loaded_again(fake: PolicyStub, tmp_path: Path):
