@@ -160,7 +160,7 @@ def _build(
     """Builds the database, showing how far it is."""
     from email_env.ingest.build import build_database
     from email_env.ingest.skips import skip_list
-    from email_env.progress import progress
+    from judges.common.progress import progress
 
     try:
         with closing(source.mails), skip_list(report) as on_skip, progress() as show:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,11 +108,17 @@ def _measures(command: Callable[..., Agreement | Calibration]) -> Callable[..., 
         record: Path | None = None,
         **options: Any,
     ) -> None:
+        from judges.common.progress import progress
         from judges.llm.session import Session
 
         session = Session(max_concurrency=concurrency, max_cost_dollars=max_cost, cache=cache, record=record)
         standards = _text_of(rubric)
-        with _progress() as on_progress:
+        with progress() as show:
+
+            def on_progress(judged: int, failed: int) -> None:
+                show(f"{judged} groups judged, {failed} without a verdict", judged + failed, 0)
+
+            on_progress(0, 0)
             figures = command(
                 api_base=judge_api_base, rubric=standards, session=session, on_progress=on_progress, **options
             )
@@ -179,15 +184,6 @@ def _text_of(rubric: Path | None) -> str | None:
     if text is not None and not text.strip():
         raise JudgeInputError(f"the rubric {rubric} is empty; leave it out for the generic one")
     return text
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A line on the terminal that says how many groups are judged; nothing where stderr is no terminal."""
-    from rich.console import Console
-
-    with Console(stderr=True).status("asking the judge") as line:
-        yield lambda judged, failed: line.update(f"{judged} groups judged, {failed} without a verdict")
 
 
 def _print(figures: Agreement | Calibration, as_json: bool) -> None:

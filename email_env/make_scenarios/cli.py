@@ -154,7 +154,7 @@ def _make(maker: Maker, draws: list[Draw], record: Record, concurrency: int) -> 
     import asyncio
 
     from email_env.make_scenarios.maker import make_all
-    from email_env.progress import progress
+    from judges.common.progress import progress
 
     left = [draw for draw in draws if draw.scenario_id not in record.done]
     with progress() as show:

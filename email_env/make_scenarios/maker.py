@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable
 from datetime import date, timedelta
+from functools import partial
 
 from email_env.make_scenarios import prompts
 from email_env.make_scenarios.checks import (
@@ -17,7 +18,7 @@ from email_env.make_scenarios.checks import (
     other_mails,
 )
 from email_env.make_scenarios.draw import Draw
-from email_env.make_scenarios.proposal import Check, Proposal, Said, read
+from email_env.make_scenarios.proposal import Check, Proposal
 from email_env.make_scenarios.record import Made, Record, Rejected
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import Email, MailDatabase
@@ -25,6 +26,7 @@ from judges.answers.matching import says
 from judges.errors import JudgeCallError, MalformedVerdict
 from judges.llm.ask import Exchange, Question, ask
 from judges.llm.client import JudgeClient
+from judges.llm.json_answer import Form, read_answer
 from judges.llm.session import Session
 
 MAX_DAYS_LATER = 30
@@ -75,8 +77,8 @@ class Maker:
             return Rejected(draw, unfit.reason, unfit.detail, proposal.question, proposal.answer)
         return Made(scenario, check.realism)
 
-    async def _ask(self, messages: list[dict[str, str]], form: type[Said]) -> Said:
-        question = Question(messages, None, lambda text: read(text, form), ", ".join(form.model_fields), "a mail")
+    async def _ask(self, messages: list[dict[str, str]], form: type[Form]) -> Form:
+        question = Question(messages, None, partial(read_answer, form=form), ", ".join(form.model_fields), "a mail")
         return await ask(self._llm, question, self._session, Exchange())
 
 

@@ -1,13 +1,12 @@
-"""What the LLM may say, as pydantic models, and how its text is read."""
+"""What the LLM may say, as pydantic models."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from email_env.search.query import MAX_KEYWORD_CHARS, storable
-from judges.llm.json_answer import in_form, objects_with
 
 Kind = Literal["person", "date", "time", "amount", "number", "place", "name", "code", "other"]
 
@@ -49,15 +48,3 @@ class Check(BaseModel):
     from_subject: Annotated[Line, Field(max_length=600)]
     from_other_mail: Annotated[Line, Field(max_length=600)]
     realism: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
-Said = TypeVar("Said", bound=BaseModel)
-
-
-def read(text: str, form: type[Said]) -> Said:
-    """The JSON object in the text. Reasoning, a code fence or a greeting may stand around it.
-
-    Raises:
-        MalformedVerdict: there is none, or it does not have the form.
-    """
-    return in_form(objects_with(text, next(iter(form.model_fields)))[-1], form)

@@ -158,7 +158,7 @@ async def _judged(
                 "judge": client.identity(),
                 "prompt": prompt,
                 "verdict": None if verdict is None else asdict(verdict),
-                **asdict(exchange),
+                **exchange.to_record(),
             }
         )
 

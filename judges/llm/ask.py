@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from judges.errors import MalformedVerdict
 from judges.llm.cache import cache_key
-from judges.llm.client import Completion, JudgeClient
+from judges.llm.client import JudgeClient
 from judges.llm.loop import in_one_loop
 from judges.llm.prompt_text import count_message_tokens
-from judges.llm.session import Session
+from judges.llm.session import Session, Usage
 
 MAX_QUOTED_CHARS = 4_000
 """How much of a malformed answer is shown back to the LLM."""
@@ -57,24 +57,14 @@ class Exchange:
 
     answers: list[str] = field(default_factory=list)
     """Raw answers; the second one, if any, was given in the repair turn."""
-    cached: bool = False
-    """The answer came from the cache, or from an equal question at the same time: no call, no tokens, no cost."""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_dollars: float | None = 0.0
-    """None where the price of a call is not known."""
+    usage: Usage = field(default_factory=Usage)
+    """What it took; ``cached`` where the answer came from the cache, or from an equal question at the same time."""
     seconds: float = 0.0
     """Waiting for a free slot and for retries included."""
 
-    def add(self, completion: Completion) -> None:
-        """Add one completion, its tokens and its cost."""
-        self.answers.append(completion.content)
-        self.prompt_tokens += completion.prompt_tokens
-        self.completion_tokens += completion.completion_tokens
-        if self.cost_dollars is None or completion.cost_dollars is None:
-            self.cost_dollars = None
-        else:
-            self.cost_dollars += completion.cost_dollars
+    def to_record(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        return {"answers": self.answers, **self.usage.to_dict(), "seconds": self.seconds}
 
 
 async def ask(client: JudgeClient, question: Question[T], session: Session, exchange: Exchange) -> T:
@@ -107,8 +97,8 @@ async def ask(client: JudgeClient, question: Question[T], session: Session, exch
         answer = await session.once(key, usable_answer)
         if not exchange.answers:
             session.usage.cached += 1
+            exchange.usage.cached += 1
             exchange.answers.append(answer)
-            exchange.cached = True
         return answer
 
     try:
@@ -132,7 +122,8 @@ async def _from_llm(client: JudgeClient, question: Question[Any], session: Sessi
     problems: list[str] = []
     for _ in range(2):
         completion = await session.complete(client, messages, question.response_format)
-        exchange.add(completion)
+        exchange.answers.append(completion.content)
+        exchange.usage.add(completion)
         try:
             if completion.finish_reason in _CUT:  # a whole JSON object in it may be a draft
                 raise MalformedVerdict(_CUT[completion.finish_reason])

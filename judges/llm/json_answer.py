@@ -83,6 +83,15 @@ def objects_with(content: str, key: str) -> list[dict[str, Any]]:
     return found
 
 
+def read_answer(content: str, form: type[Form]) -> Form:
+    """What the last JSON object with the first key of a form says.
+
+    Raises:
+        MalformedVerdict: There is none, or it does not have the form.
+    """
+    return in_form(objects_with(content, next(iter(form.model_fields)))[-1], form)
+
+
 def in_form(found: dict[str, Any], form: type[Form]) -> Form:
     """What an object of an answer says, in a form.
 

@@ -124,7 +124,7 @@ def _verdict_record(verdict: Verdict) -> dict[str, Any]:
         "labels": list(prompt.labels),
         "scores": None if entries is None else [entries[label].score for label in prompt.labels],
         "error": None if verdict.error is None else f"{type(verdict.error).__name__}: {verdict.error}",
-        **asdict(verdict.exchange),
+        **verdict.exchange.to_record(),
     }
 
 
@@ -140,7 +140,7 @@ def show_judgement(judgement: Judgement) -> None:
         for message in prompt.messages:
             show(f"to {verdict.client.model} ({message['role']}, {order})", message["content"])
         for number, answer in enumerate(exchange.answers, start=1):
-            origin = " (from the cache)" if exchange.cached else " (after the repair turn)" if number > 1 else ""
+            origin = " (from the cache)" if exchange.usage.cached else " (after the repair turn)" if number > 1 else ""
             show(f"raw answer {number}{origin}", answer or "(empty)")
         if verdict.error is not None:
             show("no verdict", str(verdict.error))

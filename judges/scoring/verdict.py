@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from judges.errors import MalformedVerdict
-from judges.llm.json_answer import STRING, exact_object, in_form, objects_with, response_format
+from judges.llm.json_answer import STRING, exact_object, read_answer, response_format
 
 RESPONSE_FORMAT = response_format(
     "verdict",
@@ -53,7 +53,7 @@ def parse_verdict(content: str, labels: Collection[str]) -> dict[str, Entry]:
     Raises:
         MalformedVerdict: There is no readable verdict, its ids are not exactly ``labels``, or a score cannot be used.
     """
-    entries = in_form(objects_with(content, "scores")[-1], _Verdict).scores
+    entries = read_answer(content, _Verdict).scores
     if problem := _wrong_ids(Counter(entry.trajectory_id for entry in entries), labels):
         raise MalformedVerdict(problem)
     return {entry.trajectory_id: entry for entry in entries}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from email_env import progress
+from judges.common import progress
 
 
 def test_a_pipe_gets_whole_lines_without_control_codes(monkeypatch: pytest.MonkeyPatch, capsys):
@@ -31,7 +31,7 @@ def test_a_pipe_gets_a_line_every_ten_seconds_at_most(capsys):
 
 def test_a_terminal_that_cannot_redraw_a_line_gets_whole_lines():
     code = (
-        "from email_env import progress\n"
+        "from judges.common import progress\n"
         "progress._LINE_SECONDS = 0.0\n"
         "with progress.progress() as show:\n"
         "    show('Reading', 5, 10)\n"
