@@ -26,10 +26,10 @@ from typing import Any, ClassVar
 import gymnasium
 
 from email_env.cache import demo_database
-from email_env.errors import ConfigurationError, EpisodeError, ToolInputError
+from email_env.errors import ConfigurationError, EpisodeError, ToolInputError, check_choice
 from email_env.policies import SCRIPTED_POLICIES
 from email_env.reward import RewardConfig, Score, reward_config
-from email_env.scenarios.catalog import Catalog, check_choice
+from email_env.scenarios.catalog import Catalog
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase
 from email_env.search.query import MAX_RESULTS, MAX_SNIPPET_WORDS, whole_number
@@ -106,10 +106,8 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
     ) -> None:
         check_choice("order", order, ("newest", "relevance"))
         check_choice("render_mode", render_mode, ("ansi", None))
-        if fallback_any not in (True, False, "fill"):
-            raise ConfigurationError(f'fallback_any must be True, False or "fill", got {fallback_any!r}.')
-        if not isinstance(terse, bool):
-            raise ConfigurationError(f"terse must be True or False, got {terse!r}.")
+        check_choice("fallback_any", fallback_any, (True, False, "fill"))
+        check_choice("terse", terse, (True, False))
         try:
             whole_number(max_turns, "max_turns", 10_000)
             whole_number(max_results, "max_results", MAX_RESULTS)

@@ -22,6 +22,9 @@ the next step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
 
 class EmailEnvError(Exception):
     """Base of every exception this package raises on purpose."""
@@ -77,3 +80,15 @@ class BuildError(EmailEnvError, RuntimeError):
 
 class CacheError(EmailEnvError, OSError):
     """The per-user cache folder cannot be created or written."""
+
+
+def check_choice(
+    name: str, value: object, choices: Sequence[object], kind: type[EmailEnvError] = ConfigurationError
+) -> None:
+    """Raises an error of a kind, with the nearest right value, where `value` is none of `choices`."""
+    if value in choices:
+        return
+    near = get_close_matches(str(value), [choice for choice in choices if choice and isinstance(choice, str)], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    offered = ", ".join(repr(choice) for choice in choices if choice != "")
+    raise kind(f"{name} must be one of {offered}; got {value!r}.{hint}")

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
-from email_env.errors import ConfigurationError
-from email_env.scenarios.catalog import check_choice
+from email_env.errors import ConfigurationError, check_choice
 from email_env.scenarios.scenario import Scenario
 from email_env.tools.toolbox import Answer, ToolResult
 from judges.common.tool_calls import ErrorCode

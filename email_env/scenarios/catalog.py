@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from email_env.errors import ConfigurationError, UnknownScenarioError
+from email_env.errors import ConfigurationError, UnknownScenarioError, check_choice
 from email_env.scenarios.misfits import sort_out
 from email_env.scenarios.scenario import DIFFICULTIES, SPLITS, Scenario
 from email_env.scenarios.sets import load_scenarios, stored_scenarios
@@ -70,7 +70,8 @@ class Catalog:
         """
         check_choice("split", split, (*SPLITS, None))
         if split not in self._by_split:
-            chosen = {s.scenario_id: s for s in self._all(split) if self._is_graded(s)}
+            graded = self._difficulties or DIFFICULTIES
+            chosen = {s.scenario_id: s for s in self._all(split) if s.difficulty in graded}
             if not chosen:
                 grades = f" of difficulty {', '.join(map(repr, self._difficulties))}" if self._difficulties else ""
                 source = str(self._database.path) if self._given is None else "the given scenarios"
@@ -125,19 +126,6 @@ class Catalog:
         if self._given is None:
             return stored_scenarios(self._database, split)
         return [scenario for scenario in self._given if split in (None, scenario.split)]
-
-    def _is_graded(self, scenario: Scenario) -> bool:
-        return not self._difficulties or scenario.difficulty in self._difficulties
-
-
-def check_choice(name: str, value: object, choices: Sequence[str | None]) -> None:
-    """Raises ConfigurationError, with the nearest right value, where `value` is none of `choices`."""
-    if value in choices:
-        return
-    near = get_close_matches(str(value), [choice for choice in choices if choice], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    offered = ", ".join(repr(choice) for choice in choices if choice != "")
-    raise ConfigurationError(f"{name} must be one of {offered}; got {value!r}.{hint}")
 
 
 @lru_cache(maxsize=4)

@@ -7,18 +7,17 @@ exists is checked in `email_env.scenarios.misfits`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
-from difflib import get_close_matches
 from functools import lru_cache
 from math import isfinite
 from typing import Any
 
-from email_env.errors import ScenarioError
+from email_env.errors import ScenarioError, check_choice
 from email_env.search.query import bare_message_id
+from judges.common.files import json_object
 from judges.common.text import is_utf8
 
 SPLITS = ("train", "validation", "test")
@@ -78,15 +77,9 @@ class Scenario:
         """
         fields: dict[str, Any] = {}
         for key, value in data.items():
-            name = _ALIASES.get(key, key)
-            if name in _IGNORED:
-                continue
-            if name not in cls.__dataclass_fields__:
-                near = get_close_matches(str(key), [*cls.__dataclass_fields__, *_ALIASES], n=1)
-                known = ", ".join(cls.__dataclass_fields__)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {known}."
-                raise ScenarioError(f"Unknown key {key!r} in a scenario{hint}")
-            fields[name] = value
+            if key not in _IGNORED:
+                check_choice("a key of a scenario", key, (*cls.__dataclass_fields__, *_ALIASES), ScenarioError)
+                fields[_ALIASES.get(key, key)] = value
         missing = [name for name in ("scenario_id", "question", "answer", "inbox", "query_date") if name not in fields]
         if missing:
             present = ", ".join(map(str, data)) or "no keys"
@@ -118,11 +111,9 @@ def read_scenario(text: str) -> Scenario:
         ScenarioError: the text is no JSON object, or no scenario.
     """
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ScenarioError(f"Expected a JSON object on one line, got {text.strip()[:60]!r} ({error}).") from error
-    if not isinstance(data, dict):
-        raise ScenarioError(f"Expected a JSON object, got {text.strip()[:60]!r}.")
+        data = json_object(text)
+    except ValueError as error:
+        raise ScenarioError(f"{text.strip()[:60]!r} {error}.") from error
     return Scenario.from_dict(data)
 
 

@@ -260,7 +260,7 @@ def record_at(path: Path, place: int) -> Record:
         return json.loads(file.readline())
 
 
-def json_object(line: bytes) -> Record:
+def json_object(line: str | bytes) -> Record:
     """The JSON object of a line.
 
     Raises:

@@ -10,11 +10,10 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from email_env.errors import SourceError
+from email_env.errors import SourceError, check_choice
 from email_env.ingest.sources.archive import tar_mails, zip_mails
 from email_env.ingest.sources.file import SUFFIXES, TABLES, eml_mails, kind_by_content, kind_by_name
 from email_env.ingest.sources.folder import folder_source
@@ -63,10 +62,7 @@ def open_source(spec: str | Path | None = None, format: str | None = None) -> So
     """
     location = (format if format == "demo" else MAILS) if spec is None else str(spec)
     kind = _detected(location) if format is None else format
-    if kind not in FORMATS:
-        near = get_close_matches(kind, FORMATS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SourceError(f"Unknown format {kind!r}{hint}. Formats: {', '.join(FORMATS)}.")
+    check_choice("the format", kind, tuple(FORMATS), SourceError)
     if kind == "demo" and location != "demo":
         raise SourceError(
             f"Format demo is the bundled mailboxes, which are not in {location!r}. Name another format, or no source."

@@ -80,7 +80,7 @@ def test_a_folder_is_no_archive(tmp_path):
 
 
 def test_an_unknown_format_names_the_nearest():
-    with pytest.raises(SourceError, match="did you mean 'parquet'"):
+    with pytest.raises(SourceError, match="Did you mean 'parquet'"):
         open_source("mail", "parqet")
 
 
