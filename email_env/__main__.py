@@ -1,7 +1,5 @@
 """``python -m email_env COMMAND``: the commands of the package, also where their scripts are not on the path."""
 
-from __future__ import annotations
-
 import click
 
 from email_env._version import __version__

@@ -4,8 +4,6 @@ The file's name holds the versions of everything that shapes it, so another rele
 touches one that is open. The build itself is atomic; the lock only saves other processes the same work.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

@@ -13,8 +13,6 @@ environment made a mistake. The environment sees no tokens and calls no model. I
 the clock.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

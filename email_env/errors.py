@@ -20,8 +20,6 @@ mistakes of the calling program or its input, and reach the caller. A message sa
 the next step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from difflib import get_close_matches
 

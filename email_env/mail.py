@@ -1,7 +1,5 @@
 """What flows through a build: raw mail from a source, parsed mail, and skipped mail with the reason."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -10,11 +10,9 @@ Two things differ from ART-E (https://openpipe.ai/blog/art-e-mail-agent). An inv
 lowest tiers are for episodes without a single valid call. And sources count by precision and recall.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from email_env.errors import ConfigurationError, check_choice
 from email_env.scenarios.scenario import Scenario
@@ -175,7 +173,7 @@ class Score:
             + config.partial_sources * self.source_recall
         )
 
-    def judged(self, right: bool) -> Score:
+    def judged(self, right: bool) -> Self:
         """The account of the finished episode as it would be, had a judge marked its answer so."""
         parts = dict.fromkeys(self.parts, 0.0) | {"penalty": self.parts["penalty"]}
         other = replace(self, success=right, dont_know=self.dont_know and not right, undecided=False, parts=parts)

@@ -1,7 +1,5 @@
 """``python -m grpo COMMAND``: the commands of the package, also where their scripts are not on the path."""
 
-from __future__ import annotations
-
 import importlib
 
 import click

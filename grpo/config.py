@@ -5,8 +5,6 @@ group: ``judge.model``. Wrong keys name the nearest right one. The whole config 
 ``--resume`` refuses one that differs in anything but what its field lets change.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import tomllib

@@ -3,8 +3,6 @@
 `docs/how-it-works.md` shows the table; a test holds the two against each other.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import NamedTuple
 

@@ -22,8 +22,6 @@
 Messages say what was wrong, the value seen and the next step. A malformed action of the model is never an exception.
 """
 
-from __future__ import annotations
-
 import re
 import sysconfig
 import traceback

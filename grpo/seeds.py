@@ -1,7 +1,5 @@
 """Seeds derived by a stable hash, so that no part of a run shares a random stream with another by accident."""
 
-from __future__ import annotations
-
 import hashlib
 
 

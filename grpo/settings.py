@@ -4,8 +4,6 @@ A field says all that there is to say of a setting: its type and bounds, its def
 and in ``docs/settings.md``), and whether it may differ at ``--resume``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from enum import StrEnum

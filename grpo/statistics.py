@@ -14,8 +14,6 @@ McNemar's exact test stands beside them for comparing two evaluations. Quantiles
 interval is made; not a general statistics package.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,11 +3,9 @@
 Plain dataclasses without behaviour beyond what can be read off them; they know neither torch nor the server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from grpo.ending import Ending
 
@@ -43,7 +41,7 @@ class Task:
         return self.scenario_id if self.scenario_id is not None else f"seed-{self.seed}"
 
     @classmethod
-    def of_key(cls, key: str, seed: int) -> Task:
+    def of_key(cls, key: str, seed: int) -> Self:
         """The task with this ``key`` and ``seed``."""
         unnamed = cls(seed)
         return unnamed if key == unnamed.key else cls(seed, key)
@@ -309,9 +307,9 @@ class Group:
         """The members' rewards, in order."""
         return [episode.reward for episode in self.episodes]
 
-    def compared(self) -> Group:
+    def compared(self) -> Self:
         """The group without what failed or was cut: those members whose rewards can be compared."""
-        return Group(self.task, [episode for episode in self.episodes if episode.ending.compared])
+        return type(self)(self.task, [episode for episode in self.episodes if episode.ending.compared])
 
     @property
     def failed(self) -> int:

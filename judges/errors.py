@@ -12,8 +12,6 @@
 A failed judgement is always one of these, never a zero score. No message holds an API key.
 """
 
-from __future__ import annotations
-
 
 class JudgeError(Exception):
     """Base of every error that judges raises on purpose."""

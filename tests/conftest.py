@@ -1,7 +1,5 @@
 """Settings of the whole suite; the embedded model's folder, and the real vLLM server that all its tests share."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util

@@ -5,8 +5,6 @@ The stdlib's parser rejects forms that are common in old mail (`k..allen@enron.c
 not check whether an address could receive mail.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache

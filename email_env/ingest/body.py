@@ -4,8 +4,6 @@ Of alternatives, the plain one is taken, unless it is a stub beside an HTML page
 show this mail"). Other kinds of text are read as plain text, and not as alternatives where these two are.
 """
 
-from __future__ import annotations
-
 import email
 import re
 import unicodedata

@@ -9,8 +9,6 @@ fill; in the other order the file was 4 to 8 % larger. A build does not end with
 the mean search, but cost 0.9 s and room for the database a second time.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

@@ -4,8 +4,6 @@ A mail's own day is the one that its writer and most of its readers saw, and the
 one mail in ten of the Enron corpus has another day.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import parsedate_tz

@@ -3,8 +3,6 @@
 A library reads HTML, because mail has it of every kind: this file only says what of it is text.
 """
 
-from __future__ import annotations
-
 import re
 
 from judges.common.text import one_line, unix_lines

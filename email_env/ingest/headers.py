@@ -3,8 +3,6 @@
 For the stdlib, a Subject that goes on in an unindented line turns all later headers into body.
 """
 
-from __future__ import annotations
-
 import re
 from codecs import BOM_UTF8
 from email.header import decode_header

@@ -15,8 +15,6 @@ Of the 28 mailboxes of real Enron mail that was looked at, all were found to be 
 else took part in more mails than the owner.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable

@@ -1,7 +1,5 @@
 """From the bytes of a message to a `ParsedMail`: all bytes give one, and none give an exception."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

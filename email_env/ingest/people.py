@@ -10,8 +10,6 @@ Names are indexed as `kim ward`, first name first and without initials, whether 
 (Houston)` or `kim.ward@enron.com`. The search does the same to what is asked for (`email_env.search.query`).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The list of what a build left out: a JSONL file, one skipped message per line with its `source` and `reason`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext

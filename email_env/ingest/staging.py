@@ -3,8 +3,6 @@
 `Staging` keeps digests, ids and addresses in memory, and the mail itself in a temporary table.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections import Counter

@@ -8,8 +8,6 @@ Names of charsets are read as WHATWG's Encoding Standard reads them, because mos
 Windows-1252. ASCII is first taken for UTF-8, which such mail often is.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from functools import lru_cache

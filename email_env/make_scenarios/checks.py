@@ -6,8 +6,6 @@ the evidence makes a question with two answers. The checker sees neither the evi
 find an answer, not confirm one.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from enum import StrEnum
 

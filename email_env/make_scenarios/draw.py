@@ -11,8 +11,6 @@ The draw depends on the database, the seed and the chosen inboxes alone, so a la
 that lies in several inboxes is drawn for one of them, so no mail is asked about in two splits either.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """From a drawn mail to a question or a rejection, many mails at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Every word that the LLM reads, apart from mail. Mail is JSON that cannot leave its tag."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from email_env.search.database import Email

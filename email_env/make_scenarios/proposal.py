@@ -1,8 +1,6 @@
 """What the LLM may say, as pydantic models."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -34,7 +32,7 @@ class Proposal(BaseModel):
     kind: Kind = "other"
 
     @model_validator(mode="after")
-    def _has_an_answer(self) -> Proposal:
+    def _has_an_answer(self) -> Self:
         if self.question and not self.answer:
             raise ValueError("a question needs an answer")
         return self

@@ -7,8 +7,6 @@ the split of each inbox must not change, and it is compared with the questions t
 time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Baselines without a model: a keyword search, a BM25 ranking, and chance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import ClassVar

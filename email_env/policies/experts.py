@@ -1,7 +1,5 @@
 """Experts, who know the scenario's answer and evidence: one that is always right, and one to imitate."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What every scripted policy has: an environment to play in, and a next action."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a question is about, and what its answer looks like in a mail: both by rules."""
 
-from __future__ import annotations
-
 import re
 
 from email_env.scenarios.scenario import DONT_KNOW

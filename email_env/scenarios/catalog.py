@@ -3,8 +3,6 @@
 Nothing is guessed: an unknown id, index or split is an error that names the nearest right one.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing

@@ -3,8 +3,6 @@
 The variable `HF_ENDPOINT` names another hub. A folder with the Parquet files of a data set works like its name.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

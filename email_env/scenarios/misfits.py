@@ -5,8 +5,6 @@ environment. A question whose evidence is missing could never be answered. One t
 the mailbox; if it has an answer all the same, its evidence was forgotten, and the right answer would count as wrong.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable
 

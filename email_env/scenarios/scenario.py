@@ -5,15 +5,13 @@ message ids in angle brackets); `to_dict` writes our own. Nothing here looks int
 exists is checked in `email_env.scenarios.misfits`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import lru_cache
 from math import isfinite
-from typing import Any
+from typing import Any, Self
 
 from email_env.errors import ScenarioError, check_choice
 from email_env.search.query import bare_message_id
@@ -69,7 +67,7 @@ class Scenario:
         return bool(self.message_ids)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Scenario:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Reads our own form or that of the public Enron question sets.
 
         Raises:

@@ -4,8 +4,6 @@ Whether a database can serve the scenarios of a file or a data set is not checke
 `email_env.scenarios.misfits`.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

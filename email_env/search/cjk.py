@@ -8,8 +8,6 @@ two characters becomes a phrase of two. Nothing else changes, so searches for ot
 takes the separators out; another program can say `replace(body, char(8291), '')`.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -13,8 +13,6 @@ Bodies are stored uncompressed. A snippet reads the body of every hit, so compre
 and other programs could not read them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

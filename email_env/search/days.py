@@ -5,8 +5,6 @@ o'clock on Monday in Houston comes after 1 o'clock on Tuesday in London. So the 
 of numbers in which, at both ends, a few are of another day. These few are told apart by `sent_at`.
 """
 
-from __future__ import annotations
-
 import sqlite3
 
 _NO_ROW = 1 << 62

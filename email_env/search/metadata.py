@@ -1,7 +1,5 @@
 """What a mail database says about itself, and whether this package can read it."""
 
-from __future__ import annotations
-
 import shlex
 import sqlite3
 from pathlib import Path

@@ -7,8 +7,6 @@ of thousands can cost more than twenty rare words. The database knows in about h
 search over more than `MAX_SEARCH_MAILS` of them is refused, and the error names the words.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 `judges.common.tool_calls` reads the turn. Text without a call is an answer only if nothing in it tries to be one.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a search of an agent finds: mail with all keywords, and where that is little, mail with some of their words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

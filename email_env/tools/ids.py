@@ -5,8 +5,6 @@ the first part of it. For them there is a short form, `m` and the mail's number 
 ids of the bundled mail.
 """
 
-from __future__ import annotations
-
 import re
 
 from email_env.search.database import MailDatabase

@@ -3,8 +3,6 @@
 Each token costs a small model time and context, so the forms are compact: one line for a search hit, and no labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from email_env.scenarios.scenario import Scenario

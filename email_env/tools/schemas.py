@@ -1,7 +1,5 @@
 """The three tools as OpenAI function schemas, and the right names for arguments that other tools call otherwise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any

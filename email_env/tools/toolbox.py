@@ -6,8 +6,6 @@ never an exception; an exception means that the database itself is at fault. `em
 result is worth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

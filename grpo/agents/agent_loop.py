@@ -4,8 +4,6 @@ They share it with each other, so that a client may serve all episodes, but not 
 it, for example by a tool call, which waits for the env, stops neither time limits nor Ctrl-C.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable

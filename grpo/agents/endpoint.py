@@ -9,8 +9,6 @@ TOKEN is an episode's secret: whoever does not know it reaches nothing, and afte
 model that a request names is replaced by the upstream's; keys that a request carries are dropped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

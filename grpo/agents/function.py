@@ -5,8 +5,6 @@ tool it calls ends it. Async functions share an event loop of their own (`agent_
 whose env is slow belongs into ``asyncio.to_thread``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable

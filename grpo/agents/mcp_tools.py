@@ -1,7 +1,5 @@
 """An env's tools over MCP: one server object for all episodes, the episode taken from the request's address."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import mcp_types as types

@@ -1,7 +1,5 @@
 """From the text of ``--agent`` to an agent. A wrong one is explained before anything is played."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@
     policy:base              the recipe's model without an adapter
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

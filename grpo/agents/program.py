@@ -12,8 +12,6 @@ a shell would and nothing is run by a shell; ``{question}`` and ``{task_file}`` 
 killed with its whole process group.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Keeps what an episode asked of a model and what it got: messages, tokens, cost, latency; whole or streamed."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Agents without a model: the policies an env brings along, and answers that were made elsewhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model by name in a plain tool loop: the prompt as the env gives it, its tools, one request a turn, nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -5,8 +5,6 @@ argument with a text; nothing but an episode that is closed makes them raise. Th
 signature: there is no way from a tool to the env, its questions or its answers.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 import sys

@@ -6,8 +6,6 @@
 Requests and replies are those of OpenAI's API as dicts and bytes; this module neither retries nor records.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -10,8 +10,6 @@ that was sampled: those ids come from the policy and stay as they are. `Chat` do
 A probe is rendered before a template is taken (``grpo/chat/probe.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Templates that speak of tools may show none (Phi-4-mini reads them from a messag
 no ChatML (Phi-4), and models may write calls that are no JSON (Qwen3.5, Ministral 3). Each would be trained blind.
 """
 
-from __future__ import annotations
-
 from grpo.chat.template import Chat
 from grpo.errors import ModelError
 from grpo.types import Message

@@ -4,8 +4,6 @@ Nothing is rendered or tokenised again. What the policy sampled stays as it was,
 chat template rewrites what was said, the next call begins a new row with a whole prompt.
 """
 
-from __future__ import annotations
-
 from grpo.chat.template import Chat
 from grpo.types import Episode, Message, ModelCall
 

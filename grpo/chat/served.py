@@ -8,8 +8,6 @@ The options of one server (``--default-chat-template-kwargs``) would not do, bec
 merged model otherwise. Tests hold the template to the ids of the rollout.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ broken too: Qwen shows a tool's result in ``<tool_response>`` tags in a message 
 They stay in a system message, which is the env's own and may show how to write a call, and in turns of the policy.
 """
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import os

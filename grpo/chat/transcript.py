@@ -1,7 +1,5 @@
 """Episodes as text for people: what was said, turn by turn, and how it ended; the best and the worst of a step."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 

@@ -3,8 +3,6 @@
 An OpenAI message keeps its calls apart. A policy writes them into its turn, and each model has a form of its own.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 Nothing here starts a server or writes a run.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -6,8 +6,6 @@ an exit status; Ctrl-C becomes a note on what is left. Heavy imports wait until 
 Exit status: 0 done, 1 an error that was explained, 2 wrong usage, 130 stopped by the user.
 """
 
-from __future__ import annotations
-
 import errno
 import signal
 import sys

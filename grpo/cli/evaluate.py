@@ -1,7 +1,5 @@
 """``grpo-eval``: one agent on one env, with intervals; everything saved, continued after any interruption."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``grpo-export``: what a run has learned, as a folder to take elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -3,8 +3,6 @@
 ``--steps 5`` is ``--set steps=5``. The values are checked by the config, not here.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

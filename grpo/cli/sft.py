@@ -1,7 +1,5 @@
 """``grpo-sft``: a LoRA warm start from demonstrations, as an adapter that ``grpo-train --init-adapter`` starts from."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``grpo-view``: a training run or an evaluation as one HTML page."""
 
-from __future__ import annotations
-
 import webbrowser
 from pathlib import Path
 

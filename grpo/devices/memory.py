@@ -10,8 +10,6 @@ fit nothing: ``CPU_SLACK``. There the need is compared with what is free before 
 All figures of a `Memory` are bytes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 from grpo.config import TrainConfig

@@ -11,8 +11,6 @@ Where even that does not fit and one GPU does both, they take turns (vLLM's slee
 model waits in the host's memory. Every update then waits for both models to be moved.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

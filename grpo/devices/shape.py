@@ -4,13 +4,11 @@ No weights are read and no torch is loaded. Shapes: D hidden, I intermediate, Q 
 x head size, V vocabulary, r rank of the adapter.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from grpo.errors import ModelError
 from grpo.machine.models import config_at_hand
@@ -44,7 +42,7 @@ class ModelShape:
     tied: bool
 
     @classmethod
-    def read(cls, model_path: Path) -> ModelShape:
+    def read(cls, model_path: Path) -> Self:
         """The shape of the model in a folder.
 
         Raises:
@@ -53,7 +51,7 @@ class ModelShape:
         return cls.of(json.loads((model_path / "config.json").read_text(encoding="utf-8")))
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> ModelShape:
+    def of(cls, config: Mapping[str, Any]) -> Self:
         """The shape that a ``config.json`` describes.
 
         Raises:

@@ -3,8 +3,6 @@
 Only text is made here. `terminal` prints it, and the pages of `grpo.report` hold it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The table of a run's last training steps: which columns it has, its averages, the time that is left."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Mapping

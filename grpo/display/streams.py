@@ -1,7 +1,5 @@
 """The two streams of a command: what user code prints is kept out of its JSON, and a long wait is said on stderr."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -5,8 +5,6 @@ said in one place. ``model_checks`` has those that load the model and start vLLM
 raises; whatever it raises is its failure, so one broken part does not hide the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import importlib.util

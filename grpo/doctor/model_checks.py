@@ -3,8 +3,6 @@
 They run in order and share what the ones before have made; where one has failed, those that need it are skipped.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field

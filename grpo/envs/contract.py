@@ -4,8 +4,6 @@ What is given passes through, in plain Python types. Nothing is mended silently:
 would end every episode at its first step, and nobody would look for the reason there.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

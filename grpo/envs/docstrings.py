@@ -5,8 +5,6 @@ Gymnasium's own envs and many others keep to one form: prose, then sections ``##
 docstring has another form there is simply less to say.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ other env is wrapped (`grpo.envs.plain`). An env that raises or breaks the contr
 its episode is recorded as failed, and the env is not used again.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ Envs need not be thread-safe: one env never meets two threads. Two envs of the s
 same time, as they would in two processes, but with the same globals.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import threading

@@ -15,8 +15,6 @@ env's own limit, whichever is less, because every turn costs tokens. Where that 
 observation say so.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -5,8 +5,6 @@ three where it is not. An evaluation bounds the wait, because its agents may thi
 agent that does so hardly meets others in the env.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

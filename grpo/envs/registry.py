@@ -4,8 +4,6 @@ An id is one that is registered, ``module:id``, or a bare id of an installed pac
 entry-point group ``gymnasium.envs`` (Gymnasium itself dropped that group in 1.0).
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib.metadata
 import inspect

@@ -5,8 +5,6 @@ Dict of these. An observation is shown by what it is, whatever its space. Pictur
 refused: a language model is to be told what they show, which is a wrapper's work.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -10,8 +10,6 @@ compute one at a time: ``1 / computing_seconds``. The larger number wins.
 On a busy machine a step also waits for a core. That says nothing of the env, and is left out.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from enum import StrEnum

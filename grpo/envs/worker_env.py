@@ -5,8 +5,6 @@ are programs of their own (`grpo.envs.worker_main`), not forks: the process that
 and GPUs, and a script without ``if __name__ == "__main__"`` works.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

@@ -5,8 +5,6 @@ process that started it. It ends when that closes, and when that process is gone
 envs have started (its process group) ends with it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -4,8 +4,6 @@ The cost of a step is measured all the time (`step_cost`), and a new episode goe
 that are under way stay where they are.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable

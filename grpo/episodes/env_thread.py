@@ -4,8 +4,6 @@ Tools hand it their calls over a queue, so they hold no reference to the env, it
 has a thread of its own, because it is slow, gets its calls from here.
 """
 
-from __future__ import annotations
-
 import secrets
 import signal
 import threading

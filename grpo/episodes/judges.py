@@ -4,8 +4,6 @@ A key that is missing, a URL that nobody listens at or a model that cannot judge
 group has been sampled, after the model was loaded and the warm start was made.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -16,8 +16,6 @@ judge, too. Its verdict changes no reward: it is counted, and where it differs t
 of the episode chooses them, so a continued run chooses the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path

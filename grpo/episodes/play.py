@@ -5,8 +5,6 @@ nothing of time limits, marking or files. What touches the env (all methods but 
 lives, by ``play.seat.run``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -9,8 +9,6 @@ pushed the env's data out of the processor's caches. Beside a bare loop over the
 more time. Two threads of envs are not faster than one, because SQLite is called too often and too briefly.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable

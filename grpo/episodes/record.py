@@ -12,8 +12,6 @@ people and programs that read lines: ``correct``, ``turns``, ``error_codes``, ``
 nothing to say are left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

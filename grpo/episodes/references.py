@@ -4,8 +4,6 @@ LLM-written references are often sentences. An answer in other words is then rig
 counts as wrong: a policy would be trained to quote, and an evaluation would measure wording.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice

@@ -10,15 +10,13 @@ together, and a thread syncs them every ``SYNC_SECONDS``: a killed process loses
 a last line that was torn.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from grpo.config import EvalConfig, resume_differences
 from grpo.episodes.record import drop_transcript, line_of, read_episodes, with_transcript, write_episodes
@@ -55,7 +53,7 @@ class Results(Closeable):
         self._refused = False
 
     @classmethod
-    def open(cls, root: Path, config: dict[str, Any], *, resume: bool) -> Results:
+    def open(cls, root: Path, config: dict[str, Any], *, resume: bool) -> Self:
         """Lock the folder for this process; begin an evaluation, or continue the one it holds.
 
         Episodes that ended in an infrastructure failure are forgotten, so that they are played again.

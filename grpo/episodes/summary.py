@@ -11,8 +11,6 @@ estimated without bias from n samples (Chen et al., arXiv:2107.03374, equation 1
 section 3).
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import comb

@@ -1,7 +1,5 @@
 """Which tasks come next: every scenario once per epoch, in an order fixed by the seed, from a position on."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from functools import lru_cache

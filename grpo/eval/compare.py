@@ -9,8 +9,6 @@ Episodes flip one by one: the same scenario and sample on both sides. Infrastruc
 Evaluations of another database or of other questions are not compared unless the caller insists.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What ``grpo-eval`` prints: the plan of a dry run, and the table of a summary with the lines below it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How far an evaluation is: ``37/100  correct 43.2 %  errors 2  tokens 81,204  0.8/s  1 min 19 s left``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from grpo.display.metrics import CORRECT, RunningMean

@@ -1,7 +1,5 @@
 """One evaluation from the request to the exit status: joins env, agent, folder, player, summary and output."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

@@ -4,8 +4,6 @@ The mean of the group is the baseline. Dividing by the group's standard deviatio
 or nearly hopeless, so it is an option. A group without spread teaches nothing and gets zeros.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

@@ -11,8 +11,6 @@ is whole too, or ``shard`` spreads its layers over the processes (``torch.distri
 arXiv 1910.02054): a layer is put together right before it is computed. Embedding and vocabulary head stay whole.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

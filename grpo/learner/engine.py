@@ -4,8 +4,6 @@ Calls are data, so an engine may live in this process or in another one. An engi
 divides the sum by ``LossSpec.normalizer``; it normalises nothing itself. All GRPO arithmetic stays with the trainer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -10,8 +10,6 @@ Over the steps of a run live tensors do not grow. What grows is oneDNN's kernels
 free pieces of glibc's heap that fit no tensor of the next micro-batch; ``grpo.machine.processes`` makes these fewer.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os

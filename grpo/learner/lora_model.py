@@ -4,8 +4,6 @@ The base model is in the dtype that the machine computes fast in. Adam's small s
 so the adapter's stay float32 whatever the base is.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator

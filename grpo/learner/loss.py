@@ -14,8 +14,6 @@ so it does not depend on how rows are cut into micro-batches. With ratio ``r_t``
                                                                             arXiv 2506.13585, eq. 4 and 5
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

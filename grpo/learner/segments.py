@@ -7,8 +7,6 @@ Rows are sorted by their ids, so that rows with a common beginning stand togethe
 once), and cut into micro-batches under a token budget.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_left

@@ -8,8 +8,6 @@ all processes; each computes its share (`distributed`), the first with them. The
 If a process ends, its connections close: what the others wait for fails, and torchrun ends those that wait for nothing.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ It computes no advantages (``advantages``) and no gradients (``engine``); it say
 their loss is. What is logged of them is made in ``update_metrics``.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ It is checked after the step's update and before its checkpoint: a step that fai
 its trajectories.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

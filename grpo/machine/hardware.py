@@ -4,8 +4,6 @@ The limits of containers and cgroups are counted in: a process that passes a cgr
 however much the machine itself has left.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import platform

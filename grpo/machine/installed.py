@@ -1,7 +1,5 @@
 """What is installed: packages of the extras, optional rooms of this one, and what torch and vLLM compile with."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os

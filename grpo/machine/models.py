@@ -11,8 +11,6 @@ This module never imports torch: the conversion runs in a process of its own,
 ``python -m grpo.machine.models GGUF FOLDER``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -13,8 +13,6 @@ AVX-512 BF16 82 GFLOP/s of CPU time against 142, limited to AVX2 1.7 against 81 
 and sampler compute in what is faster here, and in bfloat16 on a GPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -9,8 +9,6 @@ the next tensors then pay for page by page: a tenth of a learner's time in float
 takes vLLM. docs/performance.md has the figures.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import resource

@@ -4,8 +4,6 @@ A module is named as in an import (``pkg.mod``) or by its file (``path/to/mod.py
 directory as well, as ``python -m`` does.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

@@ -15,8 +15,6 @@ episodes are plain JSON, which a browser reads at once; a page that fetches part
 of its episodes, ``page`` the HTML; ``charts.js`` and ``explorer.js`` are its script.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

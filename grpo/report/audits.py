@@ -1,7 +1,5 @@
 """What an answer judge says of answers that a rule took for right: how many it refuses, and which."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Small and without dependencies on purpose: the page must work offline, in light 
 classes (``c0`` to ``c4``); hovering is done by the page's script from ``data-points``.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

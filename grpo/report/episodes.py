@@ -4,8 +4,6 @@ Mail that many episodes read, and a question that many answer, are one entry of 
 once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The page of an evaluation, or of two: the table, scenarios that went worst, what flipped, episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The HTML of a page: template, style, script and the episodes as JSON, in one file that loads nothing."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

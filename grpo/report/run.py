@@ -3,8 +3,6 @@
 Reading and arithmetic alone; ``training`` makes the page.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

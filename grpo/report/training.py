@@ -1,7 +1,5 @@
 """The page of a training run: what changed on held-out tasks, curves, steps, episodes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial

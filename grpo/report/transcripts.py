@@ -3,8 +3,6 @@
 Models and mails have written all that text. It stays plain text, and the page shows it as nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ A step has happened once its checkpoint is renamed into place. Its metrics and t
 thread gets it, so a run that is killed anywhere lacks neither, and a resumed one drops those of a lost step.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor

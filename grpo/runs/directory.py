@@ -4,13 +4,11 @@ config.json  metrics.jsonl  warmstart.jsonl  eval/  trajectories/  partial/  che
 judge-rubric.txt  report.html
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from grpo.config import TrainConfig, resume_differences
 from grpo.errors import CheckpointError, ConfigError
@@ -41,7 +39,7 @@ class RunDirectory(Closeable):
         self._lock: BinaryIO | None = None
 
     @classmethod
-    def open(cls, root: Path, config: TrainConfig, *, resume: bool) -> RunDirectory:
+    def open(cls, root: Path, config: TrainConfig, *, resume: bool) -> Self:
         """Lock the directory for this process and write or check its config and its rubric.
 
         Raises:

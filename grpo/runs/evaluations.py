@@ -4,8 +4,6 @@ A label says when and how: ``before-sampled``, ``before-greedy``, ``after-sample
 ``step-0010-sampled``. ``eval/<label>.json`` is the summary, ``eval/<label>.jsonl`` has the episodes.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

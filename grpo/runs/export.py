@@ -4,8 +4,6 @@ The folder appears whole or not at all, and never replaces another. Merging adds
 float32 and rounds once, to the dtype of the base model.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The embedded model is named by its hub id, because a path of this machine is of 
 are that model's, quantised to 4 bits: the card says so, and ``grpo-serve`` takes the embedded ones.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ The best goes by the evaluations between steps (``eval.every``), which are of an
 GRPO: a score on the tasks that chose it would be too good.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A tracker that fails is noted once and left alone: it never ends a run. wandb's 
 goes on in the same run of the tracker.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import math

@@ -3,8 +3,6 @@
 A path that a user gives is a run directory (``config.json``) or a folder with a PEFT adapter (``adapter_config.json``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

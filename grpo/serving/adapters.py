@@ -8,8 +8,6 @@ its version to its end. It is given out once every server that is in has it; one
 alive. All methods may be called from several threads.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import secrets

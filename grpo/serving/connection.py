@@ -7,8 +7,6 @@ Every request under way has a client of its own, kept for the next one: httpx lo
 several times for each request, which with thousands of them is most of the work.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import ssl

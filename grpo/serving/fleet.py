@@ -7,8 +7,6 @@ Who asks meanwhile asks another server. Where one server is all there is, its re
 for a while, since users restart servers.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -4,8 +4,6 @@
 tokenised on the way. It knows nothing of episodes, chat formats or adapters beyond the model name it asks for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -34,7 +32,7 @@ class Policy(Protocol):
         """Sample one turn after ``prompt_ids``, at most ``max_tokens`` tokens."""
         ...
 
-    def session(self, group: Hashable) -> AbstractContextManager[Policy]:
+    def session(self, group: Hashable) -> AbstractContextManager[Self]:
         """What an episode of ``group`` asks for its turns; all of a group ask where its prompt is cached."""
         return nullcontext(self)
 

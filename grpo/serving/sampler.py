@@ -4,8 +4,6 @@ The trainer knows no more than `Sampler`. `VllmSampler` is a fleet of vLLM serve
 another engine may bring a sampler of its own (`grpo.training.engines`).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

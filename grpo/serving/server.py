@@ -3,8 +3,6 @@
 A vLLM process of the run's own is in `vllm`; here is the one whose URL the user gives.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, Self

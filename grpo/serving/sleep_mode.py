@@ -4,8 +4,6 @@ It waits in the host's memory: the learner's frozen weights in this process, vLL
 is small stays on the GPU. ``grpo.devices.plan`` says whether they take turns.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Protocol, cast

@@ -7,8 +7,6 @@ how the start goes, and can be restarted when it fails. It knows nothing of adap
         httpx.post(f"{server.url}/v1/completions", json={"model": server.model, ...})
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os

@@ -10,8 +10,6 @@ is imported before it is needed, and ``python -m grpo.serving.vllm_main ARGUMENT
 serve``.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

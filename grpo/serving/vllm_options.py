@@ -8,8 +8,6 @@ the generator of a partly processed prompt. torch's CPU generator cannot do that
 does not use offset").
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The engine ``tinker`` (experimental): a server that speaks the Tinker API trains a run's policy, and samples it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The package ``tinker`` (the extra of that name) sends the requests; what goes wrong becomes a `ServerError`.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import logging

@@ -5,8 +5,6 @@ gradient is asked for in ``optim_step``: on a server that takes the mean over an
 known only then.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -4,8 +4,6 @@ The API says neither how losses are added up nor which settings a server ignores
 is sent to it (`rows`) is refused before anything is trained.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

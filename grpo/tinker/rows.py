@@ -9,8 +9,6 @@ The server takes the mean over a row's tokens, and of that the mean over the row
 multiplied by both numbers before (`data_of`). One that adds up otherwise is refused (`probe`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

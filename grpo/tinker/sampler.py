@@ -1,7 +1,5 @@
 """Sampling from a server that speaks the Tinker API (experimental). The server has one policy: the newest."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import tempfile

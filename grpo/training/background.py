@@ -4,8 +4,6 @@ The learner stays in the main thread, where Ctrl-C ends it between two operation
 while it computes, so the other thread plays on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine

@@ -1,7 +1,5 @@
 """What a step trains on, how it came about, and what is logged of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -17,8 +17,6 @@ With ``rollout.update_rollouts`` only those members of a group are learned from 
 2504.13818). The others have no rows, and no part in the group's baseline.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ Episodes that the same model sampled keep their ids. Assistant turns alone are i
 with an error, or that a file gives ``"weight": 0``, is context.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter, defaultdict

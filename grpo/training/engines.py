@@ -4,8 +4,6 @@
 is a server that speaks the Tinker API (experimental); its room may be taken out.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ Each is asked for a few tokens, of which the learner says how probable they are.
 and may take the adapter: vLLM does not compare all of its sizes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable

@@ -5,8 +5,6 @@ It knows nothing of episodes and rewards: a group is a coroutine with a task and
 section 5.1, calls S the maximum permitted staleness, eta). A group keeps its version to its end.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar

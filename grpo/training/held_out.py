@@ -6,8 +6,6 @@ them the best checkpoint is chosen, and a score on the tasks that chose it would
 the same weights is read back instead of repeated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence

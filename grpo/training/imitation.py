@@ -5,8 +5,6 @@ for token what will be sampled. That is why our learner does it, and not TRL's `
 env rewards as well as a success are kept.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -6,15 +6,13 @@ this machine. What was done meanwhile lies in the run directory with its seconds
 rollouts, and after the first step all is measured. So a run that goes on knows its pace, too.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from grpo.config import TrainConfig
 from grpo.devices.shape import ModelShape
@@ -69,7 +67,7 @@ class Began(NamedTuple):
     cpu_seconds: float
 
     @classmethod
-    def now(cls) -> Began:
+    def now(cls) -> Self:
         """Now."""
         return cls(time.monotonic(), time.process_time() + cpu_seconds_below(os.getpid()))
 

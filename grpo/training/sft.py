@@ -3,8 +3,6 @@
 `demonstrations` turns episodes and chats into token ids and `imitation` learns them; ``grpo-sft`` is the command.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

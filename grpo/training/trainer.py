@@ -7,8 +7,6 @@ GRPO goes on from the newest checkpoint. This module computes no gradients (``en
 (``sampler``); it joins them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence

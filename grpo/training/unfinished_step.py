@@ -4,8 +4,6 @@ A line of ``partial/step-0007.jsonl`` is one group, rolled out by the policy of 
 rewarded: what the judge said is in it. A group with a failed episode is not kept; what failed is tried again.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

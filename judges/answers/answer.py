@@ -7,8 +7,6 @@ RULER's scores are relative; this verdict is absolute and needs a reference. A m
 then it is an error; it is never taken for a no.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum

@@ -11,8 +11,6 @@
 Where the question itself compares, ranks, multiplies, offers a choice or asks yes or no, only the first two count.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise, takewhile

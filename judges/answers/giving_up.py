@@ -1,7 +1,5 @@
 """Does a text say that the answer is not known? Only if nothing in it could be an answer ("I don't know, 5 pm?")."""
 
-from __future__ import annotations
-
 import re
 
 from .tokens import Tokens

@@ -15,8 +15,6 @@ rule lets through. A reference that gives up itself decides nothing.
 `email_env` marks by this rule, too.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence

@@ -10,8 +10,6 @@ stands before it: `3-5` and `3 – 5` are ranges. What can be read in two ways i
 1200, `1.10` no 1.1, `0042` no 42.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

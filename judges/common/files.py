@@ -5,8 +5,6 @@ file whose lock is free was left by a killed process. A process id in the file's
 the same id to another process later.
 """
 
-from __future__ import annotations
-
 import fcntl
 import glob
 import json

@@ -1,7 +1,5 @@
 """How far a long command is: a bar on a terminal, a line every ten seconds elsewhere; both on stderr."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

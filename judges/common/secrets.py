@@ -3,8 +3,6 @@
 A text is blanked where it arrives: a server's error and a judge's answer may repeat a key.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Hygiene of text that others wrote: no control characters, nothing unseen, whole characters, short quotes."""
 
-from __future__ import annotations
-
 import re
 import reprlib
 

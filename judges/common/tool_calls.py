@@ -7,8 +7,6 @@ is its text: what it means is the env's question, and so is whether the tool and
 raises, whatever the model writes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

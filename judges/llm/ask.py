@@ -4,8 +4,6 @@ A cached answer stands under the first prompt and was usable. So a verdict that 
 and a malformed answer is never served again.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

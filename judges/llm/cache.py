@@ -8,8 +8,6 @@ which is read from beginning to end and by people, is JSONL (`judges.llm.record`
 An explanation may quote the mail that was judged: keep the file as you keep the mailbox.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ litellm takes seconds to import, so it is imported at the first call; it is told
 come from the arguments or the environment. They are never stored, and they are blanked in errors and answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import inspect

@@ -4,8 +4,6 @@ Fences, prose around the object and a reasoning block before it are accepted. Wh
 or not, is a draft and never the verdict.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from bisect import bisect_left

@@ -5,8 +5,6 @@ each time asyncio prints a traceback to the terminal. What calls share (limits, 
 no locks where one loop runs it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

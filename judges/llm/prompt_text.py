@@ -11,8 +11,6 @@ no one writes, took up to 1.9 times the estimate, hexadecimal 1.03 times. A judg
 full is a `ContextOverflow`. 100 KB take about 2 ms.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ The file holds what was judged (mail included) and the judges' words. So it is r
 you keep the mailbox. It holds no key.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -7,8 +7,6 @@ counts. ``tools`` and a ``rubric`` of its own are optional. A recorded group has
      "labels": [1, 0, ...], "tools": [...]}
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

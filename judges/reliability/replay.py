@@ -1,7 +1,5 @@
 """Recorded judgements judged again by another judge, without new rollouts, and how far the two agree."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace

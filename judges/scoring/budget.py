@@ -5,8 +5,6 @@ structure (messages, roles, calls) is never cut. A word that no text can know ma
 takes the mildest limits with which a prompt fits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """RULER on group objects of any kind: it returns a copy of the group whose rewards are the scores."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import logging

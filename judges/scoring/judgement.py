@@ -1,7 +1,5 @@
 """One judgement of a group: the verdicts of several judges on several orders, their means, and the record of it all."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence

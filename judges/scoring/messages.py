@@ -1,7 +1,5 @@
 """The messages of one trajectory, checked and without what tells equal trajectories apart by chance."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence

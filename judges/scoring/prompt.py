@@ -13,8 +13,6 @@ and let ``r = k mod n``. The difference between the mean scores of two trajector
 ``B min(r, n - r) / k``, at most ``B / k`` if a single place has a bonus, and 0 where ``k`` is a multiple of ``n``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from bisect import bisect_left

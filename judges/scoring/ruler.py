@@ -19,8 +19,6 @@ mean over the rest would not be balanced. The usable verdicts stay in the sessio
 the missing ones.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What goes into RULER and what comes out: messages, scores, and the options by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The set of ids must be exact and every score a finite JSON number in [0, 1]; not
 position. How the JSON is found in the answer is told in `judges.llm.json_answer`.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping

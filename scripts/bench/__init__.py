@@ -1,13 +1,11 @@
 """What the benchmarks share: what some work took, forms that take turns, the ratios of one to another, and episodes."""
 
-from __future__ import annotations
-
 import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -23,12 +21,12 @@ class Cost:
     cpu_seconds: float
 
     @classmethod
-    def until_now(cls, cpu: Callable[[], float] = time.process_time) -> Cost:
+    def until_now(cls, cpu: Callable[[], float] = time.process_time) -> Self:
         """To be subtracted from a later one; ``cpu`` says whose CPU counts (default: this process's)."""
         return cls(time.perf_counter(), cpu())
 
-    def __sub__(self, began: Cost) -> Cost:
-        return Cost(self.seconds - began.seconds, self.cpu_seconds - began.cpu_seconds)
+    def __sub__(self, began: Self) -> Self:
+        return type(self)(self.seconds - began.seconds, self.cpu_seconds - began.cpu_seconds)
 
 
 def timed(work: Callable[[], T], cpu: Callable[[], float] = time.process_time) -> tuple[T, Cost]:

@@ -6,8 +6,6 @@ or by the standard library's `email`. The one addition is the order of mail of t
 forms must answer alike.
 """
 
-from __future__ import annotations
-
 import csv
 import email
 import sqlite3

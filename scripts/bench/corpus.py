@@ -11,8 +11,6 @@ the same mail, and every answer can be compared. The reference gets one addition
 The same seed and count give the same bytes.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import deque
 from collections.abc import Iterator

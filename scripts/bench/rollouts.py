@@ -1,7 +1,5 @@
 """Made-up rollouts as the learner's rows: groups in the shape that EmailSearch-v0 has after the warm start."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ take their words from a mail of the inbox, so that there is something to find. F
 around it, or neither. The inbox is big (an owner's) or small.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import sqlite3

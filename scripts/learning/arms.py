@@ -1,7 +1,5 @@
 """The arms of `scripts/bench_learning`: what each does with one warm start, as the settings of a run."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Mapping
@@ -25,7 +23,6 @@ ARMS = {
     "positives": "the recipe without its unlearning of invalid calls: rollouts above their group's mean alone",
     "refill": "the recipe, with other questions in place of groups without spread (dynamic sampling)",
     "curriculum": "the recipe, with half of a step's questions from earlier steps: rewards farthest apart",
-    "replay": "the recipe, with the rollouts of the step before learned from once more",
     "pods": "as grpo, with groups of twice the size, half as many, and half of each learned from (PODS)",
     "imitation": "the warm start for as long: fresh demonstrations in every step, no rollouts",
     "dagger": "rollouts in which the warm start's policy takes over at a random turn; its turns are imitated (DAgger)",

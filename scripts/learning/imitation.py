@@ -11,8 +11,6 @@ dagger      the policy in training plays the step's rollouts; in each, from a ra
             steps so far. They are made again from the run's trajectories when a run goes on.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

@@ -1,7 +1,5 @@
 """What a run of an arm came to, one JSON file each, and the table of all."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

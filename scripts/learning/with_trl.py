@@ -9,8 +9,6 @@ TRL's ``environment_factory`` would play other episodes than this env's: there a
 final answer does not, and it refuses SmolLM2's chat template, which shows no tool calls.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Made-up mail for the tests of the database and its builder."""
 
-from __future__ import annotations
-
 import io
 import mailbox
 import tarfile

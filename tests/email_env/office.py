@@ -1,7 +1,5 @@
 """A small office's mail and questions, for the tests of the environment, its tools and its policies."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

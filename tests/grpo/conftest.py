@@ -1,7 +1,5 @@
 """Shared by the tests of grpo: chat formats, random adapters, a stand-in for vLLM, and GPUs that are not there."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Intervals against hand-computed values and published tables."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -3,8 +3,6 @@
 A driver package would download a browser of its own; this needs the standard library alone.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """A display with a clock of its own, which writes into memory as into a file or as onto a terminal."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

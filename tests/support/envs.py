@@ -1,7 +1,5 @@
 """Envs for the tests: small ones that are played to their end, and some that meet, wait, compute, break or never end."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Episodes for the tests: made by hand, played by a scripted policy, and read as flat lists of ids."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How to run an evaluation in this process, and what it left."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -5,8 +5,6 @@
 `server.url` is where it listens, `server.requests` what arrived.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

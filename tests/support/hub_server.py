@@ -1,7 +1,5 @@
 """A model hub on a local port: as much of its HTTP interface as `datasets` asks for when it streams a data set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

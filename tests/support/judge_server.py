@@ -6,8 +6,6 @@
 `server.url` goes into `api_base`; `server.requests` holds what arrived.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """What the machine tells: how much memory a call takes, and whether it says how long a thread waited for a core."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ It speaks `/chat/completions` and `/responses`. `play` sees chat messages in bot
 an exception closes the connection, {"raw": JSON} is sent as it is and {"events": [JSON, ...]} as a stream. `server.requests` holds what arrived.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Chat formats, policies and rewards for the tests, without a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any

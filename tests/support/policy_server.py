@@ -4,8 +4,6 @@ They keep vLLM's rules on adapters (no name twice, a whole folder, known names o
 They can be stopped with requests under way, and started again on their port without adapters, as a killed vLLM is.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Child processes that have torch, transformers, peft and the trainer imported when they begin; what torchrun says to one."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable
 from typing import Any

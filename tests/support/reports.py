@@ -1,7 +1,5 @@
 """A made-up run directory with a hostile mail in it, for tests of its page."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

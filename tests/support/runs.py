@@ -1,7 +1,5 @@
 """Runs and adapters on disk, as far as their files matter: no model can be loaded with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

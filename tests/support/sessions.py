@@ -4,8 +4,6 @@ in it.
 A mark in the environment would not do: a process that sets its title, as vLLM's do, may write over it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

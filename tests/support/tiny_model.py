@@ -1,7 +1,5 @@
 """A tiny random model with a tokenizer of bytes, and an engine that trains it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

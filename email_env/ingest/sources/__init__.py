@@ -4,8 +4,6 @@ Every source is read as a stream: archives are never unpacked, and downloads are
 is, alone or in a folder or an archive, `stream` has its bytes, and `source` what all sources give.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing

@@ -5,8 +5,6 @@ skipped. What expands too much is refused, and so is a "long name" of more than 
 would read into memory.
 """
 
-from __future__ import annotations
-
 import tarfile
 import zipfile
 import zlib

@@ -4,8 +4,6 @@ Its name tells, or its first bytes. In a folder or an archive, what else is pack
 so are files of Outlook's. Apple Mail's `.emlx` is a message between a line with its length and a property list.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

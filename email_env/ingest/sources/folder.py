@@ -9,8 +9,6 @@ and files beside the three belong to the mail server. Folders are walked in sort
 named. The stdlib's `mailbox.Maildir` is not used: it follows links and has no limit on sizes.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ stays text, and a note says so, because some programs write mbox files of their 
 again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import IO

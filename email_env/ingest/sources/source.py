@@ -1,7 +1,5 @@
 """What every source gives: a stream of mail, and how far it has been read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO

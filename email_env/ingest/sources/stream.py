@@ -4,8 +4,6 @@ Nothing is written to disk. A hostile gzip file costs no more than reading its b
 `MAX_EXPANSION`-fold, not counting the first `FREE_BYTES`, is refused; mail compresses about fourfold.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -5,8 +5,6 @@ message_id, subject, from, to[], cc[], bcc[], date, body, file_name; cc, bcc and
 parsed by somebody else, but their addresses, dates and texts still go through our own rules.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

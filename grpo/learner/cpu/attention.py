@@ -14,8 +14,6 @@ Shapes: T tokens of the list, K key/value heads, G query heads for each of them,
 M = N * G queries of a block, L keys that it sees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -7,8 +7,6 @@ The learner is 1.04 times as fast with it in float32 (Xeon with AVX-512, ``scrip
 parameters stay peft's own float32 ones.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

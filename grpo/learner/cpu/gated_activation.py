@@ -6,8 +6,6 @@ computed again in backward: two passes over the values. Values and gradients are
 rounding. It is used where the projection is one of ``fused_lora``; `LocalEngine` can do without it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

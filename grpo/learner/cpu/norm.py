@@ -10,8 +10,6 @@ gradients too, up to rounding. `LocalEngine` can do without it.
 Shapes: x and y ``(..., D)``, w ``(D)``, frozen.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

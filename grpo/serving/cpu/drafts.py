@@ -8,8 +8,6 @@ vLLM computes the guessed tokens together with the sampled one, in one step inst
 Sources: speculative decoding, arXiv 2211.17192; guesses from earlier outputs, SuffixDecoding, arXiv 2411.04975.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any

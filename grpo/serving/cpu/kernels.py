@@ -10,8 +10,6 @@ SwiGLU keeps its native form: vLLM's kernel for it computes one exponential at a
 Sources: RMSNorm, arXiv 1910.07467, eq. 4; rotary embeddings, arXiv 2104.09864, eq. 34.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -15,8 +15,6 @@ that somebody else starts is then left alone. The sharded (tensor-parallel) and 
 Sources: LoRA, arXiv 2106.09685, eq. 3; the batched form, Punica, arXiv 2310.18547, section 4.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from typing import Any

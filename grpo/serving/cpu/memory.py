@@ -4,8 +4,6 @@ vLLM takes what a cgroup has used as used, and a cgroup counts every file that w
 would find no room for a cache of 2. The kernel drops such pages when memory is asked for.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

@@ -12,8 +12,6 @@ them, so they are kept here too, in bfloat16 where nothing is lost by that (mode
 Source: LoRA, arXiv 2106.09685, section 4.1 ("no additional inference latency").
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from typing import Any

@@ -8,8 +8,6 @@ samples have the same distribution, and a request's seed still fixes them. top-k
 Source: inverse transform sampling, Devroye, Non-Uniform Random Variate Generation (1986), section III.2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -9,8 +9,6 @@ with the probability that it is sampled. Batches with top-k, penalties and the l
 Source: speculative sampling, arXiv 2211.17192, section 2.3, for guesses that are certain.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any
 

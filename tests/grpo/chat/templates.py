@@ -4,8 +4,6 @@ The templates of Qwen and Llama are the ones that trl ships; SmolLM3's form is w
 model's vocabulary with the family's tokens added behind it.
 """
 
-from __future__ import annotations
-
 import importlib.resources
 from dataclasses import dataclass, field
 from pathlib import Path

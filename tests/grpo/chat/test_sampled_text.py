@@ -1,7 +1,5 @@
 """Sampled tokens as text: characters of several tokens, logprobs."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

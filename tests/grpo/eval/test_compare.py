@@ -1,7 +1,5 @@
 """`grpo-compare` on evaluations written by hand and by `grpo-eval`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The line that tells how far an evaluation is, on a terminal and in a log."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The pages of a run and of evaluations, opened in headless Chromium: drawn, filtered, searched; hostile mail is inert."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Curves, bars and ticks against values computed by hand."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of a run that has more episodes than a page: which are on it, what is said of the others, the memory."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Who reads a page: on a telephone, on paper, by keyboard, by ear, in faint words."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of a run, rendered from a made-up run directory. What it does in a browser: `test_report_browser`."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Which episodes a page shows, and what it says of them."""
 
-from __future__ import annotations
-
 from grpo.ending import Ending
 from grpo.report.transcripts import Pair, blocks_of, chips_of, choose_pairs, errors_of
 from grpo.types import Episode, ModelCall, Task

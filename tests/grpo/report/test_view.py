@@ -1,7 +1,5 @@
 """`grpo-view`: where it writes, what it compares, and which files it replaces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from click.testing import CliRunner

@@ -1,7 +1,5 @@
 """Shared by the tests of servers: a model for the stand-in for vLLM, and adapters on a real one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What vLLM is started with on GPUs: cards, shares of their memory, and arguments that are the user's."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Learner and server in turns on one GPU: who sleeps when, and what becomes of a server that ends in its sleep."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager

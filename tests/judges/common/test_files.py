@@ -1,7 +1,5 @@
 """JSON on disk: whole or not at all, whatever a value holds and wherever a writer is killed."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,25 +1,15 @@
-"""The arms that use again what a run has played: its questions or its rollouts.
+"""The arm that plays again what taught most.
 
-curriculum  from the second step on, half of a step's questions are earlier ones: those whose rewards lay farthest apart
-            when they were played last. Where a reward says right or wrong, these are the questions with a pass rate
-            near one half. They are played anew.
-replay      a step learns from the rollouts of the step before once more, with the advantages that they had. They are of
-            an older policy, so their ratios and weights are those of ``rollout.max_staleness``. A run that goes on has
-            none in its first step.
-
-Sources: questions that are neither always nor never solved, DAPO, arXiv 2503.14476, section 3.2 (there others are drawn
-in place of those); rollouts within an age limit, AReaL, arXiv 2505.24298, section 5.1.
+From the second step on, half of a step's questions are earlier ones: those whose rewards lay farthest apart when they
+were played last. Where a reward says right or wrong, these are the questions with a pass rate near one half. They are
+played anew. Source: questions that are neither always nor never solved, DAPO, arXiv 2503.14476, section 3.2 (there
+others are drawn in place of those).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
-from dataclasses import replace
 from statistics import pstdev
-from typing import Any
 
 from grpo.episodes.record import read_episodes
-from grpo.learner.segments import Segment
 from grpo.training.trainer import Trainer
 from grpo.types import Task
 from judges.common.files import JsonlLog
@@ -48,16 +38,3 @@ class Curriculum(Trainer):
 def farthest_apart(spreads: dict[Task, float]) -> list[Task]:
     """Those with a spread, the largest first; among equals the one that was played first."""
     return sorted((task for task, spread in spreads.items() if spread > 0), key=lambda task: -spreads[task])
-
-
-class Replay(Trainer):
-    """Learns from each rollout in two steps."""
-
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
-        self._before: list[Segment] = []
-
-    def _update(self, rows: list[Segment]) -> dict[str, float]:
-        older = [replace(row, staleness=row.staleness + 1) for row in self._before]
-        self._before = rows
-        return super()._update([*rows, *older])
