@@ -15,7 +15,7 @@ Importing registers the id and does nothing else; `gymnasium.make("email_env:Ema
 
 from gymnasium.envs.registration import register
 
-from email_env._version import __version__
+from email_env.versions import __version__
 
 ENV_ID = "EmailSearch-v0"
 

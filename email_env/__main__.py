@@ -2,9 +2,9 @@
 
 import click
 
-from email_env._version import __version__
 from email_env.cli import main as build_enron_db
 from email_env.make_scenarios.cli import main as make_scenarios
+from email_env.versions import __version__
 
 
 @click.group()

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from email_env._version import __version__
 from email_env.errors import EmailEnvError
 from email_env.ingest.sources import FORMATS, open_sources
+from email_env.versions import __version__
 
 if TYPE_CHECKING:
     from email_env.ingest.build import BuildReport

@@ -1,4 +1,9 @@
-"""Versions of what is on disk; each belongs to the name of the cached demo database."""
+"""The one place where versions are written: of the package, and of what is on disk.
+
+Those of what is on disk belong to the name of the cached demo database.
+"""
+
+__version__ = "0.1.0"
 
 SCHEMA_VERSION = "7"
 """Changes when a mail database gets other tables or columns, or its words another form."""

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from email_env._version import __version__
 from email_env.errors import EmailEnvError
 from email_env.scenarios.scenario import SPLITS
+from email_env.versions import __version__
 from judges.errors import JudgeCallError, JudgeError
 from judges.llm.client import TIMEOUT_SECONDS, JudgeClient
 from judges.llm.session import Session, Usage

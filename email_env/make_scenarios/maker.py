@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from datetime import date, timedelta
 from functools import partial
 
-from email_env.make_scenarios import prompts
 from email_env.make_scenarios.checks import (
     Reason,
     Unfit,
@@ -16,7 +15,7 @@ from email_env.make_scenarios.checks import (
     other_mails,
 )
 from email_env.make_scenarios.draw import Draw
-from email_env.make_scenarios.proposal import Check, Proposal
+from email_env.make_scenarios.proposal import Check, Proposal, author, checker
 from email_env.make_scenarios.record import Made, Record, Rejected
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import Email, MailDatabase
@@ -61,12 +60,12 @@ class Maker:
         assert mail is not None, "the mail was drawn from this inbox"
         proposal = Proposal(question="")
         try:
-            proposal = await self._ask(prompts.author(mail), Proposal)
+            proposal = await self._ask(author(mail), Proposal)
             check_proposal(proposal, mail)
             scenario = _scenario(draw, proposal, mail)
             check_scenario(self._database, scenario, mail)
             others = other_mails(self._database, scenario)
-            request = prompts.checker(scenario.question, scenario.inbox, scenario.query_date, mail.subject, others)
+            request = checker(scenario.question, scenario.inbox, scenario.query_date, mail.subject, others)
             check = await self._ask(request, Check)
             heed(check, scenario, self._min_realism)
         except MalformedVerdict as error:

@@ -4,8 +4,6 @@ A connection is immutable, maps the file into memory and refuses ATTACH. It clos
 are to the file that was opened first: the numbers of people that threads share mean others in another database.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading
@@ -17,6 +15,17 @@ from urllib.parse import quote
 from email_env.errors import DatabaseError, DatabaseNotFoundError
 
 _MMAP_BYTES = 1 << 36
+
+
+@dataclass(eq=False)
+class _Handle:
+    """One connection of one process; closed with its thread."""
+
+    connection: sqlite3.Connection
+    process_id: int
+
+    def __del__(self) -> None:
+        self.connection.close()
 
 
 class Connections:
@@ -70,14 +79,3 @@ class Connections:
             for handle in list(self._handles):
                 handle.connection.close()
         self._local = threading.local()
-
-
-@dataclass(eq=False)
-class _Handle:
-    """One connection of one process; closed with its thread."""
-
-    connection: sqlite3.Connection
-    process_id: int
-
-    def __del__(self) -> None:
-        self.connection.close()

@@ -5,8 +5,6 @@ at a time without control codes, and bars write at most one line in ten seconds.
 anything; the numbers also lie in the run directory.
 """
 
-from __future__ import annotations
-
 import atexit
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +40,7 @@ class Bar(Closeable):
     """
 
     def __init__(
-        self, description: str, total: int, clock: Callable[[], float], on_change: Callable[[Bar], None]
+        self, description: str, total: int, clock: Callable[[], float], on_change: Callable[["Bar"], None]
     ) -> None:
         self.description = description
         self.total = total

@@ -1,4 +1,4 @@
-"""What ``grpo-eval`` prints: the plan of a dry run, and the table of a summary with the lines below it."""
+"""What ``grpo-eval`` prints: a dry run's plan, how far it is, and the table of a summary with the lines below it."""
 
 import json
 import shlex
@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from grpo.display.metrics import CORRECT, REWARD, ShownMetric, counted, short_duration
-from grpo.display.terminal import Display
+from grpo.display.metrics import CORRECT, REWARD, RunningMean, ShownMetric, counted, short_duration
+from grpo.display.terminal import Bar, Display
 from grpo.episodes.player import PlannedEpisode
 from grpo.statistics import slice_order
+from grpo.types import Episode
 
 _SHARES = (
     CORRECT,
@@ -32,6 +33,43 @@ _NUMBERS = (
     ShownMetric("tokens/completion_mean", "Completion tokens", 0, exceptional=True),
 )
 _ONLY_OF_ANSWERS = {"answer/none", "answer/implicit"}
+
+
+class EvaluationProgress(Bar):
+    """How far an evaluation is; ``Display.progress`` makes it and shows it.
+
+    ``37/100  correct 43.2 %  errors 2  tokens 81,204  0.8/s  1 min 19 s left``
+    """
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.errors = 0
+        self.tokens = 0
+        self.cost = 0.0
+        self.correct = RunningMean()
+        self.reward = RunningMean()
+
+    def add(self, episode: Episode, *, earlier: bool = False) -> None:
+        """Count an episode; ``earlier`` ones were played by a former process."""
+        self.earlier += earlier
+        self.errors += not episode.ending.compared
+        self.tokens += episode.num_prompt_tokens + episode.num_sampled_tokens
+        self.cost += episode.cost or 0.0
+        if episode.correct is not None:
+            self.correct.add(float(episode.correct))
+        if episode.ending.counted:
+            self.reward.add(episode.reward)
+        self.update()
+
+    def parts(self) -> list[str]:
+        """How good, what failed, and what it took."""
+        score = "no score yet"
+        if self.correct.count:
+            score = f"correct {CORRECT.format(self.correct.mean)}"
+        elif self.reward.count:
+            score = f"reward {self.reward.mean:.3f}"
+        tokens = [f"tokens {self.tokens:,}"] if self.tokens else []
+        return [score, f"errors {self.errors}", *tokens, *([f"${self.cost:.4f}"] if self.cost else [])]
 
 
 def print_plan(config: Mapping[str, Any], episodes: Sequence[PlannedEpisode], *, as_json: bool) -> None:

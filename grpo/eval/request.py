@@ -26,8 +26,7 @@ from grpo.episodes.references import reach_warning
 from grpo.episodes.store import Results, different_settings, read_config, summary_of
 from grpo.episodes.tasks import evaluation_tasks
 from grpo.errors import ConfigError, EnvError, EvaluationError
-from grpo.eval.output import print_plan, print_summary
-from grpo.eval.progress import EvaluationProgress
+from grpo.eval.output import EvaluationProgress, print_plan, print_summary
 from grpo.machine.installed import version_of
 from grpo.machine.user_code import import_user_module
 from grpo.types import Episode

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from grpo.display.metrics import counted
+from grpo.episodes.marking import audit_warning
 from grpo.report.transcripts import (
     Pair,
     blocks_of,
@@ -25,6 +27,9 @@ MAX_EPISODES = 5000
 
 MAX_TEXT_CHARS = 100_000_000
 """Of all transcripts together; episodes after that are listed without theirs."""
+
+MAX_AUDITS = 20
+"""Refused answers that a page lists; all of them can be found among its episodes."""
 
 K = TypeVar("K")
 
@@ -76,6 +81,20 @@ class Episodes:
             self._episodes.append(self._data(episode, len(self._sources) - 1))
             if episode.audit:
                 self.audits.append({**episode.audit, "source": source.label, "scenario_id": episode.task.key})
+
+    def audit_section(self) -> dict[str, Any] | None:
+        """What the judge said of the answers that it audited, the last ones first; None where it audited none."""
+        if not self.audits:
+            return None
+        refused = [audit for audit in reversed(self.audits) if not audit["accept"]]
+        answers = counted(len(self.audits), "answer")
+        said = f"Of {answers} that the rule took for right and the judge saw, too, the judge refuses {len(refused)}."
+        return {"said": said, "rows": refused[:MAX_AUDITS]}
+
+    def audit_warnings(self, bound: float) -> list[str]:
+        """A line where the judge refuses more than the bound."""
+        warning = audit_warning(sum(not audit["accept"] for audit in self.audits), len(self.audits), bound)
+        return [f"{warning[0].upper()}{warning[1:]}."] if warning else []
 
     def to_data(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         """All of it, JSON-able; ``pairs`` point at episodes that were added."""

@@ -11,7 +11,6 @@ from grpo.episodes.record import with_transcript
 from grpo.episodes.store import summary_of
 from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation, telling
 from grpo.eval.output import table_rows
-from grpo.report.audits import audit_section
 from grpo.report.charts import Range, interval_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source
 from grpo.report.page import Page, settings
@@ -59,7 +58,7 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
     )
     for place, (name, side) in enumerate(zip(names, shown, strict=True)):
         page.episodes.add(Source(name, split, None, names[0] if place else ""), side)
-    page.sections["audits"] = audit_section(page.episodes.audits)
+    page.sections["audits"] = page.episodes.audit_section()
     if comparison is not None:
         page.warnings += comparison.warnings
         page.sections["changes"] = [("paired", measure) for measure in comparison.measures]

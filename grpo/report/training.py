@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from grpo.config import dotted
 from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number
-from grpo.report.audits import audit_section, audit_warnings
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
@@ -137,8 +136,8 @@ def training_page(run: Run, name: str) -> Page:
         page.warnings.append(f"{lost} failed in the harness: counted, and left out of every mean.")
     left_out = _add_episodes(run, page.episodes)
     bound = float(dotted(run.config).get("answer_judge.max_disagreement", AnswerJudgeSettings().max_disagreement))
-    page.sections["audits"] = audit_section(page.episodes.audits)
-    page.warnings += audit_warnings(page.episodes.audits, bound) + left_out
+    page.sections["audits"] = page.episodes.audit_section()
+    page.warnings += page.episodes.audit_warnings(bound) + left_out
     return page
 
 

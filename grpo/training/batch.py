@@ -1,8 +1,8 @@
 """What a step trains on, how it came about, and what is logged of it."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, pstdev
 
 from grpo.display.metrics import counted
 from grpo.ending import Ending
@@ -74,7 +74,7 @@ class Batch:
         if tokens or not self.found_tokens:
             metrics["speed/sample_tokens_per_second"] = tokens / self.sampling_seconds
         if self.groups:
-            metrics["reward/used_std"] = _mean([_std(group.rewards) for group in self.groups])
+            metrics["reward/used_std"] = fmean([pstdev(group.rewards) for group in self.groups])
         if audited := sum(episode.audit is not None for episode in whole):
             metrics["answer/audited"] = float(audited)
         if (accuracy := self._agreement().accuracy) is not None:
@@ -140,14 +140,4 @@ def _told_share(shares: Iterable[float]) -> float:
 
 
 def _mean_and_std(rewards: Sequence[float]) -> dict[str, float]:
-    return {"reward/mean": _mean(rewards), "reward/std": _std(rewards)} if rewards else {}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _std(values: Sequence[float]) -> float:
-    """Of all there are: divided by their number."""
-    mean = _mean(values)
-    return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
+    return {"reward/mean": fmean(rewards), "reward/std": pstdev(rewards)} if rewards else {}

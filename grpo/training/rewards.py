@@ -5,14 +5,12 @@ context was full), and hands back a copy with rewards. A group on which a judge 
 dropped and counted, never scored zero.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo.config import REWARDS, TrainConfig
 from grpo.episodes.judges import judge_session
@@ -20,9 +18,7 @@ from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
 from grpo.settings import JudgeSettings
 from grpo.types import Episode, Group
-
-if TYPE_CHECKING:
-    from judges import Session
+from judges import JudgeError, Session, ruler
 
 HYBRID_WEIGHT = 0.25
 """Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
@@ -72,8 +68,6 @@ class RulerReward(GroupReward):
 
     async def reward(self, group: Group) -> Group | None:
         """The group with the judge's scores; the env's own rewards stay in ``metrics["independent_reward"]``."""
-        from judges import JudgeError, ruler
-
         members = group.episodes
         try:
             scores = await ruler(

@@ -8,8 +8,6 @@ One session may serve several threads and event loops: `judges.llm.ask` asks in 
 how to reach a judge; `judges.llm.client` does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
@@ -18,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from judges.errors import JudgeInputError, SpendLimitReached
 from judges.llm.cache import AnswerCache
@@ -53,10 +51,10 @@ class Usage:
         self.unpriced_calls += completion.cost_dollars is None
         self.cost_dollars += completion.cost_dollars or 0.0
 
-    def since(self, earlier: Usage) -> Usage:
+    def since(self, earlier: Self) -> Self:
         """What was added after ``earlier``, a copy of this sum at that time."""
         now, before = asdict(self), asdict(earlier)
-        return Usage(**{name: now[name] - before[name] for name in now})
+        return type(self)(**{name: now[name] - before[name] for name in now})
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers by name; ``cost_dollars`` is None where no call had a known price."""
@@ -124,7 +122,7 @@ class Session:
         self._record = None if record is None else JudgementLog(record)
 
     @classmethod
-    def of(cls, session: Session | None) -> Session:
+    def of(cls, session: Self | None) -> Self:
         """The session that was handed in, or a new one.
 
         Raises:

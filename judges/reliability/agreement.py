@@ -5,13 +5,12 @@ interval of a ratio is a bootstrap over groups (Efron 1979), not over pairs: pai
 they are not independent.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from itertools import combinations
+from typing import Self
 
 TIE = 1e-9
 """Scores no further apart than this are equal: means over permutations carry rounding errors."""
@@ -34,8 +33,8 @@ class PairCounts:
     """Equal by the scores alone."""
     tied_both: int = 0
 
-    def __add__(self, other: PairCounts) -> PairCounts:
-        return PairCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def ordered(self) -> int:

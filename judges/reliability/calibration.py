@@ -4,8 +4,6 @@ Every group is judged in several orders. The measurement says whether the judge 
 whether it does so in every order shown, how often it gives no usable verdict, and what a group costs.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,6 +88,55 @@ class Calibration:
             "Usage": str(self.usage),
             **({"Last error": self.last_error} if self.last_error else {}),
         }
+
+
+@dataclass(slots=True)
+class MeasuredGroup:
+    """The labels of a group and one verdict for each order in which it was shown. Failed verdicts are left out."""
+
+    labels: Sequence[float]
+    prompts: Sequence[JudgePrompt]
+    verdicts: list[Verdict] = field(default_factory=list)
+    """Empty until it was judged."""
+
+    def usable(self) -> list[Verdict]:
+        """The verdicts that have entries."""
+        return [verdict for verdict in self.verdicts if verdict.entries is not None]
+
+    def scores(self) -> list[list[float]]:
+        """One row per usable verdict, one column per trajectory of the input."""
+        return [[verdict.entry(place).score for place in range(len(self.labels))] for verdict in self.usable()]
+
+    def agreements(self) -> list[PairCounts]:
+        """The labels against the scores of each usable verdict."""
+        return [count_pairs(self.labels, scores) for scores in self.scores()]
+
+    def agreement_of_mean(self) -> PairCounts:
+        """The labels against the mean scores; no pair where a verdict failed, as that mean is not balanced."""
+        if len(self.usable()) < len(self.verdicts):
+            return PairCounts()
+        return count_pairs(self.labels, [fmean(column) for column in zip(*self.scores(), strict=True)])
+
+    def between_orders(self) -> PairCounts:
+        """Every usable verdict against every other."""
+        pairs = combinations(self.scores(), 2)
+        return sum((count_pairs(one, other) for one, other in pairs), PairCounts())
+
+    def spreads(self) -> list[float]:
+        """The largest minus the smallest score of each trajectory; none with a single usable verdict."""
+        scores = self.scores()
+        return [max(column) - min(column) for column in zip(*scores, strict=True)] if len(scores) > 1 else []
+
+    def first_place_bonuses(self) -> list[float]:
+        """Score shown first minus mean score elsewhere, of each different trajectory that was shown in both ways."""
+        first: dict[int, list[float]] = {}
+        elsewhere: dict[int, list[float]] = {}
+        for verdict in self.usable():
+            for label in verdict.prompt.shown:
+                place = verdict.prompt.labels.index(label)
+                shown_at = first if label == verdict.prompt.shown[0] else elsewhere
+                shown_at.setdefault(place, []).append(verdict.entry(place).score)
+        return [fmean(first[place]) - fmean(elsewhere[place]) for place in first.keys() & elsewhere.keys()]
 
 
 def calibrate(
@@ -192,52 +239,3 @@ def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, s
         last_error=str(errors[-1]) if errors else "",
         usage=usage,
     )
-
-
-@dataclass(slots=True)
-class MeasuredGroup:
-    """The labels of a group and one verdict for each order in which it was shown. Failed verdicts are left out."""
-
-    labels: Sequence[float]
-    prompts: Sequence[JudgePrompt]
-    verdicts: list[Verdict] = field(default_factory=list)
-    """Empty until it was judged."""
-
-    def usable(self) -> list[Verdict]:
-        """The verdicts that have entries."""
-        return [verdict for verdict in self.verdicts if verdict.entries is not None]
-
-    def scores(self) -> list[list[float]]:
-        """One row per usable verdict, one column per trajectory of the input."""
-        return [[verdict.entry(place).score for place in range(len(self.labels))] for verdict in self.usable()]
-
-    def agreements(self) -> list[PairCounts]:
-        """The labels against the scores of each usable verdict."""
-        return [count_pairs(self.labels, scores) for scores in self.scores()]
-
-    def agreement_of_mean(self) -> PairCounts:
-        """The labels against the mean scores; no pair where a verdict failed, as that mean is not balanced."""
-        if len(self.usable()) < len(self.verdicts):
-            return PairCounts()
-        return count_pairs(self.labels, [fmean(column) for column in zip(*self.scores(), strict=True)])
-
-    def between_orders(self) -> PairCounts:
-        """Every usable verdict against every other."""
-        pairs = combinations(self.scores(), 2)
-        return sum((count_pairs(one, other) for one, other in pairs), PairCounts())
-
-    def spreads(self) -> list[float]:
-        """The largest minus the smallest score of each trajectory; none with a single usable verdict."""
-        scores = self.scores()
-        return [max(column) - min(column) for column in zip(*scores, strict=True)] if len(scores) > 1 else []
-
-    def first_place_bonuses(self) -> list[float]:
-        """Score shown first minus mean score elsewhere, of each different trajectory that was shown in both ways."""
-        first: dict[int, list[float]] = {}
-        elsewhere: dict[int, list[float]] = {}
-        for verdict in self.usable():
-            for label in verdict.prompt.shown:
-                place = verdict.prompt.labels.index(label)
-                shown_at = first if label == verdict.prompt.shown[0] else elsewhere
-                shown_at.setdefault(place, []).append(verdict.entry(place).score)
-        return [fmean(first[place]) - fmean(elsewhere[place]) for place in first.keys() & elsewhere.keys()]

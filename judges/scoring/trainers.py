@@ -8,8 +8,6 @@
 Neither package is imported. Written for TRL 1.16 and verifiers 0.4.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import operator
@@ -36,7 +34,7 @@ def trl_reward(
     num_generations: int | None = None,
     tools: Sequence[Mapping[str, Any]] | None = None,
     **options: Unpack[SharedOptions],
-) -> TrlReward:
+) -> "TrlReward":
     """A reward function for TRL's ``GRPOTrainer``: the scores of a judge that compares the completions of a prompt.
 
     A process of TRL hands over its own slice of a batch. The slice must hold whole groups: make

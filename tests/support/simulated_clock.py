@@ -1,7 +1,5 @@
 """An event loop whose clock jumps to the next timer instead of waiting for it: hours of latencies pass in seconds."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Coroutine
@@ -13,7 +11,7 @@ T = TypeVar("T")
 class _JumpingSelector(selectors.DefaultSelector):
     """Waits for nothing; tells its loop how long it would have waited."""
 
-    def __init__(self, loop: SimulatedLoop):
+    def __init__(self, loop: "SimulatedLoop"):
         super().__init__()
         self._of = loop
 

@@ -13,10 +13,9 @@ float32 (Xeon with AVX-512, ``scripts/bench_learner``, November 2026). `LocalEng
 Shapes: T tokens of the list, B rows, L the longest row (rounded up), W values a token, H heads, D values a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -88,7 +87,7 @@ class Bags:
     starts: Tensor
 
     @classmethod
-    def of(cls, sums: Tensor, places: Tensor, count: int) -> Bags:
+    def of(cls, sums: Tensor, places: Tensor, count: int) -> Self:
         """``places[i]`` is added to the sum ``sums[i]`` of ``count``."""
         order = torch.argsort(sums, stable=True)
         starts = torch.nn.functional.pad(torch.bincount(sums, minlength=count).cumsum(0), (1, 0))
@@ -100,9 +99,9 @@ class Bags:
             self.places, values_NW, self.starts, mode="sum", include_last_offset=True
         )
 
-    def to(self, device: torch.device) -> Bags:
+    def to(self, device: torch.device) -> Self:
         """On another device."""
-        return Bags(self.places.to(device), self.starts.to(device))
+        return type(self)(self.places.to(device), self.starts.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class RowMaps:
     of_places: Bags
 
     @classmethod
-    def of(cls, layout: Layout, device: torch.device) -> RowMaps:
+    def of(cls, layout: Layout, device: torch.device) -> Self:
         """The maps of a layout."""
         shape = (len(layout.rows), layout.longest)
         held = [(row * layout.longest, piece) for row, pieces in enumerate(layout.rows) for piece in pieces]

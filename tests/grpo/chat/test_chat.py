@@ -1,12 +1,15 @@
-"""Chat formats against the real tokenizer of the embedded model."""
+"""Chat formats against the real tokenizer of the embedded model, and sampled tokens as text."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from grpo.chat import chat_for, load_tokenizer
 from grpo.chat.template import HERMES
 from grpo.errors import ModelError
 from tests.grpo.chat.templates import FAMILIES, TOOL_TEMPLATE
 from tests.support.envs import TalkEnv, tool
+from tests.support.policies import ByteChat
 
 TOOLS = [tool("search_inbox", {"keywords": {"type": "array"}, "from_addr": {"type": "string"}}, ["keywords"])]
 MESSAGES = list(TalkEnv.opening)
@@ -63,3 +66,27 @@ def test_variables_for_a_template_that_is_not_used_are_refused(tokenizer):
 def test_a_folder_without_a_tokenizer_is_a_clear_error(tmp_path):
     with pytest.raises(ModelError, match="no tokenizer could be loaded"):
         load_tokenizer(tmp_path)
+
+
+E = "é".encode()
+
+
+@pytest.mark.parametrize(
+    ("sampled", "logprobs", "turn"),
+    [
+        pytest.param(b"", [], [], id="nothing"),
+        pytest.param(b"ab", [-0.12345, -2.0], ["a", -0.123, "b", -2.0], id="tokens"),
+        pytest.param(E + b"!", [-1.0, -0.5, -0.25], ["é", -1.5, "!", -0.25], id="a character of two tokens"),
+        pytest.param(b"a" + E[:1], [-1.0, -2.0], ["a", -1.0, "\ufffd", -2.0], id="half a character at the end"),
+    ],
+)
+def test_a_turn_has_its_characters_with_their_joint_logprobs(sampled, logprobs, turn) -> None:
+    assert ByteChat().sampled_text(sampled, logprobs) == turn
+
+
+@given(st.text(min_size=1))
+def test_nothing_that_was_sampled_is_lost(text: str) -> None:
+    sampled = text.encode("utf-8", "replace")
+    turn = ByteChat().sampled_text(sampled, [-0.5] * len(sampled))
+    assert "".join(map(str, turn[::2])) == sampled.decode()
+    assert sum(map(float, turn[1::2])) == -0.5 * len(sampled)

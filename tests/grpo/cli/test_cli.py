@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from email_env._version import __version__
+from email_env.versions import __version__
 from grpo.cli.train import _check_memory, _train, train
 from grpo.config import load_config
 from grpo.devices.memory import cpu_needs

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grpo.ending import Ending
-from grpo.eval.progress import EvaluationProgress
+from grpo.eval.output import EvaluationProgress
 from grpo.types import Episode, ModelCall, Task
 from tests.support.display import make_display
 

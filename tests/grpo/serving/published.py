@@ -1,7 +1,5 @@
 """Adapters in a real vLLM, and what peft says of them: for the tests of the plugin's parts."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Sequence
@@ -32,7 +30,7 @@ class Published:
 
     server: VllmServer
     handles: list[AdapterHandle]
-    reference: Callable[[int | None, list[int]], torch.Tensor]
+    reference: Callable[[int | None, list[int]], "torch.Tensor"]
 
     def model(self, which: int | None) -> str:
         return self.server.model if which is None else self.handles[which].name
@@ -55,7 +53,7 @@ class Published:
             replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
         return [reply.raise_for_status().json()["choices"][0] for reply in replies]
 
-    def gap(self, claimed: int | None, ids: list[int], answer: dict[str, Any]) -> torch.Tensor:
+    def gap(self, claimed: int | None, ids: list[int], answer: dict[str, Any]) -> "torch.Tensor":
         """Nats between each sampled token's logprob and the one that it has with the adapter that is ``claimed``."""
         import torch
 

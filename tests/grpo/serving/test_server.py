@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,10 +87,8 @@ def test_a_server_that_dies_at_its_start_says_why(
     model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("FAKE_VLLM_MODE", "die")
-    began = time.monotonic()
     with pytest.raises(ServerStartError) as caught, VllmServer(model, tmp_path / "server.log"):
         pass
-    assert time.monotonic() - began < 300
     message = str(caught.value)
     assert "before it was ready (exit status 3): ValueError: the weights are 7 bytes long" in message
     assert str(tmp_path / "server.log") in message

@@ -10,6 +10,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from safetensors.torch import load_file  # noqa: E402
 
+from grpo.cli.train import run_training  # noqa: E402
 from grpo.machine.hardware import cpu_count  # noqa: E402
 from grpo.runs.retention import checkpoints  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402
@@ -37,10 +39,6 @@ def config(model, url, steps=STEPS):
 
 def train(config, run_dir, output):
     """The body of a child process: what ``grpo-train --resume`` does, its output in a file."""
-    from pathlib import Path
-
-    from grpo.cli.train import run_training
-
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -250,3 +248,25 @@ def check_kept(before, after, run_dir):
                 continue
             for t in group["episodes"]:
                 assert seconds[t["scenario_id"], t["env_seed"], t["sample"]] == t["seconds"]
+
+
+def test_a_run_with_staleness_learns_from_the_policy_before_and_goes_on_where_it_was(tmp_path):
+    model, folder = tiny_chat_model_folder(tmp_path / "model"), tmp_path / "run"
+    with TinyPolicyServer(model) as server:
+        overlapped = tiny_run(model, server.url, **{"steps": 2, "rollout.max_staleness": 1, "rollout.oversample": 1})
+        run_training(overlapped, folder, resume=False, quiet=True)
+        state = json.loads((folder / "checkpoints/step-0002/state.json").read_text())
+        run_training(overlapped.model_copy(update={"steps": 4}), folder, resume=True, quiet=True)
+    steps = [read_jsonl(folder / "trajectories" / f"step-{step:04d}.jsonl") for step in (1, 2, 3, 4)]
+    assert [{call["version"] for t in step for call in t["calls"]} for step in steps] == [{0}, {0}, {2}, {2}], (
+        "3 is the first of its run"
+    )
+    assert {t["error"] for step in steps for t in step} == {""}
+    records = read_jsonl(folder / "metrics.jsonl")
+    assert {record.get("staleness", age) == age for record, age in zip(records, (0, 1, 0, 1), strict=True)} == {True}
+    played = Counter((t["scenario_id"], t["env_seed"]) for step in steps for t in step)
+    assert set(played.values()) == {3}, "no task is learned from twice"
+    assert len(played) == 8
+    handed_out = state["task_position"]
+    assert handed_out == 2 * 2 + len(state["open_tasks"])
+    assert not list((folder / "partial").iterdir())

@@ -1,4 +1,4 @@
-"""What judging may cost and has cost, over real sockets."""
+"""What judging may cost and has cost, over real sockets; the second and last turn of a question."""
 
 import json
 import sqlite3
@@ -6,7 +6,9 @@ import sqlite3
 import pytest
 
 import judges
-from judges import JudgeInputError, Session, SpendLimitReached
+from judges import JudgeInputError, MalformedVerdict, Session, SpendLimitReached
+from judges.llm.ask import Question, repair_turn
+from judges.llm.prompt_text import count_message_tokens
 from tests.judges.recorded_groups import by_table, judge
 from tests.support.judge_server import JudgeServer, Reply
 
@@ -162,3 +164,27 @@ async def test_a_cache_that_is_spoiled_meanwhile_costs_no_verdict_and_warns_once
 def test_limits_that_cannot_be_used_are_refused(options, problem):
     with pytest.raises(JudgeInputError, match=problem):
         Session(**options)
+
+
+MESSAGES = [{"role": "user", "content": "Score kqz and bnt."}]
+
+
+def question(max_prompt_tokens=None):
+    return Question(MESSAGES, {}, len, "one entry for each of the ids kqz, bnt", "2 trajectories", max_prompt_tokens)
+
+
+def test_the_repair_turn_shows_the_answer_and_the_mistake_and_stays_short():
+    turn = repair_turn(question(), "x" * 100_000, MalformedVerdict("no entry for the ids: bnt"))
+    assert [message["role"] for message in turn] == ["assistant", "user"]
+    assert turn[0]["content"] == "x" * 4000
+    assert "no entry for the ids: bnt" in turn[1]["content"]
+    assert "kqz, bnt" in turn[1]["content"]
+    assert repair_turn(question(), "", MalformedVerdict("the answer is empty"))[0]["content"] == "(empty)"
+
+
+@pytest.mark.parametrize(("max_prompt_tokens", "quoted"), [(10_000, "x" * 4000), (900, "x" * 2000), (10, "(empty)")])
+def test_the_repair_turn_quotes_as_much_as_the_prompt_leaves_room_for(max_prompt_tokens, quoted):
+    turn = repair_turn(question(max_prompt_tokens), "x" * 100_000, MalformedVerdict("no entry for the ids: bnt"))
+    assert turn[0]["content"] == quoted
+    if quoted != "(empty)":
+        assert count_message_tokens([*MESSAGES, *turn]) <= max_prompt_tokens
