@@ -22,7 +22,7 @@ AGENTS = ["walker", "tests.support.agents:walking", "tests.support.agents:walkin
     ("seconds", "turns", "ending", "error"),
     [
         ("0.5", 1_000_000_000, "timeout", "no answer within 0.5 s"),
-        ("60", 11, "max_turns", "cut after 11 turns, which the env had not ended (--max-turns)"),
+        ("2", 11, "max_turns", "cut after 11 turns, which the env had not ended (--max-turns)"),
     ],
     ids=["timeout", "max turns"],
 )
