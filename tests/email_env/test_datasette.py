@@ -22,7 +22,6 @@ def address(tmp_path_factory):
     )
     command = [sys.executable, "-m", "datasette", str(path), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
     for line in process.stdout:
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
         if found:

@@ -32,7 +32,6 @@ def test_an_episode_that_never_ends_is_stopped_by_its_limits(tmp_path, agent, se
     found, shown = evaluated(tmp_path, "--agent", agent, *limits, env=ENDLESS_ENV)
     assert shown.exit_code == 0, shown.output
     assert [(row["ending"], row["error"]) for row in found] == [(ending, error)] * 2
-    assert found[0]["turns"] == turns or ending == "timeout"
     assert found[0]["turns"] > 10
 
 
