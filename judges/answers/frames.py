@@ -45,11 +45,13 @@ def _values(some: Tokens) -> list[Any]:
 
 
 def without_frames(left: Tokens, asked: Tokens) -> Iterator[Tokens]:
-    """The tokens, and what is left of them when its frames are taken off, one after the other."""
+    """The tokens, and what is left of them each time that one of its frames was taken off."""
     yield left
+    words = _values(asked)
     for frame in _FRAMES[: 2 if compares(asked) else None]:
-        left = frame(left, _values(asked))
-        yield left
+        rest = frame(left, words)
+        if len(rest) < len(left):
+            yield (left := rest)
 
 
 def compares(asked: Tokens) -> bool:
