@@ -126,7 +126,7 @@ _REWRITES = [
 ]
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=4096)
 def tokens(text: str) -> tuple[Token, ...]:
     """The tokens of a text in their order."""
     plain = unicodedata.normalize("NFD", text.translate(_WIDE))
