@@ -1,24 +1,45 @@
-"""Dates of mail in the zone that the mail names; missing and implausible ones are kept but marked.
+"""Dates of mail in the zone that the mail names. A date is right or unknown: what can mean two days is unknown.
 
 A mail's own day is the one that its writer and most of its readers saw, and the one that other programs show. In UTC
 one mail in ten of the Enron corpus has another day.
+
+A date is a day in one of four forms, a clock and a zone. Months are read in English, which RFC 5322 has.
 """
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
-from email.utils import parsedate_tz
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import cast
 
 NO_DATE = "1970-01-01T00:00:00Z"
 MIN_YEAR, MAX_YEAR = 1982, 2037
-"""Dates outside these years are kept but marked. Mail has had its form since 1982 (RFC 822). Lost dates appear as 0001,
-2044, or 31 December 1979 in American time."""
+"""Dates before are kept but not trusted, dates after are unknown: they would hide a mail from every question. Mail has
+had its form since 1982 (RFC 822). Lost dates appear as 0001, 2044, or 31 December 1979 in American time."""
 
-_MAX_ZONE = timedelta(hours=14)  # no place is farther from UTC, and SQLite takes no more
-_ISO = re.compile(  # as programs write it, also with a blank before the zone
-    r"\s*(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)?)\s*([+-]\d\d(?::?\d\d)?|Z)?(?!\d)", re.ASCII
+_MAX_ZONE = 1400  # hours and minutes: no place is farther from UTC, and SQLite takes no more
+_NAMES = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_MONTHS = {name[:end].lower(): month for month, name in enumerate(_NAMES, 1) for end in range(3, len(name) + 1)}
+_WORD = r"[^\W\d_]{3,}+"
+_FORMS = tuple(
+    re.compile(rf"\s*+(?:[^\W\d_]++\.?+,?+\s*+)?{form}(?!\d)")
+    for form in (
+        rf"(?P<day>\d\d?)[\s-]*+(?P<month>{_WORD})\.?[\s,-]*+(?P<year>\d{{2,4}})",  # RFC 5322
+        r"(?P<year>\d{4})([-/.])(?P<month>\d\d?)\2(?P<day>\d\d?)",  # ISO 8601
+        rf"(?P<month>{_WORD})\.?\s++(?P<day>\d\d?)\s*+,?\s*+(?P<year>\d{{4}})",
+        r"(?P<day>\d\d?)([/.-])(?P<month>\d\d?)\2(?P<year>\d{4})",  # or month, day: `_in_order`
+    )
 )
-_LOOSE_ZONE = re.compile(r"(:\d\d) *+(?:(?:GMT|UTC) *+)?([+-])(\d\d?):?(\d\d)?(?!\d)", re.ASCII)
-_LOST_YEAR = re.compile(r"\s(0\d{3})\s", re.ASCII)  # the stdlib takes 0001 for 2001
+_CLOCK = re.compile(
+    r"[\sT,]*+(?:(\d\d?)[:.](\d\d)(?:[:.](\d\d)(?:[.,]\d++)?+)?+(?:\s*+([AP])\.?M\b)?+)?+"
+    r"\s*+(?:(?:GMT|UTC?)?+\s*+([+-]?)(\d\d?):?(\d\d)?(?!\d)|\(?([A-Z]++))?",
+    re.ASCII | re.IGNORECASE,
+)
+_ZONES = {"EST": "-05:00", "EDT": "-04:00", "CST": "-06:00", "CDT": "-05:00", "MST": "-07:00", "MDT": "-06:00"}
+_ZONES |= {"PST": "-08:00", "PDT": "-07:00", "Z": "Z", "UT": "Z", "GMT": "Z", "UTC": "Z"}
+_SINCE_1970 = re.compile(r"\s*(\d{9,19})(?:\.\d*)?\s*", re.ASCII)
 _SEPARATOR = re.compile(
     r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d(?::\d\d)?)(?: ([+-]\d{4}|[A-Z]{1,5}))? (\d{4})\b"
     r"(?: ([+-]\d{4}))?",
@@ -27,18 +48,21 @@ _SEPARATOR = re.compile(
 
 
 def parse_date(text: str) -> tuple[str, bool]:
-    """A Date header or an ISO time as (`YYYY-MM-DDTHH:MM:SS` with `Z` or `-07:00` behind it, whether to trust it)."""
+    """A date as (`YYYY-MM-DDTHH:MM:SS` with `Z` or `-07:00` behind it, whether to trust it).
+
+    Of a zone whose name is not in RFC 5322, the day and the clock are kept and not trusted; no zone is UTC. A number
+    alone is the time since 1970, in seconds or, by its length, in thousandths, millionths or billionths of one.
+    """
     try:
-        if iso := _ISO.match(text):
-            return timestamp(datetime.fromisoformat("".join(iso.groups(""))))
-        fields = parsedate_tz(_LOOSE_ZONE.sub(_usual_zone, text, count=1))
-        if fields is None:
-            return NO_DATE, False
-        year, month, day, hour, minute, second, *_, zone_seconds = fields
-        year = int(lost[1]) if (lost := _LOST_YEAR.search(text)) else year
-        zone = timezone(timedelta(seconds=zone_seconds or 0))
-        return timestamp(datetime(year, month, day, hour, minute, min(second, 59), tzinfo=zone))
-    except Exception:  # parsedate_tz raises many kinds on hostile input
+        if match := next(filter(None, (form.match(text) for form in _FORMS)), None):
+            hour, minute, second, half, *zone = cast(re.Match[str], _CLOCK.match(text, match.end())).groups("")
+            return timestamp(_time(*_day(match), _hour(hour, half), minute, second), *_zone(*zone))
+        if number := _SINCE_1970.fullmatch(text):
+            thousands = (len(number[1]) - 9) // 3
+            return timestamp(datetime(1970, 1, 1) + timedelta(seconds=int(number[1]) // 1000**thousands))
+        usual = separator_date(text)  # as asctime writes it, the year last
+        return parse_date(usual) if usual else (NO_DATE, False)
+    except (ValueError, OverflowError):  # there is no such day, hour or zone
         return NO_DATE, False
 
 
@@ -51,16 +75,46 @@ def separator_date(line: str) -> str:
     return f"{day} {month} {year} {clock} {zone or late_zone or '+0000'}"
 
 
-def timestamp(sent: datetime) -> tuple[str, bool]:
-    """A time as (`YYYY-MM-DDTHH:MM:SS` with its zone, whether to trust it); without a zone it is UTC."""
-    if abs(sent.utcoffset() or timedelta()) > _MAX_ZONE:
-        sent = sent.astimezone(UTC)
-    text = sent.isoformat(timespec="seconds")
-    shown = f"{text}Z" if sent.tzinfo is None else text.replace("+00:00", "Z")
-    return shown, MIN_YEAR <= sent.year <= MAX_YEAR
+def timestamp(sent: datetime, zone: str = "Z", is_known: bool = True) -> tuple[str, bool]:
+    """A time by a clock of a zone, in whole seconds, as (`YYYY-MM-DDTHH:MM:SS` and the zone, whether to trust it)."""
+    return (sent.isoformat() + zone, is_known and sent.year >= MIN_YEAR) if sent.year <= MAX_YEAR else (NO_DATE, False)
 
 
-def _usual_zone(loose: re.Match[str]) -> str:
-    """`:00 GMT+2`, `:00 GMT+0200` or `:00+02:00` as `:00 +0200`, which the stdlib needs."""
-    clock, sign, hours, minutes = loose.groups("00")
-    return f"{clock} {sign}{hours:0>2}{minutes}"
+def _day(match: re.Match[str]) -> tuple[int, int, int]:
+    """(year, month, day) of one of `_FORMS`; ValueError for numbers that can mean two days."""
+    year, month, day = match["year"], match["month"], int(match["day"])
+    number = _MONTHS.get(month.lower()) or int(month)
+    if match.re is _FORMS[-1]:
+        if day <= 12 and number <= 12 and day != number:
+            raise ValueError(f"{match[0]!r} can mean two days")
+        day, number = max(day, number), min(day, number)
+    century = 0 if len(year) == 4 else 2000 if year < "50" and len(year) == 2 else 1900  # RFC 5322, 4.3
+    return int(year) + century, number, day
+
+
+def _hour(hour: str, half: str) -> int:
+    """The hour of a clock of 24 hours; ValueError for 15 AM."""
+    number = int(hour or 0)
+    if half in "Aa" and half and number > 12:
+        raise ValueError(f"there is no hour {hour} AM")
+    return number if not half or number > 12 else number % 12 + 12 * (half in "Pp")
+
+
+def _time(year: int, month: int, day: int, hour: int, minute: str, second: str) -> datetime:
+    """A time; 24:00 is the end of the day, and a leap second its last."""
+    is_end = hour == 24 and not int(minute) and not int(second or 0)
+    seconds = 59 if second == "60" else int(second or 0)
+    sent = datetime(year, month, day, 0 if is_end else hour, int(minute or 0), seconds)
+    return sent + timedelta(days=1) if is_end else sent
+
+
+@lru_cache(maxsize=256)
+def _zone(sign: str, hours: str, minutes: str, name: str) -> tuple[str, bool]:
+    """(`Z` or `-07:00`, whether the zone is known); `Z` where it is not."""
+    if name:
+        return _ZONES.get(name.upper(), "Z"), name.upper() in _ZONES
+    hours, minutes = hours or "0", minutes or "00"
+    if not int(hours + minutes):
+        return "Z", True
+    is_known = sign and int(hours + minutes) <= _MAX_ZONE and minutes < "60"
+    return (f"{sign}{hours:0>2}:{minutes}", True) if is_known else ("Z", False)

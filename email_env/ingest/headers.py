@@ -12,9 +12,7 @@ from judges.common.text import without_controls
 
 _START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
 _END = re.compile(rb"\n\r?\n")
-_HEADER = re.compile(  # goes on in every line that does not start the next one, indented or not
-    r"^([!-9;-~]+)[ \t]*:(.*(?:\n(?![!-9;-~]+[ \t]*:).*)*)", re.MULTILINE | re.ASCII
-)
+_FOLD = re.compile(r"\n(?![!-9;-~]++[ \t]*+:)[ \t]*+")  # a header goes on in every line that starts no other
 
 
 def split_message(data: bytes) -> tuple[dict[str, str], bytes]:
@@ -28,8 +26,9 @@ def split_message(data: bytes) -> tuple[dict[str, str], bytes]:
         return {}, data
     end = _END.search(data)
     block, body = (data[: end.start()], data[end.end() :]) if end else (data, b"")
-    found = _HEADER.findall(decode_named(block.replace(b"\r\n", b"\n")))
-    return {name.lower(): unfolded(value) for name, value in reversed(found)}, body
+    lines = _FOLD.sub(" ", decode_named(block.replace(b"\r\n", b"\n"))).split("\n")
+    found = [line.partition(":") for line in reversed(lines)]
+    return {name.rstrip().lower(): value.strip() for name, _, value in found}, body
 
 
 def unfolded(value: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from email_env.ingest.addresses import display_name, listed_names, parse_mailboxes, parse_sender
 from email_env.ingest.body import read_content
-from email_env.ingest.dates import parse_date
+from email_env.ingest.dates import NO_DATE, parse_date
 from email_env.ingest.headers import readable, split_message
 from email_env.mail import ParsedMail
 
@@ -43,7 +43,7 @@ def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
         attached=attached,
         **envelope(headers),
     )
-    if not mail.date_ok and filed and (guess := parse_date(filed))[1]:
+    if mail.sent_at == NO_DATE and filed and (guess := parse_date(filed))[1]:
         return replace(mail, sent_at=guess[0])
     return mail
 
@@ -70,7 +70,7 @@ def _envelope(
 ) -> dict[str, Any]:
     """`envelope` of the headers `_ENVELOPE`."""
     x_from, x_to, x_cc, *delivered = others
-    sent_at, date_ok = parse_date(date)
+    sent_at, date_ok = parse_date(readable(date))
     if not date_ok:  # the end of the last hop has the time
         arrived = parse_date(received.rpartition(";")[2].strip())
         sent_at, date_ok = arrived if arrived[1] else (sent_at, date_ok)
