@@ -154,10 +154,11 @@ def _call_record(call: ModelCall, logprobs: bool) -> dict[str, Any]:
 
 def _call(record: dict[str, Any]) -> ModelCall:
     call = ModelCall(**record)
-    if len(call.logprobs) < len(call.sampled_ids):
-        if call.logprobs:
-            raise ValueError(f"a call has {len(call.sampled_ids)} sampled ids and {len(call.logprobs)} logprobs")
+    if not call.logprobs:
         call.logprobs = [0.0] * len(call.sampled_ids)
+    numbers = len(call.logprobs) - call.logprobs.count(None)  # what is not finite is null in a file
+    if numbers != len(call.sampled_ids):
+        raise ValueError(f"a call has {len(call.sampled_ids)} sampled ids and {numbers} logprobs")
     return call
 
 

@@ -64,8 +64,8 @@ class Connection:
         finally:
             server.count(-1)
 
-    async def post(self, path: str, request: dict[str, Any], server: GroupServer | None = None) -> dict[str, Any]:
-        """The answer to a request, of ``server``; without one, of the least loaded.
+    async def post(self, path: str, request: dict[str, Any], server: GroupServer | None = None) -> Any:
+        """The answer to a request, of ``server``; without one, of the least loaded. What is no JSON comes as text.
 
         Raises:
             ServerError: It was refused, or there was no answer after several attempts although the server is up.
@@ -107,18 +107,18 @@ class Connection:
             self._fleet.take_out(member, returns, str(error))
             return True
 
-    async def _answer(self, member: Member, path: str, request: dict[str, Any]) -> dict[str, Any]:
+    async def _answer(self, member: Member, path: str, request: dict[str, Any]) -> Any:
         url = member.server.url
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 response = await self._send(member, path, request)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 if attempt == MAX_ATTEMPTS:
                     reason = f"({type(error).__name__}: {error})"
                     raise ServerError(f"the policy server at {url} does not answer {reason}") from error
             else:
                 if response.status_code == 200:
-                    return response.json()
+                    return _decoded(response)
                 if response.status_code < 500 or attempt == MAX_ATTEMPTS:
                     kind = _UnknownModelError if response.status_code == 404 else ServerError
                     raise kind(
@@ -143,6 +143,13 @@ class Connection:
         client = httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT, trust_env=server.trust_env, verify=verify)
         self._clients.append(client)
         return client
+
+
+def _decoded(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except (ValueError, RecursionError):
+        return response.text
 
 
 @functools.cache

@@ -2,8 +2,12 @@
 
 ``CompletionsPolicy`` talks to vLLM's ``/v1/completions`` with a list of ids as the prompt, so nothing is rendered or
 tokenised on the way. It knows nothing of episodes, chat formats or adapters beyond the model name it asks for.
+
+A reply that is no whole turn (broken off by ``abort``, a proxy's page, a log-probability that is no number) is asked
+again, and at last an error. Nothing of it is kept.
 """
 
+import asyncio
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,6 +17,12 @@ from grpo.errors import ServerError
 from grpo.serving.connection import Connection
 from grpo.serving.fleet import GroupServer
 from grpo.types import SampledTurn
+
+PAUSES_SECONDS = (0.5, 1.0)
+"""Waits before the second and the third try of a request whose reply is no whole turn."""
+TURN_ENDS = ("stop", "length")
+LOGPROBS = (-1e9, 0.01)
+"""From the least finite one to what rounding makes of 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,8 @@ class CompletionsPolicy(Policy):
         """Sample one turn.
 
         Raises:
-            ServerError: The server refused the request, did not answer after retries, or is not the right one.
+            ServerError: The server refused the request, did not answer or gave no whole turn after retries, or is not
+                the right one.
         """
         request: dict[str, Any] = {
             "model": self.model,
@@ -79,18 +90,50 @@ class CompletionsPolicy(Policy):
             "stop_token_ids": self.stop_token_ids,
             "skip_special_tokens": False,
         }
-        choice = (await self.connection.post("/v1/completions", request, self._server))["choices"][0]
-        missing = [key for key in ("token_ids", "prompt_token_ids", "logprobs") if not choice.get(key)]
-        if missing:
-            raise ServerError(
-                f"the server's answer lacks {', '.join(missing)}; it must be a vLLM with return_token_ids"
-            )
-        ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
-        if len(ids) != len(logprobs):
-            raise ServerError(f"the server returned {len(ids)} ids but {len(logprobs)} logprobs for one turn")
-        if choice["prompt_token_ids"] != prompt_ids:
-            raise ServerError(
-                f"the server sampled after {len(choice['prompt_token_ids'])} ids that are not the {len(prompt_ids)} it "
-                "was given; does a proxy or an option of it change prompts?"
-            )
-        return SampledTurn(ids=ids, logprobs=logprobs, finish_reason=choice["finish_reason"])
+        pauses = iter(PAUSES_SECONDS)
+        while True:
+            answer = await self.connection.post("/v1/completions", request, self._server)
+            try:
+                return _completed(answer, prompt_ids)
+            except ServerError:
+                if (pause := next(pauses, None)) is None:
+                    raise
+            await asyncio.sleep(pause)
+
+
+def whole_turn(server: str, ids: Any, logprobs: Any, finish_reason: Any) -> SampledTurn:
+    """A turn, of what ``server`` has sent for its parts.
+
+    Raises:
+        ServerError: It did not end as a turn does, has no ids, or other than one log-probability for each.
+    """
+    least, most = LOGPROBS
+    if finish_reason not in TURN_ENDS:
+        fault = f"ended a turn by {finish_reason!r}, which is neither {' nor '.join(TURN_ENDS)}"
+    elif not isinstance(ids, list) or not ids or not all(type(token) is int and 0 <= token < 2**31 for token in ids):
+        fault = f"gave no token ids for a turn, but {str(ids)[:300]}"
+    elif not isinstance(logprobs, list) or len(logprobs) != len(ids):
+        fault = f"gave {len(ids)} ids for a turn and other than as many logprobs: {str(logprobs)[:300]}"
+    elif strange := [v for v in logprobs if not (isinstance(v, float | int) and least <= v <= most)]:
+        fault = f"gave {strange[0]!r} for {len(strange)} of the {len(ids)} logprobs of a turn"
+    else:
+        return SampledTurn(ids, [float(value) for value in logprobs], finish_reason)
+    raise ServerError(f"{server} {fault}")
+
+
+def _completed(answer: Any, prompt_ids: list[int]) -> SampledTurn:
+    """The turn in vLLM's answer about a prompt."""
+    try:
+        choice = answer["choices"][0]
+        seen, ids, logprobs = choice["prompt_token_ids"], choice["token_ids"], choice["logprobs"]["token_logprobs"]
+        turn = whole_turn("the server", ids, logprobs, choice["finish_reason"])
+    except (LookupError, TypeError) as error:
+        raise ServerError(
+            f"the server's answer is no completion of a vLLM with return_token_ids: {str(answer)[:300]!r}"
+        ) from error
+    if seen != prompt_ids:
+        raise ServerError(
+            f"the server sampled after other ids than the {len(prompt_ids)} it was given; does a proxy or an option of "
+            "it change prompts?"
+        )
+    return turn

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from grpo.errors import AdapterError, ServerError
-from grpo.serving.policy import Policy, SamplingParams
+from grpo.errors import AdapterError
+from grpo.serving.policy import Policy, SamplingParams, whole_turn
 from grpo.serving.server import Say, Servers
 from grpo.tinker.connection import ADAPTER_FILE, TinkerService, connect, package
 from grpo.types import SampledTurn
@@ -66,7 +66,7 @@ class TinkerPolicy(Policy):
         """Sample one turn. Log-probabilities are those of temperature 1, whatever it was sampled with.
 
         Raises:
-            ServerError: The request failed, or the answer has other than one log-probability a token.
+            ServerError: The request failed, or the answer is no whole turn.
         """
         types = package("types")
         asked = types.SamplingParams(
@@ -77,11 +77,7 @@ class TinkerPolicy(Policy):
                 answer = await self._client.sample_async(types.ModelInput.from_ints(prompt_ids), 1, asked)
         (turn,) = answer.sequences
         ids, logprobs = [int(token) for token in turn.tokens], [float(value) for value in turn.logprobs or ()]
-        if not ids or len(ids) != len(logprobs):
-            raise ServerError(
-                f"the Tinker server at {self._service.url} gave {len(ids)} ids and {len(logprobs)} logprobs for a turn"
-            )
-        return SampledTurn(ids=ids, logprobs=logprobs, finish_reason=turn.stop_reason)
+        return whole_turn(f"the Tinker server at {self._service.url}", ids, logprobs, turn.stop_reason)
 
 
 class TinkerSampler:

@@ -19,7 +19,8 @@ from tests.support.episodes import say
 
 def test_damaged_groups_of_an_unfinished_step_are_named(tmp_path):
     whole = json.loads(line_of(Episode("e", Task(3), 1)))
-    damages = ({"env_seed": "x"}, {"calls": [{"ids": [1]}]}, {"ending": "?"}, {"metrics": 1.0})
+    no_number = {"sampled_ids": [1, 2], "logprobs": [-0.5, None]}  # a NaN that was kept
+    damages = ({"env_seed": "x"}, {"calls": [{"ids": [1]}]}, {"calls": [no_number]}, {"ending": "?"}, {"metrics": 1.0})
     for line in ({"episodes": []}, *({"episodes": [{**whole, **damage}]} for damage in damages)):
         (tmp_path / "step-0000.jsonl").write_text(json.dumps(line))
         with pytest.raises(CheckpointError, match=r"step-0000\.jsonl is damaged .*remove it"):
