@@ -248,6 +248,12 @@ class LossSettings(Settings):
         description="mean |sampler - trainer| logprob above which the run stops; of what the step's own policy "
         "sampled, if there is some",
     )
+    max_row_gap: Annotated[float, AtResume.FREE] = Field(
+        default=0.5, gt=0, description="the same of one row, above which it is not learned from"
+    )
+    max_stale_row_gap: Annotated[float, AtResume.FREE] = Field(
+        default=1.0, gt=0, description="the same of a row of an older policy, or after the step's first update"
+    )
 
     @model_validator(mode="after")
     def _one_row_a_rollout(self) -> Self:

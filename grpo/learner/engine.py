@@ -4,6 +4,7 @@ Calls are data, so an engine may live in this process or in another one. An engi
 divides the sum by ``LossSpec.normalizer``; it normalises nothing itself. All GRPO arithmetic stays with the trainer.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,9 @@ class LossSpec:
         max_importance_weight: Bound of the weight between sampler and trainer, token by token (truncated importance
             sampling, Ionides 2008). Where the ratio is taken against the sampler it holds that weight, and is bounded
             itself (two-sided clipping, INTELLECT-2, arXiv 2505.07291, section 3.4.1; TRL's ``delta``).
+        max_row_gap: Bound of a row's mean difference between sampler and trainer, |log-probability| in nats a token. A
+            row above it has weight 0: what sampled it is not the policy that is trained.
+        max_stale_row_gap: The same for rows of an older policy, whose difference holds what was learned since, too.
         kl_coef: Weight of the KL divergence from the model without adapter (arXiv 2402.03300, eq. 3 and 4).
         temperature: Of the distributions that the tokens were drawn from; logits are divided by it.
     """
@@ -36,6 +40,8 @@ class LossSpec:
     clip_low: float = 0.2
     clip_high: float = 0.28
     max_importance_weight: float = 2.0
+    max_row_gap: float = math.inf
+    max_stale_row_gap: float = math.inf
     kl_coef: float = 0.0
     temperature: float = 1.0
 
@@ -43,6 +49,10 @@ class LossSpec:
     def by_row(self) -> bool:
         """Whether every row counts the same, however long it is."""
         return self.kind in ("grpo", "gspo")
+
+    def row_bound(self, row: Segment) -> float:
+        """The bound that a row has."""
+        return self.max_stale_row_gap if row.staleness else self.max_row_gap
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,7 @@ class LocalEngine:
         """Accumulate the gradient of a micro-batch."""
         reference_T = self._reference_logprobs(batch, loss.temperature) if loss.kl_coef > 0 else None
         tokens, entropy_T = self._forward(batch, loss.temperature)
-        tokens.reference_logprobs_T = reference_T
+        tokens.reference_logprobs_T, tokens.row_bounds = reference_T, [loss.row_bound(row) for row in batch]
         loss_T = token_losses(tokens, loss)
         loss_T.sum().backward()
         return _statistics(tokens, entropy_T, loss_T)

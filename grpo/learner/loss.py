@@ -12,9 +12,12 @@ so it does not depend on how rows are cut into micro-batches. With ratio ``r_t``
     gspo     grpo with one ratio a row, r_i = exp(mean_t log r_t)           arXiv 2507.18071, eq. 5 and 7
     cispo    sum_t w_t stop_grad(min(r_t, 1 + clip_high)) A log p_t / sum_i |o_i| of the step
                                                                             arXiv 2506.13585, eq. 4 and 5
+
+A row on which sampler and trainer disagree (``LossSpec.max_row_gap``) has weight 0; the divisors count it. The bound is
+on the mean of its tokens. Their product, which TRL bounds, grows with the length of a row, and so with rounding alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,7 +33,7 @@ class ActionTokens:
     """The action tokens of a micro-batch, shape ``T`` each, row after row.
 
     ``action_counts`` has the number of action tokens of each row; ``reference_logprobs_T`` the log-probabilities
-    without the adapter, where the loss has a KL term.
+    without the adapter, where the loss has a KL term; ``row_bounds`` each row's `LossSpec.row_bound`, if it has one.
     """
 
     logprobs_T: Tensor
@@ -38,6 +41,13 @@ class ActionTokens:
     advantages_T: Tensor
     action_counts: list[int]
     reference_logprobs_T: Tensor | None = None
+    row_bounds: list[float] | None = None
+
+    def agreeing(self) -> Tensor:
+        """Whether sampler and trainer agree on a token's row; of a gap that is no number nothing is said."""
+        gaps_T = self.row_means((self.logprobs_T - self.sampler_logprobs_T).detach().abs())
+        bounds_B = gaps_T.new_tensor(self.row_bounds or [torch.inf] * len(self.action_counts))
+        return ~(gaps_T > bounds_B.repeat_interleave(torch.tensor(self.action_counts, device=gaps_T.device)))
 
     def row_means(self, values_T: Tensor) -> Tensor:
         """Every token gets its row's mean."""
@@ -59,11 +69,15 @@ def token_losses(tokens: ActionTokens, spec: LossSpec, old_logprobs_T: Tensor | 
 
     Returns:
         For dapo ``-w_t min(r_t A_t, clip(r_t) A_t) / normalizer`` with ``r_t = exp(logp - old)`` and
-        ``w_t = min(exp(old - sampler), max_importance_weight)``; for the others see the module. For imitation
+        ``w_t = min(exp(old - sampler), max_importance_weight)``, 0 in rows on which sampler and trainer disagree; for
+        the others see the module. For imitation
         ``-A_t logp / normalizer``.
     """
     if spec.kind == "imitation":
         return -tokens.advantages_T * tokens.logprobs_T / spec.normalizer
+    agrees_T = tokens.agreeing()
+    # Here too, for where a ratio is infinite, 0 times its gradient is no number.
+    tokens = replace(tokens, logprobs_T=torch.where(agrees_T, tokens.logprobs_T, tokens.sampler_logprobs_T))
     if old_logprobs_T is None:
         old_logprobs_T = tokens.logprobs_T.detach() if spec.old_policy == "current" else tokens.sampler_logprobs_T
     weight_T = torch.exp(old_logprobs_T - tokens.sampler_logprobs_T).clamp(max=spec.max_importance_weight)
@@ -72,7 +86,7 @@ def token_losses(tokens: ActionTokens, spec: LossSpec, old_logprobs_T: Tensor | 
         loss_T = loss_T + spec.kl_coef * _kl_divergence(tokens)
     if spec.by_row:
         loss_T = torch.cat([part_A / len(part_A) for part_A in loss_T.split(tokens.action_counts)])
-    return loss_T / spec.normalizer
+    return torch.where(agrees_T, loss_T, 0.0) / spec.normalizer
 
 
 def _surrogate(tokens: ActionTokens, spec: LossSpec, old_logprobs_T: Tensor) -> Tensor:

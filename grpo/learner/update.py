@@ -40,6 +40,8 @@ def update_config(config: TrainConfig, step: int) -> UpdateConfig:
         clip_low=config.loss.clip_low,
         clip_high=config.loss.clip_high,
         max_importance_weight=config.loss.max_importance_weight,
+        max_row_gap=config.loss.max_row_gap,
+        max_stale_row_gap=config.loss.max_stale_row_gap,
         kl_coef=config.loss.kl_coef,
         temperature=config.rollout.temperature,
     )
@@ -90,6 +92,8 @@ def update_policy(
         is_stale = any(row.staleness for row in share)
         old_policy = "sampler" if updates and not is_stale else "current"
         loss = replace(config.loss, normalizer=normalizer, old_policy=old_policy)
+        if updates:  # by now the step's own policy is an older one, too
+            loss = replace(loss, max_row_gap=loss.max_stale_row_gap)
         statistics = engine.forward_backward(share, loss, on_rows)
         if not math.isfinite(value := sum(row.loss for row in statistics)):
             raise TrainingError(f"the loss is {value} in update {len(updates) + 1}; the last checkpoint is whole")

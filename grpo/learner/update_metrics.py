@@ -18,6 +18,8 @@ from grpo.learner.segments import Segment
 
 MAX_EXPONENT = 80.0
 """Ratios are logged up to ``exp`` of this."""
+MAX_DROPPED_SHARE = 0.1
+"""Of a step's rows, on which sampler and trainer disagree: more of them are no accident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,11 @@ def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
     Returns:
         ``loss/policy`` and ``loss/grad_norm``: means over the updates. ``loss/entropy`` (where the engine tells it),
         ``loss/clip_share`` and, with a ``kl_coef``, ``loss/kl``: means over all action tokens, in nats. ``gap/*`` and
-        ``ratio/p99``: of the action tokens of the first update; gaps in nats. ``staleness``: optimizer updates between
-        the policy that sampled an action token and the one that learns from it (a step before counts as many as this
-        one has), mean over tokens; ``staleness/max`` the largest. Without an update the first two alone.
+        ``ratio/p99``: of the action tokens of the first update, those of dropped rows too; gaps in nats.
+        ``gap/dropped_share``: of the rows of all updates, those on which sampler and trainer disagree, which had no
+        weight. ``staleness``: optimizer updates between the policy that sampled an action token and the one that learns
+        from it (a step before counts as many as this one has), mean over tokens; ``staleness/max`` the largest. Without
+        an update the first two alone.
     """
     if not updates:
         return {"loss/policy": 0.0, "loss/grad_norm": 0.0}
@@ -59,6 +63,7 @@ def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
         "loss/grad_norm": fmean(update.grad_norm for update in updates),
         **({"loss/entropy": fmean(entropies)} if entropies else {}),
         "loss/clip_share": fmean(cut for update in updates for cut in _clipped(update)),
+        "gap/dropped_share": fmean(dropped for update in updates for dropped in _dropped(update)),
         "staleness": fmean(ages),
         "staleness/max": float(max(ages)),
         "ratio/p99": float(np.quantile([_exp(difference) for row in differences for difference in row], 0.99)),
@@ -78,6 +83,12 @@ def _differences(update: Update) -> list[list[float]]:
         [trained - sampled for trained, sampled in zip(found.logprobs, row.sampled_logprobs, strict=True)]
         for row, found in zip(update.rows, update.statistics, strict=True)
     ]
+
+
+def _dropped(update: Update) -> list[bool]:
+    """Whether a row had no weight: see ``ActionTokens.agreeing``."""
+    rows = zip(update.rows, _differences(update), strict=True)
+    return [fmean(map(abs, differences)) > update.loss.row_bound(row) for row, differences in rows]
 
 
 def _clipped(update: Update) -> list[bool]:
@@ -110,26 +121,32 @@ def _exp(value: float) -> float:
 def check_gap(metrics: Mapping[str, float], max_gap: float, step: int) -> None:
     """Stop a run whose server does not sample the policy that is trained.
 
-    It is asked after a step's update and before anything of it is kept or published: the last checkpoint is the policy
-    before the step. The gap is measured in the update's own forward pass, so asking costs nothing. A gap of an older
-    policy's rows holds what was learned since as well; it counts only where a step has no other, and is then named so.
+    A gap of an older policy's rows holds what was learned since as well; it counts only where a step has no other, and
+    is then named so.
 
     Raises:
-        TrainingError: ``gap/mean_abs`` of ``metrics``, or without it ``gap/stale_mean_abs``, is above ``max_gap`` nats.
+        TrainingError: ``gap/mean_abs`` of ``metrics``, or without it ``gap/stale_mean_abs``, is above ``max_gap`` nats,
+            or ``gap/dropped_share`` above ``MAX_DROPPED_SHARE``.
     """
     is_stale = "gap/mean_abs" not in metrics
     gap = metrics.get("gap/stale_mean_abs" if is_stale else "gap/mean_abs", 0.0)
+    dropped = metrics.get("gap/dropped_share", 0.0)
+    setting, found = "max_gap", f"by {gap:.3f} nats a token on average, above loss.max_gap = {max_gap}"
     if gap <= max_gap:
-        return
+        if dropped <= MAX_DROPPED_SHARE:
+            return
+        is_stale = metrics["staleness/max"] > 0
+        setting = "max_stale_row_gap" if is_stale else "max_row_gap"
+        found = f"on {dropped:.0%} of the rows, above {MAX_DROPPED_SHARE:.0%}, by more than loss.{setting} each"
     learned_since = (
-        "All rows of this update are of an older policy (rollout.max_staleness), so a part of it may be what was "
-        "learned since: then raise loss.max_gap, which may change at --resume, or lower optimizer.learning_rate. Else "
+        "Rows are of an older policy (rollout.max_staleness, optimizer.updates_per_step), so a part of it may be what "
+        f"was learned since: then raise loss.{setting}, which may change at --resume, or lower "
+        "optimizer.learning_rate. Else "
         if is_stale
         else ""
     )
     raise TrainingError(
-        f"step {step}: sampler and trainer disagree by {gap:.3f} nats a token on average, above loss.max_gap = "
-        f"{max_gap}. {learned_since}{'the' if is_stale else 'The'} server does not sample the adapter that is trained: "
-        "look for another adapter, base model, temperature or logprobs mode in server.log. Nothing of this step was "
-        "kept but its trajectories; the last checkpoint is whole"
+        f"step {step}: sampler and trainer disagree {found}. {learned_since}{'the' if is_stale else 'The'} server does "
+        "not sample the adapter that is trained: look for another adapter, base model, temperature or logprobs mode in "
+        "server.log. Nothing of this step was kept but its trajectories; the last checkpoint is whole"
     )

@@ -11,7 +11,7 @@ import asyncio
 import functools
 import ssl
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 import httpx
@@ -118,7 +118,9 @@ class Connection:
                     raise ServerError(f"the policy server at {url} does not answer {reason}") from error
             else:
                 if response.status_code == 200:
-                    return _decoded(response)
+                    with suppress(ValueError, RecursionError):
+                        return response.json()
+                    return response.text
                 if response.status_code < 500 or attempt == MAX_ATTEMPTS:
                     kind = _UnknownModelError if response.status_code == 404 else ServerError
                     raise kind(
@@ -143,13 +145,6 @@ class Connection:
         client = httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT, trust_env=server.trust_env, verify=verify)
         self._clients.append(client)
         return client
-
-
-def _decoded(response: httpx.Response) -> Any:
-    try:
-        return response.json()
-    except (ValueError, RecursionError):
-        return response.text
 
 
 @functools.cache

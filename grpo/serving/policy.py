@@ -21,8 +21,6 @@ from grpo.types import SampledTurn
 PAUSES_SECONDS = (0.5, 1.0)
 """Waits before the second and the third try of a request whose reply is no whole turn."""
 TURN_ENDS = ("stop", "length")
-LOGPROBS = (-1e9, 0.01)
-"""From the least finite one to what rounding makes of 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +105,13 @@ def whole_turn(server: str, ids: Any, logprobs: Any, finish_reason: Any) -> Samp
     Raises:
         ServerError: It did not end as a turn does, has no ids, or other than one log-probability for each.
     """
-    least, most = LOGPROBS
     if finish_reason not in TURN_ENDS:
         fault = f"ended a turn by {finish_reason!r}, which is neither {' nor '.join(TURN_ENDS)}"
     elif not isinstance(ids, list) or not ids or not all(type(token) is int and 0 <= token < 2**31 for token in ids):
         fault = f"gave no token ids for a turn, but {str(ids)[:300]}"
     elif not isinstance(logprobs, list) or len(logprobs) != len(ids):
         fault = f"gave {len(ids)} ids for a turn and other than as many logprobs: {str(logprobs)[:300]}"
-    elif strange := [v for v in logprobs if not (isinstance(v, float | int) and least <= v <= most)]:
+    elif strange := [v for v in logprobs if not (isinstance(v, float | int) and -1e9 < v < 0.01)]:  # 0 but for rounding
         fault = f"gave {strange[0]!r} for {len(strange)} of the {len(ids)} logprobs of a turn"
     else:
         return SampledTurn(ids, [float(value) for value in logprobs], finish_reason)

@@ -52,6 +52,7 @@ def weigh(
     sampler_T = torch.tensor([value for row in rows for value in row.sampled_logprobs])
     advantages_T = torch.tensor([row.advantage for row in rows for _ in range(row.num_actions)])
     tokens = ActionTokens(logprobs_T, sampler_T, advantages_T, [row.num_actions for row in rows])
+    tokens.row_bounds = [loss.row_bound(row) for row in rows]
     loss_T = token_losses(tokens, loss)
     (coefficients_T,) = torch.autograd.grad(loss_T.sum(), logprobs_T)
     parts = zip(rows, logprobs, tokens.by_row(loss_T), tokens.by_row(coefficients_T), strict=True)

@@ -28,7 +28,7 @@ from grpo.envs.workers import EnvWorkers
 from grpo.episodes.marking import Marker, newest_audits_warning
 from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
-from grpo.errors import TrainingError
+from grpo.errors import FullGpuError, TrainingError
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, update_config, update_policy
 from grpo.learner.update_metrics import check_gap
@@ -292,12 +292,14 @@ class Trainer:
             self.turns.train()
         began = time.monotonic()
         seed = derive_seed(self.config.seed, "updates", self.step)
-        with self.display.progress(f"update {self.step + 1}:", len(computed)) as bar:
-            metrics = update_policy(self.engine, rows, update, seed=seed, on_rows=bar.update)
         try:
+            with self.display.progress(f"update {self.step + 1}:", len(computed)) as bar:
+                metrics = update_policy(self.engine, rows, update, seed=seed, on_rows=bar.update)
             check_gap(metrics, self.config.loss.max_gap, self.step + 1)
+        except FullGpuError:
+            raise
         except TrainingError:
-            self.batches.unfinished.clear()  # what a wrong server sampled must not meet the run again
+            self.batches.unfinished.clear()  # what cannot be learned from must not meet the run again
             raise
         seconds = time.monotonic() - began
         return metrics | {
