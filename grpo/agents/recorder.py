@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from grpo.agents.upstream import Upstream, UpstreamFailed, said_of
+from grpo.agents.upstream import ABORTED, Upstream, UpstreamFailed, said_of
 from grpo.episodes.play import Play
 from grpo.types import ModelCall
 
@@ -59,7 +59,11 @@ class CallRecorder:
         self._ended()
 
     def event(self, event: dict[str, Any]) -> None:
-        """A piece of a streamed reply."""
+        """A piece of a streamed reply.
+
+        Raises:
+            UpstreamFailed: It is none, or says that the reply was broken off.
+        """
         if self.call.first_token_seconds is None:
             self.call.first_token_seconds = time.perf_counter() - self._began
         if (broken := _broken(event)) is not None:
@@ -70,7 +74,15 @@ class CallRecorder:
                 self._usage(response.get("usage"))
             return
         self._usage(event.get("usage"))
+        try:
+            self._chat_pieces(event)
+        except (TypeError, AttributeError) as error:
+            raise UpstreamFailed(f"{self._where} sent a piece of a reply that cannot be read ({error})", 502) from error
+
+    def _chat_pieces(self, event: dict[str, Any]) -> None:
         for choice in event.get("choices") or ():
+            if choice.get("finish_reason") == ABORTED:
+                raise UpstreamFailed(f"{self._where} broke off its reply ({ABORTED})", 502)
             delta = choice.get("delta") or {}
             if isinstance(delta.get("content"), str):
                 self._text.append(delta["content"])

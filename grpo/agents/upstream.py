@@ -25,6 +25,8 @@ from judges.llm.loop import in_one_loop
 
 PATHS = ("chat/completions", "responses")
 """What can be asked of a model."""
+ABORTED = "abort"
+"""By which a server ends a reply that it broke off, for example to stop or to load other weights."""
 
 _CONTEXT_FULL = (
     "context_length_exceeded",  # code of OpenAI and those who speak like it
@@ -241,7 +243,7 @@ def _decoded(content: bytes, status: int) -> dict[str, Any]:
         text = blank_secrets(text)  # some servers quote the key that they refuse
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         return value
@@ -252,7 +254,7 @@ def _decoded(content: bytes, status: int) -> dict[str, Any]:
 def _whole(path: str, body: dict[str, Any], answered: str, cost: float | None = None) -> Reply:
     """A whole reply; status 200 without anything that a model said is a fault of the server, 502."""
     if not _says_something(path, body):
-        raise UpstreamFailed(f"{answered} without a message: {str(body.get('error') or body)[:300]}", 502)
+        raise UpstreamFailed(f"{answered} without a whole message: {str(body.get('error') or body)[:300]}", 502)
     return Reply(body, cost=cost)
 
 
@@ -267,13 +269,14 @@ def said_of(body: dict[str, Any]) -> str:
 
 def _says_something(path: str, body: dict[str, Any]) -> bool:
     if path == "responses":
-        return isinstance(body.get("output"), list) and body.get("status") != "failed"
+        return isinstance(body.get("output"), list) and body.get("status") not in ("failed", "cancelled")
     try:
-        message = body["choices"][0]["message"]
-        calls = message.get("tool_calls") or []
+        choice = body["choices"][0]
+        calls = choice["message"].get("tool_calls") or []
+        is_whole = choice.get("finish_reason") != ABORTED
     except (KeyError, IndexError, TypeError, AttributeError):
         return False
-    return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+    return is_whole and isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
 
 
 def _litellm_cost(answer: Any) -> float | None:

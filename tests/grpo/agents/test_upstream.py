@@ -35,6 +35,7 @@ NOT_A_REPLY = [
     {"raw": {"choices": {"0": "text"}}},
     message(tool_calls=["double"]),
     message(tool_calls={"function": {"name": "double"}}),
+    {"raw": {"choices": [{"message": {"role": "assistant", "content": "0"}, "finish_reason": "abort"}]}},
 ]
 FAILED = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "overloaded"}}
 STARTED = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
@@ -45,10 +46,26 @@ NOT_WHOLE = [
         " sent an error in its stream: overloaded",
     ),
     ("by_chat", {"events": [["a", "list"]]}, " sent a piece of a reply that cannot be read (no JSON object)"),
+    ("by_chat", {"events": [STARTED, {"choices": ["text"]}]}, " sent a piece of a reply that cannot be read ("),
+    (
+        "by_chat",
+        {"events": [STARTED, {"choices": [{"delta": ["a"]}]}]},
+        " sent a piece of a reply that cannot be read (",
+    ),
+    (
+        "by_chat",
+        {"events": [STARTED, {"choices": [{"delta": {}, "finish_reason": "abort"}]}]},
+        " broke off its reply (abort)",
+    ),
     (
         "one_response",
         {"raw": FAILED},
-        "/responses answered 200 without a message: {'code': 'server_error', 'message': 'overloaded'}",
+        "/responses answered 200 without a whole message: {'code': 'server_error', 'message': 'overloaded'}",
+    ),
+    (
+        "one_response",
+        {"raw": {"status": "cancelled", "output": []}},
+        "/responses answered 200 without a whole message: {'status': 'cancelled', 'output': []}",
     ),
     (
         "one_streamed_response",
@@ -72,7 +89,7 @@ def ended(folder, agent, turn):
 @pytest.mark.parametrize(
     ("agent", "turn", "said"),
     [
-        (agent, turn, "/chat/completions answered 200 without a message: ")
+        (agent, turn, "/chat/completions answered 200 without a whole message: ")
         for agent in ("", "one_question")
         for turn in NOT_A_REPLY
     ]
