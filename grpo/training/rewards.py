@@ -7,7 +7,7 @@ dropped and counted, never scored zero.
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,8 @@ class FunctionReward(GroupReward):
         except Exception as error:  # whatever the user's function does
             raise RewardError(f"{self.name} raised {type(error).__name__}: {error}") from error
         try:
+            if isinstance(returned, str | Mapping | Set):
+                raise TypeError("it has no numbers in an order")
             rewards = [float(value) for value in returned]
         except (TypeError, ValueError) as error:
             raise RewardError(f"{self.name} returned {returned!r}; it must return a list of numbers") from error

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
+from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.loss import ActionTokens, token_losses  # noqa: E402
 from grpo.tinker.rows import weigh  # noqa: E402
 from tests.grpo.learner.engine_runs import LOSSES, rows_of_groups  # noqa: E402
@@ -43,6 +44,14 @@ def test_coefficients_are_the_derivatives_of_the_loss(loss):
     assert sum(row.loss for row in statistics) == pytest.approx(value(there_T), rel=1e-4)
     assert [row.logprobs for row in statistics] == logprobs
     assert all(row.entropies == [] for row in statistics)
+
+
+def test_a_row_on_which_sampler_and_trainer_disagree_has_no_coefficients():
+    rows = rows_of_groups()[:2]
+    logprobs = [[-5.7] * rows[0].num_actions, [-6.4] * rows[1].num_actions]  # the sampler has -5.6
+    _, (near, far) = weigh(rows, logprobs, LossSpec(max_row_gap=0.5))
+    assert all(near.coefficients)
+    assert not any(far.coefficients)
 
 
 def test_cispos_coefficients_are_weights_times_advantages():

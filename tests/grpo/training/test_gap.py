@@ -89,8 +89,8 @@ def odd_run(tmp_path):
     """A server, and a run of 16 rows a step on it, all of which are learned from."""
     with OddServer(tiny_chat_model_folder(tmp_path / "model")) as server:
 
-        def train(steps):
-            settings = {"reward": "tests.support.policies:by_place", "optimizer.learning_rate": 1e-4}
+        def train(steps, reward="tests.support.policies:by_place"):
+            settings = {"reward": reward, "optimizer.learning_rate": 1e-4}
             sizes = {"rollout.groups_per_step": 4, "rollout.group_size": 4, "rollout.max_staleness": 0}
             config = tiny_run(tmp_path / "model", server.url, **settings, **sizes, steps=steps)
             run_training(config, tmp_path / "run", resume=True, quiet=True)
@@ -112,6 +112,22 @@ def test_a_row_that_another_policy_sampled_is_left_out_and_many_end_the_run(odd_
         train(2)
     assert not list(run_dir.glob("partial/*.jsonl")), "what it sampled does not meet the run again"
     assert train(2)[1]["gap/dropped_share"] == 0.0
+
+
+FACTORS = [1e30]
+
+
+def scaled(group):
+    return [FACTORS[-1] * episode.sample_index for episode in group.episodes]
+
+
+def test_rewards_that_no_gradient_bears_do_not_meet_the_run_again(odd_run, monkeypatch):
+    _, train, _ = odd_run
+    name = f"{__name__}:scaled"
+    with pytest.raises(TrainingError, match=r"the (loss|gradient's norm) is (inf|nan) in update 1"):
+        train(1, name)
+    monkeypatch.setattr(f"{__name__}.FACTORS", [1.0])
+    assert train(1, name)[0]["reward/mean"] == 1.5
 
 
 def test_what_is_no_turn_is_kept_nowhere_and_the_run_goes_on_once_the_server_is_well(odd_run, monkeypatch):

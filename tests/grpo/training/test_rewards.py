@@ -126,9 +126,11 @@ async def test_a_function_of_the_users_rewards_a_group(name, rewards):
         (lambda group: [1.0], "returned 1 rewards for a group of 2 episodes"),
         (lambda group: [1.0, math.nan], r"returned \[1.0, nan\]; every reward must be a finite number"),
         (lambda group: None, "returned None; it must return a list of numbers"),
+        (lambda group: "01", "returned '01'; it must return a list of numbers"),
+        (lambda group: {0: 1.0, 1: 0.5}, "returned {0: 1.0, 1: 0.5}; it must return a list of numbers"),
         (lambda group: [t.metrics["judged"] for t in group.episodes], "raised KeyError: 'judged'"),
     ],
-    ids=["too few", "not finite", "no numbers", "raises"],
+    ids=["too few", "not finite", "no numbers", "text", "no order", "raises"],
 )
 async def test_what_a_function_may_not_return_stops_the_run_with_its_name(function, message):
     with pytest.raises(RewardError, match=f"^mine:own {message}"):
