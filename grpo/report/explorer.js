@@ -105,8 +105,8 @@
 
   function write(element, text) {
     // the text, with what was searched for marked
-    var from = 0, lower = query ? text.toLowerCase() : "";
-    if (lower.length === text.length) {
+    var from = 0, lower = text.toLowerCase();
+    if (query && lower.length === text.length) {
       for (var at = lower.indexOf(query); at >= 0; at = lower.indexOf(query, from)) {
         element.append(text.slice(from, at), make("mark", "", text.slice(at, at + query.length)));
         from = at + query.length;

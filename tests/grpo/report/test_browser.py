@@ -13,7 +13,7 @@ from grpo.report import write_report
 from grpo.types import ModelCall
 from tests.support.browser import ROWS, Page, click, needs_chromium, text
 from tests.support.evaluations import play_tiny_policy, rows, run
-from tests.support.reports import HOSTILE, make_episode, make_run, save, write_lines
+from tests.support.reports import HOSTILE, call, make_episode, make_run, save, write_lines
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
@@ -39,6 +39,20 @@ def test_the_page_of_a_run_is_drawn_without_complaints(tmp_path: Path) -> None:
         assert page.value(COUNT) == "256 episodes"
         assert page.value(ROWS) == 50
         assert page.messages == []
+
+
+def test_a_turn_without_a_word_and_a_call_without_arguments_are_drawn(tmp_path: Path) -> None:
+    root = make_run(tmp_path / "run", episodes=6)
+    records = [make_episode(0, 1.25, solved=True), make_episode(1, -0.5, solved=False)]
+    records[0].messages[2]["content"] = call("search_inbox")
+    records[1].messages[-1]["content"] = ""
+    save(root / "trajectories" / "step-0007.jsonl", records)
+    with Page(write_report(root), tmp_path / "profile") as page:
+        page.choose("[name=source]", "step 7")
+        for number in (0, 1):
+            page.value(f"[...document.querySelectorAll('#list .head')][{number}].click()")
+        shown = page.value("[...document.querySelectorAll('.detail .call')].map(call => call.textContent)")
+        assert shown[:2] == ["search_inbox ", 'read_email message_id="m4821"']
 
 
 def test_filters_and_search_narrow_the_list(tmp_path: Path) -> None:
