@@ -10,12 +10,12 @@ the mean search, but cost 0.9 s and room for the database a second time.
 """
 
 import json
+import os
 import re
 import sqlite3
-import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,6 @@ _FTS_SETTINGS = {
     "crisismerge": 2000,
 }
 _SAMPLED_MAILS = 4000
-_SQLITE = b"SQLite format 3\0"
 _STEPS_BETWEEN_SIGNALS = 100_000
 _ROOM = (
     "A build needs room beside the database, and about as much in the folder for temporary files"
@@ -125,7 +124,7 @@ def build_database(
 
     Raises:
         BuildError: no mail is left, or none of an owner or an inbox that was asked for, `out` is something other than a
-            database, or it cannot be written. Errors of `mails` pass through. In either case `out` is unchanged.
+            mail database, or it cannot be written. Errors of `mails` pass through. In either case `out` is unchanged.
     """
     started = time.perf_counter()
     out = Path(out)
@@ -150,17 +149,17 @@ def build_database(
 
 
 def _check_replaceable(out: Path) -> None:
-    """Raises BuildError where something other than a database is at `out`, for example mail or a device."""
-    try:
-        kind = out.stat().st_mode
-        beginning = b""
-        if stat.S_ISREG(kind):
-            with out.open("rb") as file:
-                beginning = file.read(len(_SQLITE))
-    except OSError:  # free, or what cannot be written either
+    """Raises BuildError where something other than a mail database is at `out`, for example mail or a device."""
+    if not os.path.exists(out) or os.path.isdir(out):  # a folder is told where it is written to
         return
-    if not stat.S_ISDIR(kind) and (not stat.S_ISREG(kind) or beginning not in (b"", _SQLITE)):
-        raise BuildError(f"{str(out)!r} is there and is no database. Remove it, or name another file.")
+    is_ours = os.path.isfile(out) and not os.path.getsize(out)
+    if os.path.isfile(out) and not is_ours:
+        uri = f"{out.absolute().as_uri()}?mode=ro&immutable=1"
+        with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as old:
+            old.execute("PRAGMA writable_schema = 1")  # without it, a database that is cut short cannot be opened
+            is_ours = bool(old.execute("SELECT 1 FROM meta WHERE key = 'builder_version'").fetchone())
+    if not is_ours:
+        raise BuildError(f"{str(out)!r} is there and is no mail database. Remove it, or name another file.")
 
 
 def _fill(

@@ -1,5 +1,6 @@
 import random
 import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -187,11 +188,12 @@ class Broken(Exception):
 
 
 @pytest.mark.parametrize("failure", [Broken, KeyboardInterrupt, SourceError])
-@pytest.mark.parametrize("before", [b"", b"SQLite format 3\0what was there"])
-def test_a_build_that_fails_leaves_what_was_there(tmp_path, failure, before):
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_build_that_fails_leaves_what_was_there(tmp_path, failure, is_there):
     out = tmp_path / "mail.db"
-    if before:
-        out.write_bytes(before)
+    if is_there:
+        build(out, mail("m1"))
+    before = [(path.name, path.read_bytes()) for path in tmp_path.iterdir()]
 
     def mails():
         yield from (mail(f"m{n}", f"S{n}") for n in range(1200))
@@ -199,7 +201,7 @@ def test_a_build_that_fails_leaves_what_was_there(tmp_path, failure, before):
 
     with pytest.raises(failure):
         build_database(mails(), out, source="test")
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == ([("mail.db", before)] if before else [])
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == before
 
 
 def test_a_build_replaces_the_old_database_while_readers_keep_theirs(tmp_path):
@@ -224,16 +226,47 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
         build(tmp_path, mail("m1"))
 
 
-@pytest.mark.parametrize("content", [b"From a@x.com Mon May 14 16:39:00 2001\n", b"SQLite", None])
-def test_what_is_no_database_is_not_replaced(tmp_path, content):
-    out = tmp_path / "takeout.mbox"
+def database_of_another_program(statements):
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(statements)
+        return connection.serialize()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"From a@x.com Mon May 14 16:39:00 2001\n",
+        b"SQLite",
+        b"SQLite format 3\0and no more",
+        database_of_another_program("CREATE TABLE notes (text)"),
+        database_of_another_program("CREATE TABLE meta (key, value); INSERT INTO meta VALUES ('version', '7')"),
+        database_of_another_program("PRAGMA user_version = 1"),
+        None,
+    ],
+)
+def test_what_is_no_mail_database_is_not_replaced(tmp_path, content):
+    out = tmp_path / "takeout 100%?.mbox"
     if content is None:
         out.symlink_to("/dev/zero")
     else:
         out.write_bytes(content)
-    with pytest.raises(BuildError, match=r"takeout\.mbox' is there and is no database"):
+    with pytest.raises(BuildError, match=r"\.mbox' is there and is no mail database"):
         build(out, mail("m1"))
     assert out.is_symlink() if content is None else out.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+def test_an_old_an_incomplete_and_an_empty_mail_database_are_replaced(tmp_path):
+    out = tmp_path / "mail.db"
+    build(out, *(mail(f"m{n}", f"S{n}", body=f"word{n} " * 500) for n in range(30)))
+    half = out.read_bytes()[: out.stat().st_size // 2]
+    with closing(sqlite3.connect(out)) as connection:
+        connection.execute("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
+        connection.commit()
+    for before in (out.read_bytes(), half, b""):
+        out.write_bytes(before)
+        build(out, mail("m1"))
+        assert all_ids(out) == ["m1"]
 
 
 def test_the_same_mail_gives_the_same_bytes(tmp_path):
