@@ -74,6 +74,10 @@ _NO_INPUT = ("out", "report", "as_json")
     help="Leave out mail to more people; 0 is no limit.",
 )
 @click.option("--keep-duplicates", is_flag=True, help="Keep copies with the same sender, subject and body.")
+@click.option("--keep-marked", is_flag=True, help="Keep mail that its mailbox marks as deleted, spam or draft.")
+@click.option(
+    "--leave-out", "labels", multiple=True, metavar="LABEL", help="Leave out mail of this Gmail label; may be repeated."
+)
 @click.option(
     "--scenarios",
     metavar="FILE|NAME",
@@ -98,6 +102,8 @@ def main(
     max_body_chars: int,
     max_recipients: int,
     keep_duplicates: bool,
+    keep_marked: bool,
+    labels: tuple[str, ...],
     scenarios: str | None,
     max_evidence: int | None,
     report: Path | None,
@@ -120,9 +126,11 @@ def main(
       *.csv           a table with the columns file and message
       *.jsonl *.parquet  records in the schema of the hub data set
 
-    The build leaves out mail without any address, bodies over 5,000 characters, mail to more than 30 people, and copies
-    of a mail that everyone on it already has; the summary counts them. It writes nothing if anything goes wrong.
+    The build leaves out mail without any address, mail marked as deleted, spam or draft, bodies over 5,000 characters,
+    mail to more than 30 people, and copies of a mail that everyone on it already has; the summary counts them. It
+    writes nothing if anything goes wrong.
     """
+    from email_env.ingest.marks import MARKS
     from email_env.ingest.staging import Filters
     from email_env.scenarios.sets import load_scenarios
 
@@ -134,6 +142,7 @@ def main(
         max_body_chars=max_body_chars or None,
         max_recipients=max_recipients or None,
         drop_duplicates=not keep_duplicates,
+        marks=(*(() if keep_marked else MARKS), *(label.strip().lower() for label in labels)),
         inboxes=tuple(dict.fromkeys(inbox.strip().lower() for inbox in inboxes)),
     )
     people = _people(owners)

@@ -4,16 +4,50 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+class SkipReason(StrEnum):
+    """Why a message of the source is not in the database."""
+
+    NO_ADDRESSES = "no_addresses"
+    """Neither a sender nor a recipient: no inbox could show it. Files that are no mail end here."""
+    UNREADABLE = "unreadable"
+    """An entry whose bytes cannot be read, or a row of a table without a message."""
+    PACKED = "packed"
+    """A packed file that is not opened: an archive in an archive, or anything packed but a gzipped mbox or message."""
+    TOO_LARGE = "too_large"
+    """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
+    DELETED = "deleted"
+    """Filter: its mailbox marks it as deleted or as trash. Thunderbird does so when mail was deleted, moved or changed,
+    until it takes it out of its files."""
+    SPAM = "spam"
+    """Filter: its mailbox marks it as spam."""
+    DRAFT = "draft"
+    """Filter: its mailbox marks it as not sent yet."""
+    LABEL = "label"
+    """Filter: it has another of `Filters.marks`."""
+    OTHER_INBOX = "other_inbox"
+    """Filter: none of `Filters.inboxes` sent or received it."""
+    BODY_TOO_LONG = "body_too_long"
+    """Filter: the body has more characters than `Filters.max_body_chars`."""
+    TOO_MANY_RECIPIENTS = "too_many_recipients"
+    """Filter: more distinct recipients than `Filters.max_recipients`."""
+    DUPLICATE_MESSAGE_ID = "duplicate_message_id"
+    """A message with this id was already taken."""
+    DUPLICATE_CONTENT = "duplicate_content"
+    """Filter: everyone on it already has a mail with the same sender, subject and body that was not sent later."""
+
+
 @dataclass(frozen=True, slots=True)
 class RawMail:
     """A message as bytes, with a label of where it came from (path within the source).
 
-    `filed` is when the source says that it came, in the form of a Date header; "" where it does not.
+    `filed` is when the source says that it came, in the form of a Date header; "" where it does not. `emlx_flags` are
+    those of an .emlx file.
     """
 
     source: str
     data: bytes
     filed: str = ""
+    emlx_flags: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +71,7 @@ class ParsedMail:
         listed: whether it came by a mailing list.
         attachments: names of the attached files, each once.
         attached: the text of attached files, calendars and messages.
+        marks: what its mailbox marks it as, in lower case.
     """
 
     message_id: str
@@ -55,32 +90,7 @@ class ParsedMail:
     listed: bool = False
     attachments: tuple[str, ...] = ()
     attached: str = ""
-
-
-class SkipReason(StrEnum):
-    """Why a message of the source is not in the database."""
-
-    NO_ADDRESSES = "no_addresses"
-    """Neither a sender nor a recipient: no inbox could show it. Files that are no mail end here."""
-    UNREADABLE = "unreadable"
-    """An entry whose bytes cannot be read, or a row of a table without a message."""
-    PACKED = "packed"
-    """A packed file that is not opened: an archive in an archive, or anything packed but a gzipped mbox or message."""
-    TOO_LARGE = "too_large"
-    """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
-    DELETED = "deleted"
-    """What the mail program does not show any more, and takes out of its files later: marked so in Thunderbird's mbox
-    files when it was deleted, moved or changed, in a Maildir by the flag T."""
-    OTHER_INBOX = "other_inbox"
-    """Filter: none of `Filters.inboxes` sent or received it."""
-    BODY_TOO_LONG = "body_too_long"
-    """Filter: the body has more characters than `Filters.max_body_chars`."""
-    TOO_MANY_RECIPIENTS = "too_many_recipients"
-    """Filter: more distinct recipients than `Filters.max_recipients`."""
-    DUPLICATE_MESSAGE_ID = "duplicate_message_id"
-    """A message with this id was already taken."""
-    DUPLICATE_CONTENT = "duplicate_content"
-    """Filter: everyone on it already has a mail with the same sender, subject and body that was not sent later."""
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from email_env.ingest.addresses import display_name, listed_names, parse_mailbox
 from email_env.ingest.body import read_content
 from email_env.ingest.dates import NO_DATE, parse_date
 from email_env.ingest.headers import readable, split_message
+from email_env.ingest.marks import marks_of
 from email_env.mail import ParsedMail
 
 _MESSAGE_ID = re.compile(r"<([^<>\s]+)>")
@@ -20,13 +21,14 @@ _OF_LISTS = ("list-id", "list-post", "mailing-list")
 _MAX_LISTED = 30  # mail to more people is mostly left out, and other mail tells their names too
 
 
-def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
+def parse_message(data: bytes, source: str = "", filed: str = "", emlx_flags: int = 0) -> ParsedMail:
     """Reads one RFC 822 message.
 
     Args:
         data: the message; CRLF, LF and mixed line ends are understood.
         source: label that `ParsedMail.source` carries on.
         filed: the date to guess where the headers have none, in the form of a Date header.
+        emlx_flags: those of an .emlx file.
 
     Returns:
         The message. What cannot be understood is empty, so bytes that are no mail have no addresses. A message without
@@ -41,6 +43,7 @@ def parse_message(data: bytes, source: str = "", filed: str = "") -> ParsedMail:
         listed=any(name in headers for name in _OF_LISTS),
         attachments=attachments,
         attached=attached,
+        marks=marks_of(headers, source, emlx_flags),
         **envelope(headers),
     )
     if mail.sent_at == NO_DATE and filed and (guess := parse_date(filed))[1]:

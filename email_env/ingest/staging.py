@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from email_env.ingest.mailboxes import Mailbox, Mailboxes, Owner
+from email_env.ingest.marks import MARKS
 from email_env.ingest.people import People, index_form
 from email_env.mail import ParsedMail, Skip, SkipReason
 from email_env.search.cjk import separated
@@ -43,6 +44,7 @@ class Filters:
     max_body_chars: int | None = 5000
     max_recipients: int | None = 30
     drop_duplicates: bool = True
+    marks: tuple[str, ...] = tuple(MARKS)
     inboxes: tuple[str, ...] = ()
 
 
@@ -234,6 +236,9 @@ class Staging:
         recipients = len(mail.to) + len(mail.cc) + len(mail.bcc)
         if not recipients and not mail.delivered and not mail.from_addr:
             return SkipReason.NO_ADDRESSES
+        marks = [mark for mark in mail.marks if mark in filters.marks]
+        if marks and mail.message_id not in self.evidence:
+            return MARKS.get(marks[0], SkipReason.LABEL)
         number = box.number if box else None
         key = blake2b(mail.message_id.encode(), digest_size=12).digest()
         if key in self._ids_seen:

@@ -41,8 +41,8 @@ _BEGINNINGS = {
 _OF_OUTLOOK = (b"!BDN", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _TAR, _TAR_AT = (b"ustar\x00", b"ustar  \x00"), 257
 _HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
-_TRASHED = re.compile(r"(?:^|/)cur/[^/]*[:;!]2,[A-Za-z]*T[A-Za-z]*\Z")  # as Maildirs mark it
 _EMLX_LENGTH = re.compile(rb"(\d{1,12})[ \t]*\r?\n")
+_EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,18})</integer>")
 
 
 def kind_by_name(name: str) -> str:
@@ -65,11 +65,15 @@ def kind_by_content(name: str, first: bytes) -> str:
 def message_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     """The one message of a file."""
     data = whole_message(handle)
+    length = _EMLX_LENGTH.match(data) if data and name.lower().endswith(".emlx") else None
     if data is None:
         yield Skip(name, SkipReason.TOO_LARGE)
+    elif length:
+        end = length.end() + int(length[1])
+        flags = _EMLX_FLAGS.search(data, end)
+        yield RawMail(name, data[length.end() : end], emlx_flags=int(flags[1]) if flags else 0)
     else:
-        length = _EMLX_LENGTH.match(data) if name.lower().endswith(".emlx") else None
-        yield RawMail(name, data[length.end() : length.end() + int(length[1])] if length else data)
+        yield RawMail(name, data)
 
 
 def eml_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
@@ -94,9 +98,6 @@ def file_mails(
     Raises:
         SourceError: it is damaged: mail would be missing without a word. A table that is no table of mail is no error.
     """
-    if _TRASHED.search(label):
-        yield Skip(label, SkipReason.DELETED)
-        return
     path, archives = path or label, archives or {}
     plain = unpacked(path, handle)
     named, found = kind_by_name(label), kind_by_content(label, beginning(plain).lstrip(b"\r\n"))

@@ -21,8 +21,6 @@ _DATED = re.compile(rb"From .*\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d.*
 _SENDER = re.compile(rb"From (?:(?:\S*@\S*|-|MAILER-DAEMON)\s*\Z|.*\d\d:\d\d)")
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
 _QUOTED_FROM = re.compile(rb">+From ")
-_STATUS = re.compile(rb"X-Mozilla-Status: ([0-9a-f]{4})\s*\Z", re.IGNORECASE)
-_EXPUNGED = 0x8
 _MAX_LINE_BYTES = 1 << 20
 
 
@@ -87,9 +85,6 @@ def _message(number: int, lines: list[bytes], size: int, separator: bytes) -> Ra
     label = f"message {number}"
     if is_too_large(size):
         return Skip(label, SkipReason.TOO_LARGE)
-    status = _STATUS.match(lines[0]) if lines else None
-    if status and int(status[1], 16) & _EXPUNGED:
-        return Skip(label, SkipReason.DELETED)
     if lines and not lines[-1].strip(b"\r\n"):  # the blank line before the next `From ` is the mbox's, not the mail's
         lines = lines[:-1]
     return RawMail(label, b"".join(lines), separator_date(separator.decode("ascii", "replace")))

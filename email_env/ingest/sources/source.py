@@ -76,7 +76,7 @@ def parsed(name: str, entries: Iterable[Entry], notes: list[str]) -> Generator[P
     try:
         for entry in entries:
             if isinstance(entry, RawMail):
-                yield parse_message(entry.data, entry.source, entry.filed)
+                yield parse_message(entry.data, entry.source, entry.filed, entry.emlx_flags)
             elif isinstance(entry, Note):
                 notes.append(entry.text)
             else:

@@ -149,7 +149,8 @@ def test_the_database_says_what_it_was_built_from(tmp_path):
         "source": "test",
         "source_sha256": "c0ffee",
         "command": "build-enron-db x",
-        "filters": '{"max_body_chars":5000,"max_recipients":30,"drop_duplicates":true,"inboxes":[]}',
+        "filters": '{"max_body_chars":5000,"max_recipients":30,"drop_duplicates":true,'
+        '"marks":["deleted","spam","draft","trash","bin","drafts"],"inboxes":[]}',
         "read": "2",
         "kept": "1",
         "skipped": '{"duplicate_content":1}',

@@ -3,14 +3,13 @@
 import gzip
 import mailbox
 import os
-import tarfile
 
 import pytest
 
 from email_env.errors import SourceError
 from email_env.ingest.sources import open_source
 from email_env.mail import Skip, SkipReason
-from tests.email_env.mails import mbox_of, message, raw, run, subjects_and_labels, tar_of, zip_of
+from tests.email_env.mails import mbox_of, message, raw, run, subjects_and_labels, zip_of
 
 
 def test_a_folder_is_walked_in_order_and_links_are_not_followed_but_named(tmp_path):
@@ -59,18 +58,6 @@ def test_a_maildir_gives_its_new_and_read_mail_in_all_folders_and_nothing_else(t
         (tmp_path / "Maildir" / beside).write_bytes(raw("From: never@x.com"))
     found = open_source(tmp_path / "Maildir").mails
     assert sorted(m.from_addr for m in found) == ["new@x.com", "seen@x.com", "sent@x.com"]
-
-
-def test_what_a_maildir_marks_as_trash_is_left_out(tmp_path):
-    names = ("1.host:2,S", "2.host:2,ST", "3.host!2,T", "4.T.host:2,FRS")  # `!` where no file may have a colon
-    members = [(f"Maildir/cur/{name}", message(number)) for number, name in enumerate(names, start=1)]
-    packed = tar_of(tmp_path / "mail.tgz", members)
-    with tarfile.open(packed) as archive:
-        archive.extractall(tmp_path, filter="data")
-    (tmp_path / "Maildir" / "new").mkdir()
-    for source in (tmp_path / "Maildir", packed):
-        found = [mail.reason if isinstance(mail, Skip) else mail.subject for mail in open_source(source).mails]
-        assert found == ["S1", SkipReason.DELETED, SkipReason.DELETED, "S4"]
 
 
 def test_a_folder_of_mbox_files_saved_messages_and_strays_gives_every_message_of_each(tmp_path):
