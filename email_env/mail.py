@@ -15,6 +15,8 @@ class SkipReason(StrEnum):
     """A packed file that is not opened: an archive in an archive, or anything packed but a gzipped mbox or message."""
     TOO_LARGE = "too_large"
     """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
+    UNDELIVERED = "undelivered"
+    """In the folder `tmp` of a Maildir: its delivery has not ended."""
     DELETED = "deleted"
     """Filter: its mailbox marks it as deleted or as trash. Thunderbird does so when mail was deleted, moved or changed,
     until it takes it out of its files."""

@@ -10,7 +10,7 @@ from email.header import decode_header
 from email_env.ingest.text import decode, decode_named
 from judges.common.text import without_controls
 
-_START = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]+[ \t]*:")
+_START = re.compile(rb"(?:(?!\r?\n|[!-9;-~]+[ \t]*:)[^\0\n]*\n)*+(?=[!-9;-~]+[ \t]*:)")
 _END = re.compile(rb"\n\r?\n")
 _FOLD = re.compile(r"\n(?![!-9;-~]++[ \t]*+:)[ \t]*+")  # a header goes on in every line that starts no other
 
@@ -18,12 +18,14 @@ _FOLD = re.compile(r"\n(?![!-9;-~]++[ \t]*+:)[ \t]*+")  # a header goes on in ev
 def split_message(data: bytes) -> tuple[dict[str, str], bytes]:
     """The headers, each on one line, by lower-case name, and the undecoded body.
 
-    The first of a repeated header counts, which of `Received` is the last hop. A byte order mark and blanks may stand
-    before the headers. What does not begin with a header is all body.
+    The first of a repeated header counts, which of `Received` is the last hop. A byte order mark, blanks and lines that
+    are no headers may stand before them, such as a separator of an mbox. A paragraph without a header is all body.
     """
     data = data.removeprefix(BOM_UTF8).lstrip()
-    if not _START.match(data):
+    start = _START.match(data)
+    if not start:
         return {}, data
+    data = data[start.end() :]
     end = _END.search(data)
     block, body = (data[: end.start()], data[end.end() :]) if end else (data, b"")
     lines = _FOLD.sub(" ", decode_named(block.replace(b"\r\n", b"\n"))).split("\n")

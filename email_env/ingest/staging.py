@@ -37,8 +37,8 @@ _TABLE = """
 class Filters:
     """Which mail is left out of the database on purpose. `None`, False and () switch a filter off.
 
-    `inboxes` are lower-case addresses; if there are any, only mail of their inboxes is taken. The other
-    filters never leave out the evidence of a scenario. The text of attachments is no part of the body that is measured.
+    `inboxes` are lower-case addresses; where there are any, only their mail is taken. `marks` are `ParsedMail`'s. The
+    other filters never leave out the evidence of a scenario. The text of attachments is no part of a measured body.
     """
 
     max_body_chars: int | None = 5000

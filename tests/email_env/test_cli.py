@@ -102,7 +102,7 @@ def test_the_format_may_be_named(archive, tmp_path):
     report = json.loads(run(plain, "--format", "tar", "--out", tmp_path / "mail.db", "--json").stdout)
     assert report["kept"] == 5
     result = run(plain, "--format", "mbox", "--out", tmp_path / "mail.db")
-    assert (result.exit_code, "is no mbox" in result.stderr) == (1, True)
+    assert (result.exit_code, "No mail is left of 1 from" in result.stderr) == (1, True)
 
 
 def questions(path, ids):

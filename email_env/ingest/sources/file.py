@@ -13,7 +13,7 @@ from typing import IO
 from email_env.errors import SourceError
 from email_env.ingest.sources.mbox import begins_mbox, mbox_mails
 from email_env.ingest.sources.source import MARK, Entry, Note, Reader, whole_message
-from email_env.ingest.sources.stream import beginning, unpacked
+from email_env.ingest.sources.stream import GZIP, beginning, unpacked
 from email_env.ingest.sources.tables import csv_mails, jsonl_mails, parquet_mails
 from email_env.mail import RawMail, Skip, SkipReason
 
@@ -40,7 +40,7 @@ _BEGINNINGS = {
 }
 _OF_OUTLOOK = (b"!BDN", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _TAR, _TAR_AT = (b"ustar\x00", b"ustar  \x00"), 257
-_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
+_HEADER = re.compile(rb"(?:>+From [^\n]*\n)?[!-9;-~]+:[ \t]")
 _EMLX_LENGTH = re.compile(rb"(\d{1,12})[ \t]*\r?\n")
 _EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,18})</integer>")
 
@@ -52,14 +52,15 @@ def kind_by_name(name: str) -> str:
 
 def kind_by_content(name: str, first: bytes) -> str:
     """The kind of a file by its first bytes, also one that is not read, as `xz` or `Outlook`; "" where no one knows."""
-    if begins_mbox(first):
+    text = first.lstrip(b"\r\n")
+    if begins_mbox(text):
         return "mbox"
     if first.startswith(_TAR, _TAR_AT):
         return "tar"
     if name.lower().endswith(_OUTLOOK) and first.startswith(_OF_OUTLOOK):
         return "Outlook"
     kind = next((kind for start, kind in _BEGINNINGS.items() if first.startswith(start)), "")
-    return kind or ("eml" if _HEADER.match(first) else "")
+    return kind or ("eml" if _HEADER.match(text) else "")
 
 
 def message_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
@@ -77,8 +78,8 @@ def message_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
 
 
 def eml_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
-    """The message of a file that was named alone, labelled with the file's name."""
-    return message_mails(Path(name).name, handle)
+    """The mail of a file that was named alone, labelled with the file's name; some that end with .eml are mboxes."""
+    return file_mails(Path(name).name, handle)
 
 
 TABLES: dict[str, Reader] = {"csv": csv_mails, "jsonl": jsonl_mails, "parquet": parquet_mails}
@@ -99,8 +100,8 @@ def file_mails(
         SourceError: it is damaged: mail would be missing without a word. A table that is no table of mail is no error.
     """
     path, archives = path or label, archives or {}
-    plain = unpacked(path, handle)
-    named, found = kind_by_name(label), kind_by_content(label, beginning(plain).lstrip(b"\r\n"))
+    is_packed, plain = beginning(handle).startswith(GZIP), unpacked(path, handle)
+    named, found = kind_by_name(label), kind_by_content(label, beginning(plain))
     if named in TABLES:
         yield from _contained(label, MARK, TABLES[named](label, plain), is_sure=False)
     elif named in archives and found == named:
@@ -108,9 +109,9 @@ def file_mails(
     elif named in archives:
         yield Skip(label, SkipReason.UNREADABLE)
         yield Note(f"{label} is left out: it is no {named} archive.")
-    elif found == "mbox":
+    elif found == "mbox" or (named == "mbox" and found in ("", "eml")):
         yield from _contained(label, "/", mbox_mails(label, plain))
-    elif found == "eml" or (not found and plain is handle):
+    elif found == "eml" or (not found and not is_packed):
         yield from message_mails(label, plain)
     else:
         yield Skip(label, SkipReason.PACKED)

@@ -4,9 +4,9 @@ A file may be one message, as in the CMU layout, a Maildir or saved .eml files; 
 an archive or table by its name. Files that are no mail are counted as such. A damaged archive or gzipped file is an
 error, as it is where it is named alone; what is an archive only by its name is left out with a note.
 
-A folder that has both `cur` and `new` is a Maildir. Mail lies in these two; files in `tmp` are still being delivered,
-and files beside the three belong to the mail server. Folders are walked in sorted order, and links are not followed but
-named. The stdlib's `mailbox.Maildir` is not used: it follows links and has no limit on sizes.
+A folder that has `cur`, `new` and `tmp` is a Maildir, and files in `tmp` are counted as not delivered yet. Folders are
+walked in sorted order, and links are not followed but named. The stdlib's `mailbox.Maildir` is not used: it follows
+links and has no limit on sizes.
 """
 
 import os
@@ -40,9 +40,6 @@ def _file_paths(root: str) -> list[str]:
 
     paths: list[str] = []
     for folder, folders, files in os.walk(root, onerror=failed):
-        if {"cur", "new"} <= set(folders):
-            folders[:] = [name for name in folders if name != "tmp"]
-            files = []
         folders.sort()
         linked = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         paths.extend(os.path.join(folder, name) for name in sorted([*files, *linked]))
@@ -51,6 +48,10 @@ def _file_paths(root: str) -> list[str]:
 
 def _entries(path: str, label: str) -> Iterator[Entry]:
     begun = False
+    place, name = os.path.split(os.path.dirname(path))
+    if name == "tmp" and all(os.path.isdir(os.path.join(place, beside)) for beside in ("cur", "new")):
+        yield Skip(label, SkipReason.UNDELIVERED)
+        return
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):  # a link could lead anywhere, a pipe would never end
             raise OSError("no regular file")

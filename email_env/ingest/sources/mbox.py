@@ -1,62 +1,56 @@
-"""An mbox file: messages one after another, each behind a line `From <sender> <date>`.
+"""An mbox file: messages one after another, each behind a line `From <sender> <date>`, or only `From `.
 
 The file is read as a stream and split by our own code. The stdlib's `mailbox.mbox` needs a file in which it can seek,
-reads messages of any size, and takes every line that begins with "From " for the start of a message. Here such a line
-must look like one: it ends like a date and follows a blank line, or the next line is a header. Where it does not, it
-stays text, and a note says so, because some programs write mbox files of their own. `>From ` in a body becomes `From `
-again.
+reads messages of any size, and takes every line that begins with "From " for the start of a message. Here a header
+block must follow it: fields, and among them one of mail. Where the line itself has the date that every mbox format
+defines, any field of mail will do, else one that nobody writes below "From now on". Other such lines stay text, and a
+note says so, because some programs write mbox files of their own. `>From ` in a body becomes `From ` again. Lengths of
+bodies, which some programs write (`Content-Length`), are not looked at: they are wrong once a file was edited.
 """
 
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import IO
 
-from email_env.errors import SourceError
 from email_env.ingest.dates import separator_date
 from email_env.ingest.sources.source import Entry, Note, is_too_large
 from email_env.mail import RawMail, Skip, SkipReason
 
-_FROM = b"From "
+_FROM = re.compile(rb"(>*)From |From[\r\n]*\Z")
 _DATED = re.compile(rb"From .*\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d.*\b\d{4}\b")
-_SENDER = re.compile(rb"From (?:(?:\S*@\S*|-|MAILER-DAEMON)\s*\Z|.*\d\d:\d\d)")
-_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
-_QUOTED_FROM = re.compile(rb">+From ")
-_MAX_LINE_BYTES = 1 << 20
+_FIELD = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>+From ")  # or how one goes on, or a separator of an older mbox
+_OF_MAIL = re.compile(
+    rb"(?:From|To|Cc|Bcc|Date|Subject|Sender|Received|Status|[!-,./-9;-~]+-[!-9;-~]+)[ \t]*:", re.IGNORECASE
+)
+_OF_MAIL_ALONE = re.compile(rb"(?:From|Message-ID|MIME-Version|Return-Path|X-Mozilla-Status2?)[ \t]*:", re.IGNORECASE)
+_MAX_LINE_BYTES = _MAX_FIELDS_BYTES = 1 << 20
 
 
 def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
-    """The messages of an mbox, labelled by their number.
-
-    Raises:
-        SourceError: it does not begin with a `From ` line.
-    """
+    """The messages of an mbox, labelled by their number; what stands before the first `From ` line is one, too."""
     lines: list[bytes] = []
     separator = b""
-    size, number, after_blank, at_line_start = 0, 0, True, True
+    size, number, at_line_start = 0, 0, True
     unsure, first_unsure = 0, 0
-    following = handle.readline(_MAX_LINE_BYTES)
-    while line := following:
-        following = handle.readline(_MAX_LINE_BYTES)
-        is_from = at_line_start and line.startswith(_FROM)
-        if is_from and _is_start(line, following, after_blank):
+    ahead = deque[bytes]()
+    while line := ahead.popleft() if ahead else handle.readline(_MAX_LINE_BYTES):
+        found = _FROM.match(line) if at_line_start else None
+        is_from = found is not None and not found[1]
+        if is_from and _is_start(line, _following(handle, ahead)):
             if number:
                 yield _message(number, lines, size, separator)
             number += 1
             lines, size, separator = [], 0, line
-        elif not number:
-            if line.strip():
-                raise SourceError(
-                    f"{name!r} is no mbox: it begins with {line[:60]!r}, not with a line 'From ... date'."
-                )
-        else:
+        elif number or line.strip():
+            number = number or 1
             if is_from:
                 unsure, first_unsure = unsure + 1, first_unsure or number
-            elif at_line_start and _QUOTED_FROM.match(line):
+            elif found:
                 line = line[1:]
             size += len(line)
             if not is_too_large(size):
                 lines.append(line)
-        after_blank = at_line_start and not line.strip(b"\r\n")
         at_line_start = line.endswith(b"\n")
     if number:
         yield _message(number, lines, size, separator)
@@ -70,15 +64,33 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
 def begins_mbox(beginning: bytes) -> bool:
     """Whether a file that begins so is an mbox."""
     line, _, following = beginning.partition(b"\n")
-    return line.startswith(_FROM) and _is_start(line, following, after_blank=True)
+    found = _FROM.match(line)
+    is_from = found is not None and not found[1]
+    return is_from and (_DATED.match(line) is not None or _is_start(line, following.split(b"\n")[:-1]))
 
 
-def _is_start(line: bytes, following: bytes, after_blank: bool) -> bool:
-    """Whether a line that begins with "From " starts a message."""
-    dated = _DATED.match(line) is not None
-    if _HEADER.match(following):
-        return dated or (after_blank and _SENDER.match(line) is not None)
-    return dated and after_blank
+def _is_start(line: bytes, following: Iterable[bytes]) -> bool:
+    """Whether a `From ` line before these lines starts a message; it does where they end before that is sure."""
+    is_dated, has_begun = _DATED.match(line) is not None, False
+    proof = _OF_MAIL if is_dated else _OF_MAIL_ALONE
+    for field in following:
+        if proof.match(field):
+            return True
+        if not _FIELD.match(field):  # behind a date, blank lines and lines that are no fields may stand before them
+            if not (is_dated and field) or _FROM.match(field) or (has_begun and field.isspace()):
+                return False
+            proof = _OF_MAIL_ALONE
+        has_begun = has_begun or not field.isspace()
+    return True
+
+
+def _following(handle: IO[bytes], ahead: deque[bytes]) -> Iterator[bytes]:
+    """The next lines, which stay to be read, and "" at their end."""
+    size = 0
+    while size < _MAX_FIELDS_BYTES:
+        ahead.append(handle.readline(_MAX_LINE_BYTES))
+        size += len(ahead[-1])
+        yield ahead[-1]
 
 
 def _message(number: int, lines: list[bytes], size: int, separator: bytes) -> RawMail | Skip:

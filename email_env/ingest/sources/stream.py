@@ -1,13 +1,16 @@
 """A file or a download as one stream of bytes that is counted and hashed on its way, and what gzip packed in it.
 
-Nothing is written to disk. A hostile gzip file costs no more than reading its bytes: one that expands more than
-`MAX_EXPANSION`-fold, not counting the first `FREE_BYTES`, is refused; mail compresses about fourfold.
+Text in UTF-16, or with lines that end with CR alone, becomes UTF-8 with LF. Nothing is written to disk. A hostile gzip
+file costs no more than reading its bytes: one that expands more than `MAX_EXPANSION`-fold, not counting the first
+`FREE_BYTES`, is refused; mail compresses about fourfold.
 """
 
 import gzip
 import io
 import os
+import re
 import zlib
+from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Generator
 from hashlib import file_digest, sha256
 from typing import IO, Any, cast
@@ -18,8 +21,14 @@ from email_env.mail import ParsedMail, Skip
 
 MAX_EXPANSION = 200
 FREE_BYTES = 256 * 1024 * 1024
+GZIP = b"\x1f\x8b"
 
-_GZIP = b"\x1f\x8b"
+_CODECS = {  # by how a file begins; the last has lines that end with CR alone
+    "utf-16": re.compile(rb"\xff\xfe|\xfe\xff"),
+    "utf-16-le": re.compile(rb"(?:[ -~]\0){4}"),
+    "utf-16-be": re.compile(rb"(?:\0[ -~]){4}"),
+    "latin-1": re.compile(rb"\s*+(?:>*From\b|[!-9;-~]+[ \t]*:)[^\0\r\n]*\r[^\r\n]"),
+}
 _READ_BYTES = 1 << 20
 _PEEKED_BYTES = 4096
 _TIMEOUT_SECONDS = 60.0
@@ -133,13 +142,12 @@ class ByteStream(io.RawIOBase):
         )
 
 
-class _Download(io.RawIOBase):
-    """The body of a web address, as it comes; what goes wrong is an OSError."""
+class _Chunks(io.RawIOBase):
+    """Chunks of bytes as one file."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, chunks: Generator[bytes, None, None]) -> None:
         super().__init__()
-        self.total = 0
-        self._chunks = self._received(url)
+        self._chunks = chunks
         self._left = b""
 
     def readable(self) -> bool:
@@ -156,6 +164,14 @@ class _Download(io.RawIOBase):
         self._chunks.close()
         super().close()
 
+
+class _Download(_Chunks):
+    """The body of a web address, as it comes; what goes wrong is an OSError."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(self._received(url))
+        self.total = 0
+
     def _received(self, url: str) -> Generator[bytes, None, None]:
         import httpx
 
@@ -170,7 +186,7 @@ class _Download(io.RawIOBase):
 
 
 def unpacked(name: str, handle: IO[bytes]) -> IO[bytes]:
-    """What gzip packed; any other file as it is.
+    """What gzip packed, or a file as it is; text of mail as UTF-8 without a byte order mark, lines as with LF or CRLF.
 
     Args:
         name: of the file, for errors.
@@ -179,8 +195,20 @@ def unpacked(name: str, handle: IO[bytes]) -> IO[bytes]:
     Raises (when read):
         SourceError: it is damaged, cut short, or made to exhaust the machine.
     """
-    is_gzipped = beginning(handle).startswith(_GZIP)
-    return io.BufferedReader(_Unpacked(name, handle), _READ_BYTES) if is_gzipped else handle
+    if beginning(handle).startswith(GZIP):
+        handle = io.BufferedReader(_Unpacked(name, handle), _READ_BYTES)
+    if beginning(handle).startswith(BOM_UTF8):
+        handle.read(len(BOM_UTF8))
+    codec = next((codec for codec, form in _CODECS.items() if form.match(beginning(handle))), "")
+    return io.BufferedReader(_Chunks(_recoded(handle, codec)), _READ_BYTES) if codec else handle
+
+
+def _recoded(handle: IO[bytes], codec: str) -> Generator[bytes, None, None]:
+    decoder = io.IncrementalNewlineDecoder(getincrementaldecoder(codec)("replace"), translate=True)
+    charset = "utf-8" if codec.startswith("utf") else codec
+    while data := handle.read(_READ_BYTES):
+        yield decoder.decode(data).encode(charset)
+    yield decoder.decode(b"", final=True).encode(charset)
 
 
 def beginning(handle: IO[bytes]) -> bytes:

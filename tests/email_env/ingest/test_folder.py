@@ -46,7 +46,7 @@ def test_a_folder_without_files_is_an_error(tmp_path):
         open_source(tmp_path)
 
 
-def test_a_maildir_gives_its_new_and_read_mail_in_all_folders_and_nothing_else(tmp_path):
+def test_every_file_of_a_maildir_is_read_or_counted(tmp_path):
     box = mailbox.Maildir(tmp_path / "Maildir")
     box.add(raw("From: new@x.com"))
     seen = mailbox.MaildirMessage(raw("From: seen@x.com"))
@@ -54,10 +54,24 @@ def test_a_maildir_gives_its_new_and_read_mail_in_all_folders_and_nothing_else(t
     seen.set_flags("S")
     box.add(seen)
     box.add_folder("Sent").add(raw("From: sent@x.com"))
-    for beside in ("tmp/1.half", "dovecot.index", ".Sent/subscriptions"):
-        (tmp_path / "Maildir" / beside).write_bytes(raw("From: never@x.com"))
-    found = open_source(tmp_path / "Maildir").mails
-    assert sorted(m.from_addr for m in found) == ["new@x.com", "seen@x.com", "sent@x.com"]
+    for place, content in {
+        "tmp/1.half": raw("From: half@x.com"),
+        ".Sent/tmp/2.half": raw("From: half@x.com"),
+        "old.mbox": b"From a@x.com Mon May 14 16:39:00 2001\n" + raw("From: old@x.com"),
+        "saved.eml": raw("From: saved@x.com"),
+        "dovecot.index.log": b"\x01\x02",
+    }.items():
+        (tmp_path / "Maildir" / place).write_bytes(content)
+    (tmp_path / "Maildir" / ".Sent" / "maildirfolder").unlink()
+    (tmp_path / "Maildir" / "notes" / "tmp").mkdir(parents=True)  # of no Maildir
+    (tmp_path / "Maildir" / "notes" / "tmp" / "1").write_bytes(raw("From: note@x.com"))
+    found = list(open_source(tmp_path / "Maildir").mails)
+    assert [mail for mail in found if isinstance(mail, Skip)] == [
+        Skip(".Sent/tmp/2.half", SkipReason.UNDELIVERED),
+        Skip("tmp/1.half", SkipReason.UNDELIVERED),
+    ]
+    senders = ["", "new@x.com", "note@x.com", "old@x.com", "saved@x.com", "seen@x.com", "sent@x.com"]
+    assert sorted(mail.from_addr for mail in found if not isinstance(mail, Skip)) == senders
 
 
 def test_a_folder_of_mbox_files_saved_messages_and_strays_gives_every_message_of_each(tmp_path):

@@ -68,7 +68,26 @@ def test_headers_are_those_that_a_loop_over_the_lines_finds(data):
     assert (words(headers), body) == (words(slow_headers), slow_body)
 
 
-@pytest.mark.parametrize("before", [b"\xef\xbb\xbf\r\n", b" " * 255 + b"\n", b"\n\nFrom anna@x.com Mon May 14\n"])
-def test_a_byte_order_mark_and_blanks_may_stand_before_the_headers(before):
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"\xef\xbb\xbf\r\n",
+        b" " * 255 + b"\n",
+        b"\n\nFrom anna@x.com Mon May 14\n",
+        b">From anna@x.com Mon May 14 16:39:00 2001\r\n",
+        b"From - Mon May 14 16:39:00 2001\n>From anna@x.com Mon May 14 16:39:00 2001\n",
+        b"164      \n",
+        b"#! rnews 164\nArticle 12 of a group\r\n",
+    ],
+)
+def test_a_byte_order_mark_blanks_and_lines_that_are_no_headers_may_stand_before_them(before):
     mail = parse_message(before + b"From: anna@x.com\r\nTo: ben@x.com\r\n\r\nText.")
     assert (mail.from_addr, mail.to, mail.body) == ("anna@x.com", ("ben@x.com",), "Text.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"Hello\n\nFrom: anna@x.com\n", b"Hello\r\n\r\nFrom: anna@x.com\r\n", b"Hello", b"a\0b\nFrom: anna@x.com\n"],
+)
+def test_a_text_whose_first_paragraph_has_no_header_has_none(text):
+    assert split_message(text) == ({}, text.lstrip())

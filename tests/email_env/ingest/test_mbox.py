@@ -1,5 +1,6 @@
 """Mbox files: where a message begins, what is text, and what was deleted."""
 
+import io
 import json
 import mailbox
 import sqlite3
@@ -8,7 +9,8 @@ from contextlib import closing
 import pytest
 
 from email_env.ingest.sources import open_source
-from email_env.mail import Skip, SkipReason
+from email_env.ingest.sources.mbox import mbox_mails
+from email_env.mail import RawMail, Skip, SkipReason
 from tests.email_env.mails import mbox_of, message, raw, run
 
 STAMP = "Mon May 14 16:39:00 2001"
@@ -38,25 +40,119 @@ def test_a_line_of_text_that_begins_with_from_starts_no_message(tmp_path):
     assert (second.from_addr, second.body) == ("b@x.com", "Bye")
 
 
+DATED = [
+    "From a@x.com Mon May 14 16:39:00 2001",
+    "From 1799@xxx Mon May 14 16:39:00 +0000 2001",  # Gmail
+    "From MAILER-DAEMON Mon May  7 16:39 2001",
+    "From - Mon May 07 16:39:00 2001",  # Thunderbird until 2023
+    "From a Mon May 14 16:39:00 2001 remote from b",
+]
+UNDATED = [
+    "From ",  # Thunderbird
+    "From",
+    "From -",
+    "From a@x.com",
+    "From Anna Keller <a@x.com>",
+    "From a@x.com 14.05.2001 16:39",
+    "From a@x.com lun. mai 14 16:39:00 2001",
+    "From a@x.com 990000000",
+    "From 4a5b6c7d8e9fa0b1c2d3e4f5a6b7c8d9e0f1a2b3",
+]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("blank", [True, False])
+@pytest.mark.parametrize("separator", [*DATED, *UNDATED])
+def test_every_separator_with_a_header_block_behind_it_starts_a_message(tmp_path, separator, blank, end):
+    path = tmp_path / "Inbox"
+    lines = []
+    for number in range(3):
+        lines += [separator, f"Subject: S{number}", f"Message-ID: <{number}@x>", "From: a@x.com", "", f"Text {number}."]
+        lines += [""] * blank
+    path.write_bytes("".join(line + end for line in lines).encode())
+    source = open_source(path)
+    assert [(mail.subject, mail.body) for mail in source.mails] == [(f"S{n}", f"Text {n}.") for n in range(3)]
+    assert source.notes == []
+
+
+@pytest.mark.parametrize("separator", DATED)
+def test_the_standard_library_splits_at_the_same_separators(tmp_path, separator):
+    path = tmp_path / "Inbox"
+    path.write_text("\n".join(f"{separator}\n{message(n).decode()}" for n in range(3)))
+    with closing(mailbox.mbox(path)) as box:
+        assert [mail["Subject"] for mail in box] == [mail.subject for mail in open_source(path).mails]
+
+
 @pytest.mark.parametrize(
-    "separators",
+    "line",
     [
-        [f"From a@x.com {STAMP}", "From b@x.com", f"From - {STAMP}"],  # the second has no date
-        ["From a@x.com 2001-05-14 16:39:00 +0200", f"From b@x.com {STAMP}", "From -"],  # dates of another form
-        ["From MAILER-DAEMON", "From @", "From 1234@xxx Mon May 14 16:39:00 +0000 2001"],
+        "From Monday on we meet at ten.",
+        "From our side:\nPrice: 100\nQuantity: 3\n",
+        "From the desk of Anna\nTo: all\nSubject: Lunch\nDate: Monday\n",
+        "From a@x.com Mon May 14 16:39:00 2001\nis how a separator looks.",
+        "From a@x.com Mon May 14 16:39:00 2001\nis how one looks with\nSubject: Lunch\n\nFrom: below it",
+        "From a@x.com Mon May 14 16:39:00 2001\nNote: this is how a separator looks.\n",
+        "From a@x.com Mon May 14 16:39:00 2001\n\nThe line above is a separator.",
+        "From: Anna\nMessage-ID: <1@x>",
+        "From",
+        "Fromage\nMessage-ID: <1@x>",
     ],
 )
-@pytest.mark.parametrize("blank", ["\n", ""])
-def test_an_mbox_is_split_as_the_standard_library_splits_it(tmp_path, separators, blank):
-    """Where there is no blank line before a separator, only one with a date is taken."""
-    separators = separators if blank else [f"From x@y.z {STAMP}"] * 3
+@pytest.mark.parametrize("before", ["Hello\n\n", "Hello\n"])
+def test_a_line_of_text_that_only_looks_like_a_separator_stays_text(tmp_path, line, before):
     path = tmp_path / "Inbox"
-    path.write_text(blank.join(f"{line}\n{message(n).decode()}" for n, line in enumerate(separators)))
-    with closing(mailbox.mbox(path)) as box:
-        assert [m["Subject"] for m in box] == ["S0", "S1", "S2"]
-    source = open_source(path)
-    assert [mail.subject for mail in source.mails] == ["S0", "S1", "S2"]
-    assert source.notes == []
+    text = f"{before}{line}\n\nBye"
+    path.write_bytes(f"From a@x.com {STAMP}\n".encode() + message(0, body=text) + b"\nFrom \n" + message(1))
+    assert [(mail.subject, mail.body) for mail in open_source(path).mails] == [("S0", text), ("S1", "Text.")]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"\n\r\n",
+        b">From a@x.com Mon May 14 16:39:00 2001\n",
+        b">From - Mon May 14 16:39:00 2001\n>>From a@x.com Mon May 14 16:39:00 2001\n",
+        b"a line that is no header\n",
+    ],
+)
+def test_what_stands_between_a_separator_and_the_headers_hides_no_message(tmp_path, before):
+    path = tmp_path / "Inbox"
+    path.write_bytes(b"\n".join(f"From a@x.com {STAMP}\n".encode() + before + message(n) for n in range(3)))
+    assert [(mail.subject, mail.from_addr) for mail in open_source(path).mails] == [
+        (f"S{n}", "a@x.com") for n in range(3)
+    ]
+
+
+def test_what_stands_before_the_first_separator_is_a_message_too(tmp_path):
+    path = tmp_path / "Old.mbox"
+    path.write_bytes(message(0) + b"\nFrom \n" + message(1))
+    assert [mail.subject for mail in open_source(path).mails] == ["S0", "S1"]
+    assert [mail.source for mail in open_source(tmp_path).mails] == ["Old.mbox/message 1", "Old.mbox/message 2"]
+
+
+class Counted(io.BytesIO):
+    calls = 0
+
+    def readline(self, *limit):
+        self.calls += 1
+        return super().readline(*limit)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"From \n"],
+        [b"From \n", b"a: b\n"],
+        [b"From \n", *[b"a: b\n"] * 99],
+        [b"From \n", b">From \n"],
+        [b"From - Mon May 14 16:39:00 2001\n", b"\n", b"text\n"],
+    ],
+)
+def test_every_line_is_read_once_whatever_lines_look_like_separators(lines):
+    data = b"From - Mon May 14 16:39:00 2001\nTo: a@x.com\n\n" + b"".join(lines * (20_000 // len(lines)))
+    handle = Counted(data)
+    assert len([entry for entry in mbox_mails("mbox", handle) if isinstance(entry, RawMail)]) == 1
+    assert handle.calls <= data.count(b"\n") + 2
 
 
 def test_lines_that_may_be_the_start_of_a_message_are_noted(tmp_path):

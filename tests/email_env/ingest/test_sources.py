@@ -34,6 +34,31 @@ def test_a_gzipped_mbox_is_read_as_the_plain_one_is(tmp_path, name):
     assert source.checksum() == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize("charset", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_text_of_any_encoding_and_line_end_is_read(tmp_path, charset, end):
+    """A message, an mbox and a table, named alone and in a folder."""
+    lines = ["From: anna@x.com", "Subject: Caf\xe9", "", "Caf\xe9 at 9.", "Bye", ""]
+    table = ["file,message", '"a/1.","' + "\n".join(lines) + '"']
+    (tmp_path / "mail").mkdir()
+    expected = []
+    for name, content in (("Inbox", ["From ", *lines]), ("one.eml", lines), ("table.csv", table)):
+        if name != "table.csv" or (charset, end) != ("latin-1", "\r"):
+            (tmp_path / "mail" / name).write_bytes((end.join(content)).encode(charset))
+            expected.append(("anna@x.com", "Café", "Café at 9.\nBye"))
+            (mail,) = open_source(tmp_path / "mail" / name).mails
+            assert (mail.from_addr, mail.subject, mail.body) == expected[-1]
+    assert [(m.from_addr, m.subject, m.body) for m in open_source(tmp_path / "mail").mails] == expected
+
+
+def test_an_mbox_under_the_name_of_a_message_gives_every_message(tmp_path):
+    path = mbox_of(tmp_path / "saved.eml", message(1), message(2))
+    assert subjects_and_labels(open_source(path).mails) == [
+        ("S1", "saved.eml/message 1"),
+        ("S2", "saved.eml/message 2"),
+    ]
+
+
 def test_the_checksum_is_that_of_the_file_once_all_is_read(tmp_path):
     noise = random.Random(0).randbytes(4 << 20)
     path = tar_of(tmp_path / "mail.tar.gz", [("a/1.", raw("From: a@x.com")), ("a/2.", noise)])
@@ -56,7 +81,6 @@ def gzipped(content: bytes) -> bytes:
         ("mail.tar.gz", b"no archive at all", "whole tar archive"),
         ("mail.tar.gz", b"", "whole tar archive"),
         ("mail.txt.gz", gzipped(b"notes"), "Unknown kind of mail 'mail.txt.gz'"),
-        ("mail.mbox.gz", gzipped(b"From: a@x.com"), "is no mbox: it begins with b'From: a@x.com'"),
         ("mail.tar.gz", gzipped(gzipped(bytes(20_000))), "unpack it and name what comes out"),
         ("takeout.zip", b"PK\x03\x04", "whole zip archive"),
         ("mail.tar.xz", b"\xfd7zXZ\x00", "packed with xz"),
@@ -97,7 +121,7 @@ def test_any_bytes_are_mail_skips_or_a_source_error(tmp_path_factory, data, kind
 
 def test_several_sources_go_into_one_database(tmp_path):
     archive = tar_of(tmp_path / "a.tar.gz", [("maildir/me/inbox/1.", message(1))])
-    inbox = mbox_of(tmp_path / "b.mbox", message(2), message(1), b"no mail")
+    inbox = mbox_of(tmp_path / "b.mbox", message(2), message(1), b"Subject: no mail\n\n")
     box = mailbox.Maildir(tmp_path / "Maildir")
     box.add(message(3))
     (tmp_path / "empty.mbox").write_bytes(b"")
