@@ -156,7 +156,7 @@ def _call(record: dict[str, Any]) -> ModelCall:
     call = ModelCall(**record)
     if not call.logprobs:
         call.logprobs = [0.0] * len(call.sampled_ids)
-    numbers = len(call.logprobs) - call.logprobs.count(None)  # what is not finite is null in a file
+    numbers = sum(isinstance(logprob, float | int) for logprob in call.logprobs)  # others are null in a file
     if numbers != len(call.sampled_ids):
         raise ValueError(f"a call has {len(call.sampled_ids)} sampled ids and {numbers} logprobs")
     return call
