@@ -30,8 +30,8 @@ from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
-from grpo.machine.processes import without_proxy_to_loopback
 from grpo.types import Answer
+from judges.common.loopback import without_proxy_to_loopback
 
 MAX_OUTPUT_BYTES = 1 << 20
 """What is kept of each output, from its end."""

@@ -17,7 +17,7 @@ import httpx
 
 from grpo.display.streams import said_if_slow
 from grpo.errors import EvaluationError
-from grpo.machine.processes import is_loopback
+from judges.common.loopback import is_loopback
 from judges.common.secrets import blank_secrets, without_users
 from judges.errors import JudgeCallError
 from judges.llm.client import is_server_url, load_litellm

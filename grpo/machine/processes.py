@@ -1,5 +1,5 @@
 """How grpo's processes start and end: command line and environment of a child, its end with its parent, the allocator,
-torchrun, proxies, limits.
+torchrun, limits.
 
 glibc keeps the memory of tensors badly. torch asks for tensors that begin at a multiple of 64 bytes. For each, glibc
 before 2.39 takes a larger piece and puts the ends that it cuts off into its lists of small pieces, where they join
@@ -9,7 +9,6 @@ the next tensors then pay for page by page: a tenth of a learner's time in float
 takes vLLM. docs/performance.md has the figures.
 """
 
-import ipaddress
 import os
 import resource
 import sys
@@ -18,7 +17,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 _GIB = 1024**3
 KEPT_MEMORY = {
@@ -36,8 +34,6 @@ TORCHRUN_VARIABLES = frozenset(
     | {"TORCHELASTIC_USE_AGENT_STORE"}
 )
 """Children that are no learners must not inherit them: vLLM would look for its own processes at torchrun's address."""
-
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 PARENT_VARIABLE = "GRPO_PARENT_PID"
 """Tells a process of a server of ours the id of the process that started it."""
@@ -120,24 +116,3 @@ def torchrun_rank() -> Rank | None:
     here = (int(os.environ.get(name, "0")) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     rank, size, local_rank, local_size = here
     return Rank(rank, size, local_rank, max(1, local_size))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether a URL leads to this machine: no proxy of the environment leads there, whatever it says of others."""
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, or no URL
-        return False
-
-
-def without_proxy_to_loopback(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables in which no proxy leads to ``LOOPBACK_HOSTS``, nor to what they name already."""
-    spared = {name: environment[name] for name in ("no_proxy", "NO_PROXY") if environment.get(name)}
-    hosts = [host.strip() for value in spared.values() for host in value.split(",")]
-    if "*" in hosts:  # many clients know it in no list
-        hosts = ["*"]
-    else:
-        hosts += LOOPBACK_HOSTS
-    value = ",".join(dict.fromkeys(filter(None, hosts)))
-    return {**environment, "no_proxy": value, "NO_PROXY": value}

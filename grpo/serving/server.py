@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self
 import httpx
 
 from grpo.errors import ServerDiedError, ServerError, ServerStartError
-from grpo.machine.processes import is_loopback
+from judges.common.loopback import is_loopback
 
 Say = Callable[[str], None]
 """Called with a line for people."""

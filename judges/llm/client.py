@@ -18,7 +18,9 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, TypedDict
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
+from judges.common.loopback import is_loopback, without_proxy_to_loopback
 from judges.common.secrets import (
     blank_secrets,
     secrets_in,
@@ -221,6 +223,8 @@ class JudgeClient:
                 )
         if base:
             _check_url(base)
+        if base and is_loopback(base) and getproxies():
+            os.environ.update(without_proxy_to_loopback(os.environ))
         base, authorization = split_users(base) if base else (base, {})
         # A kept-alive connection would stay open until the process ends, and a fork would print that it is not closed.
         extra["extra_headers"] = {"Connection": "close", **authorization, **(extra.get("extra_headers") or {})}

@@ -1,4 +1,4 @@
-"""How processes start: files that one may open, glibc's settings for tensors, and the way to this machine's servers."""
+"""How processes start: files that one may open, and glibc's settings for tensors."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo.machine.processes import KEPT_MEMORY, is_loopback, without_proxy_to_loopback
+from grpo.machine.processes import KEPT_MEMORY
 from tests import ROOT
 
 PROGRAM = """
@@ -91,33 +91,3 @@ def test_a_users_own_program_is_not_started_again():
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(), check=True)
     assert done.stdout.split()[1:] == ["None"] * len(KEPT_MEMORY)
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://127.0.0.1:8000/v1", True),
-        ("http://127.8.0.1", True),
-        ("https://me:word@localhost:8000", True),
-        ("http://[::1]:8000", True),
-        ("http://10.0.0.1:8000", False),
-        ("https://localhost.example/v1", False),
-        ("127.0.0.1:8000", False),
-        ("http://[::1", False),
-    ],
-)
-def test_a_loopback_url_names_this_machine(url, expected):
-    assert is_loopback(url) is expected
-
-
-@pytest.mark.parametrize(
-    ("given", "value"),
-    [
-        ({}, "127.0.0.1,localhost,::1"),
-        ({"NO_PROXY": "a, localhost", "no_proxy": "b"}, "b,a,localhost,127.0.0.1,::1"),
-        ({"NO_PROXY": "*"}, "*"),
-    ],
-)
-def test_the_users_hosts_without_a_proxy_stay(given, value):
-    made = without_proxy_to_loopback({"HTTP_PROXY": "http://proxy", **given})
-    assert made == {"HTTP_PROXY": "http://proxy", "NO_PROXY": value, "no_proxy": value}
