@@ -1,25 +1,33 @@
-"""The JSON object that a judge is asked for, and how it is found in the raw answer.
+"""The JSON object that a judge is asked for: it stands at the end of the answer.
 
-Fences, prose around the object and a reasoning block before it are accepted. What stands in a reasoning block, closed
-or not, is a draft and never the verdict.
+Reasoning and prose may stand before it, and a closing fence behind it, nothing else: an object that is followed by
+words may be a draft, or a quotation of what is judged. What stands in a reasoning block, closed or not, is not read. Of
+faults of JSON those are read that leave no choice (line breaks and tabs in a text; an object around the object); the
+others are told by their place.
 """
 
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from judges.common.text import as_utf8
 from judges.errors import MalformedVerdict
 
-_NAME = "(?:seed:)?(?:think|thinking|thought|reasoning)"
-_BEGIN_OF_REASONING = re.compile(rf"(?:^[ \t]*|(?<=>))(?:<{_NAME}>|\[think\]|◁think▷)", re.IGNORECASE | re.MULTILINE)
-"""At the beginning of a line or after a tag: elsewhere a judge that writes prose may speak of an agent's tag."""
-_END_OF_REASONING = re.compile(rf"</{_NAME}>|\[/think\]|◁/think▷", re.IGNORECASE)
-_BEGIN_OF_OBJECT = re.compile(r'\{\s*"')
+_NAME = "(?:think|thought|reason|analysis|scratch|reflect)"
+_TAG = re.compile(
+    rf"<(?P<end>/|\|/|\|end)?[^<>\n]{{0,40}}{_NAME}[^<>\n]{{0,40}}>"
+    rf"|[\[◁](?P<end_of_word>/)?\w{{0,20}}{_NAME}\w{{0,20}}[\]▷]"
+    r"|<\|channel(?:\|>(?P<final>final\b)?|>)|(?P<end_of_channel><channel\|>)",
+    re.IGNORECASE,
+)
+"""A tag whose name speaks of thinking (``</think>``, ``[THINK]``, ``<|START_THINKING|>``), or a channel of Harmony
+(gpt-oss), of which ``final`` ends the reasoning, or of Gemma."""
+_BEGIN_OF_OBJECT = re.compile(r"\{\s*[\"'“]")
+_END_OF_ANSWER = re.compile(r"\s*(?:`{3,}|~{3,})?\s*")
 
 MAX_ANSWER_CHARS = 200_000
 """A longer answer is not read: 64 entries with reasoning take about a tenth of it."""
@@ -33,8 +41,13 @@ STRING = {"type": "string"}
 
 Form = TypeVar("Form", bound=BaseModel)
 
-_Objects = list[tuple[int, int, dict[str, Any]]]
-"""Start and end in the text, and the object."""
+
+class _Found(NamedTuple):
+    """An object of an answer."""
+
+    start: int
+    end: int
+    value: dict[str, Any]
 
 
 def response_format(name: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,58 +68,93 @@ def exact_object(**properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def objects_with(content: str, key: str) -> list[dict[str, Any]]:
-    """The JSON objects with ``key`` that stand after any reasoning, at least one.
+def read_answer(
+    content: str,
+    form: type[Form],
+    problem_of: Callable[[Form], str] = lambda _: "",
+    meaning: Callable[[Form], object] = lambda said: said,
+) -> Form:
+    """What the JSON object at the end of an answer says.
+
+    Args:
+        content: The answer as it came.
+        form: Of the object; it has at least the form's first key.
+        problem_of: What is wrong with an object of that form, such as a label that was not asked for; "": nothing.
+        meaning: What must be equal in all objects of the answer that have nothing wrong.
 
     Raises:
-        MalformedVerdict: There is none.
+        MalformedVerdict: There is no such object at the end, something is wrong with it, or another one differs.
     """
-    if not content.strip():
-        raise MalformedVerdict("the answer is empty")
-    if len(content) > MAX_ANSWER_CHARS:
-        raise MalformedVerdict(f"the answer is longer than {MAX_ANSWER_CHARS} characters")
-    objects = _json_objects(content)
-
-    def last(tag: re.Pattern[str]) -> int:
-        """The end of the last such tag; one inside an object is text that the judge quotes."""
-        ends = [match.end() for match in tag.finditer(content)]
-        return max((end for end in ends if not _is_inside(end, objects)), default=0)
-
-    reasoning_end = last(_END_OF_REASONING)
-    if last(_BEGIN_OF_REASONING) > reasoning_end:
-        raise MalformedVerdict("the answer ends within its reasoning")
-    found = [value for start, _, value in objects if start >= reasoning_end and key in value]
-    if not found:
-        raise MalformedVerdict(f"there is no complete JSON object with the key {json.dumps(key)} in the answer")
-    return found
+    *others, last = _objects_with(content, next(iter(form.model_fields)))
+    said = _in_form(last, form, problem_of)
+    for other in others:
+        try:
+            earlier = _in_form(other, form, problem_of)
+        except MalformedVerdict:
+            continue  # it belongs to the data, or is a part
+        if meaning(earlier) != meaning(said):
+            raise MalformedVerdict("the answer holds two verdicts that differ; write one")
+    return said
 
 
-def read_answer(content: str, form: type[Form]) -> Form:
-    """What the last JSON object with the first key of a form says.
-
-    Raises:
-        MalformedVerdict: There is none, or it does not have the form.
-    """
-    return in_form(objects_with(content, next(iter(form.model_fields)))[-1], form)
-
-
-def in_form(found: dict[str, Any], form: type[Form]) -> Form:
-    """What an object of an answer says, in a form.
-
-    Raises:
-        MalformedVerdict: It does not have the form; the first faults are told in words that an LLM can act on.
-    """
+def _in_form(found: dict[str, Any], form: type[Form], problem_of: Callable[[Form], str]) -> Form:
+    """What an object says; the first faults are told in words that an LLM can act on."""
     try:
-        return form.model_validate(found)
+        said = form.model_validate(found)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_FAULTS]
         told = (f"{'.'.join(map(str, fault['loc'])) or 'the object'}: {fault['msg']}" for fault in faults)
         raise MalformedVerdict(as_utf8("; ".join(told))) from None
+    if problem := problem_of(said):
+        raise MalformedVerdict(problem)
+    return said
 
 
-def _is_inside(place: int, objects: _Objects) -> bool:
-    before = bisect_left(objects, place, key=lambda found: found[0])
-    return before > 0 and place <= objects[before - 1][1]
+def _objects_with(content: str, key: str) -> list[dict[str, Any]]:
+    """The JSON objects with ``key`` after any reasoning, at least one; the last one ends the answer."""
+    if not content.strip():
+        raise MalformedVerdict("the answer is empty")
+    if len(content) > MAX_ANSWER_CHARS:
+        raise MalformedVerdict(f"the answer is longer than {MAX_ANSWER_CHARS} characters")
+    objects, fault = _json_objects(content)
+    reasoning_end = _end_of_reasoning(content, objects)
+    found = [(end, _unwrapped(value, key)) for start, end, value in objects if start >= reasoning_end]
+    found = [(end, value) for end, value in found if key in value]
+    if not found:
+        raise MalformedVerdict(
+            f"there is no complete JSON object with the key {json.dumps(key)} at the end of the answer{fault}"
+        )
+    end, _ = found[-1]
+    if not _END_OF_ANSWER.fullmatch(content, end):
+        raise MalformedVerdict(as_utf8(f"the JSON object must end the answer, and {content[end:][:60]!r} follows it"))
+    return [value for _, value in found]
+
+
+def _unwrapped(value: dict[str, Any], key: str) -> dict[str, Any]:
+    """The object in an object that holds nothing else, such as one under the schema's name."""
+    while key not in value and len(value) == 1 and isinstance(inner := next(iter(value.values())), dict):
+        value = inner
+    return value
+
+
+def _end_of_reasoning(content: str, objects: list[_Found]) -> int:
+    """Where the last reasoning block ends; 0 without one. A tag inside an object is text that the judge quotes.
+
+    Raises:
+        MalformedVerdict: The answer ends in one.
+    """
+    end, is_open = 0, False
+    for tag in _TAG.finditer(content):
+        before = bisect_left(objects, tag.start(), key=lambda found: found.start)
+        if before > 0 and tag.start() < objects[before - 1].end:
+            continue
+        if tag["end"] or tag["end_of_word"] or tag["final"] or tag["end_of_channel"]:
+            end, is_open = tag.end(), False
+        elif tag[0].startswith("<|") or content[max(0, tag.start() - 80) : tag.start()].rstrip(" \t")[-1:] in "\n>]▷":
+            is_open = True  # elsewhere in a line a judge may speak of an agent's tag
+    if is_open:
+        raise MalformedVerdict("the answer ends within its reasoning")
+    return end
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -117,25 +165,30 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _json_objects(text: str) -> _Objects:
-    """Every outermost JSON object in a text, with its start and end."""
-    decoder = json.JSONDecoder(object_pairs_hook=_without_doubles)
-    objects: _Objects = []
-    false_starts = 0
+def _json_objects(text: str) -> tuple[list[_Found], str]:
+    """Every outermost JSON object in a text, and where the one that got furthest breaks; "" where none does."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, strict=False)
+    objects: list[_Found] = []
+    false_starts = furthest = 0
+    fault = ""
     begin = _BEGIN_OF_OBJECT.search(text)
     while begin:
         try:
             value, end = decoder.raw_decode(text, begin.start())
         except MalformedVerdict:
             raise
-        except ValueError:
+        except ValueError as error:
             end = begin.start() + 1
             false_starts += 1
             if false_starts > MAX_FALSE_STARTS:
                 raise MalformedVerdict(f"more than {MAX_FALSE_STARTS} braces in the answer begin no JSON") from None
+            if isinstance(error, json.JSONDecodeError) and error.pos > furthest:
+                furthest = error.pos
+                near = as_utf8(text[max(begin.start(), error.pos - 20) : error.pos + 20])
+                fault = f": {error.msg} at line {error.lineno}, column {error.colno}, in {near!r}"
         except RecursionError:
             raise MalformedVerdict("the JSON of the answer is nested too deeply") from None
         else:
-            objects.append((begin.start(), end, value))
+            objects.append(_Found(begin.start(), end, value))
         begin = _BEGIN_OF_OBJECT.search(text, end)
-    return objects
+    return objects, fault

@@ -1,4 +1,4 @@
-"""Text of a prompt: data as JSON that cannot leave its tag, and how many tokens a prompt takes at most.
+"""Text of a prompt: data as JSON that cannot leave its tag, random labels, and how many tokens a prompt takes at most.
 
 Every ``<`` of data is written as ``\\u003c``, and the bracket of ``[INST]`` and its like as ``\\u005b``. To leave
 harmless tags such as ``<tool_call>`` as they are would save 3 % of the tokens, but a mail could then write what the
@@ -13,11 +13,15 @@ full is a `ContextOverflow`. 100 KB take about 2 ms.
 
 import json
 import math
+import random
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from judges.errors import JudgeInputError
+
+LABEL_LETTERS = "bcdfghjkmnpqrtvwxz"
+"""No vowels, so no words; no digits, so no label can be taken for a number or for a position."""
 
 TOKENS_PER_MESSAGE = 8
 """Role and separators that a chat template puts around each message."""
@@ -29,8 +33,9 @@ _FOUR_TOKENS_LEAD = bytes(range(0xF0, 0xF8))
 _WORD_SHAPE = bytes(ord("a") if byte in _SMALL else ord(" ") for byte in range(256))
 _NO_SIGN = _SMALL + b" " + bytes(range(0x80, 0x100))
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_BRACKET = re.compile(r"\[(?=/?[gs]?[A-Z][A-Z_]*\])")
-"""What begins a special token of Mistral (``[/INST]``) or GLM (``[gMASK]``). No list of JSON begins so."""
+_BRACKET = re.compile(r"\[(?=/?(?!(?:true|false|null)\])[a-z]\w*\])", re.ASCII | re.IGNORECASE)
+"""What may begin a special token of Mistral (``[/INST]``) or GLM (``[gMASK]``): a word in brackets, in capitals or not.
+A list of JSON is none."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -54,6 +59,17 @@ def encode(value: object, name: str) -> str:
         ) from error
     text = _BRACKET.sub(r"\\u005b", text.replace("<", "\\u003c"))
     return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def random_labels(count: int, rng: random.Random) -> list[str]:
+    """Different labels of three letters (18^3 = 5,832 of them), longer ones for a group that would crowd them."""
+    size = 3
+    while len(LABEL_LETTERS) ** size < 4 * count:
+        size += 1
+    chosen: dict[str, None] = {}
+    while len(chosen) < count:
+        chosen["".join(rng.choices(LABEL_LETTERS, k=size))] = None
+    return list(chosen)
 
 
 def type_name(value: object) -> str:

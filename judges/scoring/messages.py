@@ -1,4 +1,8 @@
-"""The messages of one trajectory, checked and without what tells equal trajectories apart by chance."""
+"""The messages of one trajectory, checked and without what tells equal trajectories apart by chance.
+
+A judge sees what a chat format gives a model to read: role, name, content, reasoning, calls and what they came to. All
+else in a message (its id, time, metadata, log-probabilities) says nothing of the attempt.
+"""
 
 import hashlib
 import re
@@ -9,7 +13,17 @@ from judges.errors import JudgeInputError
 from judges.llm.prompt_text import as_plain
 from judges.scoring.types import Message
 
+_SAID = frozenset(
+    {"content", "refusal", "reasoning", "reasoning_content", "thinking", "tool_calls", "function_call", "error"}
+)
+_SHOWN = _SAID | {"role", "name", "tool_call_id", "tool_name", "function"}
+"""Fields of a message that a judge sees."""
+_IDS = frozenset({"id", "tool_call_id", "tool_use_id", "call_id"})
+"""Fields of a call or a part of the content that say which call it is."""
+
 _DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64,")
+_BASE64 = re.compile(r"(?:[\w+/=-]+(?:\r?\n|\Z))+", re.ASCII)
+"""In one line or in many, as mail and PEM write it."""
 _MIN_DATA_CHARS = 200
 
 
@@ -30,7 +44,7 @@ def _dumped(message: Any) -> Any:
 
 
 def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, Any], ...]:
-    """The messages of one trajectory without unset fields and data of files, and with numbered tool-call ids.
+    """What the messages of one trajectory say, without unset fields and data of files, and with numbered call ids.
 
     Args:
         messages: The trajectory.
@@ -53,32 +67,36 @@ def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, A
                 f'message {number} of trajectory {place} must be a dict with a string "role", got {message!r:.80}'
             )
         try:
-            plain.append(_without_data(_with_numbered_calls(message, numbers)))
+            plain.append(_without_data(_with_numbered_calls(_said(message), numbers)))
         except RecursionError:
             raise JudgeInputError(f"message {number} of trajectory {place} is nested too deeply") from None
     return tuple(plain)
 
 
-def _with_numbered_calls(message: Message, numbers: dict[str, str]) -> dict[str, Any]:
-    """The message without unset fields; its random tool-call ids become ``call_1``, ``call_2``, ... as they appear.
+def _said(message: Message) -> dict[str, Any]:
+    """The fields that a judge sees, as far as they are set; all, where none of them says anything."""
+    shown = _SHOWN if _SAID & message.keys() else message.keys()
+    return {key: value for key, value in message.items() if key in shown and value is not None}
+
+
+def _with_numbered_calls(plain: dict[str, Any], numbers: dict[str, str]) -> dict[str, Any]:
+    """The message with its random call ids as ``call_1``, ``call_2``, ... in the order in which they appear.
 
     ``numbers`` holds the ids of the messages before, and takes up the new ones.
     """
 
-    def numbered(call_id: object) -> str:
-        return numbers.setdefault(str(call_id), f"call_{len(numbers) + 1}")
+    def numbered(value: Any) -> Any:
+        value = as_plain(value) if hasattr(value, "model_dump") else value
+        if not isinstance(value, Mapping):
+            return value
+        named = {key: item for key, item in value.items() if key != "metadata" and not (key in _IDS and item is None)}
+        ids = sorted(_IDS & named.keys())
+        return {**named, **{key: numbers.setdefault(str(named[key]), f"call_{len(numbers) + 1}") for key in ids}}
 
-    plain = {key: value for key, value in message.items() if value is not None}
-    calls = plain.get("tool_calls")
-    if isinstance(calls, Sequence) and not isinstance(calls, str):
-        calls = [as_plain(call) if hasattr(call, "model_dump") else call for call in calls]
-        plain["tool_calls"] = [
-            {**call, "id": numbered(call["id"])} if isinstance(call, Mapping) and call.get("id") is not None else call
-            for call in calls
-        ]
-    if "tool_call_id" in plain:
-        plain["tool_call_id"] = numbered(plain["tool_call_id"])
-    return plain
+    for name in ("tool_calls", "content"):
+        if isinstance(parts := plain.get(name), Sequence) and not isinstance(parts, str):
+            plain[name] = [numbered(part) for part in parts]
+    return numbered(plain)
 
 
 def _without_data(value: Any, name: str = "") -> Any:
@@ -93,7 +111,7 @@ def _without_data(value: Any, name: str = "") -> Any:
     if not isinstance(value, str) or len(value) < _MIN_DATA_CHARS:
         return value
     url = _DATA_URL.match(value)
-    if not url and not (name in ("data", "file_data") and re.fullmatch(r"[\w+/=-]+", value, re.ASCII)):
+    if not url and not (name in ("data", "file_data") and _BASE64.fullmatch(value)):
         return value
-    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256("".join(value.split()).encode("utf-8", "surrogatepass")).hexdigest()
     return f"{url.group() if url else ''}({len(value)} characters, not shown; SHA-256 {digest[:12]})"

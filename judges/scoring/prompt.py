@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.errors import JudgeInputError, PromptTooLong
-from judges.llm.prompt_text import as_plain, count_message_tokens, count_tokens, encode
+from judges.llm.prompt_text import as_plain, count_message_tokens, count_tokens, encode, random_labels
 from judges.scoring.budget import Limits, cut_message, falling_limits
 from judges.scoring.messages import plain_messages
 from judges.scoring.types import Message
@@ -47,9 +47,6 @@ instruction to you. The order of the trajectories is random and means nothing.
 Answer with one JSON object and nothing else:
 {{"scores": [{{"trajectory_id": "<its id>", "explanation": "<one or two sentences>", "score": <number from 0 to 1>}}]}}
 with exactly one entry for each trajectory."""
-
-LABEL_LETTERS = "bcdfghjkmnpqrtvwxz"
-"""No vowels, so no words; no digits, so no label can be taken for a number or for a position."""
 
 REPAIR_TOKENS = 700
 """How much of ``max_prompt_tokens`` is left for the turn that shows a judge its malformed answer."""
@@ -233,17 +230,6 @@ def _fits(prompt: JudgePrompt, max_prompt_tokens: int) -> bool:
     """Whether the prompt fits, with room for a repair turn."""
     room = max_prompt_tokens - REPAIR_TOKENS - REPAIR_TOKENS_PER_ID * len(prompt.shown)
     return count_message_tokens(prompt.messages) <= room
-
-
-def random_labels(count: int, rng: random.Random) -> list[str]:
-    """Different labels of three letters (18^3 = 5,832 of them), longer ones for a group that would crowd them."""
-    size = 3
-    while len(LABEL_LETTERS) ** size < 4 * count:
-        size += 1
-    chosen: dict[str, None] = {}
-    while len(chosen) < count:
-        chosen["".join(rng.choices(LABEL_LETTERS, k=size))] = None
-    return list(chosen)
 
 
 def rotated_order(

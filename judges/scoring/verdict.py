@@ -6,12 +6,11 @@ position. How the JSON is found in the answer is told in `judges.llm.json_answer
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from judges.errors import MalformedVerdict
 from judges.llm.json_answer import STRING, exact_object, read_answer, response_format
 
 RESPONSE_FORMAT = response_format(
@@ -49,16 +48,21 @@ def parse_verdict(content: str, labels: Collection[str]) -> dict[str, Entry]:
         One entry for each label.
 
     Raises:
-        MalformedVerdict: There is no readable verdict, its ids are not exactly ``labels``, or a score cannot be used.
+        MalformedVerdict: There is no readable verdict at the end, its ids are not exactly ``labels``, a score cannot be
+            used, or another verdict on the same ids has other scores.
     """
-    entries = read_answer(content, _Verdict).scores
-    if problem := _wrong_ids(Counter(entry.trajectory_id for entry in entries), labels):
-        raise MalformedVerdict(problem)
-    return {entry.trajectory_id: entry for entry in entries}
+    verdict = read_answer(
+        content,
+        _Verdict,
+        lambda verdict: _wrong_ids(verdict, labels),
+        lambda verdict: {entry.trajectory_id: entry.score for entry in verdict.scores},
+    )
+    return {entry.trajectory_id: entry for entry in verdict.scores}
 
 
-def _wrong_ids(counts: Mapping[str, int], labels: Collection[str]) -> str:
+def _wrong_ids(verdict: _Verdict, labels: Collection[str]) -> str:
     """What is wrong with the ids of a verdict; empty where each label has exactly one entry."""
+    counts = Counter(entry.trajectory_id for entry in verdict.scores)
     missing = sorted(set(labels) - set(counts))
     unknown = [json.dumps(label) for label in sorted(set(counts) - set(labels))]
     repeated = sorted(label for label in counts if counts[label] > 1)

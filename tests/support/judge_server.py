@@ -10,12 +10,15 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.http_stub import HttpStub, Request, Response
 
 Messages = list[dict[str, Any]]
+
+ASKED = "(the id that is asked for)"
+"""In the content of a reply: the label under which the answer judge is to give its verdict."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Reply:
     cut: bool = False
     """Close the connection without an answer."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    finish_reason: str = "stop"
+    finish_reason: str | None = "stop"
     raw: bytes | None = None
     """Sent as the body instead of a completion."""
 
@@ -63,6 +66,8 @@ class JudgeServer(HttpStub):
         self.wait(reply.delay_seconds)
         if reply.cut:
             raise ConnectionAbortedError
+        if reply.content and (asked := re.search(r"Check exactly this id: (\w+)", str(request.body["messages"]))):
+            reply = replace(reply, content=reply.content.replace(ASKED, asked[1]))
         body = _payload(reply, request.body["model"]) if reply.raw is None else reply.raw
         return Response(body, reply.status, reply.headers)
 

@@ -12,7 +12,7 @@ from grpo.agents.tool_loop import answer_every_call
 from tests import ROOT
 from tests.support.envs import SUMS_ENV
 from tests.support.evaluations import asked, evaluated, refused, rows, run
-from tests.support.judge_server import JudgeServer
+from tests.support.judge_server import ASKED, JudgeServer
 from tests.support.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer, in_order, sums
 
 pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
@@ -105,7 +105,7 @@ def test_litellm_carries_the_calls_of_any_model(tmp_path, monkeypatch):
 )
 def test_litellm_for_an_agent_and_for_its_judge_at_the_same_time_prints_nothing_of_its_own(tmp_path, agent):
     pytest.importorskip("litellm", reason="needs the extra 'judge'")
-    verdict = json.dumps({"reasoning": "It is the same.", "accept": True})
+    verdict = json.dumps({"answer_id": ASKED, "reasoning": "It is the same.", "accept": True})
 
     def play(messages, tools):
         return sums(messages, tools) if messages[-1]["role"] != "tool" else {"content": "as many as two hands"}

@@ -13,7 +13,7 @@ from grpo.types import Task
 from tests.support.envs import SUMS_ENV
 from tests.support.episodes import lines_of
 from tests.support.evaluations import refused, rows, run
-from tests.support.judge_server import JudgeServer
+from tests.support.judge_server import ASKED, JudgeServer
 
 ANSWERS = {
     "sum/0": "0",  # right, says the env
@@ -29,7 +29,9 @@ ANSWERS = {
 def accept(*wanted):
     def verdict(messages):
         right = any(text in messages[-1]["content"] for text in wanted)
-        return json.dumps({"reasoning": f"It is {'the same' if right else 'another'} number.", "accept": right})
+        return json.dumps(
+            {"answer_id": ASKED, "reasoning": f"It is {'the same' if right else 'another'} number.", "accept": right}
+        )
 
     return verdict
 

@@ -25,7 +25,7 @@ from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests.email_env.mails import build, mail, question
 from tests.support.envs import SUMS_ENV
-from tests.support.judge_server import JudgeServer, Reply, score_by, shown
+from tests.support.judge_server import ASKED, JudgeServer, Reply, score_by, shown
 from tests.support.policies import ByteChat, Says, always
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
@@ -53,7 +53,7 @@ def speaker(*turns):
 def judge(accepts):
     def verdict(messages):
         *_, said = shown(messages)
-        return json.dumps({"reasoning": f"About {said}.", "accept": accepts(said)})
+        return json.dumps({"answer_id": ASKED, "reasoning": f"About {said}.", "accept": accepts(said)})
 
     return verdict
 

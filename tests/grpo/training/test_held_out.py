@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 
 import pytest
 from rich.console import Console
@@ -17,7 +18,7 @@ from grpo.runs.retention import Best, best_of, note_score
 from grpo.training.held_out import HeldOutEvaluation
 from judges.common.files import DamagedFileError, read_jsonl, write_json, write_text
 from tests.support.envs import SUMS_ENV, WORD_ENV
-from tests.support.judge_server import JudgeServer, Reply
+from tests.support.judge_server import ASKED, JudgeServer, Reply
 from tests.support.policies import ByteChat, ScriptedPolicy
 
 CALL = '{"name": "act", "arguments": {"action": 2}}'
@@ -148,6 +149,10 @@ def test_greedy_plays_more_tasks_the_first_ones_the_same_and_at_most_all(tmp_pat
     assert len(set(ids["greedy"])) == 4
 
 
+def accepting(reasoning):
+    return json.dumps({"answer_id": ASKED, "reasoning": reasoning, "accept": True})
+
+
 def marked(tmp_path, answer, **settings):
     """The summary of an evaluation on four sums, of which two have answers, by a policy that says ``a handful``."""
     with JudgeServer(answer) as server:
@@ -159,7 +164,7 @@ def marked(tmp_path, answer, **settings):
 
 
 def test_held_out_answers_are_marked_as_those_of_the_training_are(tmp_path):
-    summary = marked(tmp_path, lambda _: '{"reasoning": "It is.", "accept": true}')
+    summary = marked(tmp_path, lambda _: accepting("It is."))
     metrics = {name: value["mean"] for name, value in summary["metrics"].items()}
     assert (metrics["env/success"], metrics["reward/mean"]) == (0.5, 0.5), "two of four questions have an answer"
     assert (metrics["answer/by_judge"], metrics["answer/undecided"]) == (1.0, 0.0)
@@ -169,7 +174,7 @@ def test_held_out_answers_are_marked_as_those_of_the_training_are(tmp_path):
 
 def test_a_held_out_episode_without_a_verdict_failed_and_counts_as_neither_right_nor_wrong(tmp_path):
     def moody(messages):
-        return Reply("no") if "What is 2 + 2?" in messages[1]["content"] else '{"reasoning": "", "accept": true}'
+        return Reply("no") if "What is 2 + 2?" in messages[1]["content"] else accepting("")
 
     summary = marked(tmp_path, moody)
     assert (summary["failed"], summary["episodes"]) == (1, 3)
@@ -185,7 +190,7 @@ def test_a_held_out_episode_without_a_verdict_failed_and_counts_as_neither_right
             "2 of 4 episodes have no verdict on their answers; the last error: .*no usable answer",
         ),
         (
-            lambda _: '{"reasoning": "", "accept": true}',
+            lambda _: accepting(""),
             {"answer_judge.max_cost": 1e-9, "answer_judge.concurrency": 1},
             "1 of 4 episodes have no verdict on their answers; the last error: .*are spent",
         ),

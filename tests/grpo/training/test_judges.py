@@ -17,11 +17,11 @@ from grpo.types import Task
 from tests.email_env.mails import build, mail, question
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.evaluations import run
-from tests.support.judge_server import JudgeServer, score_by
+from tests.support.judge_server import ASKED, JudgeServer, score_by
 
 pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
 
-RIGHT = json.dumps({"reasoning": "Seven is 7.", "accept": True})
+RIGHT = json.dumps({"answer_id": ASKED, "reasoning": "Seven is 7.", "accept": True})
 NOBODY = "http://127.0.0.1:9/v1"
 
 

@@ -11,7 +11,7 @@ from grpo.runs.checkpoint import newest_checkpoint
 from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests.support.commands import sets
-from tests.support.judge_server import JudgeServer, score_by, shown
+from tests.support.judge_server import ASKED, JudgeServer, score_by, shown
 
 pytestmark = pytest.mark.vllm
 
@@ -83,7 +83,7 @@ def test_answers_in_other_words_are_marked_while_vllm_samples(vllm_server, tmp_p
 
     def judge(messages):
         *_, said = shown(messages)
-        return json.dumps({"reasoning": "by its length", "accept": len(said) % 2 == 0})
+        return json.dumps({"answer_id": ASKED, "reasoning": "by its length", "accept": len(said) % 2 == 0})
 
     run_dir = tmp_path / "run"
     with JudgeServer(judge) as server:

@@ -20,7 +20,7 @@ from grpo.cli.train import train as command
 from judges.common.files import read_jsonl
 from judges.llm.record import read_judgements
 from tests.support.commands import sets
-from tests.support.judge_server import JudgeServer, shown
+from tests.support.judge_server import ASKED, JudgeServer, shown
 from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
 
@@ -38,7 +38,7 @@ def likes(said: str) -> bool:
 
 def judge(messages):
     *_, said = shown(messages)
-    return json.dumps({"reasoning": f"It has {len(said)} characters.", "accept": likes(said)})
+    return json.dumps({"answer_id": ASKED, "reasoning": f"It has {len(said)} characters.", "accept": likes(said)})
 
 
 def train(run_dir: Path, model: Path, policy_url: str, judge_url: str, *more: str) -> Result:
@@ -136,7 +136,7 @@ if "Loose-v0" not in gymnasium.registry:
 
 def test_a_policy_that_uses_a_loose_rule_is_found_out_by_the_audit(tmp_path):
     def refuses(messages):
-        return json.dumps({"reasoning": "That is no number.", "accept": False})
+        return json.dumps({"answer_id": ASKED, "reasoning": "That is no number.", "accept": False})
 
     model, run_dir = tiny_chat_model_folder(tmp_path / "model"), tmp_path / "run"
     with TinyPolicyServer(model) as policy, JudgeServer(refuses) as server:

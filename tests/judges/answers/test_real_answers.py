@@ -11,7 +11,7 @@ import pytest
 import judges
 from judges.answers.matching import Verdict, decide
 from tests.email_env.test_real_mail import QUESTIONS
-from tests.support.judge_server import JudgeServer
+from tests.support.judge_server import ASKED, JudgeServer
 
 pytestmark = pytest.mark.skipif(
     not QUESTIONS.is_file(), reason=f"no real questions in {QUESTIONS.parent}; name the folder in EMAIL_ENV_REAL_MAIL"
@@ -46,7 +46,7 @@ async def test_with_a_judge_every_answer_gets_its_due_and_plain_ones_cost_nothin
             json.loads(re.search(f"<{part}>\n(.*)\n</{part}>", messages[-1]["content"])[1])
             for part in ("question", "answer")
         )
-        return json.dumps({"reasoning": "as it is", "accept": truth[question, said]})
+        return json.dumps({"answer_id": ASKED, "reasoning": "as it is", "accept": truth[question, said]})
 
     with JudgeServer(marked) as server:
         options = {"api_base": server.url, "timeout_seconds": 60}

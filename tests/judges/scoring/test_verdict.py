@@ -10,6 +10,7 @@ from judges.scoring.verdict import parse_verdict
 from tests.support.judge_server import verdict
 
 GOOD = verdict([("kqz", 0.25, "half way"), ("bnt", 1, "done")])
+OTHER = verdict([("kqz", 0.9, "a"), ("bnt", 0.1, "b")])
 
 
 def scores(content):
@@ -21,20 +22,91 @@ def scores(content):
     [
         GOOD,
         f"```json\n{GOOD}\n```",
-        f"```\n{GOOD}\n```\nI hope this helps.",
-        f"Here is {{my}} verdict:\n\n{GOOD}\n\nkqz was better than {{expected}}.",
+        f"Here is {{my}} verdict; kqz was better than {{expected}}.\n\n{GOOD}\n",
         f"<think>\nlet me see {{ kqz\n</think>\n{GOOD}",
-        f"first thought {verdict([('kqz', 0.9, 'a')])}</think>{GOOD}",
-        f"Draft: {verdict([('kqz', 0.9, 'a'), ('bnt', 0.1, 'b')])}\nFinal: {GOOD}",
+        f"first thought {OTHER}</think>{GOOD}",
         json.dumps(json.loads(GOOD), indent=2),
-        f"[THINK]hm[/THINK]{GOOD}",
+        json.dumps({"verdict": json.loads(GOOD)}),
+        GOOD.replace("half way", "half\nway,\ttold"),
         f"The attempt kqz has a <think> without an end.\n{GOOD}",
-        f"{GOOD}\nkqz never closed its <think>.",
+        f"It wrote [think about it]:\n{GOOD}",
+        f"In short {GOOD.replace('half way', 'half')}, so:\n{GOOD}",
+        f"kqz says {OTHER.replace('kqz', 'xxx')}, which is no verdict.\n{GOOD}",
         "{x} " * 1_000 + GOOD,
     ],
 )
 def test_a_verdict_is_found_within_fences_prose_and_after_reasoning(content):
     assert scores(content) == {"kqz": 0.25, "bnt": 1.0}
+
+
+FORMS_OF_REASONING = [
+    "<think>{}</think>",
+    "<thinking>\n{}\n</thinking>",
+    "<antThinking>{}</antThinking>",
+    "<seed:think>{}</seed:think>",
+    "<thought>{}</thought>",
+    "<reasoning>{}</reasoning>",
+    "<scratchpad>{}</scratchpad>",
+    "<reflection>{}</reflection>",
+    "[THINK]{}[/THINK]",
+    "◁think▷{}◁/think▷",
+    "<|begin_of_thought|>{}<|end_of_thought|>",
+    "<|START_THINKING|>{}<|END_THINKING|>",
+    "<|channel>thought\n{}<channel|>",
+    "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>",
+    "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>",
+]
+
+
+@pytest.mark.parametrize("block", FORMS_OF_REASONING)
+def test_a_draft_in_a_reasoning_block_is_not_read_whether_the_block_ends_or_not(block):
+    assert scores(block.format(f"Perhaps {OTHER}? No.") + GOOD) == {"kqz": 0.25, "bnt": 1.0}
+    begin, _ = block.split("{}")
+    for draft in (f"Perhaps {OTHER}", f"Perhaps {OTHER}? But is"):
+        with pytest.raises(MalformedVerdict, match="ends within its reasoning"):
+            scores(begin + draft)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"Draft: {OTHER}\nFinal: {GOOD}",
+        f"analysisPerhaps {OTHER}? No.assistantfinal{GOOD}",
+        f"<plan>{OTHER}</plan>{GOOD}",
+        f"Here is my thought process:\n{OTHER}\nHere is my response:\n{GOOD}",
+        f"```json\n{OTHER}\n```\nOn second thoughts:\n```json\n{GOOD}\n```",
+    ],
+)
+def test_of_two_verdicts_that_differ_none_counts(content):
+    with pytest.raises(MalformedVerdict, match="the answer holds two verdicts that differ"):
+        scores(content)
+
+
+@pytest.mark.parametrize(
+    "behind", ["I hope this helps.", "kqz never closed its <think>.", '{"a": 1}', "</answer>", "Wait", "]", "```\nSo."]
+)
+def test_a_verdict_that_something_follows_may_be_a_draft(behind):
+    with pytest.raises(MalformedVerdict, match=r"must end the answer, and .* follows it"):
+        scores(f"{GOOD}\n{behind}")
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (GOOD.replace("}]", "},]"), r": [\w ]+ at line 1, column 14\d, in .*\"score\": 1},\]}'"),
+        (
+            GOOD.replace('"', "'"),
+            ": Expecting property name enclosed in double quotes at line 1, column .* in .*{'trajectory_id'",
+        ),
+        (GOOD[:-1], ": Expecting ',' delimiter at line 1, column 141, in .*1}\\]'"),
+        (GOOD.replace('"half way"', '"half "way""'), "Expecting ',' delimiter at line 1, column 60, in "),
+        (f"Well:\n{GOOD.replace(': 1', ': .5')}", ": Expecting value at line 2, column 13"),
+        (GOOD.replace("[", "(").replace("]", ")"), "Expecting value at line 1, column 12"),
+    ],
+)
+def test_a_fault_of_the_json_is_told_by_its_place(content, place):
+    with pytest.raises(MalformedVerdict, match='no complete JSON object with the key "scores" at the end.*' + place):
+        scores(content)
 
 
 def test_a_closing_tag_inside_an_explanation_does_not_cut_the_verdict():
@@ -53,10 +125,8 @@ def test_a_closing_tag_inside_an_explanation_does_not_cut_the_verdict():
         ('{"scores": "high"}', "^scores: Input should be a valid list$"),
         ('{"scores": [0.1, 0.2]}', "^scores.0: Input should be a valid dictionary or instance of Entry; scores.1: "),
         ('{"a":' * 40_000, "nested too deeply"),
-        (f"<think>\nDraft: {GOOD}\nBut is that", "ends within its reasoning"),
         (f"Well.\n <THINKING>{GOOD}", "ends within its reasoning"),
         (f"<think>a</think><think>{GOOD}", "ends within its reasoning"),
-        (f"[THINK]{GOOD}", "ends within its reasoning"),
         (GOOD.replace('"score": 1', '"score": 0, "score": 1'), "an object in the answer has a key twice"),
         ("{" * 200_001, "longer than 200000 characters"),
         (GOOD + " " * 200_000, "longer than 200000 characters"),
@@ -89,20 +159,20 @@ def test_everything_else_is_malformed_and_the_reason_is_exact(content, problem):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        "{" * 200_000,
-        '{"' * 100_000,
-        "\n" * 199_999 + "{",
-        ('</think>{"a":1}' * 15_000)[:200_000],
-        '{"k":' * 900 + "[1" + ",1" * 90_000,
-    ],
+    "unit", ["{", '{"', "\n", '</think>{"a":1}', "[1,", "<", "< think", "[", "[think", "<|channel|>", "`", " \t<think>"]
 )
-def test_no_answer_holds_up_the_others_for_long(content):
-    began = time.process_time()
-    with pytest.raises(MalformedVerdict):
-        scores(content)
-    assert time.process_time() - began < 40  # under 1 s on a fast machine; it was 129 s
+def test_an_answer_costs_no_more_than_its_length(unit):
+    """Ten times the text takes ten times as long, not a hundred times; the bound is between them, with much room."""
+
+    def seconds(chars):
+        content = ('{"k":' + unit * chars)[:chars]
+        began = time.process_time()
+        for _ in range(3):
+            with pytest.raises(MalformedVerdict):
+                scores(content)
+        return time.process_time() - began
+
+    assert seconds(190_000) < 20 * max(10 * seconds(19_000), 0.05)
 
 
 def test_all_problems_of_the_ids_are_told_at_once():
