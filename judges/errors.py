@@ -30,8 +30,11 @@ class JudgeCallError(JudgeError, ConnectionError):
 
     Attributes:
         status: The HTTP status, if any.
-        is_hopeless: Whether every other call would fail as well: a wrong key, name or address.
+        is_hopeless: Whether every other call would fail as well: a wrong key, name or address, or no quota.
+        may_be_of_form: Whether the judge may have refused the structured output alone.
     """
+
+    may_be_of_form = False
 
     def __init__(self, message: str, status: int | None = None, *, is_hopeless: bool = False) -> None:
         super().__init__(message)

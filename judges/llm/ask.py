@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from judges.errors import MalformedVerdict
 from judges.llm.cache import cache_key
-from judges.llm.client import JudgeClient
+from judges.llm.client import Completion, JudgeClient
 from judges.llm.loop import in_one_loop
 from judges.llm.prompt_text import count_message_tokens
 from judges.llm.session import Session, Usage
@@ -25,7 +25,7 @@ _CUT = {
     "length": "the answer was cut off at its length (raise max_tokens)",
     "content_filter": "the answer was cut off by a filter of its provider",
 }
-"""Ends of an answer that is not whole."""
+"""What is said of ends that are not the model's own."""
 
 T = TypeVar("T")
 ChatTurns = list[dict[str, str]]
@@ -116,24 +116,32 @@ def _is_usable(answer: str, question: Question[Any]) -> bool:
 
 async def _from_llm(client: JudgeClient, question: Question[Any], session: Session, exchange: Exchange) -> str:
     """The first usable answer."""
-    messages = list(question.messages)
+    messages, form = list(question.messages), question.response_format
     problems: list[str] = []
     for _ in range(2):
-        completion = await session.complete(client, messages, question.response_format)
+        completion = await session.complete(client, messages, form, exchange.usage)
         exchange.answers.append(completion.content)
-        exchange.usage.add(completion)
         try:
-            if completion.finish_reason in _CUT:  # a whole JSON object in it may be a draft
-                raise MalformedVerdict(_CUT[completion.finish_reason])
+            _check_end(completion)
             question.parse(completion.content)
             return completion.content
         except MalformedVerdict as problem:
             problems.append(str(problem))
             messages += repair_turn(question, completion.content, problem)
+            form = None if completion.is_blank else form
     raise MalformedVerdict(
         f"{client.model} gave no usable answer on {question.subject}: first {problems[0]}; "
         f"after the repair turn {problems[1]}. Its last answer began {exchange.answers[-1][:200]!r}"
     )
+
+
+def _check_end(completion: Completion) -> None:
+    """Refuse an answer that the model itself did not end: a whole JSON object in it may be a draft."""
+    reason = completion.finish_reason
+    if completion.is_blank and completion.has_reasoning:
+        raise MalformedVerdict("the answer is empty: its text stands in reasoning_content, which is not read")
+    if reason != "stop" and (completion.content or reason in _CUT):
+        raise MalformedVerdict(_CUT.get(reason, f"the model did not end the answer (its finish_reason is {reason})"))
 
 
 def repair_turn(question: Question[Any], content: str, problem: MalformedVerdict) -> ChatTurns:

@@ -7,11 +7,12 @@ come from the arguments or the environment. They are never stored, and they are 
 import asyncio
 import importlib
 import inspect
+import json
 import logging
 import math
 import os
-import random
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -31,25 +32,22 @@ from judges.common.secrets import (
 )
 from judges.common.text import as_utf8
 from judges.errors import ContextOverflow, JudgeCallError, JudgeInputError, JudgeTimeoutError
+from judges.llm.failure import Failure
 from judges.llm.loop import in_one_loop
 
 DEFAULT_JUDGE = "openai/o4-mini"
 
 TIMEOUT_SECONDS = 120.0
 """How long one attempt of a call may take where nothing else is said."""
-MAX_BACKOFF_SECONDS = 60.0
-"""No wait between two attempts is longer, whatever the provider asks for."""
 
 _RESERVED = frozenset({"model", "messages", "stream", "n", "num_retries", "max_retries", "timeout"})
 _PRICES = ("input_cost_per_token", "output_cost_per_token")
-_TRANSIENT = frozenset({408, 409, 425, 429})
-_HOPELESS = frozenset({401, 403, 404})
-"""A wrong key, name or address."""
-_REQUEST_REFUSED = frozenset({400, 422})
-"""The provider calls the request itself bad. Perhaps it only refuses the response format."""
+_HOPELESS = frozenset({401, 402, 403, 404})
+"""A wrong key, name or address, or no money."""
+_ENDED = frozenset({"stop", "stop_sequence", "end_turn", "eos", "eos_token", "tool_calls", "function_call"})
+"""How a server says that the model itself ended a reply. litellm says "stop" of others too, such as "abort" or null. It
+says so of tool calls only where it made them itself, for structured output."""
 _NAME_OF_OPENAI = re.compile(r"(?:ft:)?(?:chatgpt|gpt|o\d)\b")
-_NO_STRUCTURED_OUTPUT: set[tuple[str, str | None]] = set()
-"""(model, URL) pairs that refused a response format and then answered without: they are not asked for it again."""
 
 
 class Reach(TypedDict, total=False):
@@ -100,6 +98,16 @@ class Completion:
     """As the provider reports them, reasoning included; 0 where it does not."""
     cost_dollars: float | None = None
     """By litellm's price list, or by ``input_cost_per_token`` in the parameters; None where the price is not known."""
+    has_reasoning: bool = False
+    """Whether there is text in a reasoning field."""
+    problem: str = ""
+    """Why the reply cannot be read, though it may have to be paid."""
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it says nothing: no word, or blanks to its limit."""
+        is_padded = self.finish_reason == "length" and 2 * len(self.content.rstrip()) < len(self.content)
+        return not self.problem and (is_padded or not re.search(r"\w", self.content))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -115,7 +123,9 @@ class JudgeClient:
         api_key: None: the provider's variable (``OPENAI_API_KEY``, ...). A server of your own needs none.
         timeout_seconds: For one attempt, connection and generation together.
         max_retries: Further attempts after a timeout, a lost connection, 429 or 5xx.
-        backoff_seconds: Wait before the first retry; it doubles at each. ``Retry-After`` is honoured up to a minute.
+        backoff_seconds: Wait before the first retry; it doubles at each. ``Retry-After`` is honoured up to a minute. A
+            429 without it waits nine times as long: 63 s in all with the usual settings, which is over the minute for
+            which providers count.
         extra_litellm_params: Handed to litellm as they are: ``temperature``, ``max_tokens``, ``reasoning_effort``, ...
             Two are not handed on: ``input_cost_per_token`` and ``output_cost_per_token``, prices in dollars, which this
             client uses instead of litellm's list.
@@ -185,15 +195,16 @@ class JudgeClient:
     async def complete(
         self, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None = None
     ) -> Completion:
-        """Ask once, with retries.
+        """Ask once, with retries. A reply that cannot be read is not asked for again: its ``problem`` says so.
 
         Args:
             messages: The conversation so far.
-            response_format: Structured output. A provider that refuses it is not asked for it again.
+            response_format: Structured output, unless ``extra_litellm_params`` has its own.
 
         Raises:
             JudgeTimeoutError: The last attempt ran into ``timeout_seconds``.
-            JudgeCallError: Every attempt failed, or a retry cannot mend the failure.
+            JudgeCallError: Every attempt failed, or a retry cannot mend the failure; ``may_be_of_form``: perhaps it
+                only refuses the response format.
         """
         return await in_one_loop(self._answer(messages, response_format))
 
@@ -238,21 +249,12 @@ class JudgeClient:
     async def _answer(
         self, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None
     ) -> Completion:
-        params = self._params()
-        params["messages"] = list(messages)
-        key = (params["model"], params.get("api_base"))
-        if response_format is None or "response_format" in params or key in _NO_STRUCTURED_OUTPUT:
-            return await self._attempts(params)
-        try:
-            return await self._attempts({**params, "response_format": response_format})
-        except JudgeCallError as error:
-            if error.status not in _REQUEST_REFUSED or isinstance(error, ContextOverflow):
-                raise
-        completion = await self._attempts(params)
-        _NO_STRUCTURED_OUTPUT.add(key)
-        return completion
-
-    async def _attempts(self, params: dict[str, Any]) -> Completion:
+        params = self._params() | {"messages": list(messages)}
+        replies: list[object] = []
+        params["logger_fn"] = lambda details: replies.append(details.get("original_response"))
+        has_form = response_format is not None and "response_format" not in params
+        if has_form:
+            params["response_format"] = response_format
         litellm = load_litellm()  # seconds, in which the judges' loop has nothing else to do
         try:
             litellm.get_llm_provider(params["model"], params.get("custom_llm_provider"), params.get("api_base"))
@@ -263,20 +265,25 @@ class JudgeClient:
                 is_hopeless=True,
             ) from None
         for attempt in range(1, self.max_retries + 2):
+            replies.clear()
             try:
                 async with asyncio.timeout(self.timeout_seconds):
                     response = await litellm.acompletion(**params)
-                return self._completion(response, params)
+                return self._completion(response, _said_end(replies), params)
             except Exception as error:  # the one boundary: litellm raises its own, openai's, httpx's and builtin types
-                failure = self._failure(error, params, attempt)
-                if attempt > self.max_retries or not _is_transient(error):
+                failure = Failure.of(error)
+                told = self._told(error, failure, params, attempt)
+                told.may_be_of_form = has_form and failure.may_be_of_form
+                if failure.status == 200:  # it may have to be paid, so it is not asked again
+                    cost = 0.0 if self._prices == (0.0, 0.0) else None
+                    return Completion("", "", cost_dollars=cost, problem=str(told))
+                if told.may_be_of_form or attempt > self.max_retries or not failure.is_transient:
                     # `from None`: the cause's own text may quote a key.
-                    raise failure from None
-                wait_seconds = self._wait_seconds(error, attempt)
-            await asyncio.sleep(wait_seconds)
+                    raise told from None
+            await asyncio.sleep(failure.wait_seconds(attempt, self.backoff_seconds))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _completion(self, response: Any, params: Mapping[str, Any]) -> Completion:
+    def _completion(self, response: Any, said_end: str, params: Mapping[str, Any]) -> Completion:
         usage = getattr(response, "usage", None)
         prompt_tokens = max(getattr(usage, "prompt_tokens", 0) or 0, 0)
         completion_tokens = max(getattr(usage, "completion_tokens", 0) or 0, 0)
@@ -288,44 +295,48 @@ class JudgeClient:
         if not is_counted or not isinstance(cost, (int, float)) or not 0 <= cost < math.inf:
             cost = None
         content = finish_reason = ""
+        has_reasoning = False
         if response.choices:
             choice = response.choices[0]
             said = choice.message.content or getattr(choice.message, "refusal", None) or ""
             # Half a character, which an LLM can write in an escape, could not be shown to it again.
             content = blank_secrets(as_utf8(said), *self._secrets(params))
+            has_reasoning = bool(getattr(choice.message, "reasoning_content", None))
             finish_reason = choice.finish_reason or ""
-        return Completion(content, finish_reason, prompt_tokens, completion_tokens, cost)
+            if finish_reason == "stop" and said_end.lower() not in _ENDED:
+                finish_reason = said_end
+        return Completion(content, finish_reason, prompt_tokens, completion_tokens, cost, has_reasoning)
 
     def _secrets(self, params: Mapping[str, Any]) -> list[str]:
         """What no text of the server may repeat."""
         return [*secrets_in(params), *secrets_of_url(self.api_base or _url_of_environment(self.model) or "")]
 
-    def _failure(self, error: Exception, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
-        where = f" at {without_credentials(params['api_base'])}" if "api_base" in params else ""
+    def _told(self, error: Exception, failure: Failure, params: Mapping[str, Any], attempt: int) -> JudgeCallError:
+        base = params.get("api_base")
+        where = f" at {without_credentials(base)}" if base else ""
         tries = f" after {attempt} attempts" if attempt > 1 else ""
         name = f"{params['model']}{where}"
-        status = getattr(error, "status_code", None)
-        if isinstance(error, TimeoutError) or status == 408:
+        status = failure.status
+        if failure.is_timeout or status == 408:
             return JudgeTimeoutError(
                 f"{name} did not answer within {self.timeout_seconds:g} s{tries}; "
                 "raise timeout_seconds or use a faster model"
             )
-        words = str(error).partition("Traceback (most recent")[0].rstrip()  # litellm quotes its own
-        text = blank_secrets(f"{type(error).__name__}: {words}", *self._secrets(params))
-        message = f"{name} failed{tries} ({text[:500]})"
-        if type(error).__name__ == "ContextWindowExceededError":
+        message = f"{name} failed{tries} ({blank_secrets(failure.words, *self._secrets(params))[:500]})"
+        if type(error).__name__ == "ContextWindowExceededError" or failure.is_overflow:
             return ContextOverflow(f"{message}; lower max_prompt_tokens below the judge's context", status)
-        return JudgeCallError(message, status, is_hopeless=status in _HOPELESS)
+        if status == 404 and base and urlsplit(base).path in ("", "/"):
+            message += f"; its URL has no path: is it {without_credentials(base).rstrip('/')}/v1?"
+        is_out_of_quota = status == 429 and failure.is_final
+        return JudgeCallError(message, status, is_hopeless=status in _HOPELESS or is_out_of_quota)
 
-    def _wait_seconds(self, error: Exception, attempt: int) -> float:
-        """Doubling, with jitter so that groups that failed together do not come back together."""
-        wait_seconds = self.backoff_seconds * 2 ** (attempt - 1) * random.uniform(0.75, 1.25)
-        headers = getattr(error, "litellm_response_headers", None) or {}
-        try:
-            wait_seconds = max(wait_seconds, float(headers.get("retry-after", 0.0)))
-        except ValueError:  # Retry-After may be a date; the doubling serves then
-            pass
-        return min(wait_seconds, MAX_BACKOFF_SECONDS)
+
+def _said_end(replies: Sequence[object]) -> str:
+    """The finish_reason as the server wrote it; "stop" where its reply is not in OpenAI's form."""
+    try:
+        return str(json.loads(str(replies[-1]))["choices"][0].get("finish_reason"))
+    except (LookupError, TypeError, AttributeError, ValueError):
+        return "stop"
 
 
 def is_server_url(url: str) -> bool:
@@ -357,11 +368,6 @@ def _url_of_environment(model: str) -> str | None:
     return os.environ.get(f"{provider}_BASE_URL") or os.environ.get(f"{provider}_API_BASE") or None
 
 
-def _is_transient(error: Exception) -> bool:
-    status = getattr(error, "status_code", None)
-    return isinstance(error, OSError) or (status is not None and (status in _TRANSIENT or status >= 500))
-
-
 @cache
 def load_litellm() -> Any:
     """Import litellm without its call to the network and without its notices."""
@@ -375,6 +381,7 @@ def load_litellm() -> Any:
     litellm.disable_aiohttp_transport = True
     litellm.suppress_debug_info = True
     litellm.telemetry = False
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings")  # of a reply in another shape, on stderr
     if "LITELLM_LOG" not in os.environ:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -15,10 +15,11 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from judges.errors import JudgeInputError, SpendLimitReached
+from judges.errors import JudgeCallError, JudgeInputError, SpendLimitReached
 from judges.llm.cache import AnswerCache
 from judges.llm.client import Completion, JudgeClient
 from judges.llm.record import JudgementLog
@@ -31,7 +32,8 @@ class Usage:
     """A running sum over calls. A cached answer counts as ``cached`` and costs nothing."""
 
     calls: int = 0
-    """Calls that an LLM answered, repair turns included. Failed attempts are not known to cost and are not counted."""
+    """Calls that an LLM answered, repair turns included, also where nothing of the answer can be read. Failed attempts
+    are not known to cost and are not counted."""
     cached: int = 0
     """Answers that came from the cache instead, or from an equal question at the same time."""
     prompt_tokens: int = 0
@@ -118,34 +120,62 @@ class Session:
         self.clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._warned: set[Path] = set()
+        self._without_form: set[tuple[str, str | None]] = set()
         self._cache = None if cache is None else AnswerCache(cache)
         self._record = None if record is None else JudgementLog(record)
 
-    @classmethod
-    def of(cls, session: Self | None) -> Self:
-        """The session that was handed in, or a new one.
+    @staticmethod
+    def of(session: "Session | None") -> "Session":
+        """The session that was handed in, or the one that all share who hand in none: it bounds calls, and no more.
 
         Raises:
             JudgeInputError: It is something else.
         """
-        if session is not None and not isinstance(session, cls):
+        if session is not None and not isinstance(session, Session):
             raise JudgeInputError(f"session must be a judges.Session, got {session!r:.80}")
-        return session or cls()
+        return session or _shared_session()
 
     async def complete(
-        self, client: JudgeClient, messages: Sequence[Mapping[str, str]], response_format: Mapping[str, Any] | None
+        self,
+        client: JudgeClient,
+        messages: Sequence[Mapping[str, str]],
+        response_format: Mapping[str, Any] | None,
+        usage: Usage,
     ) -> Completion:
-        """One call within the limits, counted in ``usage``.
+        """One reply within the limits, counted in ``self.usage`` and in ``usage``.
+
+        Where structured output is refused, or leads to a reply that says nothing, the same is asked without it. A judge
+        that answers then is not asked for it again.
 
         Raises:
             SpendLimitReached: The money is spent, or the price is not known although there is a limit.
-            JudgeCallError: As in `JudgeClient.complete`.
+            JudgeCallError: As in `JudgeClient.complete`, or the reply cannot be read.
         """
-        self._here()
-        async with self._slots:
-            self.check_spend(client.model)
-            completion = await client.complete(messages, response_format)
-        self.usage.add(completion)
+
+        async def call(form: Mapping[str, Any] | None) -> Completion:
+            self._here()
+            async with self._slots:
+                self.check_spend(client.model)
+                completion = await client.complete(messages, form)
+            self.usage.add(completion)
+            usage.add(completion)
+            if completion.problem:
+                raise JudgeCallError(completion.problem, 200)
+            return completion
+
+        judge = client.model, client.identity()["api_base"]
+        if response_format is None or judge in self._without_form:
+            return await call(None)
+        try:
+            completion = await call(response_format)
+            if not completion.is_blank:
+                return completion
+        except JudgeCallError as error:
+            if not error.may_be_of_form:
+                raise
+        completion = await call(None)
+        if not completion.is_blank:
+            self._without_form.add(judge)
         return completion
 
     def _here(self) -> asyncio.AbstractEventLoop:
@@ -236,3 +266,8 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({asdict(self.usage)})"
+
+
+@cache
+def _shared_session() -> Session:
+    return Session()

@@ -95,6 +95,14 @@ async def test_as_many_calls_as_the_limit_are_under_way_and_all_are_made():
     assert (crowd.most, session.usage.calls) == (3, 9)
 
 
+async def test_who_hands_in_no_session_shares_a_limit():
+    crowd = Crowd(16)
+    with JudgeServer(crowd) as server:
+        lists = [[[USER, said(str(n))]] for n in range(32)]
+        await asyncio.gather(*(judge(server, group, timeout_seconds=60) for group in lists))
+    assert crowd.most == 16
+
+
 def test_the_limit_holds_over_threads_with_loops_of_their_own():
     crowd = Crowd(2)
     session = Session(max_concurrency=2)

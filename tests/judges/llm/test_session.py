@@ -12,6 +12,14 @@ from judges.llm.prompt_text import count_message_tokens
 from tests.judges.recorded_groups import by_table, judge
 from tests.support.judge_server import JudgeServer, Reply
 
+
+def completion(content, usage=None, **message):
+    message = {"role": "assistant", "content": content, **message}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return json.dumps(whole).encode()
+
+
 PRICE = {"input_cost_per_token": 0.001, "output_cost_per_token": 0.01}
 """The test server reports 100 and 10 tokens: 20 cents a call."""
 
@@ -89,10 +97,7 @@ async def test_a_limit_that_cannot_be_kept_is_an_error_after_the_first_reply():
 @pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {"prompt_tokens": -9, "completion_tokens": 1}}])
 async def test_a_server_that_reports_no_usage_costs_an_unknown_sum_and_not_nothing(usage):
     def answer(messages):
-        message = {"role": "assistant", "content": by_table(messages)}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], **usage}
-        return Reply(raw=json.dumps(completion).encode())
+        return Reply(raw=completion(by_table(messages), **usage))
 
     session = Session(max_cost_dollars=0.5)
     with JudgeServer(answer) as server:
@@ -110,6 +115,64 @@ async def test_a_server_that_reports_no_usage_costs_an_unknown_sum_and_not_nothi
 def test_a_price_that_is_no_number_of_dollars_is_refused(price):
     with pytest.raises(JudgeInputError, match="output_cost_per_token must be dollars, 0 or more and finite, got"):
         judges.JudgeClient("m", extra_litellm_params={"output_cost_per_token": price})
+
+
+HARMED = {
+    "empty": Reply(""),
+    "blanks": Reply(" \n" * 50, finish_reason="length"),
+    "a brace and blanks to the limit": Reply('{"scores": [' + "\n" * 400, finish_reason="length"),
+    "in reasoning_content": Reply(raw=completion("", reasoning_content='{"scores": []}')),
+    **{f"{status}": status for status in (400, 404, 415, 422, 500, 501)},
+}
+
+
+@pytest.mark.parametrize("harmed", HARMED)
+async def test_structured_output_that_harms_is_left_out_and_the_session_remembers_where_that_helped(harmed):
+    def judged(messages):
+        return HARMED[harmed] if "response_format" in server.requests[-1].body else by_table(messages)
+
+    session = Session()
+    with JudgeServer(judged) as server:
+        for seed in (0, 1):
+            await judge(server, session=session, seed=seed, max_retries=0)
+    assert ["response_format" in request.body for request in server.requests] == [True, False, False]
+    assert session.usage.calls == (2 if harmed.isdigit() else 3), "a reply that says nothing is paid"
+
+
+@pytest.mark.parametrize(
+    ("replies", "words", "asked"),
+    [
+        ([404, 404], "HTTP 404", [True, False]),
+        ([""] * 3, "first the answer is empty; after the repair turn the answer is empty", [True, False, False]),
+        (
+            [Reply(raw=completion(None, reasoning="{}"))] * 3,
+            "its text stands in reasoning_content",
+            [True, False, False],
+        ),
+        (["no", "no"], "no complete JSON object", [True, True]),
+        ([Reply(raw=b"<html>")], "failed", [True]),
+    ],
+)
+async def test_where_leaving_it_out_does_not_help_the_error_is_told(replies, words, asked):
+    with JudgeServer(replies) as server, pytest.raises(judges.JudgeError, match=words):
+        await judge(server, session=Session(), max_retries=0)
+    assert ["response_format" in request.body for request in server.requests] == asked
+
+
+async def test_structured_output_of_the_callers_own_stays():
+    own = {"response_format": {"type": "json_object"}}
+    with JudgeServer([400]) as server, pytest.raises(judges.JudgeCallError):
+        await judge(server, extra_litellm_params=own)
+    assert [request.body["response_format"] for request in server.requests] == [{"type": "json_object"}]
+
+
+async def test_a_reply_that_cannot_be_read_is_counted_and_the_limit_holds():
+    session = Session(max_cost_dollars=0.5)
+    with JudgeServer(lambda messages: Reply(raw=completion([{"type": "text", "text": "hm"}]))) as server:
+        for error in (judges.JudgeCallError, SpendLimitReached):
+            with pytest.raises(error):
+                await judge(server, session=session)
+    assert (session.usage.calls, session.usage.unpriced_calls, len(server.requests)) == (1, 1, 1)
 
 
 async def test_a_record_on_a_full_disk_costs_no_verdict_and_warns_once(caplog):

@@ -42,13 +42,21 @@ async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error()
     assert problem in second[3]["content"]
 
 
-@pytest.mark.parametrize(("finish_reason", "why"), [("length", "raise max_tokens"), ("content_filter", "by a filter")])
-async def test_a_whole_verdict_in_a_cut_answer_may_be_a_draft_and_is_malformed(finish_reason, why):
+@pytest.mark.parametrize(
+    ("finish_reason", "why"),
+    [
+        ("length", "raise max_tokens"),
+        ("content_filter", "by a filter"),
+        ("abort", "the model did not end the answer (its finish_reason is abort)"),
+        (None, "the model did not end the answer (its finish_reason is None)"),
+    ],
+)
+async def test_a_whole_verdict_in_an_answer_that_the_model_did_not_end_may_be_a_draft(finish_reason, why):
     def draft(messages):
         if len(messages) == 4:
             return by_table(messages)
         first = verdict((label, 0.9, "draft") for label in shown_trajectories(messages))
-        return Reply(content=f"First thought: {first} But the", finish_reason=finish_reason)
+        return Reply(content=f"First thought: {first}", finish_reason=finish_reason)
 
     with JudgeServer(draft) as server:
         assert [score.score for score in await judge(server, GROUP)] == [0.1, 0.4, 0.2, 0.0]
