@@ -12,7 +12,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any, Unpack
 
-from judges.errors import JudgeError, JudgeInputError, MalformedVerdict, PromptTooLong
+from judges.errors import JudgeError, JudgeInputError, MalformedVerdict, PromptTooLong, SpendLimitReached
 from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
 from judges.llm.loop import run_sync
 from judges.llm.session import Session, Usage
@@ -30,6 +30,8 @@ class Calibration:
     """What was measured. Pairs are pairs of trajectories of one group."""
 
     groups: int
+    not_judged: int
+    """Groups that no other figure counts: the money was spent before."""
     permutations: int
     pairs: int
     """Pairs that the labels tell apart, in groups of which every order got a verdict."""
@@ -55,7 +57,7 @@ class Calibration:
     call_failures: int
     """How many verdicts failed because the judge could not be asked."""
     last_error: str
-    """Why the last of the failed verdicts failed; empty where none failed."""
+    """Why the last of the failed verdicts failed, or no further ones were asked for; empty where none failed."""
     usage: Usage
     """What the session was asked meanwhile."""
 
@@ -74,7 +76,8 @@ class Calibration:
         cost = "cost unknown" if self.cost_per_group is None else f"${self.cost_per_group:.4f}"
         tokens = (self.usage.prompt_tokens + self.usage.completion_tokens) / self.groups
         return {
-            "Groups": f"{self.groups}, in {self.permutations} orders each; {self.pairs} pairs to compare",
+            "Groups": f"{self.groups}, in {self.permutations} orders each; {self.pairs} pairs to compare"
+            + (f"; {self.not_judged} not judged" if self.not_judged else ""),
             "Pairwise accuracy": f"{self.accuracy}  (one verdict; 0.5 is chance)",
             "  of the mean": f"{self.accuracy_of_mean}  (mean of the {self.permutations} orders)",
             "Kendall's tau-b": f"{self.kendall_tau}  (one verdict; 1: same order)",
@@ -113,7 +116,7 @@ class MeasuredGroup:
 
     def agreement_of_mean(self) -> PairCounts:
         """The labels against the mean scores; no pair where a verdict failed, as that mean is not balanced."""
-        if len(self.usable()) < len(self.verdicts):
+        if len(self.usable()) < len(self.prompts):
             return PairCounts()
         return count_pairs(self.labels, [fmean(column) for column in zip(*self.scores(), strict=True)])
 
@@ -160,14 +163,15 @@ def calibrate(
         rubric: As in `ruler`.
         permutations: Orders in which every group is judged; as many as a group has members shows a position bias best.
         max_prompt_tokens: As in `ruler`.
-        session: As in `ruler`. All groups are asked about at once, as many as its limit allows.
+        session: As in `ruler`. All groups are asked about at once, as many as its limit allows. Once its money is
+            spent, the figures are those of what was judged.
         seed: As in `ruler`; of the bootstrap too.
         on_progress: Called after each group with the numbers of groups judged and of groups with a failure so far.
         **call: As in `ruler`.
 
     Raises:
         JudgeInputError: The groups cannot be used, or a setting cannot.
-        JudgeError: The first calls all failed, or no verdict at all came back; the last failure.
+        JudgeError: The first groups have no usable verdict, or none has one; the last failure.
     """
     check_names(call, calibrate, CallOptions.__annotations__)
     groups = read_labelled(groups) if isinstance(groups, (str, os.PathLike)) else list(groups)
@@ -180,11 +184,12 @@ def calibrate(
     measured = _with_prompts(groups, rubric, shown)
 
     async def judge(group: MeasuredGroup) -> list[JudgeError | None]:
-        group.verdicts += await judge_prompts([client], group.prompts, session, max_prompt_tokens)
-        return [verdict.error for verdict in group.verdicts]
+        verdicts = await judge_prompts([client], group.prompts, session, max_prompt_tokens)
+        group.verdicts += [verdict for verdict in verdicts if not isinstance(verdict.error, SpendLimitReached)]
+        return [verdict.error for verdict in verdicts]
 
-    run_sync(judge_each(measured, judge, session, on_progress))
-    return _measure(measured, permutations, session.usage.since(before), seed)
+    spent = run_sync(judge_each(measured, judge, session, on_progress))
+    return _measure(measured, permutations, session.usage.since(before), seed, spent)
 
 
 def _with_prompts(groups: Sequence[LabelledGroup], rubric: str | None, shown: Mapping[str, Any]) -> list[MeasuredGroup]:
@@ -209,12 +214,19 @@ def _with_prompts(groups: Sequence[LabelledGroup], rubric: str | None, shown: Ma
     return measured
 
 
-def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, seed: int) -> Calibration:
-    """The figures over all groups; raises the last error where no verdict came back."""
+def _measure(
+    asked: Sequence[MeasuredGroup], permutations: int, usage: Usage, seed: int, spent: JudgeError | None
+) -> Calibration:
+    """The figures over the groups that were judged; raises the last error where no verdict is usable."""
+    groups = [group for group in asked if group.verdicts]
+    if spent and not groups:
+        raise spent
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     errors = [verdict.error for verdict in verdicts if verdict.error is not None]
     if len(errors) == len(verdicts):
-        raise errors[-1]
+        raise type(errors[-1])(
+            f"none of {len(verdicts)} verdicts on the first {len(groups)} groups is usable; the last: {errors[-1]}"
+        )
     of_verdicts = [sum(group.agreements(), PairCounts()) for group in groups]
     of_means = [group.agreement_of_mean() for group in groups]
     taus = [[tau for counts in group.agreements() if (tau := counts.tau_b) is not None] for group in groups]
@@ -224,6 +236,7 @@ def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, s
     malformed_after_repair = sum(isinstance(error, MalformedVerdict) for error in errors)
     return Calibration(
         groups=len(groups),
+        not_judged=len(asked) - len(groups),
         permutations=permutations,
         pairs=sum(counts.ordered for counts in of_means),
         accuracy=ratio_over_groups([(counts.correct, counts.ordered) for counts in of_verdicts], seed),
@@ -236,6 +249,6 @@ def _measure(groups: Sequence[MeasuredGroup], permutations: int, usage: Usage, s
         malformed=sum(verdict.was_malformed for verdict in verdicts),
         malformed_after_repair=malformed_after_repair,
         call_failures=len(errors) - malformed_after_repair,
-        last_error=str(errors[-1]) if errors else "",
+        last_error=str(spent or (errors[-1] if errors else "")),
         usage=usage,
     )

@@ -16,14 +16,11 @@ from difflib import get_close_matches
 from numbers import Real
 from typing import Any, TypeVar
 
-from judges.errors import ContextOverflow, JudgeCallError, JudgeError, JudgeInputError, MalformedVerdict
+from judges.errors import ContextOverflow, JudgeError, JudgeInputError, SpendLimitReached
 from judges.llm.record import read_judgements, read_lines
 from judges.llm.session import Session
 from judges.scoring.prompt import build_prompts
-from judges.scoring.types import Message
-
-FIRST_FAILURES = 8
-"""Where so many calls failed and none was answered, the judge is set up wrong."""
+from judges.scoring.types import FIRST_FAILURES, Message
 
 T = TypeVar("T")
 
@@ -109,32 +106,36 @@ async def judge_each(
     judge: Callable[[T], Awaitable[Sequence[JudgeError | None]]],
     session: Session,
     on_progress: Callable[[int, int], None] | None,
-) -> None:
+) -> SpendLimitReached | None:
     """Judge groups, as many at the same time as the session allows. No more of them are in memory than that.
 
-    It ends where the first calls all fail: a wrong name, key or address is not tried on thousands of groups.
+    It ends where the first groups have no usable verdict (a wrong name, key or address, or a judge that cannot write
+    one, is not tried on thousands of groups), and where the money is spent.
 
     Args:
         groups: What is judged.
         judge: Judges one group, and gives the error of each of its verdicts, or None.
         session: Its limit counts.
         on_progress: Called after each group with the numbers of groups judged and of groups with an error so far.
+
+    Returns:
+        The error of the group that there was no money for.
     """
     waiting = iter(groups)
-    judged = failed = failed_calls = 0
-    was_answered = False
+    judged = failed = without_verdict = 0
+    has_verdict = False
+    spent: SpendLimitReached | None = None
 
     async def work() -> None:
-        nonlocal judged, failed, failed_calls, was_answered
+        nonlocal judged, failed, without_verdict, has_verdict, spent
         for group in waiting:
-            if failed_calls >= FIRST_FAILURES and not was_answered:
+            if spent or (without_verdict >= FIRST_FAILURES and not has_verdict):
                 return
             errors = await judge(group)
-            for error in errors:
-                if error is None or isinstance(error, MalformedVerdict):
-                    was_answered = True
-                elif isinstance(error, JudgeCallError) and not isinstance(error, ContextOverflow):
-                    failed_calls += 1  # a prompt that is too long says nothing of the judge
+            has_verdict = has_verdict or None in errors
+            spent = next((error for error in errors if isinstance(error, SpendLimitReached)), spent)
+            # A prompt that is too long says nothing of the judge.
+            without_verdict += not any(error is None or isinstance(error, ContextOverflow) for error in errors)
             if any(errors):
                 failed += 1
             else:
@@ -143,3 +144,4 @@ async def judge_each(
                 on_progress(judged, failed)
 
     await asyncio.gather(*(work() for _ in range(session.max_concurrency)))
+    return spent

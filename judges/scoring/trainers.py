@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any, Unpack
 
-from judges.errors import JudgeError, JudgeInputError, PromptTooLong, SpendLimitReached
+from judges.errors import JudgeCallError, JudgeError, JudgeInputError, PromptTooLong, SpendLimitReached
 from judges.llm.client import DEFAULT_JUDGE
 from judges.llm.loop import run_sync
-from judges.llm.session import Session
 from judges.scoring.ruler import ruler, settle
-from judges.scoring.types import SharedOptions, TrajectoryScore
+from judges.scoring.types import FIRST_FAILURES, SharedOptions, TrajectoryScore
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +39,8 @@ def trl_reward(
     A process of TRL hands over its own slice of a batch. The slice must hold whole groups: make
     ``per_device_train_batch_size`` (times ``steps_per_generation``) a multiple of ``num_generations``.
 
-    A group on which the judge failed has the reward None, which TRL leaves out. Where the first groups all fail, the
-    error is raised.
+    A group on which the judge failed has the reward None, which TRL leaves out. Where the first eight groups all fail,
+    or every call will fail (a wrong key, name or address), the error is raised.
 
     Args:
         judge_model: A litellm model name.
@@ -57,7 +56,7 @@ def trl_reward(
     if num_generations is not None and (not isinstance(num_generations, int) or num_generations < 2):
         raise JudgeInputError(f"num_generations must be 2 or more, got {num_generations!r:.80}")
     settled = settle(trl_reward, judge_model, options)
-    return TrlReward({"session": Session(), **settled}, tools, num_generations)
+    return TrlReward(settled, tools, num_generations)
 
 
 @dataclass(slots=True)
@@ -68,6 +67,8 @@ class TrlReward:
     tools: Sequence[Mapping[str, Any]] | None
     num_generations: int | None
     has_judged: bool = False
+    failed: int = 0
+    """How many groups have no scores."""
 
     @property
     def __name__(self) -> str:
@@ -86,7 +87,7 @@ class TrlReward:
         Raises:
             JudgeInputError: The batch does not hold whole groups, or something in it cannot be judged.
             SpendLimitReached: The session's money is spent.
-            JudgeError: The judge failed on every group so far.
+            JudgeError: The judge failed on every group so far, and on eight or for good.
         """
         trajectories = [
             [*_messages(prompt, "user"), *_messages(completion, "assistant")]
@@ -134,7 +135,9 @@ class TrlReward:
                 raise result
             failures.append(result)
             scores += [None] * len(group)
-        if failures and not self.has_judged:
+        self.failed += len(failures)
+        is_hopeless = any(isinstance(failure, JudgeCallError) and failure.is_hopeless for failure in failures)
+        if failures and not self.has_judged and (is_hopeless or self.failed >= FIRST_FAILURES):
             raise failures[-1]
         for failure in failures:
             logger.warning("a group is left without rewards: %s", failure)
@@ -158,13 +161,13 @@ def verifiers_reward(
     Raises:
         JudgeInputError: A setting cannot be used.
     """
-    settled: SharedOptions = {"session": Session(), **settle(verifiers_reward, judge_model, options)}
+    settled = settle(verifiers_reward, judge_model, options)
 
     async def finalize(env: Any, task: Any, episode: Any) -> None:
         """Compare the attempts of a finished episode.
 
         Raises:
-            JudgeInputError: There is only one attempt.
+            JudgeInputError: Only one attempt ended well.
             JudgeError: As in `ruler`.
         """
         attempts: dict[str, list[Any]] = {}
@@ -173,8 +176,10 @@ def verifiers_reward(
                 attempts.setdefault(trace.agent.name, []).append(trace)
         for agent, traces in attempts.items():
             if len(traces) < 2:
+                made = sum(trace.agent.name == agent for trace in episode.traces)
                 raise JudgeInputError(
-                    f"agent {agent!r} made one attempt, and nothing is there to compare it with; use BestOfNEnv"
+                    f"of {made} attempts of agent {agent!r} one ended well, and nothing is there to compare it with"
+                    + ("; use BestOfNEnv" if made == 1 else f": {made - 1} failed")
                 )
             tools = {tool.name: tool for trace in traces for tool in trace.tools}
             scores = await ruler(map(_shown, traces), tools=list(tools.values()), **settled)

@@ -10,6 +10,9 @@ from judges.llm.session import Session
 Message = Mapping[str, Any]
 """One OpenAI-style chat message: ``{"role": ..., "content": ...}``, with ``tool_calls`` and ``tool_call_id`` if any."""
 
+FIRST_FAILURES = 8
+"""Where so many groups have no usable verdict and none has one, the judge is set up wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryScore:

@@ -122,15 +122,32 @@ def test_calls_that_fail_are_counted_apart_and_raised_where_all_fail():
         measure(lambda messages: 401, [group([0, 1])])
 
 
-@pytest.mark.parametrize("status", [401, 404])
-def test_a_judge_that_is_set_up_wrong_is_not_asked_about_every_group(status):
+@pytest.mark.parametrize(
+    ("reply", "error", "words", "asked"),
+    [
+        (401, JudgeCallError, "scripted status 401", 8),
+        (404, JudgeCallError, "scripted status 404", 16),  # without structured output, too
+        ('{"scores": 7}', MalformedVerdict, "none of 8 verdicts on the first 8 groups is usable", 16),
+    ],
+)
+def test_a_judge_without_a_usable_verdict_is_not_asked_about_every_group(reply, error, words, asked):
     groups = [group([0, 1], str(number)) for number in range(50)]
-    with (
-        JudgeServer(lambda messages: status) as server,
-        pytest.raises(JudgeCallError, match=f"scripted status {status}"),
-    ):
+    with JudgeServer(lambda messages: reply) as server, pytest.raises(error, match=words):
         calibrate(groups, "openai/judge", api_base=server.url, permutations=1, session=Session(max_concurrency=1))
-    assert len(server.requests) == 8
+    assert len(server.requests) == asked
+
+
+def test_once_the_money_is_spent_the_figures_are_those_of_what_was_judged():
+    price = {"input_cost_per_token": 0.01, "output_cost_per_token": 0.0}  # a dollar a call
+    groups = [group([0, 1], str(number)) for number in range(20)]
+    options = {"permutations": 2, "extra_litellm_params": price}
+    session = Session(max_concurrency=1, max_cost_dollars=5)
+    result, server = measure(perfect, groups, session=session, **options)
+    assert (len(server.requests), result.verdicts, result.groups, result.not_judged) == (5, 5, 3, 17)
+    assert (result.pairs, result.accuracy, result.call_failures) == (2, EXACT, 0), "the third has one order of two"
+    assert result.last_error.startswith("$5.0000 are spent and the limit is $5")
+    assert result.rows()["Groups"] == "3, in 2 orders each; 2 pairs to compare; 17 not judged"
+    assert result.cost_per_group == pytest.approx(5 / 3)
 
 
 def test_a_judge_that_has_answered_is_asked_on():

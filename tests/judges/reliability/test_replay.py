@@ -85,6 +85,14 @@ def test_groups_without_a_verdict_are_counted_and_left_out(run):
         replay(run, judges=["openai/mute"], api_base=server.url)
 
 
+def test_once_the_money_is_spent_the_groups_that_were_judged_are_compared(run):
+    session = Session(max_concurrency=1, max_cost_dollars=1e-9)
+    with JudgeServer(judge_by(OTHER)) as server:
+        agreement = replay(run, judges=["openai/o4-mini"], api_base=server.url, session=session)
+    assert (agreement.groups, agreement.failures, agreement.usage.calls) == (1, 0, 1)
+    assert "are spent and the limit is" in agreement.last_error
+
+
 def test_rubric_and_tools_of_the_record_are_used_unless_another_rubric_is_given(tmp_path):
     tools = [{"type": "function", "function": {"name": "search_inbox"}}]
     record = tmp_path / "judgements.jsonl"

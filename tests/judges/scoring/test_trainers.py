@@ -85,9 +85,18 @@ def test_a_group_without_a_verdict_has_no_rewards_and_the_others_have_theirs(cap
         batch = {"prompts": ["Capital?"] * 2 + ["2 + 2?"] * 2, "completions": ["Paris", "Rome", "4", "5"]}
         assert reward(**batch) == [None, None, 1.0, 0.0]
         assert reward(prompts=["Capital?"] * 2, completions=["Paris", "Rome"]) == [None, None]
-        with pytest.raises(MalformedVerdict):
-            trl_reward(server)(prompts=["Capital?"] * 2, completions=["Paris", "Rome"])
     assert caplog.text.count("a group is left without rewards: openai/o4-mini gave no usable answer") == 2
+
+
+@pytest.mark.parametrize(("failure", "error", "batches"), [("no", MalformedVerdict, 4), (401, JudgeCallError, 1)])
+def test_a_training_ends_where_the_first_eight_groups_fail_or_every_call_will(failure, error, batches):
+    batch = {"prompts": ["Capital?"] * 2 + ["2 + 2?"] * 2, "completions": ["Paris", "Rome", "4", "5"]}
+    with JudgeServer(lambda messages: failure) as server:
+        reward = trl_reward(server)
+        for _ in range(batches - 1):
+            assert reward(**batch) == [None] * 4, "half of a small batch says little"
+        with pytest.raises(error):
+            reward(**batch)
 
 
 def test_settings_and_spent_money_end_the_training_and_do_not_train_on_nothing():
@@ -193,7 +202,10 @@ async def test_a_failed_judgement_fails_the_episode_and_a_lone_attempt_is_refuse
     with JudgeServer(lambda messages: Reply(status=400, content="no")) as server:
         with pytest.raises(JudgeCallError):
             await compared(server).finalize(None, SimpleNamespace(traces=[Trace("4"), Trace("5")]))
-        with pytest.raises(JudgeInputError, match=r"agent 'agent' made one attempt.*use BestOfNEnv"):
+        with pytest.raises(JudgeInputError, match=r"of 1 attempts of agent 'agent' one ended .*; use BestOfNEnv"):
             await compared(server).finalize(None, SimpleNamespace(traces=[Trace("4")]))
+        one_of_three = [Trace("4"), Trace("5", ok=False), Trace("6", ok=False)]
+        with pytest.raises(JudgeInputError, match=r"of 3 attempts of agent 'agent' one ended well.*: 2 failed"):
+            await compared(server).finalize(None, SimpleNamespace(traces=one_of_three))
     with pytest.raises(TypeError, match="has no option 'rubrik'; did you mean 'rubric'"):
         judges.verifiers_reward(rubrik="x")
