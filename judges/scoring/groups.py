@@ -16,6 +16,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+_HISTORIES = ("messages", "messages_and_choices")
+"""Where a trajectory has its conversation."""
+
 
 async def ruler_score_group(
     group: T,
@@ -30,7 +33,7 @@ async def ruler_score_group(
 
     Works on ART's ``TrajectoryGroup`` and on any object with ``trajectories``, each with ``messages`` (or
     ``messages_and_choices``), ``reward`` and ``metrics``, and with ``tools``, ``explanation`` and ``logs`` where it has
-    them. In the copy:
+    them. Of ART's own objects the tools of the history are shown, too. In the copy:
 
     - ``reward`` and ``metrics["ruler_score"]`` are the score.
     - ``metrics["independent_reward"]`` is the reward from before; where a group is judged again, the one from before
@@ -62,10 +65,13 @@ async def ruler_score_group(
     if trajectories is None:
         raise JudgeInputError(f"a group must have trajectories, got a {type(group).__name__}")
     members = list(trajectories)
-    message_lists = [_messages(member, place) for place, member in enumerate(members, start=1)]
+    for place, member in enumerate(members, start=1):
+        _check_history(member, place)
     _copy(group, trajectories=[_scored(member, TrajectoryScore("", "", 0.0)) for member in members])  # fails unpaid
     try:
-        scores = await ruler(message_lists, tools=_tools(members), **settled)
+        told = [_history(member, place) for place, member in enumerate(members, start=1)]
+        tools = _shared_tools([tools for _, tools in told])
+        scores = await ruler([messages for messages, _ in told], tools=tools, **settled)
     except JudgeError as error:
         if not swallow_exceptions:
             raise
@@ -79,21 +85,30 @@ score_group = blocking(ruler_score_group)
 """`ruler_score_group` for code without an event loop, and for notebooks, which have one already."""
 
 
-def _messages(trajectory: Any, place: int) -> Any:
-    """The conversation of a trajectory: an attribute, or ART's method."""
+def _check_history(trajectory: Any, place: int) -> None:
     if getattr(trajectory, "additional_histories", None):
         raise JudgeInputError(
             f"trajectory {place} has additional_histories, which are not judged; judge trajectories of one history each"
         )
-    for name in ("messages", "messages_and_choices"):
-        if (messages := getattr(trajectory, name, None)) is not None:
-            return messages() if callable(messages) else messages
-    raise JudgeInputError(f"trajectory {place} must have messages, got a {type(trajectory).__name__}")
+    if all(getattr(trajectory, name, None) is None for name in _HISTORIES):
+        raise JudgeInputError(f"trajectory {place} must have messages, got a {type(trajectory).__name__}")
 
 
-def _tools(members: Sequence[Any]) -> Sequence[Mapping[str, Any]] | None:
+def _history(trajectory: Any, place: int) -> tuple[Any, Any]:
+    """The conversation of a trajectory and its tools: attributes, or ART's methods."""
+    messages = next(told for name in _HISTORIES if (told := getattr(trajectory, name, None)) is not None)
+    tools, history = getattr(trajectory, "tools", None), getattr(trajectory, "history", None)
+    try:
+        messages = messages() if callable(messages) else messages
+        if not tools and callable(history):
+            tools = getattr(history(), "tools", None)
+    except Exception as error:  # whatever the object's own method raises
+        raise JudgeInputError(f"trajectory {place} has no messages that can be judged: {error}") from error
+    return messages, tools or None
+
+
+def _shared_tools(offered: Sequence[Any]) -> Sequence[Mapping[str, Any]] | None:
     """The tools that all members share."""
-    offered = [getattr(trajectory, "tools", None) or None for trajectory in members]
     if any(tools != offered[0] for tools in offered):
         raise JudgeInputError(
             "the trajectories of the group had different tools; judge those with the same tools together"

@@ -197,6 +197,33 @@ async def test_a_group_of_art_is_judged_as_art_calls_it():
         await judges.ruler_score_group(group, "openai/o3", swallow_exceptions=True)
 
 
+class ArtMainTrajectory(ArtTrajectory):
+    """What ART's main branch has: turns and tools stand in exchanges, and a history tells them."""
+
+    exchange: dict[str, Any] | None = None
+
+    def history(self) -> SimpleNamespace:
+        if self.exchange is None:
+            raise ValueError("a raw completion has no messages")
+        return SimpleNamespace(**self.exchange)
+
+    def messages(self) -> list[Any]:
+        return self.history().messages
+
+
+async def test_the_tools_of_arts_histories_are_shown_and_a_history_without_messages_is_an_error(caplog):
+    members = [ArtMainTrajectory(exchange={"messages": messages, "tools": TOOLS}) for messages in GROUP]
+    with JudgeServer(by_table) as server:
+        scored = await score_group(server, SimpleNamespace(trajectories=members))
+        assert [member.reward for member in scored.trajectories] == [0.1, 0.4, 0.2, 0.0]
+        assert "<tools>" in server.requests[0].body["messages"][1]["content"]
+        raw = SimpleNamespace(trajectories=[*members[:3], ArtMainTrajectory()])
+        with pytest.raises(JudgeInputError, match="trajectory 4 has no messages that can be judged: a raw completion"):
+            await score_group(server, raw)
+        assert await score_group(server, raw, swallow_exceptions=True) is None
+    assert "group of 4 left without scores: trajectory 4 has no messages" in caplog.text
+
+
 async def test_objects_of_the_openai_package_and_iterators_are_what_dicts_and_lists_are(tmp_path):
     message = ChatCompletionMessage.model_validate(GROUP[0][2])
     forms = [
