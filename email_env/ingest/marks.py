@@ -21,7 +21,7 @@ MARKS = {
 """Why mail with a mark is left out."""
 
 _LABELS = "x-gmail-labels"
-_IN_MAILDIR = ".*/cur/[^/]*[:;!]2,[A-Za-z]*"
+_IN_MAILDIR = ".*/cur/[^/]*[:;!_-]2,[A-Za-z]*"
 _FLAGS = [
     (mark, name, re.compile(form))
     for mark, forms in {

@@ -41,6 +41,7 @@ _BEGINNINGS = {
 _OF_OUTLOOK = (b"!BDN", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _TAR, _TAR_AT = (b"ustar\x00", b"ustar  \x00"), 257
 _HEADER = re.compile(rb"(?:>+From [^\n]*\n)?[!-9;-~]+:[ \t]")
+_IN_MAILDIR = re.compile(r"(?:^|/)(?:cur|new)/\d{9,}\.[^/]*\Z")  # seconds since 1970 come first
 _EMLX_LENGTH = re.compile(rb"(\d{1,12})[ \t]*\r?\n")
 _EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,18})</integer>")
 
@@ -102,6 +103,7 @@ def file_mails(
     path, archives = path or label, archives or {}
     is_packed, plain = beginning(handle).startswith(GZIP), unpacked(path, handle)
     named, found = kind_by_name(label), kind_by_content(label, beginning(plain))
+    found = "eml" if _IN_MAILDIR.search(label) else found
     if named in TABLES:
         yield from _contained(label, MARK, TABLES[named](label, plain), is_sure=False)
     elif named in archives and found == named:

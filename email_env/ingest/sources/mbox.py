@@ -17,7 +17,7 @@ from email_env.ingest.dates import separator_date
 from email_env.ingest.sources.source import Entry, Note, is_too_large
 from email_env.mail import RawMail, Skip, SkipReason
 
-_FROM = re.compile(rb"(>*)From |From[\r\n]*\Z")
+_FROM, _QUOTED_FROM = re.compile(rb"From |From[\r\n]*\Z"), re.compile(rb">+From ")
 _DATED = re.compile(rb"From .*\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d.*\b\d{4}\b")
 _FIELD = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]+\S|>+From ")  # or how one goes on, or a separator of an older mbox
 _OF_MAIL = re.compile(
@@ -35,8 +35,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     unsure, first_unsure = 0, 0
     ahead = deque[bytes]()
     while line := ahead.popleft() if ahead else handle.readline(_MAX_LINE_BYTES):
-        found = _FROM.match(line) if at_line_start else None
-        is_from = found is not None and not found[1]
+        is_from = at_line_start and _FROM.match(line) is not None
         if is_from and _is_start(line, _following(handle, ahead)):
             if number:
                 yield _message(number, lines, size, separator)
@@ -46,7 +45,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
             number = number or 1
             if is_from:
                 unsure, first_unsure = unsure + 1, first_unsure or number
-            elif found:
+            elif at_line_start and _QUOTED_FROM.match(line):
                 line = line[1:]
             size += len(line)
             if not is_too_large(size):
@@ -64,8 +63,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
 def begins_mbox(beginning: bytes) -> bool:
     """Whether a file that begins so is an mbox."""
     line, _, following = beginning.partition(b"\n")
-    found = _FROM.match(line)
-    is_from = found is not None and not found[1]
+    is_from = _FROM.match(line) is not None
     return is_from and (_DATED.match(line) is not None or _is_start(line, following.split(b"\n")[:-1]))
 
 

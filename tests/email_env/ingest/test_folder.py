@@ -74,6 +74,15 @@ def test_every_file_of_a_maildir_is_read_or_counted(tmp_path):
     assert sorted(mail.from_addr for mail in found if not isinstance(mail, Skip)) == senders
 
 
+@pytest.mark.parametrize("place", ["cur/1700000001.M1P2.host:2,S", "new/1700000001.M1P2.host"])
+def test_a_file_of_a_maildir_is_one_message_whatever_is_in_it(tmp_path, place):
+    patch = "Here it is.\n\nFrom 4a5b6c7d Mon Sep 17 00:00:00 2001\nFrom: b@x.com\nSubject: [PATCH]\n\ndiff"
+    (tmp_path / place).parent.mkdir()
+    (tmp_path / place).write_bytes(b"From a@x.com Mon May 14 16:39:00 2001\n" + message(1, body=patch))
+    (mail,) = open_source(tmp_path).mails
+    assert (mail.subject, mail.body, mail.source) == ("S1", patch, place)
+
+
 def test_a_folder_of_mbox_files_saved_messages_and_strays_gives_every_message_of_each(tmp_path):
     root = tmp_path / "Thunderbird"
     inbox = mbox_of(root / "Inbox", message(1), message(2)).read_bytes()

@@ -54,6 +54,7 @@ def test_labels_of_gmail_are_read_whatever_their_language():
         ("Maildir/cur/1700000001.M1P2.host:2,S", None),
         ("Maildir/cur/1700000001.M1P2.host:2,ST", "deleted"),
         ("Maildir/cur/1700000001.M1P2.host!2,T", "deleted"),  # where no file may have a colon
+        ("Maildir/cur/1700000001.M1P2.host_2,T", "deleted"),
         ("Maildir/cur/1700000001.M1P2.host:2,DS", "draft"),
         ("Maildir/cur/1700000001.T.host:2,FRSt", None),
         ("Maildir/new/1:2,T", None),
