@@ -13,7 +13,7 @@ A probe is rendered before a template is taken (``grpo/chat/probe.py``).
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.chat.probe import USABLE, require_chatml, require_readable_calls, shows_tools
+from grpo.chat.probe import USABLE, require_chatml, require_readable_calls, require_whole_round, shows_tools
 from grpo.chat.served import TEMPLATE_FILE, ServedChat, served_chat
 from grpo.chat.template import HERMES, Chat, History, load_tokenizer
 from grpo.errors import ModelError
@@ -32,9 +32,9 @@ __all__ = [
 def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping[str, Any] | None = None) -> Chat:
     """The chat format that fits a tokenizer's own template.
 
-    A template that shows the tools it is given is taken, where the calls that it writes can be read. Any other model
-    is prompted in plain ChatML, with the tools in the system message: its template must write just that, and a
-    tokenizer without a template must have ``<|im_end|>``.
+    A template that shows the tools it is given is taken, where the calls that it writes can be read. Any other model is
+    prompted in plain ChatML, with the tools in the system message: its template must write just that, and a tokenizer
+    without a template must have ``<|im_end|>``. A whole round is tried with either.
 
     Args:
         tokenizer: Of the model; see ``load_tokenizer``.
@@ -50,6 +50,7 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
         chat = Chat(tokenizer, own, history, template_kwargs)
         if shows_tools(chat):
             require_readable_calls(chat)
+            require_whole_round(chat)
             return chat
         lacks = "does not show the tools that it is given"
     if tokenizer.convert_tokens_to_ids("<|im_end|>") in (None, tokenizer.unk_token_id):
@@ -65,4 +66,5 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
             f"rollout.chat_template_kwargs {dict(template_kwargs)} would have no effect: the model's template {lacks}, "
             "so plain ChatML takes its place"
         )
+    require_whole_round(chat)
     return chat

@@ -4,7 +4,10 @@ Templates that speak of tools may show none (Phi-4-mini reads them from a messag
 no ChatML (Phi-4), and models may write calls that are no JSON (Qwen3.5, Ministral 3). Each would be trained blind.
 """
 
-from grpo.chat.template import Chat
+import json
+from pathlib import Path
+
+from grpo.chat.template import OF_NO_WEIGHT, Chat
 from grpo.errors import ModelError
 from grpo.types import Message
 from judges.common.tool_calls import parse_turn
@@ -33,12 +36,8 @@ _TOOL = {
     },
 }
 _QUESTION: Message = {"role": "user", "content": "Why?"}
-_CONVERSATION: list[Message] = [
-    {"role": "system", "content": "Be brief."},
-    _QUESTION,
-    {"role": "assistant", "content": "Because."},
-    _QUESTION,
-]
+_OPENING: list[Message] = [{"role": "system", "content": "Be brief."}, _QUESTION]
+_CONVERSATION: list[Message] = [*_OPENING, {"role": "assistant", "content": "Because."}, _QUESTION]
 
 
 def shows_tools(chat: Chat) -> bool:
@@ -74,4 +73,38 @@ def require_chatml(chat: Chat, own: str) -> None:
         raise ModelError(
             "the model's chat template shows no tools, and plain ChatML cannot take its place: the template writes a "
             f"conversation otherwise, as {text[:160]!r}; {USABLE}"
+        )
+
+
+def require_whole_round(chat: Chat) -> None:
+    """System with tools, question, call, reply, answer, question: appended turn by turn it is what is written at once.
+
+    Raises:
+        ModelError: The template refuses a message, leaves one out or writes it otherwise later, or the model has no
+            embedding of an id.
+    """
+    said = _OPENING
+    try:
+        ids = chat.prompt_ids(said, [_TOOL])
+        for turn, new in (
+            (chat.turn_text(PROBE_CALL, [_TOOL]), {"role": "tool", "content": "reply_of_the_probe"}),
+            ("Because.", {"role": "user", "content": "Is that all?"}),
+        ):
+            said = [*said, {"role": "assistant", "content": turn}]
+            ids, _ = chat.next_prompt([*ids, *chat.encode(turn), chat.stop_token_ids[0]], said, [new], [_TOOL])
+            said = [*said, new]
+    except ModelError as error:
+        raise ModelError(f"the model cannot be prompted with replies of tools: {error}; {USABLE}") from error
+    text, whole = (OF_NO_WEIGHT.sub("", text) for text in (chat.tokenizer.decode(ids), chat.render(said, [_TOOL])))
+    hidden = [message["role"] for message in said if OF_NO_WEIGHT.sub("", message["content"]) not in text]
+    if hidden or (text != whole and chat.history == "fork"):
+        what = f"leaves out what {', '.join(hidden)} said" if hidden else "writes turns otherwise later"
+        raise ModelError(f"the model's chat template {what}: {text[-160:]!r}; {USABLE}")
+    config = Path(chat.tokenizer.name_or_path) / "config.json"
+    rows = json.loads(config.read_text(encoding="utf-8")).get("vocab_size") if config.is_file() else None
+    if rows and (outside := sorted({number for number in ids if number >= rows})):
+        tokens = ", ".join(chat.tokenizer.convert_ids_to_tokens(outside))
+        raise ModelError(
+            f"{chat.tokenizer.name_or_path} is prompted with {tokens}, above the {rows} ids of its embedding "
+            f"(vocab_size of config.json); take the tokenizer that belongs to the model"
         )

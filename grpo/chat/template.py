@@ -59,7 +59,7 @@ _LONGEST_CHARACTER = 4
 
 _PLACEHOLDER = "\u2042placeholder\u2042"
 _EMPTY_THOUGHT = re.compile(r"^<think>\s*</think>\s*")
-_OF_NO_WEIGHT = re.compile(r"<think>\s*</think>|\s+")
+OF_NO_WEIGHT = re.compile(r"<think>\s*</think>|\s+")
 """What templates add and trim around turns; no rewriting of what was said."""
 
 
@@ -70,7 +70,7 @@ def load_tokenizer(model_path: Path) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(str(model_path))
-    except (OSError, ValueError) as error:
+    except Exception as error:  # tokenizers raises plain ones
         raise ModelError(f"no tokenizer could be loaded from {model_path}: {error}") from error
 
 
@@ -163,7 +163,7 @@ class Chat:
         history = self._without_control(history)
         before = self.render(history[:-1], tools) + history[-1]["content"] + self.end
         text = self.render([*history, *self._without_control(new)], tools)
-        if _OF_NO_WEIGHT.sub("", text).startswith(_OF_NO_WEIGHT.sub("", before)):
+        if OF_NO_WEIGHT.sub("", text).startswith(OF_NO_WEIGHT.sub("", before)):
             return None
         return self.encode(text)
 

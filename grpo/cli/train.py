@@ -142,6 +142,7 @@ def _find_model(
     config: TrainConfig, run: RunDirectory, display: Display
 ) -> tuple[TrainConfig, ResolvedModel, float | None]:
     """The settings with dtype and threads, which the run keeps; the model; this machine's GFLOP/s where measured."""
+    from grpo.chat import chat_for, load_tokenizer
     from grpo.cli.before_start import adapter_line
     from grpo.devices.plan import plan_gpus
     from grpo.devices.shape import ModelShape
@@ -158,6 +159,8 @@ def _find_model(
     display.note(f"model: {model.path}")
     if not backend_of(config).computes_here:
         return config, model, None
+    if config.device != "cpu":  # there vLLM takes minutes to start; on a CPU this is asked while it does
+        chat_for(load_tokenizer(model.path), config.rollout.history, config.rollout.chat_template_kwargs)
     shape = ModelShape.read(model.path)
     display.note(adapter_line(config, shape))
     if config.device != "cpu" or (config.dtype != "auto" and config.threads is not None):

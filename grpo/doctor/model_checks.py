@@ -13,7 +13,6 @@ from grpo.config import TrainConfig
 from grpo.devices.memory import cpu_needs
 from grpo.devices.shape import ModelShape
 from grpo.doctor.checks import Check, Result, Unneeded, examine
-from grpo.errors import ModelError
 from grpo.learner.engine import LossSpec
 from grpo.learner.segments import Segment
 from grpo.machine.hardware import available_gib
@@ -23,7 +22,6 @@ from grpo.serving.server import Servers
 from grpo.serving.sleep_mode import Turns
 from grpo.training.engines import backend_of
 from grpo.training.first_look import PROMPT, look_at_servers
-from grpo.types import Message
 
 ADAPTER_RATE = 0.002
 """Adam's first step moves every weight of the adapter so far: what is sampled with it is 0.6 nats a token from the base
@@ -48,7 +46,6 @@ class ModelDoctor:
             ("model", self.check_model),
             ("computing dtype", self.check_dtype),
             ("memory", self.check_memory),
-            ("chat template", self.check_template),
             ("vLLM", self.check_server),
             ("adapter", self.check_adapter),
         )
@@ -61,7 +58,7 @@ class ModelDoctor:
                         yield Result(name, "skipped", f"needs the check of the {failed}")
                         continue
                     (result,) = examine([(name, check)])
-                    if result.status == "failed" and name not in ("memory", "chat template"):
+                    if result.status == "failed" and name != "memory":
                         failed = name
                     yield result
             finally:
@@ -90,13 +87,6 @@ class ModelDoctor:
         config = self.config.model_copy(update={"dtype": dtype})
         return cpu_needs(config, ModelShape.read(self._model.path)).check(available_gib())
 
-    def check_template(self) -> str:
-        """Prompt, turn and what follows, put together from their ids, equal the whole conversation's ids."""
-        assert self._chat is not None, "the model was found"
-        if self.config.rollout.history == "append":
-            return "not compared: rollout.history = append keeps turns as they were, whatever the template would write"
-        return check_round_trip(self._chat)
-
     def check_server(self) -> str:
         """vLLM starts, and answers."""
         assert self._model is not None, "the model was found"
@@ -124,23 +114,3 @@ class ModelDoctor:
             where = sampler, self._servers, engine, chat, self._model.path
             gap = look_at_servers(*where, version=0, max_gap=self.config.loss.max_gap, between=shared.train)
         return f"|sampler - trainer| is {gap:.2g} nats a token at most with an adapter that was moved"
-
-
-def check_round_trip(chat: Chat) -> str:
-    """Two turns, appended id for id, against the same conversation written at once.
-
-    Raises:
-        ModelError: They differ.
-    """
-    history: list[Message] = [*PROMPT, {"role": "assistant", "content": "Red, green and blue."}]
-    new: list[Message] = [{"role": "user", "content": "And a fourth?"}]
-    turn = [*chat.encode(history[-1]["content"]), chat.stop_token_ids[0]]
-    appended, rewritten = chat.next_prompt(chat.prompt_ids(PROMPT, []) + turn, history, new, [])
-    whole = chat.prompt_ids([*history, *new], [])
-    if appended != whole:
-        at = next((i for i, (a, b) in enumerate(zip(appended, whole, strict=False)) if a != b), len(appended))
-        raise ModelError(
-            f"the prompt of the second turn has {len(appended)} ids, the template writes {len(whole)}, and they differ "
-            f"from id {at} on; use a model whose chat template only appends, or report the template"
-        )
-    return f"{len(whole)} ids, put together and written at once, are the same" + (" (rewritten)" if rewritten else "")

@@ -82,6 +82,7 @@ class Family:
         if self.control:
             tokenizer.bos_token, tokenizer.eos_token = self.control[:2]
         tokenizer.chat_template = self._source()
+        tokenizer.name_or_path = ""  # the embedded model has no rows for these tokens
         return tokenizer
 
     def chat(self, model_dir: Path, history: Any = "fork") -> Chat:

@@ -50,12 +50,12 @@ def test_a_template_with_tools_is_used_and_its_delta_is_what_it_adds(model_dir):
 def test_a_template_that_refuses_a_role_is_a_clear_error(model_dir):
     tokenizer = load_tokenizer(model_dir)
     tokenizer.chat_template = TOOL_TEMPLATE.replace(
-        "{{ m.content }}", "{{ raise_exception('no tools here') if m.role == 'tool' else m.content }}"
+        "{{ m.content }}", "{{ raise_exception('no critics here') if m.role == 'critic' else m.content }}"
     )
     chat = chat_for(tokenizer)
     history = [*MESSAGES, {"role": "assistant", "content": CALL}]
-    with pytest.raises(ModelError, match="refuses the roles system, user, assistant, tool: no tools here"):
-        chat.delta_ids(history, [{"role": "tool", "content": "m1"}], TOOLS)
+    with pytest.raises(ModelError, match="refuses the roles system, user, assistant, critic: no critics here"):
+        chat.delta_ids(history, [{"role": "critic", "content": "m1"}], TOOLS)
 
 
 def test_variables_for_a_template_that_is_not_used_are_refused(tokenizer):

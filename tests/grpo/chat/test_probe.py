@@ -92,7 +92,59 @@ def test_plain_chatml_stays_for_the_embedded_model_and_where_there_is_no_templat
 WRITES = "the template writes a conversation otherwise, as '{}.*use a model whose calls are JSON: Qwen2.5"
 CALLS = "writes a tool call as '{}', which cannot be read.*use a model whose calls are JSON: Qwen2.5"
 TO_ANOTHER = "to={{ call.function.name }} {{ call.function.arguments | tojson }}<|call|>"
+AT_A_REPLY = (
+    "{% if m.role == 'tool' and not m.{} %}{{ raise_exception('{} is wanted') }}{% endif %}{{ m.content or '' }}"
+)
+
+
+def at_a_message(form):
+    """ChatML that shows tools and calls, with a form of its own for what a message says."""
+    return with_calls(
+        '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}'
+    ).replace("{{ m.content or '' }}", form)
+
+
 REFUSED = {
+    "ids of calls at a reply": (
+        at_a_message(AT_A_REPLY.replace("{}", "tool_call_id")),
+        "cannot be prompted with replies of tools: .* roles system, user, assistant, tool: tool_call_id is wanted; {}",
+        "use a model",
+    ),
+    "the name of a tool at a reply": (
+        at_a_message("{{ m.name + ': ' if m.role == 'tool' else '' }}{{ m.content or '' }}"),
+        "cannot be prompted with replies of tools: .* has no attribute 'name'; {}",
+        "use a model",
+    ),
+    "no system message beside tools": (
+        at_a_message("{{ raise_exception('no system') if m.role == 'system' else m.content or '' }}"),
+        "cannot be prompted with replies of tools: .* refuses the roles system, user: no system; {}",
+        "use a model",
+    ),
+    "users and assistants that alternate": (
+        at_a_message("{{ m.content or '' }}").replace(
+            "{% for m in messages %}",
+            "{% set n = namespace(said=0) %}{% for m in messages %}{% if m.role in ['user', 'assistant'] %}"
+            "{% if (m.role == 'user') != (n.said % 2 == 0) %}{{ raise_exception('roles alternate') }}{% endif %}"
+            "{% set n.said = n.said + 1 %}{% endif %}",
+        ),
+        "refuses the roles system, user, assistant, tool, assistant, user: roles alternate; {}",
+        "use a model",
+    ),
+    "replies of tools are left out": (
+        at_a_message("{{ m.content if m.role != 'tool' else '' }}"),
+        "the model's chat template leaves out what tool said: {}",
+        "'",
+    ),
+    "a system message that tools take the place of": (
+        at_a_message("{{ m.content if m.role != 'system' or not tools else '' }}"),
+        "the model's chat template leaves out what system said: {}",
+        "'",
+    ),
+    "later turns that are numbered": (
+        at_a_message("{{ loop.index if loop.index > 5 else '' }}{{ m.content or '' }}"),
+        "the model's chat template writes turns otherwise later: {}",
+        "'",
+    ),
     "phi-4": (PHI4, WRITES, "<|im_start|>system<|im_sep|>Be brief.<|im_end|><|im_start|>user<|im_sep|>Why?"),
     "begins with a token": ("{{ bos_token }}" + CHATML, WRITES, r"<|im_start|><|im_start|>system\nBe brief."),
     "no line breaks": (CHATML.replace("\n", ""), WRITES, "<|im_start|>systemBe brief.<|im_end|>"),
@@ -163,3 +215,23 @@ def test_a_template_that_refuses_calls_where_no_tools_are_given_is_served_withou
     with pytest.raises(ModelError, match=r"which tools\?"):
         chat.turn_text({"role": "assistant", "tool_calls": [{"name": "a"}]}, [])
     assert served_chat(chat).tool_parser == ""
+
+
+def test_a_template_that_spells_what_the_model_has_no_row_for_is_refused(tmp_path):
+    folder = tiny_chat_model_folder(tmp_path / "model")
+    tokenizer = load_tokenizer(folder)
+    tokenizer.add_tokens([f"<extra_{number}>" for number in range(6)])
+    tokenizer.chat_template = at_a_message("{{ '<extra_4>' if m.role == 'tool' else '' }}{{ m.content or '' }}")
+    tokenizer.save_pretrained(folder)
+    assert chat_for(load_tokenizer(folder)).encode("<extra_4>") == [263], "the last row of 264"
+    tokenizer.chat_template = tokenizer.chat_template.replace("extra_4", "extra_5")
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(ModelError, match=rf"^{folder} is prompted with <extra_5>, above the 264 ids of its embedding"):
+        chat_for(load_tokenizer(folder))
+
+
+def test_a_template_that_writes_no_reasoning_later_is_taken_as_its_history_says(model_dir):
+    """Qwen3 leaves an empty thought out of earlier turns, which is no rewriting of what was said."""
+    for history in ("fork", "append"):
+        chat = Family("qwen3", "qwen3.jinja", CHATML_WORDS, kwargs={"enable_thinking": False}).chat(model_dir, history)
+        assert chat.history == history
