@@ -31,6 +31,9 @@ CARD_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 USABLE = 0.97
 """Of a card's memory; the rest is the driver's."""
 
+SLACK_GIB = 0.5
+"""Left free on every card: vLLM measures what is free after CUDA has taken its part, and others come and go."""
+
 PAGE_LOCKED = 1.5
 """So many times its size takes vLLM's sleeping model of the host's memory: 22 GiB for a Qwen3-8B
 (vllm-project/vllm#48337)."""
@@ -169,7 +172,8 @@ class GpuPlan:
     def gpu_memory_utilization(self) -> float:
         """vLLM's share of the smallest of its cards: it refuses to start where less than that is free."""
         assert self.server is not None, "a server is ours"
-        return math.floor(1000 * USABLE * self.server.total / self.usable(self.placement.server_cards)) / 1000
+        smallest = min(self.gpus[card].memory_gib for card in self.placement.server_cards)
+        return math.floor(1000 * self.server.total / (GIB * smallest)) / 1000
 
     @property
     def waiting_gib(self) -> float:
@@ -179,8 +183,9 @@ class GpuPlan:
         return ((learner.weights if learner else 0) + PAGE_LOCKED * vllms) / GIB
 
     def usable(self, cards: tuple[int, ...]) -> float:
-        """Memory of the smallest of these cards that one may take."""
-        return USABLE * GIB * min(self.gpus[card].memory_gib for card in cards)
+        """Memory of these cards that one may take of each: what the fullest has left of others."""
+        left = [USABLE * self.gpus[card].memory_gib - self.gpus[card].used_gib for card in cards]
+        return GIB * (min(left) - SLACK_GIB)
 
     @property
     def left(self) -> float:
@@ -220,7 +225,8 @@ class GpuPlan:
 
     def _name(self, card: int) -> str:
         gpu = self.gpus[card]
-        return f"{'GPU ' if gpu.id.isdigit() else ''}{gpu.id} ({gpu.name}, {gpu.memory_gib:.1f} GiB)"
+        others = f", {gpu.used_gib:.1f} of them used by others" if gpu.used_gib >= SLACK_GIB else ""
+        return f"{'GPU ' if gpu.id.isdigit() else ''}{gpu.id} ({gpu.name}, {gpu.memory_gib:.1f} GiB{others})"
 
 
 def plan_gpus(
@@ -242,8 +248,8 @@ def plan_gpus(
         host_gib: Memory of the host, by default this machine's.
 
     Raises:
-        ConfigError: There are too few GPUs, learner and server do not fit on them, one is divided, or learner or vLLM
-            does not compute there in this dtype.
+        ConfigError: There are too few GPUs, learner and server do not fit on them, one is divided or not open to both,
+            or learner or vLLM does not compute there in this dtype.
     """
     here = torchrun_rank()
     if learners is None:
@@ -342,19 +348,26 @@ def _check_gpus(gpus: Sequence[Gpu], placement: Placement, dtype: Dtype) -> None
     Below ``LEAST_CAPABILITY`` vLLM does not start, and torch's attention keeps the scores of all pairs of tokens.
 
     Raises:
-        ConfigError: One is divided, or does not.
+        ConfigError: One is divided, does not, or lets in fewer processes than are to compute there.
     """
     halves = {*placement.server_cards, *(placement.learners if dtype == "bfloat16" else ())}
+    whole = [gpu.id for gpu in gpus if not gpu.divided and (gpu.capability or LEAST_CAPABILITY) >= LEAST_CAPABILITY]
+    others = f"show the others alone (CUDA_VISIBLE_DEVICES={','.join(whole)})" if whole else "show other GPUs"
     for card, gpu in enumerate(gpus):
+        name = f"GPU {gpu.id} ({gpu.name})"
         if gpu.divided:
             raise ConfigError(
-                f"GPU {gpu.id} ({gpu.name}) is divided into parts (MIG), which are not planned for; show a whole one "
-                "with CUDA_VISIBLE_DEVICES, or train with --cpu"
+                f"{name} is divided into parts (MIG), which are not planned for; {others}, or train with --cpu"
             )
         if card in halves and gpu.capability is not None and gpu.capability < LEAST_CAPABILITY:
             raise ConfigError(
-                f"GPU {gpu.id} ({gpu.name}) has compute capability {gpu.capability}, and vLLM and the learner compute "
-                f"in bfloat16 from {LEAST_CAPABILITY} (Ampere, such as A10 or RTX 30) on alone; show other GPUs with "
-                "CUDA_VISIBLE_DEVICES, sample on another machine (--server URL) and train here with "
-                "--set dtype=float32, or use --cpu"
+                f"{name} has compute capability {gpu.capability}, and vLLM and the learner compute in bfloat16 from "
+                f"{LEAST_CAPABILITY} (Ampere, such as A10 or RTX 30) on alone; {others}, sample on another machine "
+                "(--server URL) and train here with --set dtype=float32, or use --cpu"
+            )
+        users = (card in placement.server_cards) + (card in placement.learners)
+        if users > {"Prohibited": 0, "Exclusive_Process": 1}.get(gpu.mode, users):
+            raise ConfigError(
+                f"{name} is in compute mode {gpu.mode}, which keeps vLLM or the learner off it; let several processes "
+                f"compute there (sudo nvidia-smi -i {gpu.id} -c DEFAULT), or show other GPUs"
             )

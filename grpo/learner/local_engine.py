@@ -13,6 +13,7 @@ free pieces of glibc's heap that fit no tensor of the next micro-batch; ``grpo.m
 import io
 import math
 import os
+import platform
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
@@ -119,7 +120,7 @@ class LocalEngine:
             # Nearly every micro-batch has a shape of its own. cuDNN would make a plan of attention for each, and torch
             # would keep blocks of memory that fit nothing.
             torch.backends.cuda.enable_cudnn_sdp(enabled=False)
-            if not ALLOCATOR_VARIABLES & os.environ.keys():
+            if may_expand_segments():
                 torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
         self.token_budget = token_budget
         model = load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype))
@@ -311,3 +312,8 @@ def _statistics(tokens: ActionTokens, entropy_T: torch.Tensor, loss_T: torch.Ten
     references = [[] for _ in tokens.action_counts] if reference_T is None else tokens.by_row(reference_T)
     parts = (tokens.by_row(values_T) for values_T in (loss_T, tokens.logprobs_T, entropy_T))
     return [RowStatistics(math.fsum(losses), *lists) for losses, *lists in zip(*parts, references, strict=True)]
+def may_expand_segments() -> bool:
+    """Whether torch's allocator is left to us, and the driver is one that can do it: WSL2's fails at a tensor."""
+    return not ALLOCATOR_VARIABLES & os.environ.keys() and "microsoft" not in " ".join(platform.uname()).lower()
+
+

@@ -25,7 +25,7 @@ from grpo.learner.distributed import RankEngine, lost_connections
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.local_engine import engine_options
 from grpo.learner.segments import Segment
-from grpo.machine.hardware import cpu_count
+from grpo.machine.hardware import cpu_count, visible_gpus
 from grpo.machine.models import resolve_model
 from grpo.machine.probe import computing_dtype
 from grpo.machine.processes import Rank
@@ -42,6 +42,7 @@ class Processes:
     def __init__(self, place: Rank):
         """Meet the others."""
         self.place = place
+        visible_gpus()  # before a server of ours is on them
         os.environ.update(CARD_ORDER)  # before CUDA is asked for anything
         with_gpus = torch.cuda.is_available()
         dist.init_process_group("cpu:gloo,cuda:nccl" if with_gpus else "gloo", rank=place.rank, world_size=place.size)

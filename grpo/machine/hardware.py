@@ -11,6 +11,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -18,7 +19,7 @@ PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 LEAST_CAPABILITY = 8.0
 """Of a GPU on which vLLM computes in bfloat16: Ampere (2020) and later."""
 
-_GPU_FIELDS = "index,uuid,name,memory.total,compute_cap,mig.mode.current"
+GPU_FIELDS = "index,uuid,name,memory.total,compute_cap,mig.mode.current,memory.used,compute_mode"
 _GIB = 1024**3
 _FILES = {  # by cgroup version: limit, usage, and the keys of memory.stat for cached files and those that programs map
     2: ("memory.max", "memory.current", ("inactive_file", "active_file"), "file_mapped"),
@@ -37,6 +38,7 @@ class Gpu:
 
     One without memory of its own (GB10) has the machine's. ``capability`` is CUDA's number for what it computes, such
     as 8.6; None where nvidia-smi does not say it. ``divided``: into parts (MIG), of which CUDA shows one in its place.
+    ``used_gib`` is what others have of its memory, ``mode`` who may compute there (``Exclusive_Process``: one process).
     """
 
     name: str
@@ -44,6 +46,8 @@ class Gpu:
     id: str = "0"
     capability: float | None = None
     divided: bool = False
+    used_gib: float = 0.0
+    mode: str = ""
 
 
 def cpu_count() -> int:
@@ -137,8 +141,17 @@ def _cgroup_folders(controller: str) -> Iterator[tuple[int, Path]]:
 
 
 def visible_gpus() -> tuple[Gpu, ...]:
-    """CUDA devices, asked of ``nvidia-smi`` and cut to ``CUDA_VISIBLE_DEVICES``; empty where there are none."""
-    return parse_gpus(nvidia_smi(_GPU_FIELDS), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    """CUDA devices, asked of ``nvidia-smi`` and cut to ``CUDA_VISIBLE_DEVICES``; empty where there are none.
+
+    It is asked once: what is used later is also this run's, and a run has one plan.
+    """
+    return parse_gpus(gpu_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@cache
+def gpu_listing() -> str:
+    """A line for each GPU, as they were when this process asked first."""
+    return nvidia_smi(GPU_FIELDS)
 
 
 def nvidia_smi(fields: str) -> str:
@@ -151,7 +164,7 @@ def nvidia_smi(fields: str) -> str:
 
 
 def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
-    """Read nvidia-smi's lines ``index, uuid, name, MiB, compute capability, MIG mode``.
+    """Read nvidia-smi's lines ``index, uuid, name, MiB, compute capability, MIG mode, MiB used, compute mode``.
 
     Args:
         listing: The lines.
@@ -159,7 +172,7 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
             list. None leaves all visible.
     """
     rows = [[field.strip() for field in line.split(",")] for line in listing.splitlines() if line.strip()]
-    found = [_gpu(*row) for row in rows if len(row) == 6]
+    found = [_gpu(*row) for row in rows if len(row) >= 6]
     if visible is None:
         return tuple(gpu for _, _, gpu in found)
     chosen: list[Gpu] = []
@@ -175,10 +188,12 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[Gpu, ...]:
     return tuple(chosen)
 
 
-def _gpu(index: str, uuid: str, name: str, mib: str, capability: str, mig: str) -> tuple[str, str, Gpu]:
+def _gpu(
+    index: str, uuid: str, name: str, mib: str, capability: str, mig: str, used: str = "", mode: str = ""
+) -> tuple[str, str, Gpu]:
     """A line of nvidia-smi, which writes "[N/A]" where there is none."""
-    size = _number(mib) / 1024 or memory_gib()
-    return index, uuid, Gpu(name, size, index, _number(capability) or None, mig == "Enabled")
+    size, used_gib = _number(mib) / 1024 or memory_gib(), _number(used) / 1024
+    return index, uuid, Gpu(name, size, index, _number(capability) or None, mig == "Enabled", used_gib, mode)
 
 
 def _number(text: str) -> float:

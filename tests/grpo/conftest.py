@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from grpo.chat import Chat
+from grpo.machine import hardware
 from tests.grpo.chat.templates import FAMILIES, Family
 from tests.grpo.serving.fake_vllm import write_fake_vllm
 
@@ -62,12 +63,16 @@ def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend GPUs of so many MiB each: a program of nvidia-smi's name lists them, with their ``capability``."""
+    monkeypatch.setattr(
+        hardware, "gpu_listing", lambda: hardware.nvidia_smi(hardware.GPU_FIELDS)
+    )  # asked anew each time
 
-    def pretend(*mebibytes: int, capability: float = 9.0) -> None:
+    def pretend(*mebibytes: int, capability: float = 9.0, used: int = 0) -> None:
         program = tmp_path / "bin" / "nvidia-smi"
         program.parent.mkdir(exist_ok=True)
         rows = "".join(
-            f"{card}, GPU-{card}, a card, {memory}, {capability}, Disabled\n" for card, memory in enumerate(mebibytes)
+            f"{card}, GPU-{card}, a card, {memory}, {capability}, Disabled, {used}, Default\n"
+            for card, memory in enumerate(mebibytes)
         )
         program.write_text(f"#!/bin/sh\ncat <<'ROWS'\n{rows}ROWS\n")
         program.chmod(0o755)

@@ -1,12 +1,13 @@
 """The plan of a run on GPUs: shares that fit, what is given up first, and what an error says."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from grpo.config import load_config
 from grpo.devices.memory import GIB
-from grpo.devices.plan import USABLE, Placement, place, plan_gpus
+from grpo.devices.plan import SLACK_GIB, USABLE, Placement, place, plan_gpus
 from grpo.devices.shape import QWEN_MODELS
 from grpo.errors import ConfigError
 from grpo.machine.hardware import Gpu
@@ -72,7 +73,7 @@ def test_activations_are_computed_again_before_the_cache_shrinks():
     plan = plan_gpus(config(**{"rollout.concurrency": 512}), SMALL, gpus(24))
     assert plan.gradient_checkpointing
     assert 64 <= plan.sequences[0] < 512
-    assert plan.learner.total + plan.server.total == pytest.approx(USABLE * 24 * GIB, abs=2)
+    assert plan.learner.total + plan.server.total == pytest.approx((USABLE * 24 - SLACK_GIB) * GIB, abs=2)
 
 
 def test_two_gpus_are_shared_by_nobody():
@@ -101,28 +102,68 @@ def test_vllms_adapters_on_gpus_are_not_in_float32():
 
 T4, L4 = Gpu("T4", 24.0, "0", 7.5), Gpu("L4", 24.0, "1", 8.9)
 PART, WHOLE = Gpu("A100", 40.0, "0", 8.0, divided=True), Gpu("A100", 40.0, "1", 8.0)
-TOO_OLD = (
-    r"^GPU 0 \(T4\) has compute capability 7.5, and .* from 8.0 .* CUDA_VISIBLE_DEVICES, .*--set dtype=float32, or"
-)
-DIVIDED = r"^GPU 0 \(A100\) is divided into parts \(MIG\), .* CUDA_VISIBLE_DEVICES,"
+TOO_OLD = r"^GPU 0 \(T4\) has compute capability 7.5, and .* from 8.0 .* alone; show {}, .*--set dtype=float32, or"
+DIVIDED = r"^GPU 0 \(A100\) is divided into parts \(MIG\), .*; show {}, or"
+OTHERS, THE_SECOND = "other GPUs", r"the others alone \(CUDA_VISIBLE_DEVICES=1\)"
 LEARNER_ALONE = {"server.urls": ["http://a"]}
 
 
 @pytest.mark.parametrize(
-    ("cards", "settings", "why"),
+    ("cards", "settings", "why", "remedy"),
     [
-        ([T4], {}, TOO_OLD),
-        ([T4, L4], {}, TOO_OLD),  # servers take GPUs from the front
-        ([L4, T4], {}, TOO_OLD),  # and learners from the back
-        ([T4], LEARNER_ALONE, TOO_OLD),  # torch has an attention without L x L scores there for float32 alone
-        ([L4, T4], LEARNER_ALONE | {"dtype": "bfloat16"}, TOO_OLD),
-        ([PART], {}, DIVIDED),  # a seventh of an A100 in place of GPU 0 would get a plan of 40 GB
-        ([PART, WHOLE], {}, DIVIDED),
+        ([T4], {}, TOO_OLD, OTHERS),
+        ([T4, L4], {}, TOO_OLD, THE_SECOND),  # servers take GPUs from the front
+        ([L4, T4], {}, TOO_OLD, THE_SECOND),  # and learners from the back
+        ([T4], LEARNER_ALONE, TOO_OLD, OTHERS),  # torch has an attention without L x L scores there for float32 alone
+        ([L4, T4], LEARNER_ALONE | {"dtype": "bfloat16"}, TOO_OLD, THE_SECOND),
+        ([PART], {}, DIVIDED, OTHERS),  # a seventh of an A100 in place of GPU 0 would get a plan of 40 GB
+        ([PART, WHOLE], {}, DIVIDED, THE_SECOND),
     ],
 )
-def test_a_gpu_that_computes_no_bfloat16_or_is_divided_is_refused(cards, settings, why):
-    with pytest.raises(ConfigError, match=why):
+def test_a_gpu_that_computes_no_bfloat16_or_is_divided_is_refused(cards, settings, why, remedy):
+    with pytest.raises(ConfigError, match=why.format(remedy)):
         plan_gpus(config(**settings), SMALL, cards)
+
+
+EXCLUSIVE, CLOSED = (replace(WHOLE, mode=mode) for mode in ("Exclusive_Process", "Prohibited"))
+
+
+@pytest.mark.parametrize(
+    ("cards", "settings", "mode"),
+    [
+        ([EXCLUSIVE], {}, "Exclusive_Process"),
+        ([CLOSED], LEARNER_ALONE, "Prohibited"),
+        ([WHOLE, CLOSED], {}, "Prohibited"),
+        ([EXCLUSIVE, EXCLUSIVE], {}, None),  # each has one process
+        ([WHOLE, CLOSED, WHOLE], {}, None),  # nobody computes there
+    ],
+)
+def test_a_gpu_that_lets_in_too_few_processes_is_refused_with_what_opens_it(cards, settings, mode):
+    if mode is None:
+        assert plan_gpus(config(**settings), SMALL, cards).learner is not None
+        return
+    said = rf"^GPU 1 \(A100\) is in compute mode {mode}, .* \(sudo nvidia-smi -i 1 -c DEFAULT\), or show other GPUs$"
+    with pytest.raises(ConfigError, match=said):
+        plan_gpus(config(**settings), SMALL, cards)
+
+
+def test_what_others_have_of_a_gpu_is_planned_around_and_shown():
+    desktop = replace(L4, used_gib=13.0)
+    plan = plan_gpus(config(), SMALL, [desktop])
+    assert plan.learner.total + plan.server.total <= (USABLE * 24 - 13 - SLACK_GIB) * GIB
+    assert plan.sequences[0] < plan_gpus(config(), SMALL, [L4]).sequences[0]
+    assert plan.gpu_memory_utilization == int(1000 * plan.server.total / (24 * GIB)) / 1000, "of all of the card"
+    assert plan.lines()[0].startswith("vLLM on GPU 1 (L4, 24.0 GiB, 13.0 of them used by others): ")
+    assert "used by others" not in plan_gpus(config(), SMALL, [replace(L4, used_gib=0.3)]).lines()[0]
+    with pytest.raises(ConfigError, match=r"where 3\.8 are usable on the same GPU"):
+        plan_gpus(config(), SMALL, [replace(L4, used_gib=19.0)])
+
+
+@pytest.mark.parametrize("memory", [16, 24, 48, 80, 141])
+def test_a_policy_that_is_served_alone_leaves_slack_on_every_card(memory):
+    plan = plan_gpus(config(**{"rollout.concurrency": 768}), SMALL, gpus(memory), learners=0)
+    assert plan.server.total <= (USABLE * memory - SLACK_GIB) * GIB
+    assert plan.gpu_memory_utilization * memory <= memory - 0.9, "vLLM wants it free when CUDA has taken its part"
 
 
 def test_a_learner_in_float32_may_be_on_an_old_gpu_and_others_are_taken_whole():
@@ -179,8 +220,8 @@ def test_what_does_not_fit_is_refused_with_what_is_needed_and_usable_and_what_ch
     with pytest.raises(ConfigError) as caught:
         plan_gpus(config(), LARGE, gpus(24))
     assert re.fullmatch(
-        r"the model does not fit: needed are 2\d\.\d GiB for the learner, where 23\.3 are usable and 2\d\.\d GiB for vLLM, "
-        r"where 23\.3 are usable on the same GPU\. Lower learner\.token_budget \(16384\), rollout\.concurrency \(64\) or "
+        r"the model does not fit: needed are 2\d\.\d GiB for the learner, where 22\.8 are usable and 2\d\.\d GiB for vLLM, "
+        r"where 22\.8 are usable on the same GPU\. Lower learner\.token_budget \(16384\), rollout\.concurrency \(64\) or "
         r"server\.kv_cache_gib, rollout\.max_tokens \(4096\), take a smaller model or lora\.rank, or show more GPUs than 1",
         str(caught.value),
     )
@@ -191,7 +232,7 @@ SHORT = {"learner.token_budget": 4096, "rollout.max_tokens": 2048, "rollout.conc
 
 def test_learner_and_vllm_take_turns_on_a_gpu_that_has_room_for_one():
     plan = plan_gpus(config(**SHORT), LARGE, gpus(24), host_gib=48)
-    learner, server, usable = plan.learner, plan.server, USABLE * 24 * GIB
+    learner, server, usable = plan.learner, plan.server, (USABLE * 24 - SLACK_GIB) * GIB
     assert plan.in_turns
     assert learner.total + server.total > usable
     assert learner.total + server.runtime <= usable

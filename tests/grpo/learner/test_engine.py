@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import platform
 import resource
 
 import pytest
@@ -15,7 +16,7 @@ from grpo.errors import CheckpointError, FullGpuError, ModelError  # noqa: E402
 from grpo.learner.cpu.attention import NAME  # noqa: E402
 from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, lay_out  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
-from grpo.learner.local_engine import LocalEngine  # noqa: E402
+from grpo.learner.local_engine import ALLOCATOR_VARIABLES, LocalEngine, may_expand_segments  # noqa: E402
 from grpo.learner.lora_model import LoraSpec, explained_where_full, usable_device  # noqa: E402
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses  # noqa: E402
 from grpo.learner.segments import Segment, segments_of  # noqa: E402
@@ -51,6 +52,24 @@ def test_the_setting_of_torchs_allocator_on_gpus_is_one_that_it_knows():
 
 
 def rows_of_a_group():
+@pytest.mark.parametrize(
+    ("kernel", "variables", "ours"),
+    [
+        ("6.8.0-45-generic", {}, True),
+        ("6.8.0-45-generic", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, False),
+        ("6.18.33.2-microsoft-standard-WSL2", {}, False),
+    ],
+)
+def test_segments_expand_where_neither_user_nor_driver_say_otherwise(monkeypatch, kernel, variables, ours):
+    machine = platform.uname()._replace(release=kernel)
+    monkeypatch.setattr(platform, "uname", lambda: machine)
+    for name in ALLOCATOR_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert may_expand_segments() is ours
+
+
     """Rows that branch at several places, one that ends where another goes on, and one that comes twice."""
     generator = torch.Generator().manual_seed(5)
 

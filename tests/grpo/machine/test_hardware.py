@@ -9,9 +9,9 @@ import pytest
 from grpo.machine import hardware
 from grpo.machine.hardware import available_gib, current_rss_gb, memory_gib, parse_gpus
 
-LISTING = """0, GPU-aaa, NVIDIA H200, 143771, 9.0, Enabled
-1, GPU-bbb, NVIDIA L4, 23034, 8.9, [N/A]
-2, GPU-ccc, NVIDIA GB10, [N/A], [N/A], Disabled
+LISTING = """0, GPU-aaa, NVIDIA H200, 143771, 9.0, Enabled, 512, Default
+1, GPU-bbb, NVIDIA L4, 23034, 8.9, [N/A], 0, Exclusive_Process
+2, GPU-ccc, NVIDIA GB10, [N/A], [N/A], Disabled, [N/A], Default
 """
 GIB = 1024**3
 
@@ -33,6 +33,8 @@ def test_visible_gpus_are_those_that_cuda_would_show(visible: str | None, names:
 
 def test_a_gpu_has_its_memory_in_gib_or_the_machines_its_capability_and_whether_it_is_divided():
     h200, l4, gb10 = parse_gpus(LISTING, None)
+    assert [(gpu.used_gib, gpu.mode) for gpu in (h200, l4)] == [(0.5, "Default"), (0.0, "Exclusive_Process")]
+    assert gb10.used_gib == 0.0
     assert (round(h200.memory_gib, 1), h200.capability, h200.divided) == (140.4, 9.0, True)
     assert (round(l4.memory_gib, 1), l4.capability, l4.divided) == (22.5, 8.9, False)
     assert (gb10.memory_gib, gb10.capability, gb10.divided) == (memory_gib(), None, False)
