@@ -11,7 +11,7 @@ from pathlib import Path
 from grpo.config import REWARDS, TrainConfig, dotted
 from grpo.devices.memory import cpu_needs
 from grpo.devices.plan import plan_gpus
-from grpo.devices.shape import ModelShape, shape_at_hand
+from grpo.devices.shape import ModelShape, check_trainable, shape_at_hand
 from grpo.envs.message_env import MessageEnv, check_env
 from grpo.envs.registry import takes_split, with_split
 from grpo.episodes.marking import check_markable
@@ -36,7 +36,7 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
             or the env or the reward lacks what the settings ask for.
         EnvError: The env cannot be made, reset, or spoken with.
         CheckpointError: The run that ``init_adapter`` names has no checkpoint.
-        ModelError: The model's ``config.json`` lacks a size, or its name is none.
+        ModelError: The model cannot be trained, its ``config.json`` lacks a size, or its name is none.
     """
     model, path, shape = model_at_hand(config.model)
     init_adapter(config)
@@ -52,6 +52,7 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
     if not backend.computes_here:
         yield backend.described()
         return
+    check_trainable(path, config.model, config.rollout.max_tokens)
     if config.device == "cpu":
         dtype = "measured when the run starts" if config.dtype == "auto" else config.dtype
         yield f"dtype: {dtype}"

@@ -145,7 +145,7 @@ def _find_model(
     from grpo.chat import chat_for, load_tokenizer
     from grpo.cli.before_start import adapter_line
     from grpo.devices.plan import plan_gpus
-    from grpo.devices.shape import ModelShape
+    from grpo.devices.shape import ModelShape, check_trainable
     from grpo.machine.models import resolve_model
     from grpo.machine.probe import computing_dtype, probe
     from grpo.training.engines import backend_of
@@ -159,6 +159,7 @@ def _find_model(
     display.note(f"model: {model.path}")
     if not backend_of(config).computes_here:
         return config, model, None
+    check_trainable(model.path, config.model, config.rollout.max_tokens)
     if config.device != "cpu":  # there vLLM takes minutes to start; on a CPU this is asked while it does
         chat_for(load_tokenizer(model.path), config.rollout.history, config.rollout.chat_template_kwargs)
     shape = ModelShape.read(model.path)

@@ -5,16 +5,31 @@ x head size, V vocabulary, r rank of the adapter.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from grpo.errors import ModelError
-from grpo.machine.models import config_at_hand
+from grpo.machine.models import config_at_hand, weight_names
 from grpo.machine.probe import Dtype
 
 DTYPE_BYTES: dict[Dtype, int] = {"float32": 4, "bfloat16": 2}
+
+LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+"""What is trained of every block."""
+
+_TRAINED = re.compile(r"layers\.(\d+)\..*?(\w+)\.weight")
+_UNTRAINABLE = {
+    "it is a mixture of experts": re.compile(r"\w*experts\w* = \[?'?([2-9]|\d\d)"),
+    "it has other layers than plain attention": re.compile(
+        r"\w*(mamba|ssm|conv|recurrent)\w* = (?!None|False|0|\[\])"
+        r"|\w*(layer|block)\w* = \[(.*, )?'(?!((full|sliding)_)?attention'|dense'|\d)"
+    ),
+    "its weights are quantised": re.compile(r"\w*(quantization|compression)\w* = (?!None|False)"),
+}
+"""What a config has besides the parts of a ``ModelShape``, in the words in which transformers' configs say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +141,51 @@ def shape_at_hand(model: str) -> ModelShape | None:
     """
     config = config_at_hand(model)
     return QWEN_MODELS.get(model) if config is None else ModelShape.read(config.parent)
+
+
+def check_trainable(folder: Path, model: str, longest_row: int, weights: Sequence[str] = ()) -> None:
+    """Refuse what cannot be trained, as far as the files that are here tell it before anything is loaded.
+
+    Args:
+        folder: Of the model.
+        model: Its name.
+        longest_row: Tokens.
+        weights: Their names, where the model is loaded already.
+
+    Raises:
+        ModelError: It is a mixture of experts, has layers without attention, quantised weights, a sliding window that
+            is shorter than rows, or no weights of a layer that is trained.
+    """
+    if not (path := folder / "config.json").is_file():
+        return
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if why := [*_besides(config, longest_row), *_lacking(config, weights or weight_names(folder))]:
+        raise ModelError(
+            f"{model} cannot be trained: {why[0]}; take a dense model with plain causal attention, such as Llama, "
+            "Qwen2.5 or SmolLM2"
+        )
+
+
+def _besides(config: Mapping[str, Any], longest_row: int) -> Iterator[str]:
+    """What a config has of ``_UNTRAINABLE``, and a window that hides what rows have."""
+    nested = [pair for value in config.values() if isinstance(value, dict) for pair in value.items()]
+    said = [
+        f"{name} = {sorted({*map(str, value)}) if isinstance(value, list) else value!r}"
+        for name, value in (*config.items(), *nested)
+    ]
+    yield from (f"{what} ({text:.80})" for what, words in _UNTRAINABLE.items() for text in filter(words.match, said))
+    window, kinds = config.get("sliding_window"), config.get("layer_types") or ["sliding_attention"]
+    slides = "sliding_attention" in kinds and config.get("use_sliding_window", True)
+    if isinstance(window, int) and window < longest_row and slides:
+        yield f"its sliding window of {window} tokens is shorter than an episode (rollout.max_tokens = {longest_row})"
+
+
+def _lacking(config: Mapping[str, Any], weights: Sequence[str]) -> Iterator[str]:
+    """Weights that are trained and not in the files, where these are there at all."""
+    there = {found.groups() for name in weights if (found := _TRAINED.search(name))}
+    wanted = [(str(at), layer) for at in range(config.get("num_hidden_layers", 1)) for layer in LINEAR_LAYERS]
+    if lacking := [f"layers.{at}.{layer}" for at, layer in wanted if weights and (at, layer) not in there]:
+        yield f"its files lack {len(lacking)} of the weights that are trained ({', '.join(lacking[:3])})"
 
 
 QWEN_MODELS = {

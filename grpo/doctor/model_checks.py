@@ -11,7 +11,7 @@ from pathlib import Path
 from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.config import TrainConfig
 from grpo.devices.memory import cpu_needs
-from grpo.devices.shape import ModelShape
+from grpo.devices.shape import ModelShape, check_trainable
 from grpo.doctor.checks import Check, Result, Unneeded, examine
 from grpo.learner.engine import LossSpec
 from grpo.learner.segments import Segment
@@ -66,9 +66,10 @@ class ModelDoctor:
                     self._servers.stop()
 
     def check_model(self) -> str:
-        """The model is there, and a chat format fits it."""
-        self._model = resolve_model(self.config.model)
+        """The model is there and can be trained, and a chat format fits it."""
         config = self.config
+        self._model = resolve_model(config.model)
+        check_trainable(self._model.path, config.model, config.rollout.max_tokens)
         rollout = config.rollout
         self._chat = chat_for(load_tokenizer(self._model.path), rollout.history, rollout.chat_template_kwargs)
         return f"{self.config.model} at {self._model.path}"

@@ -29,6 +29,7 @@ from grpo.devices.shape import ModelShape
 from grpo.errors import CheckpointError
 from grpo.learner.cpu import attention, fused_lora, gated_activation, norm, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
+from grpo.learner.load_check import check_computing
 from grpo.learner.lora_model import LoraSpec, WaitingWeights, explained_where_full, load_lora_model, usable_device
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
@@ -66,6 +67,7 @@ def engine_options(config: TrainConfig, model_path: Path, init_adapter: Path | N
         else config.learner.gradient_checkpointing is True,
         "logit_chunk_tokens": plan.logit_chunk_tokens if plan else LOGIT_CHUNK_TOKENS,
         "sleeps": plan is not None and plan.in_turns,
+        "longest_row": config.rollout.max_tokens,
     }
 
 
@@ -88,8 +90,9 @@ class LocalEngine:
         gradient_checkpointing: bool = False,
         logit_chunk_tokens: int = LOGIT_CHUNK_TOKENS,
         sleeps: bool = False,
+        longest_row: int | None = None,
     ):
-        """Load a model.
+        """Load a model, and try whether it is computed as it is served (`load_check`).
 
         Args:
             model_path: Folder of the base model.
@@ -104,7 +107,9 @@ class LocalEngine:
             gradient_checkpointing: Keep the inputs of layers and compute what is inside them again for the gradient
                 (arXiv 1604.06174): the same gradient, a third more work, and a fraction of the memory.
             logit_chunk_tokens: Action tokens that are projected to the vocabulary at once.
-            sleeps: Have the base model on the device only between ``wake_up`` and ``sleep``; it sleeps at first.
+            sleeps: Have the base model on the device only between ``wake_up``, which tries it, and ``sleep``; it
+                sleeps at first.
+            longest_row: Tokens of a row at most; by default ``token_budget``.
 
         Raises:
             ConfigError: The device is not there.
@@ -123,7 +128,7 @@ class LocalEngine:
             if may_expand_segments():
                 torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
         self.token_budget = token_budget
-        model = load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype))
+        model = load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype), longest_row or 0)
         if "fused_lora" in kernels:
             fused_lora.fuse_lora(model)
         if "gated_activation" in kernels and device == "cpu":
@@ -135,6 +140,8 @@ class LocalEngine:
         if gradient_checkpointing:
             # There is no dropout, so no random state needs to be kept for the second time.
             self.model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+            for layer in self.model.modules():
+                layer.training = getattr(layer, "gradient_checkpointing", False)  # else transformers keeps everything
         self._logit_chunk_tokens = logit_chunk_tokens
         self._share_beginnings = "shared_rows" in kernels
         self._own_attention = "attention" in kernels and device == "cpu"
@@ -144,6 +151,9 @@ class LocalEngine:
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=self.device.type == "cuda"
         )
+        self._longest_row = longest_row or token_budget
+        if not sleeps:
+            self._try()
 
     def forward_backward(
         self, rows: Sequence[Segment], loss: LossSpec, on_rows: Callable[[int], None] = ignore_progress
@@ -183,6 +193,7 @@ class LocalEngine:
         """Of an engine that ``sleeps``: have the base model on the device, ready to compute."""
         if self._waiting is not None:
             self._waiting.load()
+            self._try()
 
     def sleep(self) -> None:
         """Of an engine that ``sleeps``: give the device all memory back but that of the adapter and its moments."""
@@ -249,6 +260,9 @@ class LocalEngine:
         """The loaded model where it is computed."""
         return model.to(self.device)
 
+    def _try(self) -> None:
+        check_computing(self.model, lambda rows: self._forward(rows, padding_position=self._longest_row - 1)[0])
+
     def _batches(self, rows: Sequence[Segment]) -> list[list[Segment]]:
         return micro_batches(rows, self.token_budget, share_beginnings=self._share_beginnings)
 
@@ -269,9 +283,11 @@ class LocalEngine:
             return self._forward(batch, temperature)[0].logprobs_T
 
     @explained_where_full()
-    def _forward(self, batch: Sequence[Segment], temperature: float = 1.0) -> tuple[ActionTokens, torch.Tensor]:
+    def _forward(
+        self, batch: Sequence[Segment], temperature: float = 1.0, padding_position: int = 0
+    ) -> tuple[ActionTokens, torch.Tensor]:
         """The batch's action tokens, and the entropy at each, shape ``T``."""
-        layout = shared_rows.lay_out(batch, share_beginnings=self._share_beginnings)
+        layout = shared_rows.lay_out(batch, padding_position, share_beginnings=self._share_beginnings)
         actions = [
             (row, position) for row, s in enumerate(batch) for position, acts in enumerate(s.action_mask) if acts
         ]
@@ -302,6 +318,11 @@ class LocalEngine:
         return torch.tensor(values, device=self.device)
 
 
+def may_expand_segments() -> bool:
+    """Whether torch's allocator is left to us, and the driver is one that can do it: WSL2's fails at a tensor."""
+    return not ALLOCATOR_VARIABLES & os.environ.keys() and "microsoft" not in " ".join(platform.uname()).lower()
+
+
 def _unreadable(path: Path, error: Exception) -> str:
     return f"{path} cannot be read: {error}; remove its folder to go on from the one before"
 
@@ -312,8 +333,3 @@ def _statistics(tokens: ActionTokens, entropy_T: torch.Tensor, loss_T: torch.Ten
     references = [[] for _ in tokens.action_counts] if reference_T is None else tokens.by_row(reference_T)
     parts = (tokens.by_row(values_T) for values_T in (loss_T, tokens.logprobs_T, entropy_T))
     return [RowStatistics(math.fsum(losses), *lists) for losses, *lists in zip(*parts, references, strict=True)]
-def may_expand_segments() -> bool:
-    """Whether torch's allocator is left to us, and the driver is one that can do it: WSL2's fails at a tensor."""
-    return not ALLOCATOR_VARIABLES & os.environ.keys() and "microsoft" not in " ".join(platform.uname()).lower()
-
-

@@ -5,7 +5,6 @@ so the adapter's stay float32 whatever the base is.
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,18 +14,10 @@ from typing import Any
 import torch
 
 from grpo.devices.plan import CARD_ORDER
+from grpo.devices.shape import LINEAR_LAYERS, check_trainable
 from grpo.errors import ConfigError, FullGpuError, ModelError
 from grpo.learner.cpu import attention
-
-LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-LOGIT_CHANGES = (
-    "final_logit_softcapping",
-    "logit_scale",
-    "logits_scaling",
-    "lm_head_multiplier",
-    "output_multiplier",
-)
-"""What some models' configs name that they do to logits."""
+from grpo.machine.adapters import read_adapter
 
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
@@ -39,19 +30,24 @@ class LoraSpec:
     alpha: int = 32
 
 
-def load_lora_model(model_path: Path, lora: LoraSpec, init_adapter: Path | None, dtype: torch.dtype) -> Any:
+def load_lora_model(
+    model_path: Path, lora: LoraSpec, init_adapter: Path | None, dtype: torch.dtype, longest_row: int = 0
+) -> Any:
     """The model in ``model_path`` with a new adapter, or the one in ``init_adapter``, on the CPU, ready for training.
 
+    It is in eval mode, as what is served: dropout of the model, or of an adapter from elsewhere, is none.
+
     Raises:
-        ModelError: The model or the adapter cannot be loaded, they do not fit, or the learner does not compute them.
+        ModelError: The model or the adapter cannot be loaded, they do not fit, or the learner cannot train them.
     """
     base = _load_base(model_path, dtype)
+    # peft adapts the layers that it finds and says nothing of the others
+    check_trainable(model_path, str(model_path), longest_row, [name for name, _ in base.named_parameters()])
     model = _new_adapter(base, lora) if init_adapter is None else _load_adapter(base, init_adapter, model_path)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
-    _check_logits(model.get_base_model())
-    return model.train()
+    return model.eval()
 
 
 def _load_base(model_path: Path, dtype: torch.dtype) -> Any:
@@ -60,66 +56,41 @@ def _load_base(model_path: Path, dtype: torch.dtype) -> Any:
 
     transformers_logging.disable_progress_bar()
     try:
-        return AutoModelForCausalLM.from_pretrained(
-            str(model_path), dtype=dtype, attn_implementation=attention.register()
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            str(model_path), dtype=dtype, attn_implementation=attention.register(), output_loading_info=True
         )
-    except (OSError, ValueError) as error:
-        raise ModelError(f"the model in {model_path} could not be loaded: {error}") from error
+    except Exception as error:  # whatever transformers, safetensors and torch's pickles meet in a foreign folder
+        raise ModelError(f"the model in {model_path} could not be loaded: {' '.join(str(error).split())}") from error
+    base, found = loaded
+    if lacking := sorted(found["missing_keys"]):
+        raise ModelError(
+            f"the model in {model_path} lacks {len(lacking)} of its weights ({', '.join(lacking[:3])}), in whose place "
+            "random ones would be trained; fetch it again"
+        )
+    return base
 
 
 def _new_adapter(base: Any, lora: LoraSpec) -> Any:
     from peft import LoraConfig, get_peft_model
 
-    _check_layers(base)
     config = LoraConfig(
         r=lora.rank, lora_alpha=lora.alpha, target_modules=LINEAR_LAYERS, lora_dropout=0.0, task_type="CAUSAL_LM"
     )
     return get_peft_model(base, config)
 
 
-def _check_layers(base: Any) -> None:
-    """peft adapts the layers that it finds and says nothing of the others: fused projections, experts of a mixture."""
-    for block in getattr(getattr(base, "model", base), "layers", [base]):
-        modules = block.named_modules()
-        linear = Counter(name.rpartition(".")[2] for name, module in modules if isinstance(module, torch.nn.Linear))
-        if missing := [name for name in LINEAR_LAYERS if name not in linear]:
-            raise ModelError(
-                f"{type(base).__name__} has no linear layers {', '.join(missing)} (its linear layers: "
-                f"{', '.join(linear)}); the adapter goes on all of q, k, v, o, gate, up and down of every block. Train "
-                "a model that has them apart, such as Llama, Qwen2.5 or SmolLM2"
-            )
-        experts = [name for name, weight in block.named_parameters() if weight.ndim > 2]
-        if experts := experts or [name for name in LINEAR_LAYERS if linear[name] > 1]:
-            raise ModelError(
-                f"{type(base).__name__} is a mixture of experts ({', '.join(experts)}), and the adapter would miss "
-                "some of them; train a dense model, such as Llama, Qwen2.5 or SmolLM2"
-            )
-
-
 def _load_adapter(base: Any, adapter: Path, model_path: Path) -> Any:
     from peft import PeftModel
-    from safetensors import SafetensorError
 
+    read_adapter(adapter)
     try:
         return PeftModel.from_pretrained(base, str(adapter), is_trainable=True)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         first = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
         raise ModelError(
-            f"the adapter {adapter} does not fit the model in {model_path}, or is damaged ({first}); start from an "
-            "adapter of that model"
+            f"the adapter {adapter} does not fit the model in {model_path} ({first}); start from an adapter of that "
+            "model"
         ) from error
-
-
-def _check_logits(base: Any) -> None:
-    """The learner computes logits as ``lm_head`` of the last hidden state, with nothing before or after."""
-    if base.lm_head.weight.requires_grad or base.lm_head.bias is not None:
-        raise ModelError("the vocabulary projection must be frozen and without bias for LoRA training here")
-    changed = [name for name in LOGIT_CHANGES if getattr(base.config, name, None) not in (None, 1)]
-    if changed:
-        raise ModelError(
-            f"the model changes its logits ({changed[0]} = {getattr(base.config, changed[0])}), which the learner "
-            "does not compute; train a model with plain logits, for example Llama, Qwen2.5 or SmolLM2"
-        )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import is_zipfile
 
 from grpo.errors import ModelError, ModelUnavailableError
 from grpo.machine.processes import child_environment, module_command
@@ -43,10 +44,13 @@ _CONVERSION = "v1"  # part of the cache's folder name: raise it when the convers
 _CONVERSION_TIMEOUT_SECONDS = 900.0
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_OLDER_WEIGHTS = "pytorch_model*.bin"
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
 _PARTS = {
     "config.json": ("config.json",),
-    "weights (*.safetensors)": ("*.safetensors", "pytorch_model*.bin"),
-    "a tokenizer (tokenizer.json)": ("tokenizer.json", "tokenizer.model", "vocab.json"),
+    "weights (*.safetensors)": ("*.safetensors", _OLDER_WEIGHTS),
+    "a tokenizer (tokenizer.json)": _TOKENIZERS,
 }
 """What a model's folder must have, and the names under which it may."""
 _THREE_CHOICES = (
@@ -135,7 +139,7 @@ def check_model_folder(folder: Path) -> Path:
     """Return the absolute path of a model folder after checking that it can hold a model.
 
     Raises:
-        ModelError: config.json is missing or unreadable, or there are no weights or no tokenizer.
+        ModelError: config.json is missing or unreadable, there are no weights or no tokenizer, or a file is not whole.
     """
     folder = folder.expanduser().resolve()
     if missing := [part for part, names in _PARTS.items() if not any(any(folder.glob(name)) for name in names)]:
@@ -144,9 +148,57 @@ def check_model_folder(folder: Path) -> Path:
         )
     try:
         read_json(folder / "config.json", "architectures")
+        files = _loaded_files(folder)
     except ValueError as error:
         raise ModelError(f"No model in {folder}: {error}. Save model and tokenizer with save_pretrained().") from error
+    if broken := [f"{path.name} {why}" for path in files if (why := _not_whole(path))]:
+        raise ModelError(f"The model in {folder} is not whole: {', '.join(broken)}. Fetch it again.")
     return folder
+
+
+def weight_names(folder: Path) -> list[str]:
+    """The names of a model's weights where its files are safetensors; none where torch pickled them."""
+    return [name for path in _loaded_files(folder) if path.suffix == ".safetensors" for name in names_in(path)]
+
+
+def names_in(path: Path) -> list[str]:
+    """The names of the weights in a safetensors file.
+
+    Raises:
+        ModelError: It is none, or not whole.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            return list(file.keys())
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path.name} is no whole safetensors file ({error}); fetch it again") from error
+
+
+def _loaded_files(folder: Path) -> list[Path]:
+    """The weights and the tokenizer that transformers and vLLM load, also those that an index names in vain."""
+    pattern = "*.safetensors" if any(folder.glob("*.safetensors")) else _OLDER_WEIGHTS
+    indices = [read_json(path, "weight_map")["weight_map"] for path in folder.glob(f"{pattern}.index.json")]
+    weights = [folder / name for name in sorted({name for index in indices for name in index.values()})]
+    weights = weights or sorted(folder.glob(pattern))
+    return weights + [path for name in _TOKENIZERS if (path := folder / name).is_file()]
+
+
+def _not_whole(path: Path) -> str:
+    """What is wrong with a file; "" where nothing is, or nobody can know before it is loaded."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_POINTER))
+        if begin == _POINTER:
+            return "is a pointer of Git LFS (git lfs pull)"
+        if path.suffix == ".safetensors":
+            names_in(path)
+        if path.suffix == ".json":
+            read_json(path)
+    except (OSError, ValueError) as error:
+        return f"cannot be read: {error}"
+    return "ends too early" if begin.startswith(b"PK") and not is_zipfile(path) else ""
 
 
 def _kept(name: str) -> Path:
@@ -257,7 +309,10 @@ def _from_hub(name: str) -> Path:
 
     endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
     try:
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=_HUB_FILES))
+        folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=_HUB_FILES))
+        if not any(folder.glob("*.safetensors")):
+            huggingface_hub.snapshot_download(name, allow_patterns=_OLDER_WEIGHTS)
+        return folder
     except errors.GatedRepoError as error:
         raise ModelUnavailableError(
             f"Model {name!r} is gated: accept its terms at {endpoint}/{name}, then set HF_TOKEN."

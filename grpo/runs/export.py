@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from grpo.errors import ConfigError, ModelError
+from grpo.machine.adapters import ADAPTER_FILES
 from grpo.machine.models import ResolvedModel
 from grpo.runs.model_card import Card, name_base_model, write_card
-from grpo.runs.trained_policy import ADAPTER_FILES, TrainedPolicy, run_card, served_policy
+from grpo.runs.trained_policy import TrainedPolicy, run_card, served_policy
 from judges.common.files import fsync_tree, usual_mode
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import jinja2
 
 from grpo.chat.served import TEMPLATE_FILE, ServedChat
+from grpo.machine.adapters import ADAPTER_CONFIG
 from grpo.machine.models import EMBEDDED_MODEL
 from grpo.serving.vllm_options import served_rank
 from judges.common.files import write_text
 
 CARD_FILE = "README.md"
-ADAPTER_CONFIG = "adapter_config.json"
 _TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 
 

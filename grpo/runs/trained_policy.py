@@ -10,16 +10,16 @@ from typing import Any
 from grpo.chat import TEMPLATE_FILE, ServedChat, chat_for, load_tokenizer, served_chat
 from grpo.config import TrainConfig, dotted, load_config
 from grpo.errors import ConfigError, ModelError
+from grpo.machine.adapters import ADAPTER_CONFIG, read_adapter
 from grpo.machine.models import EMBEDDED_HUB_ID, EMBEDDED_MODEL
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, summaries
-from grpo.runs.model_card import ADAPTER_CONFIG, Card
+from grpo.runs.model_card import Card
 from grpo.runs.retention import checkpoint_name, checkpoints, find_checkpoint, step_of
 from judges.common.files import read_json
 
 PRIVATE_SETTINGS = {"judge": {"api_base"}, "answer_judge": {"api_base"}, "server": {"urls"}, "tinker": {"url"}}
 """Addresses, which a model card leaves out."""
-ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ def find_policy(path: Path, checkpoint: str = "newest", model: str | None = None
 
     Raises:
         ConfigError: The folder is neither, or an adapter is broken.
+        ModelError: The adapter has more than LoRA on linear layers.
         CheckpointError: The run has no such checkpoint.
     """
     is_adapter = (path / ADAPTER_CONFIG).exists()
@@ -67,7 +68,7 @@ def find_policy(path: Path, checkpoint: str = "newest", model: str | None = None
         raise ConfigError(f"{path} is neither a run directory (config.json) nor an adapter ({ADAPTER_CONFIG})")
     run, config = RunDirectory(root), saved_config(root)
     found = path.resolve() if is_adapter else find_checkpoint(run.checkpoints, checkpoint)
-    name, rank = f"{run.root.name}-{found.name}", int(_adapter_config(found)["r"])
+    name, rank = f"{run.root.name}-{found.name}", int(read_adapter(found)["r"])
     return TrainedPolicy(found, model or config.model, name, rank, config, run, step_of(found.name))
 
 
@@ -127,7 +128,7 @@ def init_adapter(config: TrainConfig) -> Path | None:
     if config.init_adapter is None:
         return None
     folder = find_policy(Path(config.init_adapter)).adapter
-    saved = _adapter_config(folder)
+    saved = read_adapter(folder)
     if (saved["r"], saved["lora_alpha"]) != (config.lora.rank, config.lora.alpha):
         raise ConfigError(
             f"the adapter {config.init_adapter} has rank {saved['r']} and alpha {saved['lora_alpha']}, this run "
@@ -145,23 +146,10 @@ def _run_of(adapter: Path) -> Path | None:
 
 
 def _adapter(path: Path, model: str | None) -> TrainedPolicy:
-    config = _adapter_config(path)
+    config = read_adapter(path)
     base = model or str(config.get("base_model_name_or_path") or "")
     if not base:
         raise ConfigError(f"{path / ADAPTER_CONFIG} names no base model; name it with --model")
     # The hub model of that name and the embedded one have the same weights but for their rounding.
     named = EMBEDDED_MODEL if base == EMBEDDED_HUB_ID else base
     return TrainedPolicy(path, named, path.resolve().name, int(config["r"]))
-
-
-def _adapter_config(folder: Path) -> dict[str, Any]:
-    missing = [name for name in ADAPTER_FILES if not (folder / name).is_file()]
-    if missing:
-        raise ConfigError(f"the adapter in {folder} lacks {' and '.join(missing)}; save it with save_pretrained()")
-    path = folder / ADAPTER_CONFIG
-    try:
-        config = read_json(path, "r")
-        int(config["r"])
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path} is no PEFT LoRA config ({type(error).__name__}: {error})") from error
-    return config

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo.errors import AdapterError, ServerError
+from grpo.machine.adapters import ADAPTER_FILES
 from grpo.serving.fleet import Fleet, Member
 from grpo.serving.server import ExternalServer, NoAnswerError, PolicyServer, models_of, post
 
-_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _OWN_FOLDER = re.compile(r"\.?policy-[0-9a-f]{6}-\d{4,}(\.\d+)?")
 _LOAD_TIMEOUT_SECONDS = 120.0
 _UNLOAD_TIMEOUT_SECONDS = 10.0
@@ -122,7 +122,7 @@ class AdapterStore:
         scratch, path = self._root / f".{name}", self._root / name
         try:
             save(scratch)
-            missing = [file for file in _FILES if not (scratch / file).is_file()]
+            missing = [file for file in ADAPTER_FILES if not (scratch / file).is_file()]
             if missing:
                 raise AdapterError(f"the adapter of version {version} was saved without {' and '.join(missing)}")
             scratch.rename(path)

@@ -12,7 +12,7 @@ from typing import Any
 from grpo.chat import chat_for, load_tokenizer, served_chat
 from grpo.config import TrainConfig, dotted
 from grpo.devices.plan import plan_gpus
-from grpo.devices.shape import ModelShape
+from grpo.devices.shape import ModelShape, check_trainable
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
@@ -50,6 +50,7 @@ class SupervisedFineTuning:
         self.config = config
         self.display = display
         self.model = resolve_model(config.model)
+        check_trainable(self.model.path, config.model, config.rollout.max_tokens)
         if config.device == "cuda":  # before the demonstrations, which may take long
             plan_gpus(without_servers(config), ModelShape.read(self.model.path))
             usable_device(config.device)

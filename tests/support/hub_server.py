@@ -1,5 +1,6 @@
-"""A model hub on a local port: as much of its HTTP interface as `datasets` asks for when it streams a data set."""
+"""A model hub on a local port: as much of its HTTP interface as is asked for to stream a data set or fetch a model."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,25 @@ class HubServer(HttpStub):
                 content = files.get(path.split("/resolve/")[1].partition("/")[2])
                 if content is not None:
                     return _part(content, request.headers.get("range", "bytes=0-"))
+        return Response(b"{}", 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": _COMMIT})
+
+
+class ModelHub(HttpStub):
+    """Serves models, given as `HubServer`'s data sets are."""
+
+    def __init__(self, models: Mapping[str, Mapping[str, bytes]]) -> None:
+        super().__init__()
+        self.models = models
+
+    def answer(self, request: Request) -> Response:
+        path = request.path.partition("?")[0]
+        for name, files in self.models.items():
+            if path.startswith(f"/api/models/{name}"):
+                return Response(_listing(name, files, path))
+            content = files.get(path.removeprefix(f"/{name}/resolve/").partition("/")[2])
+            if content is not None:
+                tag = hashlib.sha256(content).hexdigest()
+                return Response(content, 200, {"ETag": f'"{tag}"', "X-Repo-Commit": _COMMIT})
         return Response(b"{}", 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": _COMMIT})
 
 

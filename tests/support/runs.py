@@ -7,11 +7,18 @@ from grpo.config import load_config
 from judges.common.files import write_json
 
 
+def weights_file(value: bytes = b"weights", name: str = "model.layers.0.mlp.up_proj.lora_A.weight") -> bytes:
+    """A safetensors file with one tensor."""
+    tensor = {"dtype": "U8", "shape": [len(value)], "data_offsets": [0, len(value)]}
+    header = json.dumps({name: tensor}).encode()
+    return len(header).to_bytes(8, "little") + header + value
+
+
 def write_adapter(folder: Path, rank: int = 8, base: str | None = "org/base") -> Path:
     """An adapter in PEFT's form whose weights nothing can load."""
     folder.mkdir(parents=True)
     write_json(folder / "adapter_config.json", {"r": rank, "lora_alpha": 16, "base_model_name_or_path": base})
-    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+    (folder / "adapter_model.safetensors").write_bytes(weights_file())
     return folder
 
 

@@ -67,3 +67,36 @@ def plain_logprobs(engine: Any, row: Any) -> Any:
     logits = engine.model(input_ids=torch.tensor([row.ids])).logits[0, :-1]
     logprobs = torch.log_softmax(logits.float(), -1).gather(1, torch.tensor(row.ids[1:])[:, None])[:, 0]
     return logprobs[torch.tensor(row.action_mask[1:])]
+
+
+def tiny_kind(folder: Path, kind: str, **settings: Any) -> Path:
+    """A random model of a kind that transformers knows, in float32 with 264 ids, saved without a tokenizer."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"vocab_size": 264, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "pad_token_id": 0, "initializer_range": 0.1}
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **{**sizes, **heads, "max_position_embeddings": 512, **settings})
+    AutoModelForCausalLM.from_config(config).save_pretrained(str(folder))
+    return folder
+
+
+def tiny_adapter(base: Path, folder: Path, **settings: Any) -> Path:
+    """A random adapter of peft's for the model in ``base``; B is not zero."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from grpo.devices.shape import LINEAR_LAYERS
+
+    lora = {"r": 4, "lora_alpha": 8, "task_type": "CAUSAL_LM", "target_modules": LINEAR_LAYERS}
+    model = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), LoraConfig(**lora | settings)
+    )
+    generator = torch.Generator().manual_seed(1)
+    for weight in model.parameters():
+        if weight.requires_grad:
+            weight.data += torch.randn(weight.shape, generator=generator) * 0.05
+    model.save_pretrained(folder)
+    return folder

@@ -65,16 +65,13 @@ def input_gradient(g_TO: Tensor, gh_TR: Tensor, weight: Tensor, a_RI: Tensor) ->
 def fuse_lora(model: Any, adapter: str = "default") -> int:
     """Give every plain LoRA linear of a peft model the fused forward; returns how many there are.
 
-    Layers with dropout, DoRA or more than the one adapter keep peft's own forward.
+    The model is in eval mode, so there is no dropout.
     """
     from peft.tuners.lora import Linear
 
     count = 0
     for layer in model.modules():
-        if not isinstance(layer, Linear) or adapter not in layer.lora_A:
-            continue
-        plain = isinstance(layer.lora_dropout[adapter], torch.nn.Identity) and not layer.use_dora[adapter]
-        if plain and len(layer.lora_A) == 1:
+        if isinstance(layer, Linear) and list(layer.lora_A) == [adapter]:
             setattr(layer, _FUSED, adapter)
             layer.forward = _fused_forward(layer)
             count += 1

@@ -16,7 +16,7 @@ from grpo.report.evaluation import evaluation_page
 from grpo.runs.retention import note_score
 from tests.support.envs import WORD_ENV
 from tests.support.evaluations import play_tiny_policy, refused, rows, run
-from tests.support.runs import write_adapter, write_run
+from tests.support.runs import weights_file, write_adapter, write_run
 from tests.support.tiny_model import tiny_chat_model_folder
 
 
@@ -45,9 +45,9 @@ def test_a_continuation_with_other_weights_is_another_evaluation(tmp_path):
         return ServedPolicy(target, config, 0.0).fingerprint
 
     for step, weights in ((3, b"a"), (11, b"b")):
-        (run_dir / "checkpoints" / f"step-{step:04d}" / "adapter_model.safetensors").write_bytes(weights)
+        (run_dir / "checkpoints" / f"step-{step:04d}" / "adapter_model.safetensors").write_bytes(weights_file(weights))
     newest, third = fingerprint(str(run_dir)), fingerprint(f"{run_dir}@3")
-    assert newest == "step-0011 " + hashlib.sha256(b"b").hexdigest()[:16]
+    assert newest == "step-0011 " + hashlib.sha256(weights_file(b"b")).hexdigest()[:16]
     assert different_settings({"policy": third}, {"policy": newest}) == [f"policy: {third!r} -> {newest!r}"]
     assert fingerprint("base") is None
     assert different_settings({}, {"policy": None}) == []
@@ -57,13 +57,12 @@ def test_what_an_agent_took_of_an_adapter_goes_with_the_agent_and_leaves_the_ada
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     weights = write_adapter(tmp_path / "adapter") / "adapter_model.safetensors"
-    weights.write_text("{}")
     weights.rename(tmp_path / "adapter" / "weights")
     weights.symlink_to("weights")
     agent = ServedPolicy(str(tmp_path / "adapter"), load_config(None, {"env": "EmailSearch-v0"}), 0.0)
     (copy,) = (tmp_path / "scratch").rglob("adapter_model.safetensors")
     (tmp_path / "adapter" / "weights").write_text("others")
-    assert copy.read_text() == "{}", "an adapter of nobody's run may be written again in place"
+    assert copy.read_bytes() == weights_file(), "an adapter of nobody's run may be written again in place"
     del agent
     assert list((tmp_path / "scratch").iterdir()) == []
     assert (tmp_path / "adapter" / "weights").read_text() == "others"

@@ -103,6 +103,37 @@ def test_a_folder_is_planned_by_its_own_sizes_and_an_unknown_model_not_at_all(tm
     assert "memory: not known before the model's config.json is here" in lines
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"num_local_experts": 8}, "it is a mixture of experts (num_local_experts = 8)"),
+        (
+            {"layer_types": ["linear_attention", "full_attention"]},
+            "it has other layers than plain attention (layer_types",
+        ),
+        ({"quantization_config": {"quant_method": "gptq"}}, "its weights are quantised"),
+        ({"sliding_window": 512}, "its sliding window of 512 tokens is shorter than an episode"),
+    ],
+)
+def test_a_model_that_cannot_be_trained_is_not_planned(tmp_path, nvidia_smi, device, more, said):
+    nvidia_smi(81559)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[SMALL].to_config() | more))
+    status, lines = shown(tmp_path, "--model", str(folder), "--set", f"device={device}", "--set", "dtype=bfloat16")
+    assert status == 1
+    assert f"Error: {folder} cannot be trained: {said}" in lines[-1]
+    assert not any("vLLM" in line for line in lines)
+
+
+def test_what_others_have_of_a_gpu_is_shown_in_the_plan(tmp_path, nvidia_smi):
+    nvidia_smi(24564, used=4096)
+    status, lines = shown(tmp_path, "--recipe", "email-gpu")
+    assert status == 0, lines
+    assert any(line.startswith("vLLM on GPU 0 (a card, 24.0 GiB, 4.0 of them used by others): ") for line in lines)
+
+
 def test_a_continuation_is_held_against_the_run_that_is_there(tmp_path):
     run_dir = tmp_path / "run"
     run_dir.mkdir()

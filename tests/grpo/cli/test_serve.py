@@ -18,6 +18,7 @@ from grpo.cli.serve import serve
 from tests.grpo.chat.templates import FAMILIES
 from tests.support.envs import TalkEnv
 from tests.support.episodes import ids_of, mask_of, talked
+from tests.support.runs import weights_file
 from tests.support.sessions import processes_in, sessions_below
 from tests.support.wait import wait_until
 
@@ -100,7 +101,7 @@ def adapter(tmp_path):
     folder.mkdir()
     settings = {"r": 12, "base_model_name_or_path": "Qwen/Qwen2.5-7B-Instruct"}
     (folder / "adapter_config.json").write_text(json.dumps(settings))
-    (folder / "adapter_model.safetensors").write_bytes(b"")
+    (folder / "adapter_model.safetensors").write_bytes(weights_file())
     return str(folder)
 
 

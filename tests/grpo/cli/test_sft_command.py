@@ -149,10 +149,16 @@ def test_an_adapter_of_another_model_and_a_damaged_one_are_named(model, one_step
     other = Path(shutil.copytree(model, tmp_path / "other"))
     wider = AutoConfig.from_pretrained(model, intermediate_size=96)
     AutoModelForCausalLM.from_config(wider).save_pretrained(other)
-    for options in (["--model", other], []):
+    for options, said in (
+        (["--model", other], f"Error: the adapter {first} does not fit the model in"),
+        (
+            [],
+            f"Error: {first} is no PEFT LoRA adapter (ModelError: adapter_model.safetensors is no whole safetensors file",
+        ),
+    ):
         result = invoke(*one_step, *options, "--init-adapter", first, "--out", tmp_path / "second")
         assert result.exit_code == 1, result.output
-        assert f"Error: the adapter {first} does not fit the model in" in result.output
+        assert said in result.output
         assert len(result.output.splitlines()) == 1
         (first / "adapter_model.safetensors").write_bytes(b"damaged")
 

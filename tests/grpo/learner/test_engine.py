@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import AttentionInterface  # noqa: E402
 
 from grpo.envs.pool import EnvPool  # noqa: E402
@@ -25,7 +26,7 @@ from grpo.types import Task  # noqa: E402
 from tests.support.envs import WORD_ENV  # noqa: E402
 from tests.support.episodes import planned, player  # noqa: E402
 from tests.support.policies import ByteChat, ScriptedPolicy  # noqa: E402
-from tests.support.tiny_model import plain_logprobs, save_state, tiny_model_folder  # noqa: E402
+from tests.support.tiny_model import plain_logprobs, save_state, tiny_kind, tiny_model_folder  # noqa: E402
 from tests.support.tiny_model import tiny_engine as engine  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -51,7 +52,6 @@ def test_the_setting_of_torchs_allocator_on_gpus_is_one_that_it_knows():
         torch._C._accelerator_setAllocatorSettings("expandable_segments:perhaps")
 
 
-def rows_of_a_group():
 @pytest.mark.parametrize(
     ("kernel", "variables", "ours"),
     [
@@ -70,6 +70,7 @@ def test_segments_expand_where_neither_user_nor_driver_say_otherwise(monkeypatch
     assert may_expand_segments() is ours
 
 
+def rows_of_a_group():
     """Rows that branch at several places, one that ends where another goes on, and one that comes twice."""
     generator = torch.Generator().manual_seed(5)
 
@@ -158,27 +159,39 @@ def test_reference_logprobs_are_those_of_a_plain_forward_with_the_adapter_disabl
     assert made.forward_backward(segments, LossSpec())[-1].reference_logprobs == []
 
 
-EXPERTS = {"num_experts": 4, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
-
-
 @pytest.mark.parametrize(
     ("kind", "settings", "why"),
     [
-        ("granite", {"logits_scaling": 8.0}, r"logits_scaling = 8.0.*train a model with plain logits"),
-        ("phi3", {}, r"no linear layers q_proj, k_proj, v_proj, gate_proj, up_proj \(its linear layers: .*qkv_proj"),
-        ("gpt2", {}, "GPT2LMHeadModel has no linear layers q_proj, .*Train a model that has them"),
+        ("phi3", {}, r"its files lack 5 of the weights that are trained \(layers\.0\.q_proj, layers\.0\.k_proj"),
+        (
+            "gpt2",
+            {},
+            r"its files lack 7 of the weights .*; take a dense model with plain causal attention, such as Llama",
+        ),
         # its shared expert has the names
-        ("qwen2_moe", EXPERTS, r"Qwen2MoeForCausalLM is a mixture of experts \(mlp\.experts\..*; train a dense"),
+        ("qwen2_moe", {"moe_intermediate_size": 16}, r"it is a mixture of experts \(num_experts = 60\)"),
     ],
 )
-def test_a_model_that_would_be_trained_wrong_is_refused(tmp_path, kind, settings, why):
-    from transformers import AutoConfig, AutoModelForCausalLM
+def test_a_model_that_would_be_trained_in_part_is_refused(tmp_path, kind, settings, why):
+    folder = tiny_kind(tmp_path / "model", kind, num_hidden_layers=1, **settings)
+    with pytest.raises(ModelError, match=f"{folder} cannot be trained: {why}"):
+        engine(folder)
 
-    sizes = {"vocab_size": 264, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "pad_token_id": 0}
-    config = AutoConfig.for_model(kind, **sizes, num_attention_heads=4, num_key_value_heads=4, **settings)
-    AutoModelForCausalLM.from_config(config).save_pretrained(str(tmp_path))
-    with pytest.raises(ModelError, match=why):
-        engine(tmp_path)
+
+def test_weights_that_are_not_in_the_file_are_not_trained_as_random_ones(tmp_path):
+    folder = tiny_kind(tmp_path / "model", "qwen3")
+    whole = load_file(folder / "model.safetensors")
+    for left_out, said in (
+        ("q_norm", "lacks 2 of its weights"),
+        ("up_proj", "lacks 2 of its weights"),
+        ("embed", "lacks 1"),
+    ):
+        save_file({n: w for n, w in whole.items() if left_out not in n}, folder / "model.safetensors", {"format": "pt"})
+        with pytest.raises(ModelError, match=f"^the model in {folder} {said}"):
+            engine(folder)
+    save_file({n: w[:-1] for n, w in whole.items()}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"^the model in {folder} could not be loaded: .*"):
+        engine(folder)
 
 
 def test_only_the_predictions_of_sampled_tokens_have_a_gradient_in_a_whole_episode(model_folder):

@@ -1,11 +1,13 @@
 """Model names become folders."""
 
 import importlib.machinery
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from grpo.errors import GrpoError, ModelError, ModelUnavailableError
 from grpo.machine import models
 from grpo.machine.models import EMBEDDED_MODEL, INSTALL_EMBEDDED, check_model_folder, resolve_model
+from tests.support.hub_server import ModelHub
+from tests.support.runs import weights_file
 
 
 @pytest.fixture
@@ -25,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def small_model(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
-    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "model.safetensors").write_bytes(weights_file())
     (folder / "tokenizer.json").write_text("{}")
     return folder
 
@@ -61,6 +65,59 @@ def test_an_adapter_folder_is_not_taken_for_a_model(tmp_path: Path):
     (folder / "config.json").write_text("{")
     with pytest.raises(ModelError, match="is not JSON"):
         check_model_folder(folder)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 988097824\n"
+SHARDS = json.dumps({"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}).encode()
+HALF, PICKLE = weights_file(b"w" * 64)[:-9], io.BytesIO()
+with zipfile.ZipFile(PICKLE, "w") as _archive:
+    _archive.writestr("archive/data.pkl", b"w" * 64)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"model.safetensors": POINTER}, "model.safetensors is a pointer of Git LFS"),
+        ({"tokenizer.json": POINTER}, "tokenizer.json is a pointer of Git LFS"),
+        ({"model.safetensors": HALF}, "model.safetensors cannot be read: .* no whole safetensors file"),
+        ({"model.safetensors": b""}, "model.safetensors cannot be read: "),
+        ({"tokenizer.json": b'{"model": '}, "tokenizer.json cannot be read: .*tokenizer.json is not JSON"),
+        (
+            {"model.safetensors.index.json": SHARDS, "model-1-of-2.safetensors": weights_file()},
+            r"model-2-of-2.safetensors cannot be read: .*No such file",
+        ),
+        ({"pytorch_model.bin": PICKLE.getvalue()[:-20]}, "pytorch_model.bin ends too early"),
+        ({"pytorch_model.bin": POINTER}, "pytorch_model.bin is a pointer of Git LFS"),
+    ],
+)
+def test_a_file_that_is_not_whole_is_named_with_the_model(tmp_path: Path, files: dict[str, bytes], said: str):
+    folder = small_model(tmp_path / "m")
+    if "model.safetensors" not in files and "tokenizer.json" not in files:
+        (folder / "model.safetensors").unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    with pytest.raises(
+        ModelError, match=rf"^The model in {folder.resolve()} is not whole: {said}.*\. Fetch it again\.$"
+    ):
+        resolve_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pytorch_model.bin": POINTER, "onnx.bin": POINTER, "README.md": POINTER},  # beside safetensors nobody reads it
+        {"pytorch_model.bin": PICKLE.getvalue()},
+        {"model.safetensors.index.json": SHARDS, "model-1-of-2.safetensors": weights_file()}
+        | {"model-2-of-2.safetensors": weights_file(), "consolidated.safetensors": POINTER},
+    ],
+)
+def test_what_is_not_loaded_need_not_be_whole(tmp_path: Path, files: dict[str, bytes]):
+    folder = small_model(tmp_path / "m")
+    if "README.md" not in files:
+        (folder / "model.safetensors").unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    assert resolve_model(str(folder)).path == folder.resolve()
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "a/b/c", "", "two words"])
@@ -141,7 +198,8 @@ def test_two_processes_convert_the_model_once(tmp_path: Path):
         "def convert(gguf, folder):\n"
         "    print('converted', flush=True); time.sleep(0.5); folder.mkdir()\n"
         "    (folder / 'config.json').write_text('{\"architectures\": [\"A\"]}')\n"
-        "    (folder / 'model.safetensors').write_bytes(b'w'); (folder / 'tokenizer.json').write_text('{}')\n"
+        f"    (folder / 'model.safetensors').write_bytes({weights_file()!r})\n"
+        "    (folder / 'tokenizer.json').write_text('{}')\n"
         "models._convert_in_subprocess = convert\n"
         f"models.resolve_model('{EMBEDDED_MODEL}')\n"
     )
@@ -217,3 +275,36 @@ def test_a_gguf_file_or_a_folder_with_one_is_converted_once(tmp_path: Path, cach
     (gguf.parent / "other.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelError, match=r"has 2 GGUF files \(other.gguf, small.gguf\); name one"):
         resolve_model(str(gguf.parent))
+
+
+def test_a_model_of_an_older_form_is_fetched_without_what_is_not_needed(tmp_path: Path):
+    """Of a hub's repository: what torch pickled is fetched where there are no safetensors, and only there."""
+    shards = {f"pytorch_model-{part}-of-2.bin": b"PK" for part in (1, 2)}
+    index = json.dumps({"weight_map": {f"w{part}": name for part, name in enumerate(shards)}}).encode()
+    common = {
+        "config.json": b'{"architectures": ["LlamaForCausalLM"]}',
+        "tokenizer.json": b"{}",
+        "flax_model.msgpack": b"",
+    }
+    repositories = {
+        "org/old": {**common, **shards, "pytorch_model.bin.index.json": index},
+        "org/both": {**common, "model.safetensors": weights_file(), "pytorch_model.bin": b"PK"},
+    }
+    code = (
+        "import sys; from grpo.machine.models import _from_hub\n"
+        "print(*sorted(path.name for path in _from_hub(sys.argv[1]).iterdir()))"
+    )
+    with ModelHub(repositories) as hub:
+        environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "PYTHONPATH": os.getcwd()}
+        environment |= {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1"}
+        fetched = {}
+        for name in repositories:
+            done = subprocess.run(
+                [sys.executable, "-c", code, name], capture_output=True, text=True, env=environment, timeout=300
+            )
+            assert done.returncode == 0, done.stderr
+            fetched[name] = done.stdout.split()
+    assert fetched == {
+        "org/old": ["config.json", *shards, "pytorch_model.bin.index.json", "tokenizer.json"],
+        "org/both": ["config.json", "model.safetensors", "tokenizer.json"],
+    }

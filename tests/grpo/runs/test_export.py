@@ -135,5 +135,5 @@ def test_an_existing_folder_is_never_touched_and_a_failure_leaves_nothing(tmp_pa
     arguments = [str(broken), "--out", str(tmp_path / "out"), "--merge"]
     result = CliRunner().invoke(export, arguments)
     assert result.exit_code == 1, result.output
-    assert "cannot be merged into" in result.output
+    assert "broken is no PEFT LoRA adapter (ModelError: adapter_model.safetensors is no whole" in result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base", "broken", "taken"]

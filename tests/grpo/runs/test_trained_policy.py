@@ -125,7 +125,7 @@ def test_what_is_neither_or_broken_is_named(tmp_path):
         find_policy(broken)
     (broken / "adapter_model.safetensors").write_bytes(b"")
     (broken / "adapter_config.json").write_text('{"peft_type": "IA3"}')
-    with pytest.raises(ConfigError, match="is no PEFT LoRA config"):
+    with pytest.raises(ConfigError, match="is no PEFT LoRA adapter"):
         find_policy(broken)
 
 

@@ -9,6 +9,7 @@ from grpo.serving.adapters import AdapterStore
 from grpo.serving.fleet import Fleet
 from grpo.serving.vllm import VllmServer
 from tests.grpo.serving.published import Published
+from tests.support.runs import weights_file
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def model(tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text('{"architectures": ["Fake"], "max_position_embeddings": 4096}')
-    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "model.safetensors").write_bytes(weights_file())
     (folder / "tokenizer.json").write_text("{}")
     return folder
 

@@ -1,0 +1,66 @@
+"""Is what the learner computes the model that is served? Tried with every model that is loaded, whatever its name.
+
+Rows that see each other, dropout, scaled logits, positions that depend on the longest row of a batch: each is silent,
+and off by up to 2 nats a token. The plain model has the same weights, transformers' attention and nothing of ours.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from grpo.errors import ModelError
+from grpo.learner.loss import ActionTokens
+from grpo.learner.segments import Segment
+
+BOUNDS = {torch.float32: 1e-3, torch.bfloat16: 0.25}
+"""Mean |difference| in nats a token, of unlikely tokens. SmolLM2-135M has 1e-5 in float32 and 0.07 in bfloat16."""
+
+
+def check_computing(model: Any, forward: Callable[[Sequence[Segment]], ActionTokens]) -> None:
+    """Compare two rows that begin alike, computed together, once more, one alone, and by the plain model.
+
+    Args:
+        model: With its adapter, where it is computed.
+        forward: Computes a batch as the learner does; it reaches the longest position of a run.
+
+    Raises:
+        ModelError: They differ.
+    """
+    head = model.get_base_model().lm_head.weight
+    lists = [[(len(head) // 2 + at) % len(head) for at in (*range(6), *own)] for own in (range(6, 12), range(12, 24))]
+    rows = [Segment(ids, [False] + [True] * (len(ids) - 1), [0.0] * len(ids), 1.0) for ids in lists]
+    with torch.no_grad():
+        batches = [forward(rows), forward(rows), forward(rows[1:])]
+        together, again, alone = (batch.by_row(batch.logprobs_T)[-1] for batch in batches)
+        with _plain(model):
+            ids = torch.tensor([rows[1].ids], device=head.device)
+            logprobs_LV = model(input_ids=ids, use_cache=False).logits[0, :-1].float().log_softmax(-1)
+            plain = logprobs_LV.gather(1, ids[0, 1:, None])[:, 0].tolist()
+    for other, what in (
+        (again, "the same rows twice (part of it is random, such as dropout)"),
+        (alone, "a row alone and beside another (they see each other)"),
+        (plain, "a row by the learner and by transformers (logits are scaled, or positions, by the longest row)"),
+    ):
+        gap = sum(abs(ours - theirs) for ours, theirs in zip(together, other, strict=True)) / len(other)
+        if not gap <= BOUNDS[head.dtype]:
+            raise ModelError(
+                f"{model.config.name_or_path} is not computed as it is served: log-probabilities of {what} differ by "
+                f"{gap:.3g} nats a token; train a model with plain causal attention and plain logits, for example "
+                "Llama, Qwen2.5 or SmolLM2"
+            )
+
+
+@contextmanager
+def _plain(model: Any) -> Iterator[None]:
+    """Without the learner's kernels: modules compute as their classes say."""
+    config = model.get_base_model().config
+    own_attention, config._attn_implementation = config._attn_implementation, "eager"
+    own = [(module, vars(module).pop("forward")) for module in model.modules() if "forward" in vars(module)]
+    try:
+        yield
+    finally:
+        config._attn_implementation = own_attention
+        for module, forward in own:
+            module.forward = forward
