@@ -1,7 +1,7 @@
 """A trained policy as a folder of its own: the adapter, or the base model with the adapter merged into it.
 
 The folder appears whole or not at all, and never replaces another. Merging adds ``alpha / r * B A`` to each weight in
-float32 and rounds once, to the dtype of the base model.
+float32 and rounds once, to the dtype of the base model; what was written is read again and compared.
 """
 
 import shutil
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from grpo.errors import ConfigError, ModelError
 from grpo.machine.adapters import ADAPTER_FILES
@@ -18,13 +19,15 @@ from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.trained_policy import TrainedPolicy, run_card, served_policy
 from judges.common.files import fsync_tree, usual_mode
 
+GENERATION_CONFIG = "generation_config.json"
+
 
 def export_policy(policy: TrainedPolicy, model: ResolvedModel, out: Path, *, merge: bool) -> None:
     """Write the adapter, or with ``merge`` the whole model and its tokenizer, with a card and the template of training.
 
     Raises:
         ConfigError: ``out`` exists.
-        ModelError: The base model or the adapter cannot be loaded.
+        ModelError: The base model or the adapter cannot be loaded, or the merged model computes something else.
     """
     card = Card(policy.name, model.public_name, policy.model, method="", task="", steps=0)
     if policy.run is not None and policy.config is not None and policy.step is not None:
@@ -69,23 +72,55 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from grpo.learner.load_check import BOUNDS
+
+    expected, dtype = _write_merged(adapter, base, folder)
+    gap = float((_logprobs(AutoModelForCausalLM.from_pretrained(folder)) - expected).abs().mean())
+    if not gap <= BOUNDS.get(dtype, max(BOUNDS.values())):
+        raise ModelError(
+            f"the merged model does not compute what {base} with {adapter} does: log-probabilities differ by {gap:.3g} "
+            "nats a token; export the adapter without --merge"
+        )
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = chat_template or tokenizer.chat_template
+    tokenizer.save_pretrained(folder)
+
+
+def _write_merged(adapter: Path, base: Path, folder: Path) -> tuple[Any, Any]:
+    """Write the merged weights with their configs; returns what the adapted model computes, and the base's dtype."""
     import torch
     from peft import PeftModel
     from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     try:
         dtype = AutoConfig.from_pretrained(base).dtype or torch.float32
         model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-        merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        adapted = PeftModel.from_pretrained(model, str(adapter))
+        expected = _logprobs(adapted)
+        merged = adapted.merge_and_unload(safe_merge=True)
+    except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"the adapter {adapter} cannot be merged into {base}: {error}") from error
+    merged.generation_config = GenerationConfig()  # one that transformers reads it may refuse to write
     try:
         merged.to(dtype).save_pretrained(folder)
     except SafetensorError as error:
         raise ModelError(f"the merged model cannot be written ({error}); make room, or check the disk") from error
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    tokenizer.chat_template = chat_template or tokenizer.chat_template
-    tokenizer.save_pretrained(folder)
+    (folder / GENERATION_CONFIG).unlink()
+    if (own := base / GENERATION_CONFIG).is_file():
+        shutil.copyfile(own, folder / GENERATION_CONFIG)
+    return expected, dtype
+
+
+def _logprobs(model: Any) -> Any:
+    """Of 64 ids, each after those before it; in float32."""
+    import torch
+
+    ids = (torch.arange(65) + model.config.vocab_size // 2) % model.config.vocab_size
+    with torch.no_grad():
+        logits = model.eval()(ids[None]).logits[0, :-1].float()
+    return logits.log_softmax(-1).gather(1, ids[1:, None])

@@ -1,5 +1,6 @@
 """grpo-export: the adapter and the merged model, compared with the policy that was trained."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,45 @@ def test_a_merged_model_computes_what_base_and_adapter_compute(dtype, largest, t
     (tmp_path / "usual").touch()
     usual = (tmp_path / "usual").stat().st_mode
     assert {path.stat().st_mode for path in (tmp_path / "out" / "merged").iterdir()} == {usual}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        None,
+        {"eos_token_id": [257], "temperature": 0.9, "top_p": 0.6},
+        {"do_sample": False, "temperature": 0.2, "num_beams": 1, "early_stopping": True},
+        {"of_next_year": {"a": 1}, "transformers_version": "9.0"},
+    ],
+)
+def test_the_settings_of_generation_go_along_as_they_are(tmp_path, settings):
+    base = tiny_base(tmp_path / "base", "float32")
+    path = base / "generation_config.json"
+    path.unlink(missing_ok=True)
+    if settings is not None:
+        path.write_text(json.dumps(settings))
+    run(tiny_adapter(base, tmp_path / "adapter"), "--out", tmp_path / "merged", "--merge", "--model", base)
+    copy = tmp_path / "merged" / "generation_config.json"
+    assert (copy.read_bytes() if copy.exists() else None) == (path.read_bytes() if path.exists() else None)
+
+
+def test_a_merged_model_that_computes_something_else_is_not_written(tmp_path, monkeypatch):
+    from transformers import PreTrainedModel
+
+    def save_a_part(model, folder):
+        model.lm_head.weight.data[: model.config.vocab_size // 2 + 20] = 0.0
+        save(model, folder)
+
+    save = PreTrainedModel.save_pretrained
+    base = tiny_base(tmp_path / "base", "float32")
+    adapter = tiny_adapter(base, tmp_path / "adapter")
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", save_a_part)
+    result = CliRunner().invoke(export, [str(adapter), "--out", str(tmp_path / "out"), "--merge", "--model", str(base)])
+    assert result.exit_code == 1
+    assert (
+        f"Error: the merged model does not compute what {base} with {adapter} does: log-probabilities" in result.output
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base"]
 
 
 def test_a_merged_model_is_prompted_with_tools_by_its_own_tokenizer(tmp_path):
