@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 SCHEMA_VERSION = "7"
 """Changes when a mail database gets other tables or columns, or its words another form."""
 
-BUILDER_VERSION = "14"
+BUILDER_VERSION = "15"
 """Changes when the same mail gives another database."""
 
 GENERATOR_VERSION = "1"

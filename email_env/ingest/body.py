@@ -2,18 +2,22 @@
 
 Of alternatives, the plain one is taken, unless it is a stub beside an HTML page that says more ("Your program cannot
 show this mail"). Other kinds of text are read as plain text, and not as alternatives where these two are.
+
+Every part whose text is not read is named: by the name of its file, or else by its kind, as `application/pkcs7-mime` of
+a mail that only its reader's key opens. A picture is no attachment where a page of the message shows it.
 """
 
-import email
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from email.message import Message
-from email.policy import Compat32
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from html import unescape
 from typing import cast
+from urllib.parse import unquote
 
 from email_env.ingest.formats import calendar_text, page_text, unflowed
-from email_env.ingest.headers import readable, unfolded
+from email_env.ingest.headers import readable
+from email_env.ingest.parts import Part, Parts, as_sent
 from email_env.ingest.text import codec_of, decode, decode_named, is_utf8
 from judges.common.text import one_line, unix_lines
 
@@ -25,12 +29,15 @@ MAX_PAGE_CHARS = 1_000_000
 MAX_STUB_CHARS = 500
 """A plain alternative that is longer is no stub."""
 
-_MIME = ("content-type", "content-transfer-encoding", "content-disposition")
+_MIME = ("content-type", "content-transfer-encoding", "content-disposition", "content-id")
 _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _CALENDAR_FOLD = re.compile(rb"\r?\n[ \t]")
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
 _NO_LETTERS = re.compile(r"https?://\S+|\W+")
+_SHOWN = re.compile(rb"cid:([^\s\"'<>)]+)")
+_UUENCODED = re.compile(r"\nbegin [0-7]{3,4} +(\S[^\n]*)\n(?:[!-`][ -`]*+(?:\n|\Z))++ ?\n?(?:end[ \t]*(?=\n|\Z)|\Z)")
 _MAX_NAME_CHARS = 200
+_MAX_COMPARED_CHARS = 20_000
 _HEAD_BYTES = 2048
 
 
@@ -41,49 +48,37 @@ def read_content(headers: Mapping[str, str], data: bytes) -> tuple[str, tuple[st
         Its own text; the names of the attached files, each once; the text of attached files, calendars and messages,
         each below its name or its letterhead.
     """
-    message = Message(_AS_SENT)
+    message = Part(as_sent(data))
     for name in _MIME:
         if value := headers.get(name, ""):
-            message[name] = value
+            message.add(name, value)
     try:
-        if message.get_content_maintype() in ("multipart", "message"):
-            mime = "".join(f"{name}: {value}\n" for name, value in message.raw_items())
-            message = email.message_from_bytes(mime.encode("utf-8", "replace") + b"\n" + data, policy=_AS_SENT)
-        else:
-            message.set_payload(data.decode("ascii", "surrogateescape"))
+        Parts().take_apart(message)
         reader = _Reader(message)
         body = reader.text(message)
-    except Exception:  # the stdlib's parser raises many kinds on hostile structure; the raw text is better than none
+    except Exception:  # the stdlib raises many kinds on hostile headers; the raw text is better than none
         return unix_lines(decode(data, "")), (), ""
+    if not reader.names and not reader.attached:
+        return unix_lines(body), (), ""
     attached = unix_lines("\n\n".join(dict.fromkeys(filter(None, reader.attached))))[:MAX_ATTACHED_CHARS]
     names = dict.fromkeys(filter(None, reader.names))
     return unix_lines(body), tuple(names)[:MAX_ATTACHMENTS], attached
 
 
-class _AsSent(Compat32):
-    """Headers with their undecoded bytes, where the stdlib would put `\ufffd` for each that is not ASCII."""
-
-    def header_fetch_parse(self, name: str, value: str) -> str:
-        return unfolded(value)
-
-
-_AS_SENT = _AsSent()
-
-
 class _Reader:
     """Goes through the parts of a message; `names` and `attached` collect what is beside its text."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: Part) -> None:
         self._message = message
         self.names: list[str] = []
         self.attached: list[str] = []
         self._page_chars_left = MAX_PAGE_CHARS
 
-    def text(self, part: Message, *, rich: bool = True) -> str:
+    def text(self, part: Part, *, rich: bool = True) -> str:
         """The text of a part and all within it; without that of HTML where it is not `rich`."""
         kind = part.get_content_type()
         if part.is_multipart() and kind.startswith(("multipart/", "message/rfc822")):
-            within = cast(Sequence[Message], part.get_payload())
+            within = cast(Sequence[Part], part.get_payload())
             if kind == "multipart/alternative":
                 return self._best(within)
             if kind == "message/rfc822":
@@ -100,7 +95,7 @@ class _Reader:
             return self._plain(part)
         return ""
 
-    def _best(self, parts: Sequence[Message]) -> str:
+    def _best(self, parts: Sequence[Part]) -> str:
         """The plain one of alternatives, or what the others say where it is a stub."""
         parts = [part for part in parts if not _is_other_text(part)] or parts
         plain = next((part for part in parts if part.get_content_type() == "text/plain"), None)
@@ -108,20 +103,29 @@ class _Reader:
         is_short = len(said.strip()) <= MAX_STUB_CHARS
         others = [self.text(part, rich=is_short) for part in parts if part is not plain]
         longest = max(others, key=len, default="") if is_short else ""
-        return longest if _letters(longest) > 2 * _letters(said) else said
+        return longest if _letters(longest[:_MAX_COMPARED_CHARS]) > 2 * _letters(said) else said
 
-    def _is_attachment(self, part: Message, kind: str) -> bool:
+    def _is_attachment(self, part: Part, kind: str) -> bool:
         """Whether a part is a file of its own, not text of the mail nor a picture in it."""
         if part is self._message and kind in ("text/plain", "text/html"):
             return False
-        disposition = part.get_content_disposition()
-        if disposition == "attachment" or not part.get_filename():
-            return disposition == "attachment"
-        return not (kind.startswith("image/") and part["content-id"])
+        if part.get_content_disposition() == "attachment":
+            return True
+        if kind.startswith(("text/", "multipart/")):
+            return bool(part.get_filename())
+        return not kind.startswith("image/") or part.get("content-id", "").strip("<> ") not in self._shown
 
-    def _attach(self, part: Message, kind: str) -> None:
+    @cached_property
+    def _shown(self) -> set[str]:
+        """The Content-Ids of the pictures that pages of the message show."""
+        parts = cast(Iterable[Part], self._message.walk())
+        pages = (part.content() for part in parts if part.get_content_type() == "text/html")
+        shown = (name.decode("utf-8", "replace") for page in pages for name in _SHOWN.findall(page))
+        return {unquote(unescape(name)) for name in shown}
+
+    def _attach(self, part: Part, kind: str) -> None:
         name = self._name(part)
-        self.names.append(name)
+        self.names.append(name or ("" if kind.startswith("text/") else kind))
         text = ""
         if kind == "text/calendar" or name.lower().endswith(".ics"):
             text = self._calendar(part)
@@ -132,7 +136,7 @@ class _Reader:
         if text.strip():
             self.attached.append(f"[{name}]\n{text}" if name else text)
 
-    def _attach_letter(self, part: Message, letter: Message) -> str:
+    def _attach_letter(self, part: Part, letter: Part) -> str:
         """A message within a message counts as attached, and stands before what is attached to it."""
         self.names.append(self._name(part))
         place = len(self.attached)
@@ -142,43 +146,52 @@ class _Reader:
         self.attached[place] = f"{letterhead}\n\n{self.text(letter)}"
         return ""
 
-    def _name(self, part: Message) -> str:
+    def _name(self, part: Part) -> str:
         """The name of a file."""
-        name = one_line(self._header(part.get_filename() or ""))
-        return unicodedata.normalize("NFC", name)[:_MAX_NAME_CHARS]  # Macs write letters in parts
+        name = one_line(self._header(part.get_filename() or ""))[:_MAX_NAME_CHARS]
+        return unicodedata.normalize("NFC", name)  # Macs write letters in parts
 
     def _header(self, value: str) -> str:
         """What a header says."""
         return readable(value if value.isascii() else self._decoded(value.encode("utf-8", "surrogateescape")))
 
-    def _page(self, part: Message) -> str:
-        data, charset = _payload(part), _charset(part.get("content-type", ""))
+    def _page(self, part: Part) -> str:
+        data, charset = part.content(), _charset(part.get("content-type", ""))
         page = self._decoded(data, charset) if codec_of(charset) else decode_named(data, _HEAD_BYTES)
         page = page[: self._page_chars_left]
         self._page_chars_left -= len(page)
         return page_text(page)
 
-    def _calendar(self, part: Message) -> str:
+    def _calendar(self, part: Part) -> str:
         """Its lines are unfolded first: some programs fold inside a letter of UTF-8."""
-        data = _CALENDAR_FOLD.sub(b"", _payload(part))
+        data = _CALENDAR_FOLD.sub(b"", part.content())
         return calendar_text(self._decoded(data, _charset(part.get("content-type", ""))))
 
-    def _plain(self, part: Message) -> str:
+    def _plain(self, part: Part) -> str:
         """Plain text with `\\n` line ends, and with its paragraphs on one line each where it was sent so."""
         content_type = part.get("content-type", "").lower()
-        text = unix_lines(self._decoded(_payload(part), _charset(content_type)))
+        text = unix_lines(self._decoded(part.content(), _charset(content_type)))
+        if "begin " in text:
+            text = _UUENCODED.sub(self._file_in_text, f"\n{text}").removeprefix("\n")
         if "flowed" not in content_type:
             return text
         return unflowed(text, delete_space=_DELETE_SPACE.search(content_type) is not None)
 
+    def _file_in_text(self, uuencoded: re.Match[str]) -> str:
+        """Names a file that stands in the text itself, as mail had it before MIME."""
+        self.names.append(one_line(uuencoded[1])[:_MAX_NAME_CHARS])
+        return ""
+
     def _decoded(self, data: bytes, charset: str = "") -> str:
         """The text of bytes. Where no charset is named, they are UTF-8 or have the one that another part names."""
-        if not charset and not is_utf8(data):
-            charset = next(filter(None, self._message.get_charsets()), "")
-        return decode(data, charset)
+        return decode(data, charset or ("" if is_utf8(data) else self._usual_charset))
+
+    @cached_property
+    def _usual_charset(self) -> str:
+        return next(filter(None, self._message.get_charsets()), None) or ""
 
 
-def _is_other_text(part: Message) -> bool:
+def _is_other_text(part: Part) -> bool:
     """Whether a part is text, but of none of the usual kinds."""
     usual = ("plain", "html", "calendar")
     return part.get_content_maintype() == "text" and part.get_content_subtype() not in usual
@@ -189,11 +202,7 @@ def _letters(text: str) -> int:
     return len(_NO_LETTERS.sub("", text))
 
 
-def _payload(part: Message) -> bytes:
-    """The bytes of a leaf."""
-    return cast(bytes, part.get_payload(decode=True)) or b""
-
-
+@lru_cache(maxsize=256)
 def _charset(content_type: str) -> str:
     match = _CHARSET.search(content_type)
     return match[1].lower() if match else ""

@@ -204,6 +204,65 @@ def test_pictures_of_a_page_are_no_attachments():
     assert (parsed.body, parsed.attachments) == ("Hello", ())
 
 
+INLINE = "Content-Type: image/png; name={0}.png\nContent-Disposition: inline; filename={0}.png\nContent-ID: <{0}@x>"
+
+
+def test_a_picture_that_no_page_shows_is_an_attachment():
+    page = ("Content-Type: text/html", "<p>Hello <IMG SRC='cid:a%40x'> <img src=\"cid:b@x\"></p>")
+    pictures = [(INLINE.format(name), "") for name in "abc"]
+    assert of_parts("multipart/mixed", ("", "See below."), *pictures).attachments == ("a.png", "b.png", "c.png")
+    assert of_parts("multipart/mixed", *pictures, page).attachments == ("c.png",)
+    unnamed = ("Content-Type: image/jpeg\nContent-ID: <d@x>", "")
+    assert of_parts("multipart/related", page, pictures[0], unnamed).attachments == ("image/jpeg",)
+
+
+def test_a_part_that_is_not_read_is_named_by_its_kind_where_it_has_no_name():
+    signed = "Content-Type: application/pkcs7-mime; smime-type=signed-data\nContent-Transfer-Encoding: base64"
+    parsed = parse_message(raw(f"From: a@x.com\n{signed}", "MIAGCSqGSIb3DQEHAqCAMIACAQExDzAN"))
+    assert (parsed.body, parsed.attachments) == ("", ("application/pkcs7-mime",))
+    parts = (("Content-Type: application/pgp-encrypted", "Version: 1"), ("Content-Type: audio/mpeg; name=call.mp3", ""))
+    parsed = of_parts("multipart/encrypted", *parts)
+    assert (parsed.body, parsed.attachments) == ("", ("application/pgp-encrypted", "call.mp3"))
+
+
+LINES = "M" + "4&5X=`" * 10 + "\n%:&5L;&\\\n`\n"
+
+
+def test_a_uuencoded_file_is_an_attachment_and_no_text():
+    text = f"See the plan.\n\nbegin 644 Plan of the roof.doc\n{LINES}end\n\nbegin 12 things\nAnn"
+    parsed = parse_message(raw("From: a@x.com", text))
+    assert (parsed.body, parsed.attachments) == ("See the plan.\n\n\nbegin 12 things\nAnn", ("Plan of the roof.doc",))
+    cut = parse_message(raw("From: a@x.com", f"begin 600 a.zip\n{LINES}"))
+    assert (cut.body, cut.attachments) == ("", ("a.zip",))
+    encoded = "From: a@x.com\nContent-Transfer-Encoding: x-uuencode"
+    picture = parse_message(raw(encoded, "begin 644 a.jpg\n&_]C_X``0\n`\nend"))
+    assert (picture.body, picture.attachments) == ("", ("a.jpg",))
+    assert parse_message(raw(encoded, "begin 644 note.txt\n%:&5L;&\\\n`\nend")).body == "hello"
+
+
+def test_a_message_that_is_packed_within_a_message_is_read():
+    packed = "RnJvbTogY0B4LmNvbQpTdWJqZWN0OiBPbGQKClNlZSBiZWxvdy4="
+    parsed = of_parts("multipart/mixed", ("Content-Type: message/rfc822\nContent-Transfer-Encoding: base64", packed))
+    assert parsed.attached == "From: c@x.com\nSubject: Old\n\nSee below."
+
+
+def test_a_boundary_may_begin_as_another_and_a_part_may_lack_its_headers_or_its_end():
+    inner = "Content-Type: multipart/mixed; boundary=BB\n\n--BB\n\nOne: 1\n--BB\nContent-Type: text/plain\nTwo\n"
+    body = f"Not seen.\n--B\n{inner}--B  \n\n--BBB\nThree\n--B--\nNor this.\n"
+    for end in ("\n", "\r\n"):
+        mail = parse_message(
+            raw("From: a@x.com\nContent-Type: multipart/mixed; boundary=B", body.replace("\n", end), end)
+        )
+        assert mail.body == "One: 1\nTwo\n--BBB\nThree"
+
+
+def test_what_is_in_more_parts_than_any_program_writes_is_text_as_it_is():
+    deep = "".join(f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(51))
+    assert parse_message(raw(f"From: a@x.com\n{deep}", "Here.")).body == "--b50\n\nHere."
+    many = of_parts("multipart/mixed", *[("", f"Part {n}.") for n in range(1001)])
+    assert many.body.endswith("Part 998.\nPart 999.\n--B\n\n\nPart 1000.\n--B--")
+
+
 def test_a_message_within_a_message_is_text_with_who_wrote_it_when_and_stands_before_what_is_attached_to_it():
     date = "Mon, 14 May 2001 16:39:00 -0700"
     files = [(b"x", "application/zip", "inner.zip"), ("9 " * 5_000, "text/plain", "day.log")]
