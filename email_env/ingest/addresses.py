@@ -3,6 +3,8 @@
 The stdlib's parser rejects forms that are common in old mail (`k..allen@enron.com`, `e-mail <.bob@enron.com>`,
 `<walker"."blair@enron.com>`). This one accepts whatever can serve as the name of a mailbox, and never raises. It does
 not check whether an address could receive mail.
+
+Exchange also writes a name alone, or an X.500 path. Such a person's address is the name (`email_env.search.query`).
 """
 
 import re
@@ -10,19 +12,24 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from itertools import repeat
 
-from email_env.ingest.headers import readable
+from email_env.ingest.headers import ENCODED_WORD, readable
+from email_env.search.query import name_address, path_name
 
-_BRACKETS = r"=\?[^?\s]*+\?[bBqQ]\?[^?]*+\?=|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
+MAX_ADDRESS_CHARS = 500
+MAX_NAME_CHARS = 300
+"""What is longer is no address, and cut off a name: some steps cost more than the length of these."""
+
+_BRACKETS = rf"{ENCODED_WORD}|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
 _ENCLOSED = (rf'"[^"]*+"|{_BRACKETS}', _BRACKETS)
 """What a comma inside of separates nothing, by whether a quote has no other: none counts then."""
 _ENCLOSURE = tuple(map(re.compile, _ENCLOSED))
 _PART = tuple(re.compile(rf'(?:[^,;"=<(]++|{enclosed}|[^,;])++') for enclosed in _ENCLOSED)
 _ANGLE = re.compile(r"<[^<>]*>")
-_COMMENT = re.compile(r"\(([^()]*)\)")
+_COMMENT = re.compile(r'("[^"]*+")|\(((?:[^()]|\([^()]*+\))*+)\)')  # none in quotes, which stay
 _JUNK = str.maketrans("", "", '<>"(),;\x00')
 _SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
 _ADDRESS = re.compile(r"[^/@]+@[^/@]+\.[^/@]+")  # unlike Kim Ward/ET&S/Enron@ENRON
-_BEFORE = re.compile(r"(?:mailto:|smtp:|@[^:]*+:)(?=[^@]+@)", re.IGNORECASE)  # also a route, as `@a.com,@b.com:`
+_BEFORE = re.compile(r"\A'*(?:mailto:|smtp:|@[^:]*+:)(?=[^@]+@)", re.IGNORECASE)  # also a route, as `@a.com,@b.com:`
 _NOBODY = re.compile(r"<?(?:undisclosed|unlisted)[- ]recipients?[\s:;]*+(?:@[\w.-]+)?[\s;>]*+", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
@@ -30,7 +37,7 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 def parse_mailboxes(header: str) -> dict[str, str]:
     """The lower-case addresses of a header in order, each once, with their display names, "" where there is none."""
     found: dict[str, str] = {}
-    for part in _mailboxes(header) if header and not _NOBODY.fullmatch(header) else ():
+    for part in _mailboxes(header) if header else ():
         address, name = parse_mailbox(part)
         if address:
             found[address] = found.get(address) or name
@@ -65,7 +72,12 @@ def _named(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]
 
 
 def _mailboxes(header: str) -> list[str]:
-    """The mailboxes of a header, their names still encoded; some senders encode the whole mailbox."""
+    """The mailboxes of a header, their names still encoded; some senders encode the whole mailbox.
+
+    Between names alone Exchange puts semicolons, and a comma is part of a name: `Reed, Ann; Lane, Bob`.
+    """
+    if "@" not in header and "<" not in header and ";" in header.rstrip("; "):
+        return header.split(";")
     parts: list[str] = []
     for part in _split(header):
         shown = part if "@" in part else readable(part)
@@ -112,24 +124,34 @@ def parse_mailbox(part: str) -> tuple[str, str]:
     ('anna.keller@example.com', 'Keller, Anna')
     """
     part = part.strip()
+    if _NOBODY.fullmatch(part):
+        return "", ""
     enclosures = _ENCLOSURE[part.count('"') % 2].finditer(part)
     angles = [match for match in enclosures if match[0][0] == "<"] or [*_ANGLE.finditer(part)]
     if angles:
         angle = next((match for match in reversed(angles) if "@" in match[0]), angles[-1])
-        address, name = angle[0][1:-1], part[: angle.start()]
-    elif comment := _COMMENT.search(part):
-        address, name = part[: comment.start()] + " " + part[comment.end() :], comment[1]
+        address, before = angle[0][1:-1], part[: angle.start()]
     else:
-        address, name = part, ""
-    words = readable(address).translate(_JUNK).strip("'").split()
+        address, before = part, ""
+    name, path = before, path_name(address) if "=" in address else ""
+    if "(" in part and not path:
+        address = _COMMENT.sub(r"\1", address)
+        if not _COMMENT.sub(r"\1", before).strip():
+            name = next((comment[2] for comment in _COMMENT.finditer(part) if comment[2]), "")
+    said = readable(path or address.strip() or before)
+    words = said.translate(_JUNK).strip("'").split()
     if len(words) == 3 and words[1] in ("at", "@") and "." in words[2]:  # archives of lists hide addresses so
         words = ["@".join(words[::2])]
     with_at = [word for word in words if "@" in word]
     if with_at:
         address = _BEFORE.sub("", with_at[-1], count=1)
-    else:  # several words without an @ are a display name or a group such as "undisclosed recipients"
-        address = words[0] if len(words) == 1 and not words[0].endswith(":") else ""
-    return address.strip("'").lower(), display_name(readable(name))
+    elif len(words) == 1:
+        address = words[0] if not words[0].endswith(":") else ""
+    else:  # a name alone, before which that of a group may stand, as in "undisclosed recipients:"
+        alone = said.rpartition(":")[2].strip(" ;,'\"")
+        address, name = name_address(alone), before or alone or name
+    address = address.strip("'").lower()
+    return address if len(address) <= MAX_ADDRESS_CHARS else "", display_name(readable(name))
 
 
 def display_name(text: str) -> str:
@@ -138,7 +160,7 @@ def display_name(text: str) -> str:
     person, at, _ = name.partition("@")
     if at and " " not in person:
         return ""
-    return person.strip()  # of Stan Horton, Chairman@ENRON the name
+    return person[:MAX_NAME_CHARS].strip()  # of Stan Horton, Chairman@ENRON the name
 
 
 def _split(header: str) -> list[str]:

@@ -20,6 +20,7 @@ _CJK = (
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _CHARACTER = re.compile(f"[{_CJK}]")
+_PIECE = re.compile(r"(?s:.{1,1000})(?!\S)|(?s:.{1,1000})")  # to put marks in order takes the square of their number
 _RUN = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
 _BOUNDARY = re.compile(rf"(?<=[{_CJK}])(?=\w)|(?<=\w)(?=[{_CJK}])")
 
@@ -31,7 +32,7 @@ def separated(text: str) -> str:
     """
     if text.isascii():
         return text
-    text = unicodedata.normalize("NFC", text)
+    text = "".join([unicodedata.normalize("NFC", piece) for piece in _PIECE.findall(text)])
     return _BOUNDARY.sub(SEPARATOR, text)
 
 

@@ -53,6 +53,10 @@ _RANKED = {False: _HITS + _BY_RANK, True: _LEFT_OUT + _BY_RANK}
 """The statements without and with `leave_out`."""
 _REQUIRED = f"AND +emails_fts.rowid IN (SELECT rowid {_MATCHING.format(match='required')} ORDER BY rowid LIMIT :ranked)"
 _LAST_RANKED = f"SELECT rowid {_MATCHING.format(match='match')} ORDER BY rowid LIMIT 1 OFFSET :ranked"
+_AT_DOMAIN = f"""
+    SELECT DISTINCT id FROM addresses WHERE address GLOB '*@' || :domain OR address GLOB '*@*.' || :domain
+    LIMIT {query.MAX_PEOPLE + 1}
+"""
 _COUNTED = f"""
     SELECT count(*) FROM (SELECT 1 {_MATCHING.format(match="match")}
     AND (emails_fts.rowid >= :sure_first AND emails_fts.rowid < :sure_end OR EXISTS (
@@ -132,9 +136,10 @@ class MailDatabase:
             inbox: the address whose mail, sent or received, is searched.
             keywords: words or phrases that must occur in the subject, in the body, or among the names of sender,
                 recipients and attachments, each phrase word for word. Case does not matter, nor do
-                accents of Latin and Greek letters, nor `ё` or `е`. None: all mail.
+                accents of Latin and Greek letters, nor `ё` or `е`. `invoic*` is the beginning of a word, `@bank.com`
+                are all people there. None: all mail.
             until: ISO date, inclusive; later mail is never shown. Days are those of the mail's own zone.
-            from_addr: only mail from this person: a name, an address, or `Name <address>`.
+            from_addr: only mail from this person: a name, an address, or `Name <address>`; or from a domain.
             to_addr: only mail with this person in To, Cc or Bcc.
             sent_after: ISO date, inclusive.
             sent_before: ISO date, exclusive.
@@ -196,12 +201,11 @@ class MailDatabase:
         return dict(self._span(until, after, before))
 
     def _phrases(self, keywords: Sequence[str]) -> list[query.Phrase]:
-        """The keywords, the rarest first; one that is an address also finds the mail of whom it belongs to."""
+        """The keywords, the rarest first; one that is an address or a domain also finds the mail of the people."""
         found = query.affordable(query.phrases(keywords), self._common)
         for at, phrase in enumerate(found):
-            address_id = self._address_id(phrase.address) if phrase.address else None
-            if address_id is not None:
-                found[at] = replace(phrase, quoted=f"({phrase.quoted} OR {query.who('p', address_id)})")
+            if phrase.address and (people := self._people_of(phrase.address)):
+                found[at] = replace(phrase, quoted=f"({phrase.quoted} OR {_any_of('p', people)})")
         return found
 
     def _people(self, inbox: str, from_addr: str | None, to_addr: str | None) -> list[str] | None:
@@ -210,12 +214,12 @@ class MailDatabase:
         for letter, name, value in (("f", "from_addr", from_addr), ("t", "to_addr", to_addr)):
             if value is not None:
                 address, words = query.person(value, name)
-                if words:
-                    people.append(f"{query.NAME_COLUMNS[letter]} : {words}")
-                elif (address_id := self._address_id(address)) is not None:
-                    people.append(f"who : {query.who(letter, address_id)}")
-                else:
+                found = [f"{query.NAME_COLUMNS[letter]} : {words}"] if words else []
+                if numbers := self._people_of(address):
+                    found.append(f"who : ({_any_of(letter, numbers)})")
+                if not found:
                     return None
+                people.append(f"({' OR '.join(found)})")
         return people
 
     def _ranked(
@@ -307,6 +311,7 @@ class MailDatabase:
     def _start(self) -> None:
         self._connections = Connections(self.path)
         self._address_id = lru_cache(maxsize=4096)(self._look_up_address)
+        self._people_of = lru_cache(maxsize=4096)(self._look_up_people)
         self._span = lru_cache(maxsize=4096)(self._look_up_span)
 
     @cached_property
@@ -328,6 +333,20 @@ class MailDatabase:
             return None
         row = self.connection().execute("SELECT id FROM addresses WHERE address = ?", (value,)).fetchone()
         return row[0] if row else None
+
+    def _look_up_people(self, value: str) -> tuple[int, ...]:
+        """The person whose address a text is; where it is a domain, all who have an address there or below it."""
+        if (person := self._address_id(value)) is not None or not (domain := query.domain(value)):
+            return () if person is None else (person,)
+        people = self.connection().execute(_AT_DOMAIN, {"domain": domain}).fetchall()
+        if len(people) > query.MAX_PEOPLE:
+            raise ToolInputError(f"More than {query.MAX_PEOPLE} people have an address at {value}. Name one of them.")
+        return tuple(person for (person,) in people)
+
+
+def _any_of(letter: str, people: Sequence[int]) -> str:
+    """The expression for mails on which any of these people are."""
+    return " OR ".join([query.who(letter, person) for person in people])
 
 
 def _hit(message_id: str, sent_at: str, address: str, name: str, subject: str, snippet: str) -> SearchHit:

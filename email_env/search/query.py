@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from urllib.parse import unquote
 
 from email_env.errors import ToolInputError
 from email_env.search import cjk
@@ -25,6 +26,10 @@ MAX_OFFSET = 1_000
 MAX_SNIPPET_WORDS = 64
 MAX_PERSON_CHARS = 400
 MAX_NAME_WORDS = 6
+MIN_BEGINNING = 3
+"""A word of a keyword is the beginning of words from so many characters on, where an asterisk follows it."""
+MAX_PEOPLE = 500
+"""A search for the people of a domain is refused where there are more."""
 
 WHO_MARK = "\ue000"
 """Begins every token of the column `who`. The index takes it for a letter, and it is removed from keywords, so no
@@ -47,8 +52,10 @@ _LETTERS_WITH_MARKS = "йїўѓќЙЇЎЃЌ"  # nobody writes them without
 _OTHER_FORMS = re.compile("[\uff01-\uff5e\ufb00-\ufb06]")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _BESIDE_NAME = re.compile(r"\([^)]*\)|[/@].*")
+_PATH = re.compile(r"(?:\w+:)?(IMCEAEX-)?(?:[/_]O=.*[/_])?CN=([^/,@<>]+)", re.IGNORECASE)
 _ELIDED = re.compile(r"(?<!\w)[^\W\d_]['\u2019]\w\w")  # O'Brien, d'Arc
-_RUN = re.compile(r"[^\W_]+")
+_RUN = re.compile(r"[^\W_]+\*?")
+_DOMAIN = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _JOINED = {"all": " AND ", "any": " OR "}
 
@@ -60,21 +67,30 @@ class Phrase:
     Attributes:
         quoted: the form that MATCH takes; nothing that the caller wrote in it is syntax.
         words: the words in the form of the index.
-        address: the keyword, where it is an address.
+        address: the keyword, where it is an address or a domain.
+        is_open: whether the last word is the beginning of words.
     """
 
     quoted: str
     words: tuple[str, ...]
     address: str = ""
+    is_open: bool = False
 
     def mails(self, common: Mapping[str, int]) -> int:
         """How many mails the index reads for the common words of the phrase."""
-        return sum([common.get(word, 0) for word in self.words])
+        return sum(self._mails(common))
 
     def ranking_mails(self, common: Mapping[str, int]) -> int:
         """About how many mails it reads to learn how telling the phrase is: few where one of the words is rare."""
-        rarest = min(common.get(word, 0) for word in self.words)
+        rarest = min(self._mails(common))
         return rarest if len(self.words) == 1 else rarest * _PHRASE_READS
+
+    def _mails(self, common: Mapping[str, int]) -> list[int]:
+        """How many mails have each of its words, as far as those are common."""
+        mails = [common.get(word, 0) for word in self.words]
+        if self.is_open:
+            mails[-1] = sum(count for word, count in common.items() if word.startswith(self.words[-1]))
+        return mails
 
 
 def phrases(keywords: Sequence[str]) -> list[Phrase]:
@@ -100,7 +116,9 @@ def phrases(keywords: Sequence[str]) -> list[Phrase]:
         if not words:
             raise ToolInputError(f"Keyword {shown(keyword)} has no letters or digits. Use words from the mail.")
         text = index_text(keyword.replace('"', '""').replace(WHO_MARK, " "))
-        found.append(Phrase(_with_name(f'"{text}"', words, keyword), words, _address(keyword)))
+        is_open = keyword.endswith("*") and len(words[-1]) >= MIN_BEGINNING
+        quoted = f'"{text}" *' if is_open else _with_name(f'"{text}"', words, keyword)
+        found.append(Phrase(quoted, words, _address(keyword), is_open))
     count = sum([len(phrase.words) for phrase in found])
     if count > MAX_SEARCH_WORDS:  # a word of Chinese has about two characters, of which each counts as a word here
         count -= sum([cjk.is_cjk(word) for phrase in found for word in phrase.words]) / 2
@@ -146,6 +164,21 @@ def who(letter: str, person: int | str) -> str:
     return f"{WHO_MARK}{letter}{person}"
 
 
+def similar(keyword: str) -> list[str]:
+    """What to try for a keyword that no mail has: words that begin so, or like its singular; people at a domain."""
+    word = keyword.rstrip("*")
+    forms = [f"{word.removesuffix(end)}*" for end in ("", "s", "es", "ies") if word.endswith(end)]
+    return [*forms, f"@{word}"] if domain(f"@{word}") else forms
+
+
+def domain(text: str) -> str:
+    """The domain that `@bank.com` or `bank.com` is, and `bank.*` of `@bank`; "" where it is none."""
+    name = text.removeprefix("@").lower()
+    if not _DOMAIN.fullmatch(name) or ("." not in name and name == text.lower()):
+        return ""
+    return name if "." in name else f"{name}.*"
+
+
 def name_words(name: str) -> list[str]:
     """The words of a name as they are indexed: first name first, without initials and what stands beside a name.
 
@@ -155,6 +188,24 @@ def name_words(name: str) -> list[str]:
     last, comma, first = _BESIDE_NAME.sub("", name).partition(",")
     words = index_words(f"{first} {last}" if comma else last)
     return [word for word in words if len(word) > 1 or not word.isascii()]
+
+
+def path_name(text: str) -> str:
+    """The name in an X.500 path, as Exchange and Notes have it; "" where a text is none.
+
+    They are `/O=X/OU=Y/CN=RECIPIENTS/CN=AREED`, which Exchange also packs into the address of a gateway
+    (`IMCEAEX-_O=X_OU=Y_CN=RECIPIENTS_CN=AREED@x.com`), and `CN=Ann Reed/OU=Y/O=X`.
+    """
+    path = _PATH.match(text)
+    if not path or ("@" in text) != bool(path[1]):
+        return ""
+    return (unquote(path[2].replace("+", "%")) if path[1] else path[2]).strip()
+
+
+def name_address(name: str) -> str:
+    """The address that stands for whom a mail tells the name alone: `ann.reed` for `Reed, Ann`."""
+    words = name.split()
+    return (words[0] if len(words) == 1 else ".".join(name_words(name))).lower()
 
 
 def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase]:
@@ -169,7 +220,10 @@ def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase
 
 
 def split_words(keywords: Sequence[str]) -> list[str]:
-    """The words of all keywords, each once and without single letters; a run of Chinese characters stays one."""
+    """The words of all keywords, each once, with an asterisk behind it, and without single letters.
+
+    A run of Chinese characters stays one.
+    """
     words = [word for keyword in keywords for word in _RUN.findall(unicodedata.normalize("NFC", keyword))]
     return list(dict.fromkeys(word for word in words if len(word) > 1 or not word.isascii()))
 
@@ -221,23 +275,26 @@ def _folded(char: str) -> str:
 
 
 def _address(text: str) -> str:
-    """The address that a text is, or that stands behind the name; "" where there is none."""
-    address = text.rpartition("<")[2].strip().removesuffix(">").strip().lower()
-    return address if "@" in address and " " not in address else ""
+    """The address or `@domain` that a text is, or that stands behind the name; "" where there is none."""
+    address = text.rpartition("<")[2].strip().removesuffix(">").strip()
+    if path := path_name(address):
+        return name_address(path)
+    return address.lower() if "@" in address and " " not in address else ""
 
 
 def person(value: str, name: str) -> tuple[str, str]:
     """A person from a name, an address, or `Name <address>`; the words of a name may stand in any order.
 
     Returns:
-        The address, or "" and the form that MATCH takes in the column of names.
+        What may be an address or a domain, and the form of a name that MATCH takes in the column of names; "" where it
+        is an address for sure.
     """
     if isinstance(value, str) and storable(value) and len(value) <= MAX_PERSON_CHARS:
         if address := _address(value):
             return address, ""
         if words := name_words(value.replace(WHO_MARK, " "))[:MAX_NAME_WORDS]:
             near = " ".join(f'"{word}"' for word in words)
-            return "", f"NEAR({near}, {len(words)})"
+            return value.strip().lower(), f"NEAR({near}, {len(words)})"
     raise ToolInputError(
         f"{name} must be a person's name or email address such as anna.keller@example.com, got {shown(value)}."
     )

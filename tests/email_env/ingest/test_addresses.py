@@ -20,7 +20,7 @@ MUELLER = "=?iso-8859-1?Q?M=FCller=2C_Anna?="
         ("anna@x.com (=?utf-8?q?Keller=2C_Anna?=)", {"anna@x.com": "Keller, Anna"}),
         ("=?utf-8?b?IktlbGxlciwgQW5uYSIgPGFubmFAeC5jb20+LCBiZW5AeC5jb20=?=", {"anna@x.com": "Keller, Anna", "ben@x.com": ""}),
         ("=?utf-8?q?anna=40x.com?=, =?utf-8?q?ben?=@x.com", {"anna@x.com": "", "ben@x.com": ""}),
-        (f"{MUELLER}, ben@x.com", {"ben@x.com": ""}),
+        (f"{MUELLER}, ben@x.com", {"anna.muller": "Müller, Anna", "ben@x.com": ""}),
     ],
 )  # fmt: skip
 def test_an_encoded_name_is_decoded_when_the_header_is_split(header, expected):
@@ -54,7 +54,7 @@ def test_a_surname_before_a_comma_is_no_address_and_a_name_in_small_letters_is(h
         ("Anna <anna@x.com> <Sales>", {"anna@x.com": "Anna"}),
         ('"Anna <anna@x.com>"', {"anna@x.com": "Anna"}),
         ("anna@x.com (Keller, Anna)", {"anna@x.com": "Keller, Anna"}),
-        ("anna@x.com (Keller; Anna, (x, y) z), ben@x.com", {"anna@x.com": "x, y", "ben@x.com": ""}),
+        ("anna@x.com (Keller; Anna, (x, y) z), ben@x.com", {"anna@x.com": "Keller; Anna, (x, y) z", "ben@x.com": ""}),
         ('"Keller (Anna" <anna@x.com>, "Lee) Bo" <bo@y.org>', {"anna@x.com": "Keller (Anna", "bo@y.org": "Lee) Bo"}),
         ("Anna :( <anna@x.com>, Ben :) <ben@x.com>", {"anna@x.com": "Anna :(", "ben@x.com": "Ben :)"}),
         ("Anna <anna@x.com, Ben <ben@x.com>", {"anna@x.com": "", "ben@x.com": "Ben"}),
@@ -89,11 +89,46 @@ def test_a_sender_is_read_as_a_recipient_is(header, expected):
         ("Anna Keller <mailto:anna@x.com>", ("anna@x.com", "Anna Keller")),
         ("SMTP:anna@x.com", ("anna@x.com", "")),
         ("<@relay.com,@y.org:anna@x.com>", ("anna@x.com", "")),
-        ("Look at this", ("", "")),
+        ("<anna@x.com> (Anna Keller)", ("anna@x.com", "Anna Keller")),
+        ("(Anna Keller) <anna(home)@x.com(mine)>", ("anna@x.com", "Anna Keller")),
+        ('<"anna.(home)"@x.com>', ("anna.home@x.com", "")),
         ("anna@[IPv6:2001:db8::1]", ("anna@[ipv6:2001:db8::1]", "")),
     ],
 )
 def test_an_address_is_the_same_however_it_is_written(header, expected):
+    assert parse_sender(header) == expected
+
+
+GROUP = "/O=TEA HOUSE/OU=EXCHANGE ADMINISTRATIVE GROUP (FYDIBOHF23SPDLT)/CN=RECIPIENTS"
+GATEWAY = "IMCEAEX-_O=TEA+20HOUSE_OU=GROUP+20+28X+29_CN=RECIPIENTS_CN=9F3A-BLEE"
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("Anna Keller", {"anna.keller": "Anna Keller"}),
+        ("Anna Keller; Bo Lee", {"anna.keller": "Anna Keller", "bo.lee": "Bo Lee"}),
+        ("Keller, Anna; Lee, Bo S. (Oslo)", {"anna.keller": "Keller, Anna", "bo.lee": "Lee, Bo S."}),
+        ('"Keller, Anna" <>, "Lee, Bo"', {"anna.keller": "Keller, Anna", "bo.lee": "Lee, Bo"}),
+        ("=?utf-8?q?=C5=BDiga_Kova=C4=8D?=", {"ziga.kovac": "Žiga Kovač"}),
+        ("Friends: Anna Keller, bo@x.com;", {"anna.keller": "Anna Keller", "bo@x.com": ""}),
+        (f'"Keller, Anna" <{GROUP}/CN=9F3A-AKELLER>', {"9f3a-akeller": "Keller, Anna"}),
+        (f"{GROUP}/CN=AKELLER, EX:{GROUP.lower()}/cn=blee", {"akeller": "", "blee": ""}),
+        (f"Lee, Bo <{GATEWAY}@x.prod.outlook.com>", {"9f3a-blee": "Lee, Bo"}),
+        ("<CN=Anna Keller/OU=Oslo/O=Tea>, <cn=Bo Lee,ou=Users,dc=tea>", {"anna.keller": "Anna Keller", "bo.lee": "Bo Lee"}),
+        ("Anna Keller <>, <>, (nobody), Undisclosed recipients, Suppressed list:;", {"anna.keller": "Anna Keller"}),
+        ("x" * 501 + "@x.com, bo@x.com", {"bo@x.com": ""}),
+    ],
+)  # fmt: skip
+def test_a_person_whom_a_mail_gives_no_address_has_the_name_as_one(header, expected):
+    assert parse_mailboxes(header) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [("Keller, Anna", ("anna.keller", "Keller, Anna")), ("Look at this", ("look.at.this", "Look at this"))],
+)
+def test_a_sender_is_one_person_whatever_commas_stand_in_the_name(header, expected):
     assert parse_sender(header) == expected
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from email_env.errors import ToolInputError
 from email_env.ingest.people import People, address_form, index_form
 from tests.email_env.mails import mail
 
@@ -73,6 +74,49 @@ def test_an_address_as_keyword_finds_the_mail_of_its_owner(db):
     assert ids(db, KIM, "Nothing") == ids(db, KIM)
     assert ids(db, f"Ward, Kim S. <{KIM}>") == ids(db, f"<{KIM}>") == ids(db, KIM)
     assert ids(db, "nobody@x.com") == []
+
+
+TEA = (
+    mail("t1", "Tea", from_addr="ann@tea-house.com", from_name="Ann Keller", to=(BOX,)),
+    mail("t2", "Post", from_addr="bo@post.tea-house.com", from_name="Bo Lee", to=(BOX,)),
+    mail("t3", "Ask", from_addr=BOX, from_name="", to=("ann@tea-house.com", "cy@house.com")),
+    mail("t4", "Trap", from_addr="ann@tea-house.com.example", from_name="Ann Keller", to=(BOX,)),
+    mail("t5", "Path", from_addr="9f3a-akeller", from_name="Ann Keller", to=(BOX,)),
+    mail("t6", "Name", from_addr="bo.lee", from_name="Bo Lee", to=(BOX,)),
+)
+
+
+@pytest.mark.parametrize(
+    ("domain", "sent", "received"),
+    [
+        ("@tea-house.com", "t1 t2", "t3"),
+        ("TEA-HOUSE.com", "t1 t2", "t3"),
+        ("@post.tea-house.com", "t2", ""),
+        ("@tea-house", "t1 t2 t4", "t3"),
+        ("tea-house", "", ""),
+        ("@house.com", "", "t3"),
+        ("@nowhere.com", "", ""),
+        ("/O=TEA/OU=X (Y)/CN=RECIPIENTS/CN=9F3A-AKELLER", "t5", ""),
+        ("Keller, Ann </o=tea/cn=recipients/cn=9f3a-akeller>", "t5", ""),
+        ("9f3a-akeller", "t5", ""),
+        ("CN=Bo Lee/OU=Oslo/O=Tea", "t6", ""),
+    ],
+)
+def test_people_are_found_by_their_domain_and_by_addresses_without_one(built_once, domain, sent, received):
+    database = built_once(*TEA)
+    assert sorted(ids(database, from_addr=domain)) == sent.split()
+    assert sorted(ids(database, to_addr=domain)) == received.split()
+    if domain.startswith(("@", "/")):
+        assert sorted(ids(database, domain)) == sorted(f"{sent} {received}".split())
+        assert ids(database, domain, "Nowhere") == []
+
+
+def test_a_domain_of_very_many_people_is_refused(built, monkeypatch):
+    monkeypatch.setattr("email_env.search.query.MAX_PEOPLE", 2)
+    database = built(mail("m1", from_addr="a@x.com", to=(BOX, "c@x.com", "d@y.org")))
+    with pytest.raises(ToolInputError, match=r"More than 2 people have an address at @x\.com\. Name one of them"):
+        ids(database, from_addr="@x.com")
+    assert ids(database, to_addr="@y.org") == ["m1"]
 
 
 @pytest.mark.parametrize(

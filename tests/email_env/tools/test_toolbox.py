@@ -95,6 +95,30 @@ def test_a_search_without_hits_advises(toolbox):
     assert run(toolbox, search("zebra")).text == 'No mail matches all of: "zebra". Try fewer or other keywords.'
 
 
+@pytest.mark.parametrize(
+    ("keywords", "advice"),
+    [
+        (["falco"], ' Similar: "falco*" 2.'),
+        (["reviews"], ' Similar: "review*" 2.'),
+        (["budgets", "falcon"], ' Alone: "budgets" 0, "falcon" 2. Similar: "budget*" 1.'),
+        (["parties"], ""),
+        (["x"], ' Similar: "@x" 5.'),
+        (["falcon meet"], ' Alone: "falcon" 2, "meet" 0.'),
+    ],
+)
+def test_a_search_without_hits_says_under_which_other_form_a_keyword_is_found(toolbox, keywords, advice):
+    assert run(toolbox, search(*keywords)).text.endswith(f" Try fewer or other keywords.{advice}")
+
+
+def test_an_asterisk_stands_for_the_rest_of_a_word(toolbox):
+    assert run(toolbox, search("falc*")).found == ("m2", "m1")
+    assert run(toolbox, search("approved 48,2*")).found == ("m1",)
+    assert run(toolbox, search("Falc* budget")).found == ()
+    filling = with_options(toolbox, fallback_any="fill")
+    assert run(filling, search("appr*", "rev*")).found == run(filling, search("approved", "review")).found != ()
+    assert run(toolbox, search("fa*")).text == 'No mail matches all of: "fa*". Try fewer or other keywords.'
+
+
 def test_a_search_without_hits_names_the_filters_it_had(toolbox):
     assert run(toolbox, search("falcon", from_addr="nobody@x.com", sent_after="2001-05-15")).text == (
         'No mail with from_addr nobody@x.com and sent_after 2001-05-15 matches all of: "falcon".'
