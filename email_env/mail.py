@@ -33,7 +33,7 @@ class SkipReason(StrEnum):
     TOO_MANY_RECIPIENTS = "too_many_recipients"
     """Filter: more distinct recipients than `Filters.max_recipients`."""
     DUPLICATE_MESSAGE_ID = "duplicate_message_id"
-    """A message with this id was already taken."""
+    """A message with this id that says the same was already taken."""
     DUPLICATE_CONTENT = "duplicate_content"
     """Filter: everyone on it already has a mail with the same sender, subject and body that was not sent later."""
 

@@ -188,6 +188,7 @@ def _stage(connection: sqlite3.Connection, staging: Staging, mails: Iterable[Par
     connection.execute("BEGIN")
     staging.run(mails)
     staging.give_to_owners()
+    staging.tell_apart()
     if staging.filters.drop_duplicates:
         staging.drop_duplicates()
     if staging.filters.inboxes and (absent := staging.drop_other_inboxes()):

@@ -5,10 +5,12 @@
 
 import re
 import sqlite3
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from email_env.ingest.mailboxes import Mailbox, Mailboxes, Owner
@@ -23,6 +25,8 @@ COLUMNS = (
     " who, source"
 )
 _BATCH = 500
+_COMPARED = 20  # with how many mails of its id a mail is compared: a sender may give one id to all
+_CHECKSUM_CHARS = 8
 _SENDER, _RECIPIENT = (re.compile(rf"{who(letter, '')}(\d+)") for letter in "ft")
 _TABLE = """
     CREATE TEMP TABLE staged (
@@ -31,6 +35,12 @@ _TABLE = """
         source TEXT, body TEXT
     )
 """  # the columns that are read before the mail is written come first: SQLite reads through a long body to reach others
+
+_OF_SHARED_IDS = """
+    SELECT message_id, rowid, who, datetime(sent_at), digest, source, from_addr, subject, attachments, body FROM staged
+    WHERE message_id IN (SELECT message_id FROM staged GROUP BY message_id HAVING count(*) > 1)
+    ORDER BY message_id, length(body) DESC, datetime(sent_at), digest
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +85,7 @@ class Staging:
         self._boxes: dict[int, list[Mailbox]] = {}
         self._groups = owners
         self._mailboxes = Mailboxes()
-        self._elsewhere: list[tuple[str, int | None, tuple[str, ...]]] = []
+        self._elsewhere: list[tuple[str, bytes, int | None, tuple[str, ...]]] = []
         self._ids_seen: dict[bytes, int | None] = {}
         self._lowest_ids: dict[bytes, str] = {}
 
@@ -138,22 +148,58 @@ class Staging:
         return self.people.ids
 
     def _give_copies(self, tokens: dict[int, str]) -> None:
-        """Gives the mail that was kept of several with one id to the owners of the others too."""
-        more: dict[str, list[str]] = {}
-        for message_id, box, delivered in self._elsewhere:
+        """Gives the mail that was kept of several copies with one id to the owners of the others too."""
+        more: dict[tuple[str, bytes], list[str]] = {}
+        for message_id, content, box, delivered in self._elsewhere:
             people = map(self.people.number, delivered)
             found = [who(letter, person) for person in people for letter in "pt"]
-            more.setdefault(message_id, []).extend([tokens[box], *found] if box in tokens else found)
-        self.connection.execute("CREATE TEMP TABLE elsewhere (message_id TEXT PRIMARY KEY, tokens TEXT)")
-        rows = ((message_id, " ".join(found)) for message_id, found in more.items())
-        self.connection.executemany("INSERT INTO elsewhere VALUES (?, ?)", rows)
-        kept = self.connection.execute(
-            "SELECT who, tokens, staged.rowid FROM staged JOIN elsewhere USING (message_id)"
-        ).fetchall()
-        self.connection.executemany(
-            "UPDATE staged SET who = ? WHERE rowid = ?",
-            [(" ".join(dict.fromkeys(f"{own} {other}".split())), rowid) for own, other, rowid in kept],
+            more.setdefault((message_id, content), []).extend([tokens[box], *found] if box in tokens else found)
+        self.connection.execute(
+            "CREATE TEMP TABLE elsewhere (message_id TEXT, digest BLOB, tokens TEXT, PRIMARY KEY (message_id, digest))"
         )
+        rows = ((*mail, " ".join(found)) for mail, found in more.items())
+        self.connection.executemany("INSERT INTO elsewhere VALUES (?, ?, ?)", rows)
+        kept = self.connection.execute(
+            "SELECT who, tokens, staged.rowid FROM staged JOIN elsewhere USING (message_id, digest)"
+        ).fetchall()
+        self._give([(f"{own} {other}", rowid) for own, other, rowid in kept])
+
+    def _give(self, tokens: Iterable[tuple[str, int]]) -> None:
+        """Puts mails, as (tokens, row), into the inboxes of other people."""
+        unique = [(" ".join(dict.fromkeys(found.split())), rowid) for found, rowid in tokens]
+        self.connection.executemany("UPDATE staged SET who = ? WHERE rowid = ?", unique)
+
+    def tell_apart(self) -> None:
+        """Makes mails of one id one where they say the same, and gives each of the others an id of its own.
+
+        Of those that say the same (`_includes`) the longest is kept, for the owners of all. Of several that do not, the
+        oldest keeps the id; behind that of the others stands a checksum of what they say.
+        """
+        people: dict[int, list[str]] = {}
+        surplus: list[tuple[int]] = []
+        others: list[tuple[str, str, int]] = []
+        for message_id, mails in groupby(self.connection.execute(_OF_SHARED_IDS), key=itemgetter(0)):
+            recent: deque[tuple[int, list[str]]] = deque(maxlen=_COMPARED)
+            kept: list[tuple[str, str, int]] = []
+            for _, rowid, tokens, sent_at, digest, source, *said in mails:
+                twin = next((row for row, other in recent if _includes(other, said)), rowid)
+                people.setdefault(twin, []).append(tokens)
+                if twin == rowid:
+                    recent.append((rowid, said))
+                    kept.append((sent_at, digest.hex()[:_CHECKSUM_CHARS], rowid))
+                else:
+                    surplus.append((rowid,))
+                    self._skip(source, SkipReason.DUPLICATE_MESSAGE_ID)
+            others += [(message_id, checksum, rowid) for _, checksum, rowid in sorted(kept)[1:]]
+        self._give([(" ".join(tokens), rowid) for rowid, tokens in people.items()])
+        self.connection.executemany("DELETE FROM staged WHERE rowid = ?", surplus)
+        if others:
+            self.connection.execute("CREATE INDEX staged_ids ON staged (message_id)")
+        for name, checksum, rowid in others:
+            name += f".{checksum}"
+            while self.connection.execute("SELECT 1 FROM staged WHERE message_id = ?", (name,)).fetchone():
+                name += f".{checksum}"
+            self.connection.execute("UPDATE staged SET message_id = ? WHERE rowid = ?", (name, rowid))
 
     def drop_duplicates(self) -> None:
         """Drops a mail if everyone who has it has another with the same content that was not sent later.
@@ -223,7 +269,7 @@ class Staging:
         """A mail as a row; None where it is left out."""
         box = self._mailboxes.of(mail.source)
         content = _digest(mail)
-        reason = self._unwanted(mail, box)
+        reason = self._unwanted(mail, content, box)
         if not reason and self.filters.drop_duplicates and self._is_surplus(mail, content, box):
             reason = SkipReason.DUPLICATE_CONTENT
         if reason:
@@ -231,7 +277,7 @@ class Staging:
             return None
         return self._row(mail, content, box)
 
-    def _unwanted(self, mail: ParsedMail, box: Mailbox | None) -> SkipReason | None:
+    def _unwanted(self, mail: ParsedMail, content: bytes, box: Mailbox | None) -> SkipReason | None:
         filters = self.filters
         recipients = len(mail.to) + len(mail.cc) + len(mail.bcc)
         if not recipients and not mail.delivered and not mail.from_addr:
@@ -240,10 +286,10 @@ class Staging:
         if marks and mail.message_id not in self.evidence:
             return MARKS.get(marks[0], SkipReason.LABEL)
         number = box.number if box else None
-        key = blake2b(mail.message_id.encode(), digest_size=12).digest()
+        key = blake2b(mail.message_id.encode() + content, digest_size=12).digest()
         if key in self._ids_seen:
             if mail.delivered or number != self._ids_seen[key]:
-                self._elsewhere.append((mail.message_id, number, mail.delivered))
+                self._elsewhere.append((mail.message_id, content, number, mail.delivered))
             return SkipReason.DUPLICATE_MESSAGE_ID
         if mail.message_id not in self.evidence:
             if filters.max_body_chars is not None and len(mail.body) > filters.max_body_chars:
@@ -295,6 +341,18 @@ class Staging:
             content,
             box.number if box else None,
         )
+
+
+def _includes(mail: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether a mail of the same id says what another says, both as (sender, subject, attachments, text).
+
+    A list may put a tag before the subject, and a footer into the text.
+    """
+    short, long = sorted((mail[1], other[1]), key=len)
+    is_about = short == long or (short != "" and long.endswith(short))
+    has_files = set(other[2].splitlines()) <= set(mail[2].splitlines())
+    words, other_words = (" ".join(["", *text.split(), ""]) for text in (mail[3], other[3]))
+    return mail[0] == other[0] and is_about and has_files and other_words in words
 
 
 def _tokens(letter: str, people: Sequence[int]) -> str:

@@ -1,4 +1,5 @@
 import random
+import re
 import sqlite3
 from contextlib import closing
 
@@ -39,7 +40,7 @@ def test_every_mail_in_is_a_mail_out_or_a_counted_skip(tmp_path):
     report = build(
         tmp_path / "mail.db",
         mail("m1"),
-        mail("m1", "another with the same id"),
+        mail("m1"),
         mail("m2"),
         mail("m3", body="x" * 5001),
         mail("m4", body="y" * 5000),
@@ -79,6 +80,62 @@ def test_a_copy_is_dropped_only_when_everyone_on_it_has_the_mail_by_then(tmp_pat
         report = build(path, *copies)
         assert set(all_ids(path)) == {"early", "caro", "other", "sender"}
         assert report.skipped == {"duplicate_content": 2}
+
+
+FOOTER = "\n_______\nTo leave the list, write to it."
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        (("Roof", "The roof is slate."), ("Roof", f"The  roof is slate.\n{FOOTER}"), ["b", FOOTER]),
+        (("Roof", "The roof is slate."), ("[dev] Roof", f"The roof is slate.{FOOTER}"), ["b", FOOTER]),
+        (("Roof", "The roof   is slate.\n"), ("Roof", "The roof is  slate."), ["a"]),
+        (("Roof", ""), ("Roof", "The roof is slate."), ["b"]),
+        (("Roof", "Roof 1"), ("Roof", "Roof 12"), ["a", "b"]),
+        (("Roof", "The roof is slate."), ("Roof", "The roof is zinc."), ["a", "b"]),
+        (("Roof", "The roof is slate."), ("Roof again", "The roof is slate."), ["a", "b"]),
+        (("", "The roof is slate."), ("Roof", "The roof is slate."), ["a", "b"]),
+    ],
+)
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_mails_of_one_id_are_one_where_one_says_what_the_other_says(tmp_path, first, second, kept, is_reversed):
+    mails = [mail("m1", *first, source="a"), mail("m1", *second, source="b")]
+    report = build(tmp_path / "mail.db", *mails[:: -1 if is_reversed else 1])
+    connection = sqlite3.connect(tmp_path / "mail.db")
+    rows = connection.execute("SELECT source, message_id, body FROM emails ORDER BY source").fetchall()
+    connection.close()
+    assert [source for source, *_ in rows] == [name for name in kept if len(name) == 1]
+    assert all(kept[-1] in body for *_, body in rows if len(kept[-1]) > 1)
+    assert report.skipped == ({"duplicate_message_id": 1} if len(rows) == 1 else {})
+    ids = sorted(message_id for _, message_id, _ in rows)
+    assert ids[0] == "m1"
+    assert all(re.fullmatch(r"m1\.[0-9a-f]{8}", name) for name in ids[1:])
+
+
+def test_ids_of_their_own_are_the_same_in_every_order_and_no_mail_has_them_already(tmp_path):
+    path = tmp_path / "mail.db"
+    days = [mail("0@x", "Alarm", f"Floor {n}", sent_at=f"2001-05-0{n}T00:00:00Z") for n in (1, 2, 3)]
+    build(path, *days)
+    third, second, first = all_ids(path)
+    build(path, *reversed(days))
+    assert all_ids(path) == [third, second, first] != sorted({first})
+    assert first == "0@x"
+    assert build(path, *days, mail(second, "Forged", to=(CARO,))).kept == 4
+    assert len(set(all_ids(path))) == 4
+
+
+def test_mails_of_one_id_in_several_mailboxes_are_in_the_inbox_of_each_owner(tmp_path):
+    path = tmp_path / "mail.db"
+    files = [("a", "Roof", "Slate."), ("b", "Roof", f"Slate.{FOOTER}"), ("c", "Roof", "Zinc."), ("d", "Roof", "Zinc.")]
+    lists = [mail("m1", *said, to=("dev@x.com",), listed=True, source=f"{box}/in/1") for box, *said in files]
+    own = [mail(f"{box}1", box, to=(f"{box}@x.com",), source=f"{box}/in/2") for box in "abcd"]
+    assert build(path, *lists, *own).skipped == {"duplicate_message_id": 2}
+    database = MailDatabase(path)
+    for box, words in zip("abcd", ("Slate", "Slate", "Zinc", "Zinc"), strict=True):
+        found = database.search(inbox=f"{box}@x.com", keywords=["Roof"], until="2002-01-01")
+        assert [hit.snippet.split(".")[0] for hit in found] == [words]
+    database.close()
 
 
 @settings(max_examples=50, deadline=None)
@@ -293,7 +350,7 @@ def test_progress_counts_to_the_end(tmp_path):
     build(
         tmp_path / "mail.db",
         *(mail(f"m{n}", f"S{n}") for n in range(1100)),
-        mail("m0"),
+        mail("m0", "S0"),
         progress=lambda read, skipped: seen.append((read, skipped)),
     )
     assert seen == [(500, 0), (1000, 0), (1101, 1)]
