@@ -18,8 +18,7 @@ class SkipReason(StrEnum):
     UNDELIVERED = "undelivered"
     """In the folder `tmp` of a Maildir: its delivery has not ended."""
     DELETED = "deleted"
-    """Filter: its mailbox marks it as deleted or as trash. Thunderbird does so when mail was deleted, moved or changed,
-    until it takes it out of its files."""
+    """Filter: its mailbox marks it as deleted or trash, as Thunderbird also does with what was moved or changed."""
     SPAM = "spam"
     """Filter: its mailbox marks it as spam."""
     DRAFT = "draft"

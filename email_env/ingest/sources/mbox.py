@@ -2,10 +2,10 @@
 
 The file is read as a stream and split by our own code. The stdlib's `mailbox.mbox` needs a file in which it can seek,
 reads messages of any size, and takes every line that begins with "From " for the start of a message. Here a header
-block must follow it: fields, and among them one of mail. Where the line itself has the date that every mbox format
-defines, any field of mail will do, else one that nobody writes below "From now on". Other such lines stay text, and a
-note says so, because some programs write mbox files of their own. `>From ` in a body becomes `From ` again. Lengths of
-bodies, which some programs write (`Content-Length`), are not looked at: they are wrong once a file was edited.
+block must follow it: fields, and among them one of mail. Behind a blank line, where the line itself has the date that
+every mbox format defines, any field of mail will do, else one that nobody writes below "From now on". Other such lines
+stay text, and a note says so, because some programs write mbox files of their own. `>From ` in a body becomes `From `
+again. Lengths of bodies (`Content-Length`) are not looked at: they are wrong once a file was edited.
 """
 
 import re
@@ -31,12 +31,12 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
     """The messages of an mbox, labelled by their number; what stands before the first `From ` line is one, too."""
     lines: list[bytes] = []
     separator = b""
-    size, number, at_line_start = 0, 0, True
+    size, number, at_line_start, after_blank = 0, 0, True, True
     unsure, first_unsure = 0, 0
     ahead = deque[bytes]()
     while line := ahead.popleft() if ahead else handle.readline(_MAX_LINE_BYTES):
         is_from = at_line_start and _FROM.match(line) is not None
-        if is_from and _is_start(line, _following(handle, ahead)):
+        if is_from and _is_start(line, after_blank, _following(handle, ahead)):
             if number:
                 yield _message(number, lines, size, separator)
             number += 1
@@ -50,6 +50,7 @@ def mbox_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
             size += len(line)
             if not is_too_large(size):
                 lines.append(line)
+        after_blank = at_line_start and line.isspace()
         at_line_start = line.endswith(b"\n")
     if number:
         yield _message(number, lines, size, separator)
@@ -64,13 +65,13 @@ def begins_mbox(beginning: bytes) -> bool:
     """Whether a file that begins so is an mbox."""
     line, _, following = beginning.partition(b"\n")
     is_from = _FROM.match(line) is not None
-    return is_from and (_DATED.match(line) is not None or _is_start(line, following.split(b"\n")[:-1]))
+    return is_from and (_DATED.match(line) is not None or _is_start(line, True, following.split(b"\n")[:-1]))
 
 
-def _is_start(line: bytes, following: Iterable[bytes]) -> bool:
+def _is_start(line: bytes, after_blank: bool, following: Iterable[bytes]) -> bool:
     """Whether a `From ` line before these lines starts a message; it does where they end before that is sure."""
     is_dated, has_begun = _DATED.match(line) is not None, False
-    proof = _OF_MAIL if is_dated else _OF_MAIL_ALONE
+    proof = _OF_MAIL if is_dated and after_blank else _OF_MAIL_ALONE
     for field in following:
         if proof.match(field):
             return True

@@ -106,6 +106,13 @@ def test_a_line_of_text_that_only_looks_like_a_separator_stays_text(tmp_path, li
     assert [(mail.subject, mail.body) for mail in open_source(path).mails] == [("S0", text), ("S1", "Text.")]
 
 
+def test_without_a_blank_line_a_field_that_people_write_too_is_no_header_block(tmp_path):
+    path = tmp_path / "Inbox"
+    text = f"It began with\nFrom b@x.com {STAMP}\nSubject: Lunch\nTo: all\n\nBye"
+    path.write_bytes(f"From a@x.com {STAMP}\n".encode() + message(0, body=text))
+    assert [mail.body for mail in open_source(path).mails] == [text]
+
+
 @pytest.mark.parametrize(
     "before",
     [
