@@ -76,7 +76,8 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(labelled):
         words = [sys.executable, "-m", "judges.cli", "calibrate", str(labelled), "--judge-api-base", server.url]
         command = f"{shlex.join([*words, '--judge-model', 'openai/m'])} | head -1"
         ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
-    assert ended.stderr == ""
+    told = ended.stderr.splitlines()
+    assert all(line.endswith("without a verdict") for line in told), "a slow machine tells how far it is, no more"
 
 
 def test_a_folder_that_may_not_be_searched_is_not_told_as_figures_that_cannot_be_written(tmp_path):
