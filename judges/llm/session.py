@@ -120,7 +120,7 @@ class Session:
         self.clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._warned: set[Path] = set()
-        self._without_form: set[tuple[str, str | None]] = set()
+        self._takes_form: dict[tuple[str, str | None], bool] = {}
         self._cache = None if cache is None else AnswerCache(cache)
         self._record = None if record is None else JudgementLog(record)
 
@@ -145,7 +145,7 @@ class Session:
         """One reply within the limits, counted in ``self.usage`` and in ``usage``.
 
         Where structured output is refused, or leads to a reply that says nothing, the same is asked without it. A judge
-        that answers then is not asked for it again.
+        that answers then, and never answered with it, is not asked for it again.
 
         Raises:
             SpendLimitReached: The money is spent, or the price is not known although there is a limit.
@@ -164,18 +164,19 @@ class Session:
             return completion
 
         judge = client.model, client.identity()["api_base"]
-        if response_format is None or judge in self._without_form:
+        if response_format is None or self._takes_form.get(judge) is False:
             return await call(None)
         try:
             completion = await call(response_format)
             if not completion.is_blank:
+                self._takes_form.setdefault(judge, True)
                 return completion
         except JudgeCallError as error:
             if not error.may_be_of_form:
                 raise
         completion = await call(None)
         if not completion.is_blank:
-            self._without_form.add(judge)
+            self._takes_form.setdefault(judge, False)
         return completion
 
     def _here(self) -> asyncio.AbstractEventLoop:

@@ -159,6 +159,17 @@ async def test_where_leaving_it_out_does_not_help_the_error_is_told(replies, wor
     assert ["response_format" in request.body for request in server.requests] == asked
 
 
+async def test_a_judge_that_has_answered_with_structured_output_is_asked_for_it_after_a_failure_too():
+    def judged(messages):
+        return 500 if len(server.requests) == 2 else by_table(messages)
+
+    session = Session()
+    with JudgeServer(judged) as server:
+        for seed in range(3):
+            await judge(server, session=session, seed=seed, max_retries=0)
+    assert ["response_format" in request.body for request in server.requests] == [True, True, False, True]
+
+
 async def test_structured_output_of_the_callers_own_stays():
     own = {"response_format": {"type": "json_object"}}
     with JudgeServer([400]) as server, pytest.raises(judges.JudgeCallError):
