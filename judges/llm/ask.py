@@ -21,12 +21,6 @@ MAX_QUOTED_CHARS = 4_000
 MAX_PROBLEM_CHARS = 400
 """How much of the error is shown beside it."""
 
-_CUT = {
-    "length": "the answer was cut off at its length (raise max_tokens)",
-    "content_filter": "the answer was cut off by a filter of its provider",
-}
-"""What is said of ends that are not the model's own."""
-
 T = TypeVar("T")
 ChatTurns = list[dict[str, str]]
 
@@ -140,8 +134,9 @@ def _check_end(completion: Completion) -> None:
     reason = completion.finish_reason
     if completion.is_blank and completion.has_reasoning:
         raise MalformedVerdict("the answer is empty: its text stands in reasoning_content, which is not read")
-    if reason != "stop" and (completion.content or reason in _CUT):
-        raise MalformedVerdict(_CUT.get(reason, f"the model did not end the answer (its finish_reason is {reason})"))
+    if reason not in ("stop", ""):
+        hint = "; raise max_tokens" if reason == "length" else ""
+        raise MalformedVerdict(f"the model did not end the answer: its finish_reason is {reason}{hint}")
 
 
 def repair_turn(question: Question[Any], content: str, problem: MalformedVerdict) -> ChatTurns:

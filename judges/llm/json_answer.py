@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -41,13 +41,8 @@ STRING = {"type": "string"}
 
 Form = TypeVar("Form", bound=BaseModel)
 
-
-class _Found(NamedTuple):
-    """An object of an answer."""
-
-    start: int
-    end: int
-    value: dict[str, Any]
+_Objects = list[tuple[int, int, dict[str, Any]]]
+"""Start and end in the text, and the object."""
 
 
 def response_format(name: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +132,7 @@ def _unwrapped(value: dict[str, Any], key: str) -> dict[str, Any]:
     return value
 
 
-def _end_of_reasoning(content: str, objects: list[_Found]) -> int:
+def _end_of_reasoning(content: str, objects: _Objects) -> int:
     """Where the last reasoning block ends; 0 without one. A tag inside an object is text that the judge quotes.
 
     Raises:
@@ -145,8 +140,8 @@ def _end_of_reasoning(content: str, objects: list[_Found]) -> int:
     """
     end, is_open = 0, False
     for tag in _TAG.finditer(content):
-        before = bisect_left(objects, tag.start(), key=lambda found: found.start)
-        if before > 0 and tag.start() < objects[before - 1].end:
+        before = bisect_left(objects, tag.start(), key=lambda found: found[0])
+        if before > 0 and tag.start() < objects[before - 1][1]:
             continue
         if tag["end"] or tag["end_of_word"] or tag["final"] or tag["end_of_channel"]:
             end, is_open = tag.end(), False
@@ -165,10 +160,10 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _json_objects(text: str) -> tuple[list[_Found], str]:
+def _json_objects(text: str) -> tuple[_Objects, str]:
     """Every outermost JSON object in a text, and where the one that got furthest breaks; "" where none does."""
     decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, strict=False)
-    objects: list[_Found] = []
+    objects: _Objects = []
     false_starts = furthest = 0
     fault = ""
     begin = _BEGIN_OF_OBJECT.search(text)
@@ -189,6 +184,6 @@ def _json_objects(text: str) -> tuple[list[_Found], str]:
         except RecursionError:
             raise MalformedVerdict("the JSON of the answer is nested too deeply") from None
         else:
-            objects.append(_Found(begin.start(), end, value))
+            objects.append((begin.start(), end, value))
         begin = _BEGIN_OF_OBJECT.search(text, end)
     return objects, fault

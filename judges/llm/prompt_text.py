@@ -33,9 +33,9 @@ _FOUR_TOKENS_LEAD = bytes(range(0xF0, 0xF8))
 _WORD_SHAPE = bytes(ord("a") if byte in _SMALL else ord(" ") for byte in range(256))
 _NO_SIGN = _SMALL + b" " + bytes(range(0x80, 0x100))
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_BRACKET = re.compile(r"\[(?=/?(?!(?:true|false|null)\])[a-z]\w*\])", re.ASCII | re.IGNORECASE)
-"""What may begin a special token of Mistral (``[/INST]``) or GLM (``[gMASK]``): a word in brackets, in capitals or not.
-A list of JSON is none."""
+_BRACKET = re.compile(r"\[(?=[/|]?(?!(?:true|false|null)\])[a-z]\w*\|?\])", re.ASCII | re.IGNORECASE)
+"""What may begin a special token of Mistral (``[/INST]``), GLM (``[gMASK]``) or EXAONE (``[|user|]``): a word in
+brackets, in capitals or not. A list of JSON is none."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -45,10 +45,10 @@ async def test_a_wrong_verdict_is_shown_to_the_judge_once_and_then_is_an_error()
 @pytest.mark.parametrize(
     ("finish_reason", "why"),
     [
-        ("length", "raise max_tokens"),
-        ("content_filter", "by a filter"),
-        ("abort", "the model did not end the answer (its finish_reason is abort)"),
-        (None, "the model did not end the answer (its finish_reason is None)"),
+        ("length", "the model did not end the answer: its finish_reason is length; raise max_tokens"),
+        ("content_filter", "the model did not end the answer: its finish_reason is content_filter"),
+        ("abort", "the model did not end the answer: its finish_reason is abort"),
+        (None, "the model did not end the answer: its finish_reason is None"),
     ],
 )
 async def test_a_whole_verdict_in_an_answer_that_the_model_did_not_end_may_be_a_draft(finish_reason, why):
