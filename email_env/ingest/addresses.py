@@ -15,10 +15,7 @@ from itertools import repeat
 from email_env.ingest.headers import ENCODED_WORD, readable
 from email_env.search.query import name_address, path_name
 
-MAX_ADDRESS_CHARS = 500
-MAX_NAME_CHARS = 300
-"""What is longer is no address, and cut off a name: some steps cost more than the length of these."""
-
+_MAX_CHARS = 500  # of an address, and of a name: some steps cost more than the length of these
 _BRACKETS = rf"{ENCODED_WORD}|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
 _ENCLOSED = (rf'"[^"]*+"|{_BRACKETS}', _BRACKETS)
 """What a comma inside of separates nothing, by whether a quote has no other: none counts then."""
@@ -151,7 +148,7 @@ def parse_mailbox(part: str) -> tuple[str, str]:
         alone = said.rpartition(":")[2].strip(" ;,'\"")
         address, name = name_address(alone), before or alone or name
     address = address.strip("'").lower()
-    return address if len(address) <= MAX_ADDRESS_CHARS else "", display_name(readable(name))
+    return address if len(address) <= _MAX_CHARS else "", display_name(readable(name))
 
 
 def display_name(text: str) -> str:
@@ -160,7 +157,7 @@ def display_name(text: str) -> str:
     person, at, _ = name.partition("@")
     if at and " " not in person:
         return ""
-    return person[:MAX_NAME_CHARS].strip()  # of Stan Horton, Chairman@ENRON the name
+    return person[:_MAX_CHARS].strip()  # of Stan Horton, Chairman@ENRON the name
 
 
 def _split(header: str) -> list[str]:

@@ -37,7 +37,6 @@ _NO_LETTERS = re.compile(r"https?://\S+|\W+")
 _SHOWN = re.compile(rb"cid:([^\s\"'<>)]+)")
 _UUENCODED = re.compile(r"\nbegin [0-7]{3,4} +(\S[^\n]*)\n(?:[!-`][ -`]*+(?:\n|\Z))++ ?\n?(?:end[ \t]*(?=\n|\Z)|\Z)")
 _MAX_NAME_CHARS = 200
-_MAX_COMPARED_CHARS = 20_000
 _HEAD_BYTES = 2048
 
 
@@ -103,7 +102,7 @@ class _Reader:
         is_short = len(said.strip()) <= MAX_STUB_CHARS
         others = [self.text(part, rich=is_short) for part in parts if part is not plain]
         longest = max(others, key=len, default="") if is_short else ""
-        return longest if _letters(longest[:_MAX_COMPARED_CHARS]) > 2 * _letters(said) else said
+        return longest if _letters(longest) > 2 * _letters(said) else said
 
     def _is_attachment(self, part: Part, kind: str) -> bool:
         """Whether a part is a file of its own, not text of the mail nor a picture in it."""

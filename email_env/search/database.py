@@ -53,10 +53,9 @@ _RANKED = {False: _HITS + _BY_RANK, True: _LEFT_OUT + _BY_RANK}
 """The statements without and with `leave_out`."""
 _REQUIRED = f"AND +emails_fts.rowid IN (SELECT rowid {_MATCHING.format(match='required')} ORDER BY rowid LIMIT :ranked)"
 _LAST_RANKED = f"SELECT rowid {_MATCHING.format(match='match')} ORDER BY rowid LIMIT 1 OFFSET :ranked"
-_AT_DOMAIN = f"""
-    SELECT DISTINCT id FROM addresses WHERE address GLOB '*@' || :domain OR address GLOB '*@*.' || :domain
-    LIMIT {query.MAX_PEOPLE + 1}
-"""
+_PEOPLE = f"SELECT DISTINCT id FROM addresses WHERE {{}} LIMIT {query.MAX_PEOPLE + 1}"
+_AT_DOMAIN = _PEOPLE.format("address GLOB '*@' || :domain OR address GLOB '*@*.' || :domain")
+_BEFORE_AT = _PEOPLE.format("address >= :local || '@' AND address < :local || 'A'")  # A follows @
 _COUNTED = f"""
     SELECT count(*) FROM (SELECT 1 {_MATCHING.format(match="match")}
     AND (emails_fts.rowid >= :sure_first AND emails_fts.rowid < :sure_end OR EXISTS (
@@ -335,13 +334,15 @@ class MailDatabase:
         return row[0] if row else None
 
     def _look_up_people(self, value: str) -> tuple[int, ...]:
-        """The person whose address a text is; where it is a domain, all who have an address there or below it."""
-        if (person := self._address_id(value)) is not None or not (domain := query.domain(value)):
-            return () if person is None else (person,)
-        people = self.connection().execute(_AT_DOMAIN, {"domain": domain}).fetchall()
+        """Whose address a text is; all who have an address at a domain or below it, or with a text before the @."""
+        if (person := self._address_id(value)) is not None:
+            return (person,)
+        asked = {"domain": query.domain(value), "local": value.removesuffix("@")}
+        found = self.connection().execute(_AT_DOMAIN if asked["domain"] else _BEFORE_AT, asked)
+        people = tuple(person for (person,) in found)
         if len(people) > query.MAX_PEOPLE:
-            raise ToolInputError(f"More than {query.MAX_PEOPLE} people have an address at {value}. Name one of them.")
-        return tuple(person for (person,) in people)
+            raise ToolInputError(f"More than {query.MAX_PEOPLE} people have an address with {value}. Name one of them.")
+        return people
 
 
 def _any_of(letter: str, people: Sequence[int]) -> str:

@@ -26,10 +26,8 @@ MAX_OFFSET = 1_000
 MAX_SNIPPET_WORDS = 64
 MAX_PERSON_CHARS = 400
 MAX_NAME_WORDS = 6
-MIN_BEGINNING = 3
-"""A word of a keyword is the beginning of words from so many characters on, where an asterisk follows it."""
-MAX_PEOPLE = 500
-"""A search for the people of a domain is refused where there are more."""
+MIN_BEGINNING = 3  # characters before an asterisk
+MAX_PEOPLE = 5000  # of a domain
 
 WHO_MARK = "\ue000"
 """Begins every token of the column `who`. The index takes it for a letter, and it is removed from keywords, so no
@@ -165,10 +163,10 @@ def who(letter: str, person: int | str) -> str:
 
 
 def similar(keyword: str) -> list[str]:
-    """What to try for a keyword that no mail has: words that begin so, or like its singular; people at a domain."""
+    """What to try for a keyword that no mail has: words that begin so, or like its singular; addresses with it."""
     word = keyword.rstrip("*")
     forms = [f"{word.removesuffix(end)}*" for end in ("", "s", "es", "ies") if word.endswith(end)]
-    return [*forms, f"@{word}"] if domain(f"@{word}") else forms
+    return [*forms, f"@{word}", f"{word}@"] if domain(f"@{word}") else forms
 
 
 def domain(text: str) -> str:

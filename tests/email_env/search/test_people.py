@@ -96,6 +96,8 @@ TEA = (
         ("tea-house", "", ""),
         ("@house.com", "", "t3"),
         ("@nowhere.com", "", ""),
+        ("Cy", "", "t3"),
+        ("bo@", "t2", ""),
         ("/O=TEA/OU=X (Y)/CN=RECIPIENTS/CN=9F3A-AKELLER", "t5", ""),
         ("Keller, Ann </o=tea/cn=recipients/cn=9f3a-akeller>", "t5", ""),
         ("9f3a-akeller", "t5", ""),
@@ -114,7 +116,7 @@ def test_people_are_found_by_their_domain_and_by_addresses_without_one(built_onc
 def test_a_domain_of_very_many_people_is_refused(built, monkeypatch):
     monkeypatch.setattr("email_env.search.query.MAX_PEOPLE", 2)
     database = built(mail("m1", from_addr="a@x.com", to=(BOX, "c@x.com", "d@y.org")))
-    with pytest.raises(ToolInputError, match=r"More than 2 people have an address at @x\.com\. Name one of them"):
+    with pytest.raises(ToolInputError, match=r"More than 2 people have an address with @x\.com\. Name one of them"):
         ids(database, from_addr="@x.com")
     assert ids(database, to_addr="@y.org") == ["m1"]
 
