@@ -20,36 +20,37 @@ MARKS = {
 }
 """Why mail with a mark is left out."""
 
-_LABELS = "x-gmail-labels"
-_IN_MAILDIR = ".*/cur/[^/]*[:;!_-]2,[A-Za-z]*"
+_LABELS, _PLACE, _EMLX = "x-gmail-labels", "the place in the source", "the flags of .emlx"
+_IN_MAILDIR = "cur/[^/]*[:;!_-]2,[A-Za-z]*"
 _FLAGS = [
     (mark, name, re.compile(form))
     for mark, forms in {
         "deleted": {
-            "label": rf"{_IN_MAILDIR}T|.*/\.Trash(?:\.[^/]*)?/(?:cur|new)/|.*/[,#]\d+(?:/|$)",  # Maildir, Maildir++, MH
-            ".emlx": "[01]*1[01]$",
-            "x-mozilla-status": "[0-9a-fA-F]{3}[89a-fA-F]",  # Thunderbird: 0008 is expunged
-            "x-mozilla-status2": "[0-9a-fA-F]{2}[2367abefABEF]",  # 00200000 is deleted on the server
-            "x-status": "[AFT]*D",  # other mbox files
-            "x-evolution": "[0-9a-f]+-[0-9a-f]{3}[2367abef]",
+            _PLACE: rf"/(?:{_IN_MAILDIR}T|\.Trash(?:\.[^/]*)?/(?:cur|new)/|[,#]\d+(?:/|$))",  # Maildir, Maildir++, MH
+            _EMLX: "^[01]*1[01]$",
+            "x-mozilla-status": "^[0-9a-fA-F]{3}[89a-fA-F]",  # Thunderbird: 0008 is expunged
+            "x-mozilla-status2": "^[0-9a-fA-F]{2}[2367abefABEF]",  # 00200000 is deleted on the server
+            "x-status": "^[AFT]*D",  # other mbox files
+            "x-evolution": "^[0-9a-f]+-[0-9a-f]{3}[2367abef]",
         },
         "spam": {
-            ".emlx": "[01]*1[01]{24}$",
-            "x-mozilla-keys": r"(?:.*\s)?\$?(?i:junk)(?:\s|$)",
-            "x-keywords": r"(?:.*[\s,])?\$?(?i:junk)(?:[\s,]|$)",
-            "x-evolution": "[0-9a-f]+-[0-9a-f]{2}[89a-f]",
+            _EMLX: "^[01]*1[01]{24}$",
+            "x-mozilla-keys": r"(?:^|[\s,])\$?(?i:junk)(?:[\s,]|$)",
+            "x-keywords": r"(?:^|[\s,])\$?(?i:junk)(?:[\s,]|$)",
+            "x-evolution": "^[0-9a-f]+-[0-9a-f]{2}[89a-f]",
         },
         "draft": {
-            "label": f"{_IN_MAILDIR}D",
-            ".emlx": "[01]*1[01]{6}$",
+            _PLACE: f"/{_IN_MAILDIR}D",
+            _EMLX: "^[01]*1[01]{6}$",
             "x-mozilla-draft-info": "",
-            "x-status": "[AF]*T",
-            "x-evolution": "[0-9a-f]+-[0-9a-f]{3}[4-7c-f]",
-            "x-unsent": "1",  # Outlook
+            "x-status": "^[AF]*T",
+            "x-evolution": "^[0-9a-f]+-[0-9a-f]{3}[4-7c-f]",
+            "x-unsent": "^1",  # Outlook
         },
     }.items()
     for name, form in forms.items()
 ]
+_FLAGGED = {name for _, name, _ in _FLAGS}
 
 
 def marks_of(headers: Mapping[str, str], label: str, emlx_flags: int = 0) -> tuple[str, ...]:
@@ -57,6 +58,11 @@ def marks_of(headers: Mapping[str, str], label: str, emlx_flags: int = 0) -> tup
 
     They are `deleted`, `spam`, `draft`, and its labels in Gmail in lower case.
     """
-    said = {**headers, "label": f"/{label}", ".emlx": f"{emlx_flags:b}"}
+    said = {name: headers[name] for name in _FLAGGED if name in headers}
+    if "/" in label:
+        said[_PLACE] = f"/{label}"
+    if emlx_flags:
+        said[_EMLX] = f"{emlx_flags:b}"
+    found = [mark for mark, name, form in _FLAGS if name in said and form.search(said[name])] if said else []
     labels = readable(headers[_LABELS]).lower().split(",") if _LABELS in headers else ()
-    return (*(mark for mark, name, form in _FLAGS if name in said and form.match(said[name])), *map(str.strip, labels))
+    return (*found, *map(str.strip, labels))
