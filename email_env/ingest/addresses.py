@@ -130,11 +130,14 @@ def parse_mailbox(part: str) -> tuple[str, str]:
         address, before = angle[0][1:-1], part[: angle.start()]
     else:
         address, before = part, ""
-    name, path = before, path_name(address) if "=" in address else ""
+    name, path = before, path_name(address) if "=" in address or "/" in address else ""
     if "(" in part and not path:
         address = _COMMENT.sub(r"\1", address)
-        if not _COMMENT.sub(r"\1", before).strip():
-            name = next((comment[2] for comment in _COMMENT.finditer(part) if comment[2]), "")
+        comment = next((comment[2] for comment in _COMMENT.finditer(part) if comment[2]), "")
+        if "@" in comment and "@" not in address:  # Ann Reed (ann@x.com)
+            address, name = comment, before or address
+        elif not _COMMENT.sub(r"\1", before).strip():
+            name = comment
     said = readable(path or address.strip() or before)
     words = said.translate(_JUNK).strip("'").split()
     if len(words) == 3 and words[1] in ("at", "@") and "." in words[2]:  # archives of lists hide addresses so

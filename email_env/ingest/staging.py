@@ -39,7 +39,7 @@ _TABLE = """
 _OF_SHARED_IDS = """
     SELECT message_id, rowid, who, datetime(sent_at), digest, source, from_addr, subject, attachments, body FROM staged
     WHERE message_id IN (SELECT message_id FROM staged GROUP BY message_id HAVING count(*) > 1)
-    ORDER BY message_id, length(body) DESC, datetime(sent_at), digest
+    ORDER BY message_id, length(attachments) DESC, length(body) DESC, datetime(sent_at), digest
 """
 
 
@@ -172,8 +172,8 @@ class Staging:
     def tell_apart(self) -> None:
         """Makes mails of one id one where they say the same, and gives each of the others an id of its own.
 
-        Of those that say the same (`_includes`) the longest is kept, for the owners of all. Of several that do not, the
-        oldest keeps the id; behind that of the others stands a checksum of what they say.
+        Of those that say the same, that with the most attachments and then the longest is kept, for the owners of all.
+        Of several that do not, the oldest keeps the id; behind that of the others stands a checksum of what they say.
         """
         people: dict[int, list[str]] = {}
         surplus: list[tuple[int]] = []
@@ -182,7 +182,7 @@ class Staging:
             recent: deque[tuple[int, list[str]]] = deque(maxlen=_COMPARED)
             kept: list[tuple[str, str, int]] = []
             for _, rowid, tokens, sent_at, digest, source, *said in mails:
-                twin = next((row for row, other in recent if _includes(other, said)), rowid)
+                twin = next((row for row, other in recent if _say_the_same(other, said)), rowid)
                 people.setdefault(twin, []).append(tokens)
                 if twin == rowid:
                     recent.append((rowid, said))
@@ -343,16 +343,16 @@ class Staging:
         )
 
 
-def _includes(mail: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether a mail of the same id says what another says, both as (sender, subject, attachments, text).
+def _say_the_same(mail: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether mails of one id, as (sender, subject, attachments, text), say the same; the first may have more files.
 
     A list may put a tag before the subject, and a footer into the text.
     """
     short, long = sorted((mail[1], other[1]), key=len)
     is_about = short == long or (short != "" and long.endswith(short))
     has_files = set(other[2].splitlines()) <= set(mail[2].splitlines())
-    words, other_words = (" ".join(["", *text.split(), ""]) for text in (mail[3], other[3]))
-    return mail[0] == other[0] and is_about and has_files and other_words in words
+    less, more = sorted([" ".join(["", *text.split(), ""]) for text in (mail[3], other[3])], key=len)
+    return mail[0] == other[0] and is_about and has_files and less in more
 
 
 def _tokens(letter: str, people: Sequence[int]) -> str:

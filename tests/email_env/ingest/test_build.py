@@ -113,6 +113,17 @@ def test_mails_of_one_id_are_one_where_one_says_what_the_other_says(tmp_path, fi
     assert all(re.fullmatch(r"m1\.[0-9a-f]{8}", name) for name in ids[1:])
 
 
+def test_of_mails_that_say_the_same_that_with_the_attachments_is_kept(tmp_path):
+    path = tmp_path / "mail.db"
+    own = mail("m1", "Roof", "Slate.", attachments=("plan.pdf",))
+    other = mail("m1", "Roof", "Slate.", attachments=("bill.pdf",))
+    assert build(path, mail("m1", "[dev] Roof", f"Slate.{FOOTER}"), own).skipped == {"duplicate_message_id": 1}
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT body, attachments FROM emails").fetchall() == [("Slate.", "plan.pdf")]
+    connection.close()
+    assert build(path, own, other).kept == 2
+
+
 def test_ids_of_their_own_are_the_same_in_every_order_and_no_mail_has_them_already(tmp_path):
     path = tmp_path / "mail.db"
     days = [mail("0@x", "Alarm", f"Floor {n}", sent_at=f"2001-05-0{n}T00:00:00Z") for n in (1, 2, 3)]

@@ -58,6 +58,8 @@ MAILS = {
     "surnames": filled("To: ", "Ab, "),
     "names alone": filled("To: ", "Ann Reed; "),
     "a path of Exchange": filled("To: ", "/O=a/CN="),
+    "a name of Notes": filled("To: ", "a a/", "="),
+    "words and a sign": filled("To: ", "a ", "="),
     "a name of brackets": filled("From: ", "(", " <a@x.com>"),
     "a name of words": filled("From: ", "ab "),
     "a name and an address that are alike": halves("To: " + "a" * 100, "\nX-To: " + "abcd " * 20),

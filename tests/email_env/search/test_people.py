@@ -91,6 +91,7 @@ TEA = (
     [
         ("@tea-house.com", "t1 t2", "t3"),
         ("TEA-HOUSE.com", "t1 t2", "t3"),
+        ("*@tea-house.com", "t1 t2", "t3"),
         ("@post.tea-house.com", "t2", ""),
         ("@tea-house", "t1 t2 t4", "t3"),
         ("tea-house", "", ""),
@@ -102,6 +103,7 @@ TEA = (
         ("Keller, Ann </o=tea/cn=recipients/cn=9f3a-akeller>", "t5", ""),
         ("9f3a-akeller", "t5", ""),
         ("CN=Bo Lee/OU=Oslo/O=Tea", "t6", ""),
+        ("Bo Lee/Oslo/Tea@TEA", "t6", ""),
     ],
 )
 def test_people_are_found_by_their_domain_and_by_addresses_without_one(built_once, domain, sent, received):
