@@ -42,9 +42,10 @@ class Processes:
     def __init__(self, place: Rank):
         """Meet the others."""
         self.place = place
-        visible_gpus()  # before a server of ours is on them
         os.environ.update(CARD_ORDER)  # before CUDA is asked for anything
         with_gpus = torch.cuda.is_available()
+        if with_gpus:
+            visible_gpus()  # before a server of ours is on them: a plan counts what others have
         dist.init_process_group("cpu:gloo,cuda:nccl" if with_gpus else "gloo", rank=place.rank, world_size=place.size)
         self.control: Any = dist.new_group(backend="gloo", timeout=LONGEST_WAIT)
         self._calling = False

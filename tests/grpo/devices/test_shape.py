@@ -28,7 +28,8 @@ def model(folder: Path, config: dict[str, Any]) -> Path:
         {"sliding_window": 4096, "use_sliding_window": False},
         {"sliding_window": 4096, "layer_types": [FULL, FULL]},
         {"sliding_window": 8192, "layer_types": [SLIDING, FULL]},
-        {"sliding_window": None, "quantization_config": None},
+        {"sliding_window": None, "quantization_config": None, "conversation_template": "chatml"},
+        {"quantization_config": {}, "conv_bias": False},
     ],
 )
 def test_a_dense_model_with_plain_attention_can_be_trained(tmp_path: Path, config: dict[str, Any]):
