@@ -19,14 +19,14 @@ from judges.errors import MalformedVerdict
 
 _NAME = "(?:think|thought|reason|analysis|scratch|reflect)"
 _TAG = re.compile(
-    rf"<(?P<end>/|\|/|\|end)?[^<>\n]{{0,40}}{_NAME}[^<>\n]{{0,40}}>"
+    rf"<(?P<end>/|\|/|\|end)?[^<>{{}}\n]{{0,40}}{_NAME}[^<>{{}}\n]{{0,40}}>"
     rf"|[\[◁](?P<end_of_word>/)?\w{{0,20}}{_NAME}\w{{0,20}}[\]▷]"
     r"|<\|channel(?:\|>(?P<final>final\b)?|>)|(?P<end_of_channel><channel\|>)",
     re.IGNORECASE,
 )
 """A tag whose name speaks of thinking (``</think>``, ``[THINK]``, ``<|START_THINKING|>``), or a channel of Harmony
 (gpt-oss), of which ``final`` ends the reasoning, or of Gemma."""
-_BEGIN_OF_OBJECT = re.compile(r"\{\s*[\"'“]")
+_BEGIN_OF_OBJECT = re.compile(r"\{\s*[\"'“”]")
 _END_OF_ANSWER = re.compile(r"\s*(?:`{3,}|~{3,})?\s*")
 
 MAX_ANSWER_CHARS = 200_000
