@@ -110,7 +110,7 @@ class _Reader:
             return False
         if part.get_content_disposition() == "attachment":
             return True
-        if kind.startswith(("text/", "multipart/")):
+        if kind.startswith(("text/", "multipart/", "message/")):  # as the report of a bounce
             return bool(part.get_filename())
         return not kind.startswith("image/") or part.get("content-id", "").strip("<> ") not in self._shown
 

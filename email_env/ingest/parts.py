@@ -64,10 +64,11 @@ class Parts:
         """Finds the parts within a part."""
         kind = part.get_content_type()
         within: list[Part] = []
-        if kind == "message/rfc822" and depth < MAX_DEPTH:
+        if kind.startswith("message/rfc822") and depth < MAX_DEPTH:
             within = [_part(as_sent(part.content().lstrip()))]
         elif kind.startswith("multipart/") and depth < MAX_DEPTH and (boundary := part.get_boundary()):
-            within = list(map(_part, self._pieces(f"\n{part.text}", f"\n--{boundary}")))
+            part.text, *pieces = self._pieces(f"\n{part.text}", f"\n--{boundary}")
+            within = list(map(_part, pieces))
         for one in within:
             if kind == "multipart/digest":
                 one.set_default_type("message/rfc822")
@@ -76,17 +77,18 @@ class Parts:
             part.set_payload(cast(Any, within))
 
     def _pieces(self, text: str, separator: str) -> list[str]:
-        """What stands behind each line `--boundary`, up to the next one or to `--boundary--`."""
-        pieces: list[list[str]] = []
-        for piece in text.split(separator, self._left)[1:]:
+        """What stands before the first line `--boundary` and behind each, up to the next one or to `--boundary--`."""
+        before, *others = text.split(separator, self._left)
+        pieces = [[before]]
+        for piece in others:
             end = _LINE_END.match(piece)
             if end and end[1]:
                 break
             if end:
                 pieces.append([piece[end.end() :]])
-            elif pieces:  # a longer boundary that begins so
+            else:  # a longer boundary that begins so
                 pieces[-1] += separator, piece
-        self._left -= len(pieces)
+        self._left -= len(pieces) - 1
         return ["".join(piece).removesuffix("\r") for piece in pieces]
 
 

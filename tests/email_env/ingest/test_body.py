@@ -195,6 +195,7 @@ def test_of_a_bounce_the_text_and_the_mail_that_came_back_are_read():
         ("Content-Type: message/rfc822", "From: a@x.com\nSubject: Offer\n\nSee below."),
     )
     assert (parsed.body, parsed.attached) == ("Your mail came back.", "From: a@x.com\nSubject: Offer\n\nSee below.")
+    assert parsed.attachments == ()
 
 
 def test_pictures_of_a_page_are_no_attachments():
@@ -254,6 +255,12 @@ def test_a_boundary_may_begin_as_another_and_a_part_may_lack_its_headers_or_its_
             raw("From: a@x.com\nContent-Type: multipart/mixed; boundary=B", body.replace("\n", end), end)
         )
         assert mail.body == "One: 1\nTwo\n--BBB\nThree"
+
+
+def test_parts_that_never_begin_are_text_up_to_their_end():
+    assert of_parts("multipart/mixed").body == ""
+    parsed = parse_message(raw("From: a@x.com\nContent-Type: multipart/mixed; boundary=B", "One.\n--B--\nTwo."))
+    assert parsed.body == "One."
 
 
 def test_what_is_in_more_parts_than_any_program_writes_is_text_as_it_is():
