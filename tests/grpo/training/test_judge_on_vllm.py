@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judges import ContextOverflow, JudgeClient, MalformedVerdict, Session, ruler
+from judges import ContextOverflow, JudgeClient, MalformedVerdict, Session, Usage, ruler
 from judges.llm.prompt_text import count_message_tokens
 from judges.scoring.prompt import build_prompts
 from judges.scoring.verdict import RESPONSE_FORMAT, parse_verdict
@@ -22,7 +22,7 @@ def judge(server, **params):
 async def test_a_local_judge_answers_in_the_asked_form_and_is_counted(vllm_server):
     (prompt,), session = build_prompts(LISTS), Session()
     client = judge(vllm_server, max_tokens=120, temperature=0.0)
-    reply = await session.complete(client, prompt.messages, RESPONSE_FORMAT)
+    reply = await session.complete(client, prompt.messages, RESPONSE_FORMAT, Usage())
     assert 0 < reply.prompt_tokens <= count_message_tokens(prompt.messages)
     assert reply.completion_tokens > 0
     assert reply.cost_dollars is None
