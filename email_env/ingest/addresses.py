@@ -71,10 +71,13 @@ def _named(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]
 def _mailboxes(header: str) -> list[str]:
     """The mailboxes of a header, their names still encoded; some senders encode the whole mailbox.
 
-    Between names alone Exchange puts semicolons, and a comma is part of a name: `Reed, Ann; Lane, Bob`.
+    Between names alone Exchange puts semicolons, and a comma is part of a name: `Reed, Ann; Lane, Bob`, `Reed, Ann`.
     """
-    if "@" not in header and "<" not in header and ";" in header.rstrip("; "):
-        return header.split(";")
+    if "@" not in header and "<" not in header:
+        surname, _, first = header.partition(",")
+        is_one = _is_surname(surname) and re.fullmatch(r" [^\W\d_a-z][^,]*", first)
+        if is_one or ";" in header.rstrip("; "):
+            return header.split(";")
     parts: list[str] = []
     for part in _split(header):
         shown = part if "@" in part else readable(part)

@@ -67,7 +67,9 @@ class Parts:
         if kind.startswith("message/rfc822") and depth < MAX_DEPTH:
             within = [_part(as_sent(part.content().lstrip()))]
         elif kind.startswith("multipart/") and depth < MAX_DEPTH and (boundary := part.get_boundary()):
-            part.text, *pieces = self._pieces(f"\n{part.text}", f"\n--{boundary}")
+            part.text, *pieces = self._pieces(
+                f"\n{part.text}", "\n--" + as_sent(boundary.encode("utf-8", "surrogateescape"))
+            )
             within = list(map(_part, pieces))
         for one in within:
             if kind == "multipart/digest":

@@ -206,7 +206,7 @@ def path_name(text: str) -> str:
 def name_address(name: str) -> str:
     """The address that stands for whom a mail tells the name alone: `ann.reed` for `Reed, Ann`."""
     words = name.split()
-    return (words[0] if len(words) == 1 else ".".join(name_words(name))).lower()
+    return (words[0] if len(words) == 1 else ".".join(name_words(name) or index_words(name))).lower()
 
 
 def telling(phrases: Sequence[Phrase], common: Mapping[str, int]) -> list[Phrase]:

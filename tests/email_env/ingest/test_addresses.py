@@ -110,6 +110,8 @@ GATEWAY = "IMCEAEX-_O=TEA+20HOUSE_OU=GROUP+20+28X+29_CN=RECIPIENTS_CN=9F3A-BLEE"
     ("header", "expected"),
     [
         ("Anna Keller", {"anna.keller": "Anna Keller"}),
+        ("Keller, Anna B.", {"anna.keller": "Keller, Anna B."}),
+        ("A. B.", {"a.b": "A. B."}),
         ("Anna Keller; Bo Lee", {"anna.keller": "Anna Keller", "bo.lee": "Bo Lee"}),
         ("Keller, Anna; Lee, Bo S. (Oslo)", {"anna.keller": "Keller, Anna", "bo.lee": "Lee, Bo S."}),
         ('"Keller, Anna" <>, "Lee, Bo"', {"anna.keller": "Keller, Anna", "bo.lee": "Lee, Bo"}),
