@@ -45,14 +45,15 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
     run = RunDirectory(directory)
     if resume:
         config = run.settled(config, resume=True)
+    backend = backend_of(config)
+    if backend.computes_here:
+        check_trainable(path, config.model, config.rollout.max_tokens)
     yield model
     yield f"run directory: {directory}" + (" (there is a run in it)" if run.config_path.exists() else "")
     yield from _work(config, shape)
-    backend = backend_of(config)
     if not backend.computes_here:
         yield backend.described()
         return
-    check_trainable(path, config.model, config.rollout.max_tokens)
     if config.device == "cpu":
         dtype = "measured when the run starts" if config.dtype == "auto" else config.dtype
         yield f"dtype: {dtype}"

@@ -55,12 +55,14 @@ def _load_base(model_path: Path, dtype: torch.dtype) -> Any:
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()  # what is missing is an error of ours
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             str(model_path), dtype=dtype, attn_implementation=attention.register(), output_loading_info=True
         )
     except Exception as error:  # whatever transformers, safetensors and torch's pickles meet in a foreign folder
-        raise ModelError(f"the model in {model_path} could not be loaded: {' '.join(str(error).split())}") from error
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ModelError(f"the model in {model_path} could not be loaded: {said}") from error
     base, found = loaded
     if lacking := sorted(found["missing_keys"]):
         raise ModelError(

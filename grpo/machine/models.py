@@ -173,7 +173,7 @@ def names_in(path: Path) -> list[str]:
         with safe_open(path, "numpy") as file:
             return list(file.keys())
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path.name} is no whole safetensors file ({error}); fetch it again") from error
+        raise ModelError(f"{path.name} is no whole safetensors file ({error})") from error
 
 
 def _loaded_files(folder: Path) -> list[Path]:
