@@ -107,8 +107,8 @@ class LocalEngine:
             gradient_checkpointing: Keep the inputs of layers and compute what is inside them again for the gradient
                 (arXiv 1604.06174): the same gradient, a third more work, and a fraction of the memory.
             logit_chunk_tokens: Action tokens that are projected to the vocabulary at once.
-            sleeps: Have the base model on the device only between ``wake_up``, which tries it, and ``sleep``; it
-                sleeps at first.
+            sleeps: Have the base model on the device only between ``wake_up`` and ``sleep``; it sleeps at first, and is
+                tried when it wakes up before the first update.
             longest_row: Tokens of a row at most; by default ``token_budget``.
 
         Raises:
@@ -193,7 +193,8 @@ class LocalEngine:
         """Of an engine that ``sleeps``: have the base model on the device, ready to compute."""
         if self._waiting is not None:
             self._waiting.load()
-            self._try()
+            if not self.optimizer.state:  # nothing is learned yet
+                self._try()
 
     def sleep(self) -> None:
         """Of an engine that ``sleeps``: give the device all memory back but that of the adapter and its moments."""
