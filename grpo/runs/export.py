@@ -72,11 +72,33 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    import torch
+    from peft import PeftModel
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers.utils import logging as transformers_logging
 
     from grpo.learner.load_check import BOUNDS
 
-    expected, dtype = _write_merged(adapter, base, folder)
+    transformers_logging.disable_progress_bar()
+    try:
+        dtype: Any = AutoConfig.from_pretrained(base).dtype or torch.float32
+        model: Any = PeftModel.from_pretrained(
+            AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(adapter)
+        )
+        expected = _logprobs(model)
+        model = model.merge_and_unload(safe_merge=True).to(dtype)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelError(f"the adapter {adapter} cannot be merged into {base}: {error}") from error
+    model.generation_config = GenerationConfig()  # one that transformers reads it may refuse to write
+    try:
+        model.save_pretrained(folder)
+    except SafetensorError as error:
+        raise ModelError(f"the merged model cannot be written ({error}); make room, or check the disk") from error
+    (folder / GENERATION_CONFIG).unlink()
+    if (own := base / GENERATION_CONFIG).is_file():
+        shutil.copyfile(own, folder / GENERATION_CONFIG)
+    del model  # there is room for one
     gap = float((_logprobs(AutoModelForCausalLM.from_pretrained(folder)) - expected).abs().mean())
     if not gap <= BOUNDS.get(dtype, max(BOUNDS.values())):
         raise ModelError(
@@ -86,34 +108,6 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = chat_template or tokenizer.chat_template
     tokenizer.save_pretrained(folder)
-
-
-def _write_merged(adapter: Path, base: Path, folder: Path) -> tuple[Any, Any]:
-    """Write the merged weights with their configs; returns what the adapted model computes, and the base's dtype."""
-    import torch
-    from peft import PeftModel
-    from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()
-    try:
-        dtype = AutoConfig.from_pretrained(base).dtype or torch.float32
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-        adapted = PeftModel.from_pretrained(model, str(adapter))
-        expected = _logprobs(adapted)
-        merged = adapted.merge_and_unload(safe_merge=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"the adapter {adapter} cannot be merged into {base}: {error}") from error
-    merged.generation_config = GenerationConfig()  # one that transformers reads it may refuse to write
-    try:
-        merged.to(dtype).save_pretrained(folder)
-    except SafetensorError as error:
-        raise ModelError(f"the merged model cannot be written ({error}); make room, or check the disk") from error
-    (folder / GENERATION_CONFIG).unlink()
-    if (own := base / GENERATION_CONFIG).is_file():
-        shutil.copyfile(own, folder / GENERATION_CONFIG)
-    return expected, dtype
 
 
 def _logprobs(model: Any) -> Any:
