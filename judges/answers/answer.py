@@ -17,7 +17,7 @@ from typing import Unpack
 from pydantic import BaseModel, ConfigDict
 
 from judges.answers.matching import Verdict, decide
-from judges.errors import JudgeInputError
+from judges.errors import JudgeInputError, MalformedVerdict
 from judges.llm.ask import Exchange, Question, ask
 from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
 from judges.llm.json_answer import STRING, read_answer, response_format
@@ -135,12 +135,13 @@ def parse_answer_verdict(content: str, label: str) -> tuple[str, bool]:
         MalformedVerdict: It does not end in a JSON object with that label, a field of it is missing or of the wrong
             kind, or another object with the label accepts otherwise.
     """
-    verdict = read_answer(
-        content,
-        _Verdict,
-        lambda said: "" if said.answer_id == label else f'the "answer_id" is not {label}',
-        lambda said: said.accept,
-    )
+
+    def accepts(verdict: _Verdict) -> bool:
+        if verdict.answer_id != label:
+            raise MalformedVerdict(f'the "answer_id" is not {label}')
+        return verdict.accept
+
+    verdict = read_answer(content, _Verdict, accepts)
     return verdict.reasoning, verdict.accept
 
 

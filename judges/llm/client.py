@@ -273,7 +273,8 @@ class JudgeClient:
             except Exception as error:  # the one boundary: litellm raises its own, openai's, httpx's and builtin types
                 failure = Failure.of(error)
                 told = self._told(error, failure, params, attempt)
-                told.may_be_of_form = has_form and failure.may_be_of_form
+                is_overflow = isinstance(told, ContextOverflow)
+                told.may_be_of_form = has_form and failure.may_be_of_form and not is_overflow
                 if failure.status == 200:  # it may have to be paid, so it is not asked again
                     cost = 0.0 if self._prices == (0.0, 0.0) else None
                     return Completion("", "", cost_dollars=cost, problem=str(told))
@@ -317,7 +318,7 @@ class JudgeClient:
         tries = f" after {attempt} attempts" if attempt > 1 else ""
         name = f"{params['model']}{where}"
         status = failure.status
-        if failure.is_timeout or status == 408:
+        if status == 408:
             return JudgeTimeoutError(
                 f"{name} did not answer within {self.timeout_seconds:g} s{tries}; "
                 "raise timeout_seconds or use a faster model"

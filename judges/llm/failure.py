@@ -7,10 +7,10 @@ read is a 500.
 import random
 import re
 import time
+from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from email.utils import parsedate
 from typing import Self
 
 MAX_BACKOFF_SECONDS = 60.0
@@ -34,10 +34,9 @@ class Failure:
     """A failed attempt."""
 
     status: int | None
-    """What the server answered; 200: its reply cannot be read; None: there was no answer."""
+    """What the server answered; 200: its reply cannot be read; 408: or none came in time; None: there was no answer."""
     words: str
     headers: Mapping[str, str]
-    is_timeout: bool = False
 
     @classmethod
     def of(cls, error: Exception) -> Self:
@@ -52,9 +51,10 @@ class Failure:
                 return cls(answer.status_code, words, answer.headers)
         words = str(error).partition("Traceback (most recent")[0].rstrip()  # litellm quotes its own
         words = f"{type(error).__name__}: {words}"
+        if any(isinstance(cause, (TimeoutError, httpx.TimeoutException)) for cause in causes):
+            return cls(408, words, {})
         if any(isinstance(cause, (OSError, httpx.TransportError)) for cause in causes):
-            is_timeout = any(isinstance(cause, (TimeoutError, httpx.TimeoutException)) for cause in causes)
-            return cls(None, words, {}, is_timeout)
+            return cls(None, words, {})
         status = getattr(error, "status_code", None)  # what litellm refuses itself is a 400
         return cls(status if status in range(400, 500) else 200, words, {})
 
@@ -77,7 +77,7 @@ class Failure:
     @property
     def may_be_of_form(self) -> bool:
         """Whether the request may succeed without structured output."""
-        return self.status in _OF_FORM and not self.is_final and not self.is_overflow
+        return self.status in _OF_FORM and not self.is_final
 
     def wait_seconds(self, attempt: int, backoff_seconds: float) -> float:
         """How long to wait after the ``attempt``-th attempt, counted from 1: doubling, or what the server asks for.
@@ -98,12 +98,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _seconds(retry_after: str) -> float | None:
     """What a ``Retry-After`` says, in seconds or as a date (RFC 9110, 10.2.3); None where it says nothing."""
+    date = parsedate(retry_after)  # in GMT, whatever stands behind it
     try:
-        return max(0.0, float(retry_after))
-    except ValueError:
-        pass
-    try:
-        date = parsedate_to_datetime(retry_after)
-        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
+        return timegm(date) - time.time() if date else float(retry_after)
+    except (ValueError, OverflowError):
         return None

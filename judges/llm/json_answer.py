@@ -63,46 +63,39 @@ def exact_object(**properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_answer(
-    content: str,
-    form: type[Form],
-    problem_of: Callable[[Form], str] = lambda _: "",
-    meaning: Callable[[Form], object] = lambda said: said,
-) -> Form:
+def read_answer(content: str, form: type[Form], meaning: Callable[[Form], object] = lambda said: said) -> Form:
     """What the JSON object at the end of an answer says.
 
     Args:
         content: The answer as it came.
         form: Of the object; it has at least the form's first key.
-        problem_of: What is wrong with an object of that form, such as a label that was not asked for; "": nothing.
-        meaning: What must be equal in all objects of the answer that have nothing wrong.
+        meaning: What must be equal in all objects of the answer; raises `MalformedVerdict` where an object means
+            nothing, such as one with a label that was not asked for.
 
     Raises:
-        MalformedVerdict: There is no such object at the end, something is wrong with it, or another one differs.
+        MalformedVerdict: There is no such object at the end, it means nothing, or another one differs.
     """
     *others, last = _objects_with(content, next(iter(form.model_fields)))
-    said = _in_form(last, form, problem_of)
+    said = _in_form(last, form)
+    meant = meaning(said)
     for other in others:
         try:
-            earlier = _in_form(other, form, problem_of)
+            differs = meaning(_in_form(other, form)) != meant
         except MalformedVerdict:
             continue  # it belongs to the data, or is a part
-        if meaning(earlier) != meaning(said):
+        if differs:
             raise MalformedVerdict("the answer holds two verdicts that differ; write one")
     return said
 
 
-def _in_form(found: dict[str, Any], form: type[Form], problem_of: Callable[[Form], str]) -> Form:
+def _in_form(found: dict[str, Any], form: type[Form]) -> Form:
     """What an object says; the first faults are told in words that an LLM can act on."""
     try:
-        said = form.model_validate(found)
+        return form.model_validate(found)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_FAULTS]
         told = (f"{'.'.join(map(str, fault['loc'])) or 'the object'}: {fault['msg']}" for fault in faults)
         raise MalformedVerdict(as_utf8("; ".join(told))) from None
-    if problem := problem_of(said):
-        raise MalformedVerdict(problem)
-    return said
 
 
 def _objects_with(content: str, key: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from itertools import islice
 from statistics import fmean
 from typing import Any, Unpack
 
-from judges.errors import JudgeError, JudgeInputError, PromptTooLong, SpendLimitReached
+from judges.errors import JudgeError, JudgeInputError, PromptTooLong
 from judges.llm.client import DEFAULT_JUDGE
 from judges.llm.loop import run_sync
 from judges.llm.record import record_file
@@ -30,9 +30,10 @@ class Agreement:
     groups: int
     """Groups that are compared: both judges gave a verdict."""
     failures: int
-    """Groups on which the other judge gave no verdict. No other figure counts them."""
+    """Groups on which the other judge gave no verdict, or was not asked, for want of money. No other figure counts
+    them."""
     last_error: str
-    """Why the last of these failed, or no further groups were judged; empty where none failed."""
+    """Why the last of these failed; empty where none failed."""
     kendall_tau: float | None
     """Mean over the groups of Kendall's tau-b (Kendall 1945, Biometrika 33, 239): 1 the same order, -1 the reverse, 0
     unrelated. A group in which a judge gave every trajectory the same score has no tau-b. None: no group has one."""
@@ -108,19 +109,18 @@ def replay(
             # A setting that cannot be used fails every group; a group that is too long fails alone.
             if isinstance(error, JudgeInputError) and not isinstance(error, PromptTooLong):
                 raise
-            if not isinstance(error, SpendLimitReached):
-                failures.append(error)
+            failures.append(error)
             return [error]
         pairs.append(_count_different(group, scores))
         differences.extend(new - old for old, new in zip(group.labels, scores, strict=True))
         return [None]
 
-    spent = run_sync(judge_each(islice(read_recorded(run), limit), judge, session, on_progress))
-    if not pairs and (error := spent or (failures[-1] if failures else None)):
-        raise error
+    run_sync(judge_each(islice(read_recorded(run), limit), judge, session, on_progress))
+    if failures and not pairs:
+        raise failures[-1]
     if not pairs:
         raise JudgeInputError(f"the record of {os.fspath(run)} holds no group that was scored")
-    return _agreement(pairs, differences, failures, session.usage.since(before), spent)
+    return _agreement(pairs, differences, failures, session.usage.since(before))
 
 
 def _count_different(group: LabelledGroup, scores: Sequence[float]) -> PairCounts:
@@ -131,18 +131,14 @@ def _count_different(group: LabelledGroup, scores: Sequence[float]) -> PairCount
 
 
 def _agreement(
-    pairs: Sequence[PairCounts],
-    differences: Sequence[float],
-    failures: Sequence[JudgeError],
-    usage: Usage,
-    spent: JudgeError | None,
+    pairs: Sequence[PairCounts], differences: Sequence[float], failures: Sequence[JudgeError], usage: Usage
 ) -> Agreement:
     taus = [counts.tau_b for counts in pairs if counts.tau_b is not None]
     total = sum(pairs, PairCounts())
     return Agreement(
         groups=len(pairs),
         failures=len(failures),
-        last_error=str(spent or (failures[-1] if failures else "")),
+        last_error=str(failures[-1]) if failures else "",
         kendall_tau=fmean(taus) if taus else None,
         tau_groups=len(taus),
         flip_rate=total.flip_rate,

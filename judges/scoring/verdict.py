@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from judges.errors import MalformedVerdict
 from judges.llm.json_answer import STRING, exact_object, read_answer, response_format
 
 RESPONSE_FORMAT = response_format(
@@ -51,17 +52,12 @@ def parse_verdict(content: str, labels: Collection[str]) -> dict[str, Entry]:
         MalformedVerdict: There is no readable verdict at the end, its ids are not exactly ``labels``, a score cannot be
             used, or another verdict on the same ids has other scores.
     """
-    verdict = read_answer(
-        content,
-        _Verdict,
-        lambda verdict: _wrong_ids(verdict, labels),
-        lambda verdict: {entry.trajectory_id: entry.score for entry in verdict.scores},
-    )
+    verdict = read_answer(content, _Verdict, lambda verdict: _scores(verdict, labels))
     return {entry.trajectory_id: entry for entry in verdict.scores}
 
 
-def _wrong_ids(verdict: _Verdict, labels: Collection[str]) -> str:
-    """What is wrong with the ids of a verdict; empty where each label has exactly one entry."""
+def _scores(verdict: _Verdict, labels: Collection[str]) -> dict[str, float]:
+    """The score of each label; raises `MalformedVerdict` where one of them has not exactly one entry."""
     counts = Counter(entry.trajectory_id for entry in verdict.scores)
     missing = sorted(set(labels) - set(counts))
     unknown = [json.dumps(label) for label in sorted(set(counts) - set(labels))]
@@ -71,4 +67,6 @@ def _wrong_ids(verdict: _Verdict, labels: Collection[str]) -> str:
         "entries for ids that do not exist": unknown,
         "more than one entry for the ids": repeated,
     }
-    return "; ".join(f"{problem}: {', '.join(ids)}" for problem, ids in problems.items() if ids)
+    if wrong := [f"{problem}: {', '.join(ids)}" for problem, ids in problems.items() if ids]:
+        raise MalformedVerdict("; ".join(wrong))
+    return {entry.trajectory_id: entry.score for entry in verdict.scores}

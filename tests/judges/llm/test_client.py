@@ -197,6 +197,7 @@ async def test_a_server_on_loopback_is_asked_past_a_proxy(monkeypatch):
     [
         ("the model is loaded with context length of only 4096 tokens", "the model is loaded with context length"),
         ({"message": "This model's maximum context length is 4096 tokens"}, "maximum context length is 4096"),
+        ({"message": "Input tokens exceed the configured limit of 9 tokens"}, "exceed the configured limit"),
     ],
 )
 async def test_a_prompt_above_the_context_is_told_in_the_servers_words(error, words):

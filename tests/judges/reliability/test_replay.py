@@ -89,7 +89,7 @@ def test_once_the_money_is_spent_the_groups_that_were_judged_are_compared(run):
     session = Session(max_concurrency=1, max_cost_dollars=1e-9)
     with JudgeServer(judge_by(OTHER)) as server:
         agreement = replay(run, judges=["openai/o4-mini"], api_base=server.url, session=session)
-    assert (agreement.groups, agreement.failures, agreement.usage.calls) == (1, 0, 1)
+    assert (agreement.groups, agreement.failures, agreement.usage.calls) == (1, 1, 1)
     assert "are spent and the limit is" in agreement.last_error
 
 
