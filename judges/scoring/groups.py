@@ -53,8 +53,8 @@ async def ruler_score_group(
 
     Raises:
         JudgeError: As in `ruler`, unless swallowed.
-        JudgeInputError: The group cannot be judged by anybody (a member has ``additional_histories``, or no messages), or a
-            setting cannot be used; never swallowed.
+        JudgeInputError: The group cannot be judged by anybody (a member has ``additional_histories``, or no messages),
+            or a setting cannot be used; never swallowed.
     """
     shared: SharedOptions = {**options, "extra_litellm_params": extra_litellm_params, "rubric": rubric}
     settled = settle(ruler_score_group, judge_model, shared)
