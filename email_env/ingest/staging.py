@@ -39,7 +39,7 @@ _TABLE = """
 _OF_SHARED_IDS = """
     SELECT message_id, rowid, who, datetime(sent_at), digest, source, from_addr, subject, attachments, body FROM staged
     WHERE message_id IN (SELECT message_id FROM staged GROUP BY message_id HAVING count(*) > 1)
-    ORDER BY message_id, length(attachments) DESC, length(body) DESC, datetime(sent_at), digest
+    ORDER BY message_id, length(attachments) DESC, length(body) DESC, datetime(sent_at), digest, rowid
 """
 
 
@@ -85,8 +85,6 @@ class Staging:
         self._boxes: dict[int, list[Mailbox]] = {}
         self._groups = owners
         self._mailboxes = Mailboxes()
-        self._elsewhere: list[tuple[str, bytes, int | None, tuple[str, ...]]] = []
-        self._ids_seen: dict[bytes, int | None] = {}
         self._lowest_ids: dict[bytes, str] = {}
 
     def run(self, mails: Iterable[ParsedMail | Skip]) -> None:
@@ -105,8 +103,7 @@ class Staging:
             if self.read % _BATCH == 0:
                 self.progress(self.read, self.skipped.total())
         self.connection.executemany(insert, batch)
-        self._ids_seen.clear()  # of 500,000 mails 40 MB, which the index needs next
-        self._lowest_ids.clear()
+        self._lowest_ids.clear()  # of 500,000 mails 40 MB, which the index needs next
         self.progress(self.read, self.skipped.total())
 
     def give_to_owners(self) -> None:
@@ -122,7 +119,6 @@ class Staging:
             " WHERE rowid IN (SELECT staged.rowid FROM staged JOIN owner_tokens USING (mailbox)"
             " WHERE instr(who || ' ', token || ' ') = 0)"
         )
-        self._give_copies(tokens)
 
     def known_owners(self, mails_of: Callable[[str], int]) -> list[Owner]:
         """The owners named and found, with the number of mails that `mails_of` their address tells."""
@@ -147,28 +143,6 @@ class Staging:
                 self.people.number(address)
         return self.people.ids
 
-    def _give_copies(self, tokens: dict[int, str]) -> None:
-        """Gives the mail that was kept of several copies with one id to the owners of the others too."""
-        more: dict[tuple[str, bytes], list[str]] = {}
-        for message_id, content, box, delivered in self._elsewhere:
-            people = map(self.people.number, delivered)
-            found = [who(letter, person) for person in people for letter in "pt"]
-            more.setdefault((message_id, content), []).extend([tokens[box], *found] if box in tokens else found)
-        self.connection.execute(
-            "CREATE TEMP TABLE elsewhere (message_id TEXT, digest BLOB, tokens TEXT, PRIMARY KEY (message_id, digest))"
-        )
-        rows = ((*mail, " ".join(found)) for mail, found in more.items())
-        self.connection.executemany("INSERT INTO elsewhere VALUES (?, ?, ?)", rows)
-        kept = self.connection.execute(
-            "SELECT who, tokens, staged.rowid FROM staged JOIN elsewhere USING (message_id, digest)"
-        ).fetchall()
-        self._give([(f"{own} {other}", rowid) for own, other, rowid in kept])
-
-    def _give(self, tokens: Iterable[tuple[str, int]]) -> None:
-        """Puts mails, as (tokens, row), into the inboxes of other people."""
-        unique = [(" ".join(dict.fromkeys(found.split())), rowid) for found, rowid in tokens]
-        self.connection.executemany("UPDATE staged SET who = ? WHERE rowid = ?", unique)
-
     def tell_apart(self) -> None:
         """Makes mails of one id one where they say the same, and gives each of the others an id of its own.
 
@@ -191,7 +165,8 @@ class Staging:
                     surplus.append((rowid,))
                     self._skip(source, SkipReason.DUPLICATE_MESSAGE_ID)
             others += [(message_id, checksum, rowid) for _, checksum, rowid in sorted(kept)[1:]]
-        self._give([(" ".join(tokens), rowid) for rowid, tokens in people.items()])
+        joined = ((" ".join(dict.fromkeys(" ".join(tokens).split())), rowid) for rowid, tokens in people.items())
+        self.connection.executemany("UPDATE staged SET who = ? WHERE rowid = ?", joined)
         self.connection.executemany("DELETE FROM staged WHERE rowid = ?", surplus)
         if others:
             self.connection.execute("CREATE INDEX staged_ids ON staged (message_id)")
@@ -269,7 +244,7 @@ class Staging:
         """A mail as a row; None where it is left out."""
         box = self._mailboxes.of(mail.source)
         content = _digest(mail)
-        reason = self._unwanted(mail, content, box)
+        reason = self._unwanted(mail)
         if not reason and self.filters.drop_duplicates and self._is_surplus(mail, content, box):
             reason = SkipReason.DUPLICATE_CONTENT
         if reason:
@@ -277,26 +252,19 @@ class Staging:
             return None
         return self._row(mail, content, box)
 
-    def _unwanted(self, mail: ParsedMail, content: bytes, box: Mailbox | None) -> SkipReason | None:
+    def _unwanted(self, mail: ParsedMail) -> SkipReason | None:
         filters = self.filters
         recipients = len(mail.to) + len(mail.cc) + len(mail.bcc)
         if not recipients and not mail.delivered and not mail.from_addr:
             return SkipReason.NO_ADDRESSES
-        marks = [mark for mark in mail.marks if mark in filters.marks]
-        if marks and mail.message_id not in self.evidence:
+        if mail.message_id in self.evidence:
+            return None
+        if marks := [mark for mark in mail.marks if mark in filters.marks]:
             return MARKS.get(marks[0], SkipReason.LABEL)
-        number = box.number if box else None
-        key = blake2b(mail.message_id.encode() + content, digest_size=12).digest()
-        if key in self._ids_seen:
-            if mail.delivered or number != self._ids_seen[key]:
-                self._elsewhere.append((mail.message_id, content, number, mail.delivered))
-            return SkipReason.DUPLICATE_MESSAGE_ID
-        if mail.message_id not in self.evidence:
-            if filters.max_body_chars is not None and len(mail.body) > filters.max_body_chars:
-                return SkipReason.BODY_TOO_LONG
-            if filters.max_recipients is not None and recipients > filters.max_recipients:
-                return SkipReason.TOO_MANY_RECIPIENTS
-        self._ids_seen[key] = number
+        if filters.max_body_chars is not None and len(mail.body) > filters.max_body_chars:
+            return SkipReason.BODY_TOO_LONG
+        if filters.max_recipients is not None and recipients > filters.max_recipients:
+            return SkipReason.TOO_MANY_RECIPIENTS
         return None
 
     def _is_surplus(self, mail: ParsedMail, content: bytes, box: Mailbox | None) -> bool:

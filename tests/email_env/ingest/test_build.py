@@ -361,7 +361,7 @@ def test_progress_counts_to_the_end(tmp_path):
     build(
         tmp_path / "mail.db",
         *(mail(f"m{n}", f"S{n}") for n in range(1100)),
-        mail("m0", "S0"),
+        mail("long", body="x" * 6000),
         progress=lambda read, skipped: seen.append((read, skipped)),
     )
     assert seen == [(500, 0), (1000, 0), (1101, 1)]

@@ -134,8 +134,8 @@ def test_several_sources_go_into_one_database(tmp_path):
     assert report["source"] == ", ".join(map(str, sources))
     assert result.stderr == f"Note: {tmp_path / 'empty.mbox'} has no mail.\n"
     assert [json.loads(line) for line in skips.read_text().splitlines()] == [
-        {"source": "b.mbox::message 2", "reason": "duplicate_message_id"},
         {"source": "b.mbox::message 3", "reason": "no_addresses"},
+        {"source": "b.mbox::message 2", "reason": "duplicate_message_id"},
     ]
     database = MailDatabase(out)
     assert database.metadata["command"] == f"build-enron-db {' '.join(map(str, sources))}"
