@@ -41,12 +41,9 @@ def split_message(data: bytes) -> tuple[dict[str, str], bytes]:
     block, body = (data[: end.start()], data[end.end() :]) if end else (data, b"")
     text = _FOLD.sub(" ", decode_named(block.replace(b"\r\n", b"\n")))
     lines = [line.partition(":") for line in text.split("\n")]
-    headers = {name.rstrip().lower(): value.strip() for name, _, value in reversed(lines)}
-    if len(headers) < len(lines):
-        said = [(name.rstrip().lower(), text) for name, _, value in lines if (text := value.strip())]
-        headers |= dict(reversed(said))
-        headers |= {name: ", ".join(text for other, text in said if other == name) for name in _LISTS}
-    return headers, body
+    said = [(name.rstrip().lower(), text) for name, _, value in lines if (text := value.strip())]
+    lists = {name: ", ".join(text for other, text in said if other == name) for name in _LISTS}
+    return dict(reversed(said)) | lists, body
 
 
 def readable(header: str) -> str:

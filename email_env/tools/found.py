@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from email_env.errors import ToolInputError
@@ -21,8 +21,7 @@ class Found:
         full: how many of `hits` have all keywords.
         total: how many mails have all keywords, up to `MAX_COUNTED`; where nobody counted them, `full`.
         offset: how many hits were left out from the top.
-        alone: of a search that no mail fits, (keyword or filters as text, mails that fit it alone).
-        similar: of such a search, (another form of a keyword that no mail has, mails that have this one).
+        alone: of a search that no mail fits, (keyword, other form of one, or filters as text; mails that fit it alone).
     """
 
     hits: tuple[SearchHit, ...]
@@ -30,7 +29,6 @@ class Found:
     total: int
     offset: int = 0
     alone: tuple[tuple[str, int], ...] = ()
-    similar: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,8 @@ class Finder:
             hits += self._partial(keywords, top, more)
         elif not self.options.terse:
             total = self.database.count(keywords=keywords, **where)
-        found = Found(tuple(hits), full, total, offset)
-        return found if total or self.options.terse else self._advised(found, keywords, filters, where)
+        alone = () if total or self.options.terse else self._alone(keywords, filters, where)
+        return Found(tuple(hits), full, total, offset, alone)
 
     def _partial(self, keywords: Sequence[str], top: Sequence[SearchHit], more: dict[str, Any]) -> list[SearchHit]:
         """Hits for some of the keywords where `top`, the mail with all of them, leaves room for any."""
@@ -82,27 +80,25 @@ class Finder:
             return self.database.search(keywords=keywords, match="any", order="relevance", **more)
         return []
 
-    def _advised(
-        self, found: Found, keywords: Sequence[str], filters: Mapping[str, str], where: Mapping[str, Any]
-    ) -> Found:
-        """With how many mails fit each keyword, and all filters together, where there is more than one of these.
+    def _alone(
+        self, keywords: Sequence[str], filters: Mapping[str, str], where: Mapping[str, Any]
+    ) -> tuple[tuple[str, int], ...]:
+        """How many mails fit each keyword, the words of a single one, and all filters; nothing where these are one.
 
-        Of a single phrase these are its words.
+        Behind a keyword that no mail has stands the first form of it that any mail has.
         """
-        parts = keywords if len(keywords) > 1 else split_words(keywords)[:MAX_KEYWORDS]
         inbox = {name: value for name, value in where.items() if name not in filters}
-        counts = {part: self.database.count(keywords=[part], **inbox) for part in (*parts, *keywords)}
-        alone = [(f'"{part}"', counts[part]) for part in parts]
+        words = split_words(keywords)[:MAX_KEYWORDS] if len(keywords) == 1 else ()
+        found: dict[str, int] = {}
+        for part in dict.fromkeys((*words, *keywords)):
+            for form in (part, *similar(part)):
+                with suppress(ToolInputError):
+                    count = self.database.count(keywords=[form], **inbox)
+                    if count or form == part:
+                        found[f'"{form}"'] = count
+                    if count:
+                        break
         if filters:
             given = " and ".join(f"{name} {value}" for name, value in filters.items())
-            alone.append((given, self.database.count(keywords=[], **where)))
-        similar = [form for part, count in counts.items() if not count for form in self._similar(part, inbox)]
-        return replace(found, alone=tuple(alone if len(alone) > 1 else ()), similar=tuple(dict.fromkeys(similar)))
-
-    def _similar(self, keyword: str, inbox: Mapping[str, Any]) -> list[tuple[str, int]]:
-        """The first form of a keyword that any mail has, with the number of mails."""
-        for form in similar(keyword):
-            with suppress(ToolInputError):
-                if count := self.database.count(keywords=[form], **inbox):
-                    return [(form, count)]
-        return []
+            found[given] = self.database.count(keywords=[], **where)
+        return tuple(found.items()) if len(found) > 1 else ()

@@ -80,13 +80,10 @@ def _no_hits(keywords: Sequence[str], filters: Mapping[str, str]) -> str:
 
 def _alone(found: Found) -> str:
     """How many mails each part of a search fits alone, so that the next one can leave out or change what fits none."""
-    similar = [(f'"{form}"', count) for form, count in found.similar]
-    return _counts("Alone", found.alone) + _counts("Similar", similar)
-
-
-def _counts(title: str, counts: Sequence[tuple[str, int]]) -> str:
-    listed = ", ".join(f"{part} {f'{MAX_COUNTED}+' if count == MAX_COUNTED else count}" for part, count in counts)
-    return f" {title}: {listed}." if counts else ""
+    if not found.alone:
+        return ""
+    counts = (f"{part} {f'{MAX_COUNTED}+' if count == MAX_COUNTED else count}" for part, count in found.alone)
+    return f" Alone: {', '.join(counts)}."
 
 
 def whole_email(email: Email, max_body_chars: int, offset: int = 0, *, terse: bool = False) -> str:
