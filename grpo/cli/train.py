@@ -150,7 +150,7 @@ def _find_model(
     from grpo.machine.probe import computing_dtype, probe
     from grpo.training.engines import backend_of
 
-    if config.device != "cpu":  # torch is loaded while vLLM starts, but where a GPU is said to be
+    if config.device != "cpu":  # before anything is fetched
         from grpo.learner.lora_model import usable_device
 
         usable_device(config.device)
@@ -160,8 +160,7 @@ def _find_model(
     if not backend_of(config).computes_here:
         return config, model, None
     check_trainable(model.path, config.model, config.rollout.max_tokens)
-    if config.device != "cpu":  # there vLLM takes minutes to start; on a CPU this is asked while it does
-        chat_for(load_tokenizer(model.path), config.rollout.history, config.rollout.chat_template_kwargs)
+    chat_for(load_tokenizer(model.path), config.rollout.history, config.rollout.chat_template_kwargs)
     shape = ModelShape.read(model.path)
     display.note(adapter_line(config, shape))
     if config.device != "cpu" or (config.dtype != "auto" and config.threads is not None):

@@ -51,6 +51,26 @@ TOOL_TEMPLATE = (
 """ChatML that shows tools and has no place for calls."""
 
 
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def with_calls(form):
+    """ChatML that shows tools and writes each call in a form of its own."""
+    calls = "{% for call in m.tool_calls or [] %}" + form + "{% endfor %}"
+    said = CHATML.replace("{{ m.content }}", "{{ m.content or '' }}" + calls)
+    return "{% for tool in tools or [] %}{{ tool | tojson }}\n{% endfor %}" + said
+
+
+def at_a_message(form):
+    """ChatML that shows tools and calls, with a form of its own for what a message says."""
+    return with_calls(
+        '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}'
+    ).replace("{{ m.content or '' }}", form)
+
+
 @dataclass(frozen=True)
 class Family:
     """A model family: its template (a file of trl's, or its text), tokens, and how it writes a turn.

@@ -10,7 +10,7 @@ from grpo.chat import chat_for, load_tokenizer, served_chat
 from grpo.chat.template import HERMES
 from grpo.errors import ModelError
 from grpo.machine.models import resolve_model
-from tests.grpo.chat.templates import CHATML_WORDS, TOOL_TEMPLATE, Family
+from tests.grpo.chat.templates import CHATML, CHATML_WORDS, TOOL_TEMPLATE, Family, at_a_message, with_calls
 from tests.support.envs import TalkEnv
 from tests.support.tiny_model import tiny_chat_model_folder
 
@@ -27,21 +27,10 @@ PHI4 = (
     "{% for m in messages %}<|im_start|>{{ m.role }}<|im_sep|>{{ m.content }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant<|im_sep|>{% endif %}"
 )
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 MISTRAL_CALL = (
     "{% if call.id is not defined or call.id | length != 9 %}{{ raise_exception('Tool call IDs: length 9!') }}{% endif %}"
     "[TOOL_CALLS] [{{ (call.function | tojson)[:-1] }}, \"id\": \"{{ call.id }}\"}]"
 )  # fmt: skip
-
-
-def with_calls(form):
-    """ChatML that shows tools and writes each call in a form of its own."""
-    calls = "{% for call in m.tool_calls or [] %}" + form + "{% endfor %}"
-    said = CHATML.replace("{{ m.content }}", "{{ m.content or '' }}" + calls)
-    return "{% for tool in tools or [] %}{{ tool | tojson }}\n{% endfor %}" + said
 
 
 def tokenizer_with(model_dir, template):
@@ -95,13 +84,6 @@ TO_ANOTHER = "to={{ call.function.name }} {{ call.function.arguments | tojson }}
 AT_A_REPLY = (
     "{% if m.role == 'tool' and not m.{} %}{{ raise_exception('{} is wanted') }}{% endif %}{{ m.content or '' }}"
 )
-
-
-def at_a_message(form):
-    """ChatML that shows tools and calls, with a form of its own for what a message says."""
-    return with_calls(
-        '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}'
-    ).replace("{{ m.content or '' }}", form)
 
 
 REFUSED = {

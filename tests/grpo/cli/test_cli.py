@@ -16,8 +16,10 @@ from grpo.devices.shape import QWEN_MODELS
 from grpo.display.terminal import Display
 from grpo.errors import ConfigError
 from tests import documents
+from tests.grpo.chat.templates import at_a_message
 from tests.support.commands import COMMANDS
 from tests.support.envs import WORD_ENV
+from tests.support.tiny_model import tiny_chat_model_folder
 
 DOCUMENTS = documents()
 
@@ -103,6 +105,20 @@ def test_memory_that_is_short_is_said_before_anything_starts_and_too_little_is_r
     assert said[0].startswith("Warning: only ")
     with pytest.raises(ConfigError, match=r"^only \d+\.\d GiB of memory are free"):
         checked(needs.least - 0.1)
+
+
+@pytest.mark.torch
+def test_a_template_that_refuses_a_tools_reply_ends_a_run_before_anything_starts(tmp_path):
+    pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+    folder = tiny_chat_model_folder(tmp_path / "model")
+    refuses = at_a_message("{{ raise_exception('no replies') if m.role == 'tool' else m.content or '' }}")
+    (folder / "chat_template.jinja").write_text(refuses)
+    arguments = ["--env", WORD_ENV, "--cpu", "--model", str(folder), "--run-dir", str(tmp_path / "run"), "--quiet"]
+    result = CliRunner().invoke(train, [*arguments, "--set", "dtype=float32", "--set", "threads=1"])
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1].startswith("Error: the model cannot be prompted with replies of tools: ")
+    assert "refuses the roles system, user, assistant, tool: no replies; use a model" in result.output
+    assert not (tmp_path / "run" / "server.log").exists()
 
 
 def test_a_run_for_a_gpu_that_is_not_there_starts_nothing(tmp_path, monkeypatch):
