@@ -13,7 +13,7 @@ A probe is rendered before a template is taken (``grpo/chat/probe.py``).
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.chat.probe import USABLE, require_chatml, require_readable_calls, require_whole_round, shows_tools
+from grpo.chat.probe import USABLE, require_chatml, require_whole_round, shows_tools
 from grpo.chat.served import TEMPLATE_FILE, ServedChat, served_chat
 from grpo.chat.template import HERMES, Chat, History, load_tokenizer
 from grpo.errors import ModelError
@@ -49,7 +49,6 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
     if "tools" in own:
         chat = Chat(tokenizer, own, history, template_kwargs)
         if shows_tools(chat):
-            require_readable_calls(chat)
             require_whole_round(chat)
             return chat
         lacks = "does not show the tools that it is given"

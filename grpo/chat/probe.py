@@ -45,23 +45,6 @@ def shows_tools(chat: Chat) -> bool:
     return _NAME in chat.render([_QUESTION], [_TOOL])
 
 
-def require_readable_calls(chat: Chat) -> None:
-    """The call that the template writes is read back as that call.
-
-    Raises:
-        ModelError: It is not, or the template writes no such turn.
-    """
-    try:
-        written = chat.turn_text(PROBE_CALL, [_TOOL])
-    except ModelError as error:
-        raise ModelError(f"tool calls of the model cannot be read: {error}; {USABLE}") from error
-    if [(call.name, call.arguments) for call in parse_turn(written).calls] != [(_NAME, _ARGUMENTS)]:
-        raise ModelError(
-            f"the model's chat template writes a tool call as {written[:160]!r}, which cannot be read: a call is "
-            f'JSON with "name" and "arguments"; {USABLE}'
-        )
-
-
 def require_chatml(chat: Chat, own: str) -> None:
     """The model's own template writes a conversation without tools as ``hermes.jinja`` does.
 
@@ -80,21 +63,23 @@ def require_whole_round(chat: Chat) -> None:
     """System with tools, question, call, reply, answer, question: appended turn by turn it is what is written at once.
 
     Raises:
-        ModelError: The template refuses a message, leaves one out or writes it otherwise later, or the model has no
-            embedding of an id.
+        ModelError: The template refuses a message, leaves one out or writes it otherwise later, its call is not read
+            back as that call, or the model has no embedding of an id.
     """
     said = _OPENING
     try:
-        ids = chat.prompt_ids(said, [_TOOL])
+        ids, called = chat.prompt_ids(said, [_TOOL]), chat.turn_text(PROBE_CALL, [_TOOL])
+        if [(call.name, call.arguments) for call in parse_turn(called).calls] != [(_NAME, _ARGUMENTS)]:
+            raise ModelError(f"a call as {called[:160]!r} cannot be read, which is no JSON of its name and arguments")
         for turn, new in (
-            (chat.turn_text(PROBE_CALL, [_TOOL]), {"role": "tool", "content": "reply_of_the_probe"}),
+            (called, {"role": "tool", "content": "reply_of_the_probe"}),
             ("Because.", {"role": "user", "content": "Is that all?"}),
         ):
             said = [*said, {"role": "assistant", "content": turn}]
             ids, _ = chat.next_prompt([*ids, *chat.encode(turn), chat.stop_token_ids[0]], said, [new], [_TOOL])
             said = [*said, new]
     except ModelError as error:
-        raise ModelError(f"the model cannot be prompted with replies of tools: {error}; {USABLE}") from error
+        raise ModelError(f"the model cannot be prompted with tools: {error}; {USABLE}") from error
     text, whole = (OF_NO_WEIGHT.sub("", text) for text in (chat.tokenizer.decode(ids), chat.render(said, [_TOOL])))
     hidden = [message["role"] for message in said if OF_NO_WEIGHT.sub("", message["content"]) not in text]
     if hidden or (text != whole and chat.history == "fork"):

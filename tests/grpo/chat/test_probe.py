@@ -79,7 +79,7 @@ def test_plain_chatml_stays_for_the_embedded_model_and_where_there_is_no_templat
 
 
 WRITES = "the template writes a conversation otherwise, as '{}.*use a model whose calls are JSON: Qwen2.5"
-CALLS = "writes a tool call as '{}', which cannot be read.*use a model whose calls are JSON: Qwen2.5"
+CALLS = "cannot be prompted with tools: a call as '{}' cannot be read, which is no JSON.*use a model whose calls are JSON: Qwen2.5"
 TO_ANOTHER = "to={{ call.function.name }} {{ call.function.arguments | tojson }}<|call|>"
 AT_A_REPLY = (
     "{% if m.role == 'tool' and not m.{} %}{{ raise_exception('{} is wanted') }}{% endif %}{{ m.content or '' }}"
@@ -89,17 +89,17 @@ AT_A_REPLY = (
 REFUSED = {
     "ids of calls at a reply": (
         at_a_message(AT_A_REPLY.replace("{}", "tool_call_id")),
-        "cannot be prompted with replies of tools: .* roles system, user, assistant, tool: tool_call_id is wanted; {}",
+        "cannot be prompted with tools: .* roles system, user, assistant, tool: tool_call_id is wanted; {}",
         "use a model",
     ),
     "the name of a tool at a reply": (
         at_a_message("{{ m.name + ': ' if m.role == 'tool' else '' }}{{ m.content or '' }}"),
-        "cannot be prompted with replies of tools: .* has no attribute 'name'; {}",
+        "cannot be prompted with tools: .* has no attribute 'name'; {}",
         "use a model",
     ),
     "no system message beside tools": (
         at_a_message("{{ raise_exception('no system') if m.role == 'system' else m.content or '' }}"),
-        "cannot be prompted with replies of tools: .* refuses the roles system, user: no system; {}",
+        "cannot be prompted with tools: .* refuses the roles system, user: no system; {}",
         "use a model",
     ),
     "users and assistants that alternate": (
@@ -158,7 +158,7 @@ REFUSED = {
     "no arguments": (with_calls('{"name": "{{ call.function.name }}"}'), CALLS, '{"name": "probe_of_the_tools"}'),
     "arguments taken for a text": (
         with_calls("{{ call.function.name + call.function.arguments }}"),
-        "tool calls of the model cannot be read: .* refuses the roles user, assistant",
+        "the model cannot be prompted with tools: .* refuses the roles user, assistant",
         "",
     ),
     "a call without an end": (
@@ -178,7 +178,7 @@ def test_a_template_that_does_not_fit_is_refused_with_what_it_writes(model_dir, 
 
 
 def test_the_calls_of_qwen_3_5_cannot_be_read(model_dir):
-    with pytest.raises(ModelError, match=r"as .<tool_call>.*<function=probe_of_the_tools>.*<parameter=a>"):
+    with pytest.raises(ModelError, match=r"a call as .<tool_call>.*<function=probe_of_the_tools>.*<parameter=a>"):
         Family("qwen3.5", "qwen3_5_nothink.jinja", CHATML_WORDS).chat(model_dir)
 
 
