@@ -19,7 +19,7 @@ PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 LEAST_CAPABILITY = 8.0
 """Of a GPU on which vLLM computes in bfloat16: Ampere (2020) and later."""
 
-GPU_FIELDS = "index,uuid,name,memory.total,compute_cap,mig.mode.current,memory.used,compute_mode"
+_GPU_FIELDS = "index,uuid,name,memory.total,compute_cap,mig.mode.current,memory.used,compute_mode"
 _GIB = 1024**3
 _FILES = {  # by cgroup version: limit, usage, and the keys of memory.stat for cached files and those that programs map
     2: ("memory.max", "memory.current", ("inactive_file", "active_file"), "file_mapped"),
@@ -145,17 +145,12 @@ def visible_gpus() -> tuple[Gpu, ...]:
 
     It is asked once: what is used later is also this run's, and a run has one plan.
     """
-    return parse_gpus(gpu_listing(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return parse_gpus(nvidia_smi(_GPU_FIELDS), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 @cache
-def gpu_listing() -> str:
-    """A line for each GPU, as they were when this process asked first."""
-    return nvidia_smi(GPU_FIELDS)
-
-
 def nvidia_smi(fields: str) -> str:
-    """What ``nvidia-smi --query-gpu`` says, a line for each GPU; "" where it says nothing."""
+    """What ``nvidia-smi --query-gpu`` said to this process first, a line for each GPU; "" where it says nothing."""
     query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     try:
         return subprocess.run(query, capture_output=True, text=True, timeout=60, check=True).stdout

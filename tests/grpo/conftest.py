@@ -63,9 +63,7 @@ def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend GPUs of so many MiB each: a program of nvidia-smi's name lists them, with their ``capability``."""
-    monkeypatch.setattr(
-        hardware, "gpu_listing", lambda: hardware.nvidia_smi(hardware.GPU_FIELDS)
-    )  # asked anew each time
+    monkeypatch.setattr(hardware, "nvidia_smi", hardware.nvidia_smi.__wrapped__)  # asked anew each time
 
     def pretend(*mebibytes: int, capability: float = 9.0, used: int = 0) -> None:
         program = tmp_path / "bin" / "nvidia-smi"
