@@ -24,7 +24,7 @@ _TRAINED = re.compile(r"layers\.(\d+)\..*?(\w+)\.weight")
 _UNTRAINABLE = {
     "it is a mixture of experts": re.compile(r"\w*experts\w* = \[?'?([2-9]|\d\d)"),
     "it has other layers than plain attention": re.compile(
-        r"\w*(mamba|ssm_|conv_|conv1d|recurrent)\w* = (?!None|False|0|\[\])"
+        r"\w*(mamba|ssm_|conv_|conv1d|recurrent|softcap)\w* = (?!None|False|0|\[\])"
         r"|\w*(layer|block)\w* = \[(.*, )?'(?!((full|sliding)_)?attention'|dense'|\d)"
     ),
     "its weights are quantised": re.compile(r"\w*(quantization|compression)\w* = (?!None|False|\{\})"),

@@ -18,12 +18,13 @@ BOUNDS = {torch.float32: 1e-3, torch.bfloat16: 0.5}
 """Mean |difference| in nats a token. These are unlikely ones, whose rounding is 1e-5 and 0.07 in SmolLM2-135M."""
 
 
-def check_computing(model: Any, forward: Callable[[Sequence[Segment]], ActionTokens]) -> None:
+def check_computing(model: Any, forward: Callable[[Sequence[Segment]], ActionTokens], longest_row: int) -> None:
     """Compare two rows that begin alike, computed together, once more, one alone, and by the plain model.
 
     Args:
         model: With its adapter, where it is computed.
-        forward: Computes a batch as the learner does; it reaches the longest position of a run.
+        forward: Computes a batch as the learner does.
+        longest_row: Tokens; the plain model computes beside a token at the last of these positions.
 
     Raises:
         ModelError: They differ.
@@ -33,23 +34,30 @@ def check_computing(model: Any, forward: Callable[[Sequence[Segment]], ActionTok
     rows = [Segment(ids, [False] + [True] * (len(ids) - 1), [0.0] * len(ids), 1.0) for ids in lists]
     with torch.no_grad():
         batches = [forward(rows), forward(rows), forward(rows[1:])]
-        together, again, alone = (batch.by_row(batch.logprobs_T)[-1] for batch in batches)
+        together, again, alone = (batch.logprobs_T[-batch.action_counts[-1] :] for batch in batches)
         with _plain(model):
-            ids = torch.tensor([rows[1].ids], device=head.device)
-            logprobs_LV = model(input_ids=ids, use_cache=False).logits[0, :-1].float().log_softmax(-1)
-            plain = logprobs_LV.gather(1, ids[0, 1:, None])[:, 0].tolist()
+            plain = plain_logprobs(model, rows[1].ids, longest_row)
     for other, what in (
         (again, "the same rows twice (part of it is random, such as dropout)"),
         (alone, "a row alone and beside another (they see each other)"),
         (plain, "a row by the learner and by transformers (logits are scaled, or positions, by the longest row)"),
     ):
-        gap = sum(abs(ours - theirs) for ours, theirs in zip(together, other, strict=True)) / len(other)
+        gap = float((together - other).abs().mean())
         if not gap <= BOUNDS[head.dtype]:
             raise ModelError(
                 f"{model.config.name_or_path} is not computed as it is served: log-probabilities of {what} differ by "
                 f"{gap:.3g} nats a token; train a model with plain causal attention and plain logits, for example "
                 "Llama, Qwen2.5 or SmolLM2"
             )
+
+
+@torch.no_grad()
+def plain_logprobs(model: Any, ids: Sequence[int], longest_row: int = 0) -> torch.Tensor:
+    """Of each of these ids after those before it, as transformers computes them; see ``check_computing``."""
+    ids_1L = torch.tensor([[*ids, 0]], device=model.device)
+    positions_1L = torch.tensor([[*range(len(ids)), max(len(ids), longest_row - 1)]], device=model.device)
+    logits_LV = model(input_ids=ids_1L, position_ids=positions_1L, use_cache=False).logits[0, :-2].float()
+    return logits_LV.log_softmax(-1).gather(1, ids_1L[0, 1:-1, None])[:, 0]
 
 
 @contextmanager

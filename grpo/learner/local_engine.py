@@ -128,7 +128,8 @@ class LocalEngine:
             if may_expand_segments():
                 torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
         self.token_budget = token_budget
-        model = load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype), longest_row or 0)
+        self._longest_row = longest_row or token_budget
+        model = load_lora_model(model_path, lora, init_adapter, getattr(torch, dtype), self._longest_row)
         if "fused_lora" in kernels:
             fused_lora.fuse_lora(model)
         if "gated_activation" in kernels and device == "cpu":
@@ -151,7 +152,6 @@ class LocalEngine:
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=self.device.type == "cuda"
         )
-        self._longest_row = longest_row or token_budget
         if not sleeps:
             self._try()
 
@@ -262,7 +262,7 @@ class LocalEngine:
         return model.to(self.device)
 
     def _try(self) -> None:
-        check_computing(self.model, lambda rows: self._forward(rows, padding_position=self._longest_row - 1)[0])
+        check_computing(self.model, lambda rows: self._forward(rows)[0], self._longest_row)
 
     def _batches(self, rows: Sequence[Segment]) -> list[list[Segment]]:
         return micro_batches(rows, self.token_budget, share_beginnings=self._share_beginnings)
@@ -284,11 +284,9 @@ class LocalEngine:
             return self._forward(batch, temperature)[0].logprobs_T
 
     @explained_where_full()
-    def _forward(
-        self, batch: Sequence[Segment], temperature: float = 1.0, padding_position: int = 0
-    ) -> tuple[ActionTokens, torch.Tensor]:
+    def _forward(self, batch: Sequence[Segment], temperature: float = 1.0) -> tuple[ActionTokens, torch.Tensor]:
         """The batch's action tokens, and the entropy at each, shape ``T``."""
-        layout = shared_rows.lay_out(batch, padding_position, share_beginnings=self._share_beginnings)
+        layout = shared_rows.lay_out(batch, share_beginnings=self._share_beginnings)
         actions = [
             (row, position) for row, s in enumerate(batch) for position, acts in enumerate(s.action_mask) if acts
         ]

@@ -17,7 +17,6 @@ from grpo.devices.plan import CARD_ORDER
 from grpo.devices.shape import LINEAR_LAYERS, check_trainable
 from grpo.errors import ConfigError, FullGpuError, ModelError
 from grpo.learner.cpu import attention
-from grpo.machine.adapters import read_adapter
 
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
@@ -31,7 +30,7 @@ class LoraSpec:
 
 
 def load_lora_model(
-    model_path: Path, lora: LoraSpec, init_adapter: Path | None, dtype: torch.dtype, longest_row: int = 0
+    model_path: Path, lora: LoraSpec, init_adapter: Path | None, dtype: torch.dtype, longest_row: int
 ) -> Any:
     """The model in ``model_path`` with a new adapter, or the one in ``init_adapter``, on the CPU, ready for training.
 
@@ -84,7 +83,6 @@ def _new_adapter(base: Any, lora: LoraSpec) -> Any:
 def _load_adapter(base: Any, adapter: Path, model_path: Path) -> Any:
     from peft import PeftModel
 
-    read_adapter(adapter)
     try:
         return PeftModel.from_pretrained(base, str(adapter), is_trainable=True)
     except (OSError, ValueError, RuntimeError) as error:

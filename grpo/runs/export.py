@@ -20,6 +20,7 @@ from grpo.runs.trained_policy import TrainedPolicy, run_card, served_policy
 from judges.common.files import fsync_tree, usual_mode
 
 GENERATION_CONFIG = "generation_config.json"
+PROBE_IDS = range(100, 164)
 
 
 def export_policy(policy: TrainedPolicy, model: ResolvedModel, out: Path, *, merge: bool) -> None:
@@ -78,7 +79,7 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
     from transformers.utils import logging as transformers_logging
 
-    from grpo.learner.load_check import BOUNDS
+    from grpo.learner.load_check import BOUNDS, plain_logprobs
 
     transformers_logging.disable_progress_bar()
     try:
@@ -86,7 +87,7 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
         model: Any = PeftModel.from_pretrained(
             AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(adapter)
         )
-        expected = _logprobs(model)
+        expected = plain_logprobs(model, PROBE_IDS)
         model = model.merge_and_unload(safe_merge=True).to(dtype)
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"the adapter {adapter} cannot be merged into {base}: {error}") from error
@@ -99,7 +100,7 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
     if (own := base / GENERATION_CONFIG).is_file():
         shutil.copyfile(own, folder / GENERATION_CONFIG)
     del model  # there is room for one
-    gap = float((_logprobs(AutoModelForCausalLM.from_pretrained(folder)) - expected).abs().mean())
+    gap = float((plain_logprobs(AutoModelForCausalLM.from_pretrained(folder), PROBE_IDS) - expected).abs().mean())
     if not gap <= BOUNDS.get(dtype, max(BOUNDS.values())):
         raise ModelError(
             f"the merged model does not compute what {base} with {adapter} does: log-probabilities differ by {gap:.3g} "
@@ -108,13 +109,3 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = chat_template or tokenizer.chat_template
     tokenizer.save_pretrained(folder)
-
-
-def _logprobs(model: Any) -> Any:
-    """Of 64 ids, each after those before it; in float32."""
-    import torch
-
-    ids = (torch.arange(65) + model.config.vocab_size // 2) % model.config.vocab_size
-    with torch.no_grad():
-        logits = model.eval()(ids[None]).logits[0, :-1].float()
-    return logits.log_softmax(-1).gather(1, ids[1:, None])

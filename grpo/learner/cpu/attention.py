@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grpo.errors import ModelError
 from grpo.learner.cpu.shared_rows import Layout, OwnTokens, RowMaps, WholeRows
 
 NAME = "grpo_shared_rows"
@@ -38,11 +37,6 @@ class Block:
     start: int
     stop: int
     seen: tuple[slice, ...]
-
-    @property
-    def num_seen(self) -> int:
-        """How many tokens the last token of the block sees, itself included."""
-        return sum(part.stop - part.start for part in self.seen)
 
 
 def blocks_of(layout: Layout) -> list[Block]:
@@ -149,31 +143,17 @@ def _forward(
     scaling: float,
     maps: RowMaps | None = None,
     blocks: Sequence[Block] | None = None,
-    **special: Any,
+    **_others: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention: that of this module with ``blocks``, else torch's; without either the inputs are whole rows."""
     if blocks is not None:
-        _refuse_special(special, max(block.num_seen for block in blocks))
         return block_attention(q_1HTD[0], k_1KTD[0], v_1KTD[0], blocks, scaling)[None], None
-    _refuse_special(special, maps.shape[1] if maps else q_1HTD.shape[2])
     if maps is None:
         return _torchs_attention(q_1HTD, k_1KTD, v_1KTD, scaling), None
     q, k, v = (_whole_rows(x, maps) for x in (q_1HTD, k_1KTD, v_1KTD))
     out_BLHD = _torchs_attention(q, k, v, scaling)
     out_TW = OwnTokens.apply(out_BLHD.flatten(2), maps)
     return out_TW.view(1, -1, *out_BLHD.shape[2:]), None  # type: ignore[union-attr]
-
-
-def _refuse_special(special: dict[str, Any], longest: int) -> None:
-    window = special.get("sliding_window")
-    found = [name for name in ("softcap", "s_aux") if special.get(name) is not None]
-    if window is not None and window < longest:
-        found.append(f"sliding_window={window}")
-    if found:
-        raise ModelError(
-            f"the model's attention has {', '.join(found)}, which the learner does not compute; "
-            "train a model with plain causal attention, for example Llama, Qwen2.5 or SmolLM2"
-        )
 
 
 def _whole_rows(x_1HTD: Tensor, maps: RowMaps) -> Tensor:

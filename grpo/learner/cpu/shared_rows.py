@@ -54,7 +54,7 @@ class Layout:
         return piece.start + position - piece.offset
 
 
-def lay_out(batch: Sequence[Segment], padding_position: int = 0, *, share_beginnings: bool = True) -> Layout:
+def lay_out(batch: Sequence[Segment], *, share_beginnings: bool = True) -> Layout:
     """The layout of rows that ``micro_batches`` sorted; without ``share_beginnings`` each row is one piece."""
     ids: list[int] = []
     positions: list[int] = []
@@ -76,8 +76,7 @@ def lay_out(batch: Sequence[Segment], padding_position: int = 0, *, share_beginn
         before = segment.ids
     padding = -len(ids) % LENGTH_MULTIPLE
     longest = max(len(segment.ids) for segment in batch)
-    positions += [padding_position] * padding
-    return Layout(ids + [0] * padding, positions, rows, own, longest + -longest % LENGTH_MULTIPLE)
+    return Layout(ids + [0] * padding, positions + [0] * padding, rows, own, longest + -longest % LENGTH_MULTIPLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def model(folder: Path, config: dict[str, Any]) -> Path:
         {"sliding_window": 4096, "layer_types": [FULL, FULL]},
         {"sliding_window": 8192, "layer_types": [SLIDING, FULL]},
         {"sliding_window": None, "quantization_config": None, "conversation_template": "chatml"},
-        {"quantization_config": {}, "conv_bias": False},
+        {"quantization_config": {}, "conv_bias": False, "final_logit_softcapping": None},
     ],
 )
 def test_a_dense_model_with_plain_attention_can_be_trained(tmp_path: Path, config: dict[str, Any]):
@@ -49,6 +49,7 @@ def test_a_dense_model_with_plain_attention_can_be_trained(tmp_path: Path, confi
         ({"layers_block_type": ["attention", "hybrid"]}, "other layers than plain attention (layers_block_type = "),
         ({"layer_types": ["conv", FULL]}, "other layers than plain attention (layer_types = ['conv'"),
         ({"mamba_d_state": 96}, "it has other layers than plain attention (mamba_d_state = 96)"),
+        ({"attn_logit_softcapping": 50.0}, "other layers than plain attention (attn_logit_softcapping = 50.0)"),
         ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantised (quantization_config = {'quant_method': 'awq'"),
         ({"quantization": {"group_size": 64, "bits": 4}}, "its weights are quantised (quantization = {'group_size': 64"),
         ({"sliding_window": 2048}, "its sliding window of 2048 tokens is shorter than an episode (rollout.max_tokens = 8192)"),

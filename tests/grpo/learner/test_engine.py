@@ -1,20 +1,20 @@
 """The learner on a tiny random model in float32: masks, batching, loss and state, against slow plain references."""
 
 import asyncio
+import json
 import math
 import platform
 import resource
+import shutil
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import AttentionInterface  # noqa: E402
 
 from grpo.envs.pool import EnvPool  # noqa: E402
 from grpo.errors import CheckpointError, FullGpuError, ModelError  # noqa: E402
-from grpo.learner.cpu.attention import NAME  # noqa: E402
 from grpo.learner.cpu.shared_rows import LENGTH_MULTIPLE, lay_out  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.local_engine import ALLOCATOR_VARIABLES, LocalEngine, may_expand_segments  # noqa: E402
@@ -130,14 +130,13 @@ def test_what_rows_have_in_common_stands_in_the_list_once():
     ]
 
 
-@pytest.mark.parametrize("special", [{"sliding_window": 16}, {"softcap": 50.0}])
-def test_an_attention_that_would_be_computed_wrong_is_refused(model_folder, special):
-    made = engine(model_folder)
-    attend = AttentionInterface()[NAME]
-    q = torch.randn(1, 2, 32, 4)
-    with pytest.raises(ModelError, match=f"has {next(iter(special))}.*train a model with plain causal attention"):
-        attend(made.model, q, q, q, None, scaling=0.5, **special)
-    attend(made.model, q, q, q, None, scaling=0.5, sliding_window=32)
+@pytest.mark.parametrize("special", [{"sliding_window": 16}, {"attn_logit_softcapping": 50.0}])
+def test_a_model_whose_attention_would_be_computed_wrong_is_refused(model_folder, tmp_path, special):
+    folder = shutil.copytree(model_folder, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | special))
+    with pytest.raises(ModelError, match=r"cannot be trained: .*take a dense model with plain causal attention"):
+        engine(folder)
 
 
 def test_reference_logprobs_are_those_of_a_plain_forward_with_the_adapter_disabled(model_folder):
