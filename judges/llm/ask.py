@@ -6,6 +6,7 @@ and a malformed answer is never served again.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -79,10 +80,12 @@ async def ask(client: JudgeClient, question: Question[T], session: Session, exch
     )
 
     async def usable_answer() -> str:
-        answer = await session.cached_answer(key)
-        if answer is None or not _is_usable(answer, question):
-            answer = await _from_llm(client, question, session, exchange)
-            await session.keep_answer(key, answer)
+        if (cached := await session.cached_answer(key)) is not None:
+            with suppress(MalformedVerdict):  # an earlier version of this package may have taken more
+                question.parse(cached)
+                return cached
+        answer = await _from_llm(client, question, session, exchange)
+        await session.keep_answer(key, answer)
         return answer
 
     async def counted_answer() -> str:
@@ -97,15 +100,6 @@ async def ask(client: JudgeClient, question: Question[T], session: Session, exch
         return question.parse(await in_one_loop(counted_answer()))
     finally:
         exchange.seconds = time.monotonic() - began
-
-
-def _is_usable(answer: str, question: Question[Any]) -> bool:
-    """Whether a cached answer is taken: an earlier version of this package may have taken more."""
-    try:
-        question.parse(answer)
-    except MalformedVerdict:
-        return False
-    return True
 
 
 async def _from_llm(client: JudgeClient, question: Question[Any], session: Session, exchange: Exchange) -> str:

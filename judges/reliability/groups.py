@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from numbers import Real
 from typing import Any, TypeVar
 
-from judges.errors import ContextOverflow, JudgeError, JudgeInputError, SpendLimitReached
+from judges.errors import JudgeError, JudgeInputError, SpendLimitReached
 from judges.llm.record import read_judgements, read_lines
 from judges.llm.session import Session
 from judges.scoring.prompt import build_prompts
@@ -109,8 +109,8 @@ async def judge_each(
 ) -> SpendLimitReached | None:
     """Judge groups, as many at the same time as the session allows. No more of them are in memory than that.
 
-    It ends where the first groups have no usable verdict (a wrong name, key or address, or a judge that cannot write
-    one, is not tried on thousands of groups), and where the money is spent.
+    It ends where the first groups have no usable verdict (a wrong name, key or address, prompts above its context, or a
+    judge that cannot write one, are not tried on thousands of groups), and where the money is spent.
 
     Args:
         groups: What is judged.
@@ -122,20 +122,18 @@ async def judge_each(
         The error of the group that there was no money for.
     """
     waiting = iter(groups)
-    judged = failed = without_verdict = 0
+    judged = failed = 0
     has_verdict = False
     spent: SpendLimitReached | None = None
 
     async def work() -> None:
-        nonlocal judged, failed, without_verdict, has_verdict, spent
+        nonlocal judged, failed, has_verdict, spent
         for group in waiting:
-            if spent or (without_verdict >= FIRST_FAILURES and not has_verdict):
+            if spent or (failed >= FIRST_FAILURES and not has_verdict):
                 return
             errors = await judge(group)
             has_verdict = has_verdict or None in errors
             spent = next((error for error in errors if isinstance(error, SpendLimitReached)), spent)
-            # A prompt that is too long says nothing of the judge.
-            without_verdict += not any(error is None or isinstance(error, ContextOverflow) for error in errors)
             if any(errors):
                 failed += 1
             else:

@@ -16,6 +16,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+_HISTORIES = ("messages", "messages_and_choices")
+"""Where a trajectory has its conversation."""
+
 
 async def ruler_score_group(
     group: T,
@@ -53,8 +56,8 @@ async def ruler_score_group(
 
     Raises:
         JudgeError: As in `ruler`, unless swallowed.
-        JudgeInputError: The group cannot be judged by anybody (a member has ``additional_histories``, or no messages),
-            or a setting cannot be used; never swallowed.
+        JudgeInputError: The group cannot be judged by anybody (a member has ``additional_histories``), or a setting
+            cannot be used; never swallowed.
     """
     shared: SharedOptions = {**options, "extra_litellm_params": extra_litellm_params, "rubric": rubric}
     settled = settle(ruler_score_group, judge_model, shared)
@@ -62,9 +65,11 @@ async def ruler_score_group(
     if trajectories is None:
         raise JudgeInputError(f"a group must have trajectories, got a {type(group).__name__}")
     members = list(trajectories)
-    told = [_history(member, place) for place, member in enumerate(members, start=1)]
+    for place, member in enumerate(members, start=1):
+        _check_history(member, place)
     _copy(group, trajectories=[_scored(member, TrajectoryScore("", "", 0.0)) for member in members])  # fails unpaid
     try:
+        told = [_history(member, place) for place, member in enumerate(members, start=1)]
         tools = _shared_tools([tools for _, tools in told])
         scores = await ruler([messages for messages, _ in told], tools=tools, **settled)
     except JudgeError as error:
@@ -80,16 +85,18 @@ score_group = blocking(ruler_score_group)
 """`ruler_score_group` for code without an event loop, and for notebooks, which have one already."""
 
 
-def _history(trajectory: Any, place: int) -> tuple[Any, Any]:
-    """The conversation of a trajectory and its tools: attributes, or ART's methods."""
+def _check_history(trajectory: Any, place: int) -> None:
     if getattr(trajectory, "additional_histories", None):
         raise JudgeInputError(
             f"trajectory {place} has additional_histories, which are not judged; judge trajectories of one history each"
         )
-    found = [getattr(trajectory, name, None) for name in ("messages", "messages_and_choices")]
-    messages = next((messages for messages in found if messages is not None), None)
-    if messages is None:
+    if all(getattr(trajectory, name, None) is None for name in _HISTORIES):
         raise JudgeInputError(f"trajectory {place} must have messages, got a {type(trajectory).__name__}")
+
+
+def _history(trajectory: Any, place: int) -> tuple[Any, Any]:
+    """The conversation of a trajectory and its tools: attributes, or ART's methods."""
+    messages = next(told for name in _HISTORIES if (told := getattr(trajectory, name, None)) is not None)
     tools, history = getattr(trajectory, "tools", None), getattr(trajectory, "history", None)
     try:
         messages = messages() if callable(messages) else messages

@@ -92,15 +92,6 @@ async def ruler(
     prompts = build_prompts(message_lists, **shown, max_prompt_tokens=max_prompt_tokens)
     verdicts = await judge_prompts(clients, prompts, session, max_prompt_tokens)
     judgement = Judgement(message_lists, rubric, schemas, verdicts)
-    return await _scores(judgement, session, debug)
-
-
-score = blocking(ruler)
-"""`ruler` for code without an event loop, and for notebooks, which have one already."""
-
-
-async def _scores(judgement: Judgement, session: Session, debug: bool) -> list[TrajectoryScore]:
-    """The scores of a judgement, after it was recorded and shown; raises its failure."""
     await asyncio.to_thread(session.log, judgement.to_record)
     if debug:
         with suppress(OSError):  # stderr may be a full disk, and the verdict was paid for
@@ -108,6 +99,10 @@ async def _scores(judgement: Judgement, session: Session, debug: bool) -> list[T
     if judgement.failure is not None:
         raise judgement.failure
     return judgement.scores()
+
+
+score = blocking(ruler)
+"""`ruler` for code without an event loop, and for notebooks, which have one already."""
 
 
 def judges_of(judge_model: str, judges: Iterable[str | JudgeClient] | None, call: CallOptions) -> list[JudgeClient]:

@@ -7,12 +7,12 @@ from dataclasses import astuple
 import pytest
 from click.testing import CliRunner
 
-from judges import JudgeCallError, JudgeInputError, MalformedVerdict, PromptTooLong, Session
+from judges import ContextOverflow, JudgeCallError, JudgeInputError, MalformedVerdict, PromptTooLong, Session
 from judges.cli import main
 from judges.reliability.agreement import Estimate
 from judges.reliability.calibration import calibrate
 from judges.reliability.groups import LabelledGroup
-from tests.support.judge_server import JudgeServer, score_by, shown_trajectories, verdict
+from tests.support.judge_server import JudgeServer, Reply, score_by, shown_trajectories, verdict
 
 EXACT = Estimate(1.0, None, None)
 
@@ -122,11 +122,15 @@ def test_calls_that_fail_are_counted_apart_and_raised_where_all_fail():
         measure(lambda messages: 401, [group([0, 1])])
 
 
+TOO_LONG = Reply(status=400, raw=b'{"error": {"message": "the prompt is above the context length of 9 tokens"}}')
+
+
 @pytest.mark.parametrize(
     ("reply", "error", "words", "asked"),
     [
         (401, JudgeCallError, "scripted status 401", 8),
         (404, JudgeCallError, "scripted status 404", 16),  # without structured output, too
+        (TOO_LONG, ContextOverflow, "lower max_prompt_tokens below the judge's context", 8),
         ('{"scores": 7}', MalformedVerdict, "none of 8 verdicts on the first 8 groups is usable", 16),
     ],
 )

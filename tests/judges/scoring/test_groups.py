@@ -211,7 +211,7 @@ class ArtMainTrajectory(ArtTrajectory):
         return self.history().messages
 
 
-async def test_the_tools_of_arts_histories_are_shown_and_a_history_without_messages_is_an_error():
+async def test_the_tools_of_arts_histories_are_shown_and_a_history_without_messages_is_an_error(caplog):
     members = [ArtMainTrajectory(exchange={"messages": messages, "tools": TOOLS}) for messages in GROUP]
     with JudgeServer(by_table) as server:
         scored = await score_group(server, SimpleNamespace(trajectories=members))
@@ -219,7 +219,9 @@ async def test_the_tools_of_arts_histories_are_shown_and_a_history_without_messa
         assert "<tools>" in server.requests[0].body["messages"][1]["content"]
         raw = SimpleNamespace(trajectories=[*members[:3], ArtMainTrajectory()])
         with pytest.raises(JudgeInputError, match="trajectory 4 has no messages that can be judged: a raw completion"):
-            await score_group(server, raw, swallow_exceptions=True)
+            await score_group(server, raw)
+        assert await score_group(server, raw, swallow_exceptions=True) is None
+    assert "group of 4 left without scores: trajectory 4 has no messages" in caplog.text
 
 
 async def test_objects_of_the_openai_package_and_iterators_are_what_dicts_and_lists_are(tmp_path):
