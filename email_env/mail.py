@@ -41,8 +41,8 @@ class SkipReason(StrEnum):
 class RawMail:
     """A message as bytes, with a label of where it came from (path within the source).
 
-    `filed` is when the source says that it came, in the form of a Date header; "" where it does not. `emlx_flags` are
-    those of an .emlx file.
+    `filed` is the line of the source that says when it came; "" where none does. `emlx_flags` are those of an .emlx
+    file.
     """
 
     source: str

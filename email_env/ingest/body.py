@@ -57,8 +57,6 @@ def read_content(headers: Mapping[str, str], data: bytes) -> tuple[str, tuple[st
         body = reader.text(message)
     except Exception:  # the stdlib raises many kinds on hostile headers; the raw text is better than none
         return unix_lines(decode(data, "")), (), ""
-    if not reader.names and not reader.attached:
-        return unix_lines(body), (), ""
     attached = unix_lines("\n\n".join(dict.fromkeys(filter(None, reader.attached))))[:MAX_ATTACHED_CHARS]
     names = dict.fromkeys(filter(None, reader.names))
     return unix_lines(body), tuple(names)[:MAX_ATTACHMENTS], attached

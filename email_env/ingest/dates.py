@@ -40,7 +40,7 @@ _CLOCK = re.compile(
 _ZONES = {"EST": "-05:00", "EDT": "-04:00", "CST": "-06:00", "CDT": "-05:00", "MST": "-07:00", "MDT": "-06:00"}
 _ZONES |= {"PST": "-08:00", "PDT": "-07:00", "Z": "Z", "UT": "Z", "GMT": "Z", "UTC": "Z"}
 _SINCE_1970 = re.compile(r"\s*(\d{9,19})(?:\.\d*)?\s*", re.ASCII)
-_SEPARATOR = re.compile(
+_YEAR_LAST = re.compile(  # asctime's form, also behind the `From a@b` of an mbox
     r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d(?::\d\d)?)(?: ([+-]\d{4}|[A-Z]{1,5}))? (\d{4})\b"
     r"(?: ([+-]\d{4}))?",
     re.ASCII,
@@ -56,26 +56,19 @@ def parse_date(text: str) -> tuple[str, bool]:
     try:
         if match := next(filter(None, (form.match(text) for form in _FORMS)), None):
             hour, minute, second, half, *zone = cast(re.Match[str], _CLOCK.match(text, match.end())).groups("")
-            return timestamp(_time(*_day(match), _hour(hour, half), minute, second), *_zone(*zone))
+            return _timestamp(_time(*_day(match), hour, minute, second, half), *_zone(*zone))
         if number := _SINCE_1970.fullmatch(text):
             thousands = (len(number[1]) - 9) // 3
-            return timestamp(datetime(1970, 1, 1) + timedelta(seconds=int(number[1]) // 1000**thousands))
-        usual = separator_date(text)  # as asctime writes it, the year last
-        return parse_date(usual) if usual else (NO_DATE, False)
+            return _timestamp(datetime(1970, 1, 1) + timedelta(seconds=int(number[1]) // 1000**thousands))
+        if match := _YEAR_LAST.search(text):
+            month, day, clock, zone, year, late_zone = match.groups("")
+            return parse_date(f"{day} {month} {year} {clock} {zone or late_zone}")
     except (ValueError, OverflowError):  # there is no such day, hour or zone
-        return NO_DATE, False
+        pass
+    return NO_DATE, False
 
 
-def separator_date(line: str) -> str:
-    """The date of a line `From a@b Tue Feb 20 09:00:00 2024` of an mbox as a Date header has it; "" without one."""
-    match = _SEPARATOR.search(line)
-    if not match:
-        return ""
-    month, day, clock, zone, year, late_zone = match.groups("")
-    return f"{day} {month} {year} {clock} {zone or late_zone or '+0000'}"
-
-
-def timestamp(sent: datetime, zone: str = "Z", is_known: bool = True) -> tuple[str, bool]:
+def _timestamp(sent: datetime, zone: str = "Z", is_known: bool = True) -> tuple[str, bool]:
     """A time by a clock of a zone, in whole seconds, as (`YYYY-MM-DDTHH:MM:SS` and the zone, whether to trust it)."""
     return (sent.isoformat() + zone, is_known and sent.year >= MIN_YEAR) if sent.year <= MAX_YEAR else (NO_DATE, False)
 
@@ -92,20 +85,16 @@ def _day(match: re.Match[str]) -> tuple[int, int, int]:
     return int(year) + century, number, day
 
 
-def _hour(hour: str, half: str) -> int:
-    """The hour of a clock of 24 hours; ValueError for 15 AM."""
-    number = int(hour or 0)
-    if half in "Aa" and half and number > 12:
+def _time(year: int, month: int, day: int, hour: str, minute: str, second: str, half: str) -> datetime:
+    """A time; 24:00 is the end of the day, and a leap second its last. ValueError for 15 AM."""
+    hours, minutes, seconds = (int(part or 0) for part in (hour, minute, second))
+    if half and hours <= 12:
+        hours = hours % 12 + 12 * (half in "Pp")
+    elif half in ("A", "a"):
         raise ValueError(f"there is no hour {hour} AM")
-    return number if not half or number > 12 else number % 12 + 12 * (half in "Pp")
-
-
-def _time(year: int, month: int, day: int, hour: int, minute: str, second: str) -> datetime:
-    """A time; 24:00 is the end of the day, and a leap second its last."""
-    is_end = hour == 24 and not int(minute) and not int(second or 0)
-    seconds = 59 if second == "60" else int(second or 0)
-    sent = datetime(year, month, day, 0 if is_end else hour, int(minute or 0), seconds)
-    return sent + timedelta(days=1) if is_end else sent
+    is_end = (hours, minutes, seconds) == (24, 0, 0)
+    sent = datetime(year, month, day, 0 if is_end else hours, minutes, 59 if seconds == 60 else seconds)
+    return sent + timedelta(days=is_end)
 
 
 @lru_cache(maxsize=256)

@@ -50,7 +50,6 @@ _FLAGS = [
     }.items()
     for name, form in forms.items()
 ]
-_FLAGGED = {name for _, name, _ in _FLAGS}
 
 
 def marks_of(headers: Mapping[str, str], label: str, emlx_flags: int = 0) -> tuple[str, ...]:
@@ -58,11 +57,7 @@ def marks_of(headers: Mapping[str, str], label: str, emlx_flags: int = 0) -> tup
 
     They are `deleted`, `spam`, `draft`, and its labels in Gmail in lower case.
     """
-    said = {name: headers[name] for name in _FLAGGED if name in headers}
-    if "/" in label:
-        said[_PLACE] = f"/{label}"
-    if emlx_flags:
-        said[_EMLX] = f"{emlx_flags:b}"
-    found = [mark for mark, name, form in _FLAGS if name in said and form.search(said[name])] if said else []
-    labels = readable(headers[_LABELS]).lower().split(",") if _LABELS in headers else ()
-    return (*found, *map(str.strip, labels))
+    said = {**headers, _PLACE: f"/{label}", _EMLX: f"{emlx_flags:b}"}
+    found = [mark for mark, name, form in _FLAGS if name in said and form.search(said[name])]
+    labels = readable(headers.get(_LABELS, "")).lower().split(",")
+    return tuple(filter(None, (*found, *map(str.strip, labels))))

@@ -27,7 +27,7 @@ def parse_message(data: bytes, source: str = "", filed: str = "", emlx_flags: in
     Args:
         data: the message; CRLF, LF and mixed line ends are understood.
         source: label that `ParsedMail.source` carries on.
-        filed: the date to guess where the headers have none, in the form of a Date header.
+        filed: a line with the date to guess where the headers have none.
         emlx_flags: those of an .emlx file.
 
     Returns:

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-from email_env.ingest.dates import separator_date
 from email_env.ingest.sources.source import Entry, Note, is_too_large
 from email_env.mail import RawMail, Skip, SkipReason
 
@@ -98,4 +97,4 @@ def _message(number: int, lines: list[bytes], size: int, separator: bytes) -> Ra
         return Skip(label, SkipReason.TOO_LARGE)
     if lines and not lines[-1].strip(b"\r\n"):  # the blank line before the next `From ` is the mbox's, not the mail's
         lines = lines[:-1]
-    return RawMail(label, b"".join(lines), separator_date(separator.decode("ascii", "replace")))
+    return RawMail(label, b"".join(lines), separator.decode("ascii", "replace"))
