@@ -23,6 +23,7 @@ _ENCLOSURE = tuple(map(re.compile, _ENCLOSED))
 _PART = tuple(re.compile(rf'(?:[^,;"=<(]++|{enclosed}|[^,;])++') for enclosed in _ENCLOSED)
 _ANGLE = re.compile(r"<[^<>]*>")
 _COMMENT = re.compile(r'("[^"]*+")|\(((?:[^()]|\([^()]*+\))*+)\)')  # none in quotes, which stay
+_SQUARE = re.compile(r"(?<=\s)\[([^][<>@\s]+@[^][<>@\s]+)\]\Z")  # Ann Reed [mailto:ann@x.com], as Outlook shows it
 _JUNK = str.maketrans("", "", '<>"(),;\x00')
 _SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
 _ADDRESS = re.compile(r"[^/@]+@[^/@]+\.[^/@]+")  # unlike Kim Ward/ET&S/Enron@ENRON
@@ -123,7 +124,7 @@ def parse_mailbox(part: str) -> tuple[str, str]:
     >>> parse_mailbox('"Keller, Anna" <Anna.Keller@Example.com>')
     ('anna.keller@example.com', 'Keller, Anna')
     """
-    part = part.strip()
+    part = _SQUARE.sub(r"<\1>", part.strip())
     if _NOBODY.fullmatch(part):
         return "", ""
     enclosures = _ENCLOSURE[part.count('"') % 2].finditer(part)
@@ -133,7 +134,7 @@ def parse_mailbox(part: str) -> tuple[str, str]:
         address, before = angle[0][1:-1], part[: angle.start()]
     else:
         address, before = part, ""
-    name, path = before, path_name(address) if "=" in address or "/" in address else ""
+    name, path = before, path_name(address.strip('"')) if "=" in address or "/" in address else ""
     if "(" in part and not path:
         address = _COMMENT.sub(r"\1", address)
         comment = next((comment[2] for comment in _COMMENT.finditer(part) if comment[2]), "")
