@@ -23,7 +23,7 @@ PROBE_CALL: Message = {
 }
 """A turn with one call. Its id has the nine characters that Mistral's templates ask for."""
 
-_TOOL = {
+PROBE_TOOL = {
     "type": "function",
     "function": {
         "name": _NAME,
@@ -35,6 +35,7 @@ _TOOL = {
         },
     },
 }
+"""The tool that it calls."""
 _QUESTION: Message = {"role": "user", "content": "Why?"}
 _OPENING: list[Message] = [{"role": "system", "content": "Be brief."}, _QUESTION]
 _CONVERSATION: list[Message] = [*_OPENING, {"role": "assistant", "content": "Because."}, _QUESTION]
@@ -42,7 +43,7 @@ _CONVERSATION: list[Message] = [*_OPENING, {"role": "assistant", "content": "Bec
 
 def shows_tools(chat: Chat) -> bool:
     """Whether the template writes the name of a tool that it is given."""
-    return _NAME in chat.render([_QUESTION], [_TOOL])
+    return _NAME in chat.render([_QUESTION], [PROBE_TOOL])
 
 
 def require_chatml(chat: Chat, own: str) -> None:
@@ -68,7 +69,7 @@ def require_whole_round(chat: Chat) -> None:
     """
     said = _OPENING
     try:
-        ids, called = chat.prompt_ids(said, [_TOOL]), chat.turn_text(PROBE_CALL, [_TOOL])
+        ids, called = chat.prompt_ids(said, [PROBE_TOOL]), chat.turn_text(PROBE_CALL, [PROBE_TOOL])
         if [(call.name, call.arguments) for call in parse_turn(called).calls] != [(_NAME, _ARGUMENTS)]:
             raise ModelError(f"a call as {called[:160]!r} cannot be read, which is no JSON of its name and arguments")
         for turn, new in (
@@ -76,11 +77,11 @@ def require_whole_round(chat: Chat) -> None:
             ("Because.", {"role": "user", "content": "Is that all?"}),
         ):
             said = [*said, {"role": "assistant", "content": turn}]
-            ids, _ = chat.next_prompt([*ids, *chat.encode(turn), chat.stop_token_ids[0]], said, [new], [_TOOL])
+            ids, _ = chat.next_prompt([*ids, *chat.encode(turn), chat.stop_token_ids[0]], said, [new], [PROBE_TOOL])
             said = [*said, new]
     except ModelError as error:
         raise ModelError(f"the model cannot be prompted with tools: {error}; {USABLE}") from error
-    text, whole = (OF_NO_WEIGHT.sub("", text) for text in (chat.tokenizer.decode(ids), chat.render(said, [_TOOL])))
+    text, whole = (OF_NO_WEIGHT.sub("", text) for text in (chat.tokenizer.decode(ids), chat.render(said, [PROBE_TOOL])))
     hidden = [message["role"] for message in said if OF_NO_WEIGHT.sub("", message["content"]) not in text]
     if hidden or (text != whole and chat.history == "fork"):
         what = f"leaves out what {', '.join(hidden)} said" if hidden else "writes turns otherwise later"

@@ -12,9 +12,8 @@ import json
 import re
 from dataclasses import dataclass
 
-from grpo.chat.probe import PROBE_CALL
+from grpo.chat.probe import PROBE_CALL, PROBE_TOOL
 from grpo.chat.template import TEMPLATE_DATE, Chat, control_tokens, markup_tokens
-from grpo.errors import ModelError
 
 TEMPLATE_FILE = "chat_template.jinja"
 """Where tokenizers keep their template, and where it lies beside an adapter."""
@@ -68,10 +67,7 @@ def served_chat(chat: Chat) -> ServedChat:
 
 
 def _tool_parser(chat: Chat) -> str:
-    try:
-        written = chat.turn_text(PROBE_CALL, [])
-    except ModelError:
-        return ""
+    written = chat.turn_text(PROBE_CALL, [PROBE_TOOL])
     if written.startswith('<tool_call>\n{"name"'):
         return "hermes"
     return "llama3_json" if re.match(r'\{"name": "\w+", "parameters"', written) else ""
