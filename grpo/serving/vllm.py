@@ -24,7 +24,6 @@ import httpx
 from grpo.config import TrainConfig
 from grpo.errors import ConfigError, ServerDiedError, ServerError, ServerStartError
 from grpo.machine.hardware import cpu_count
-from grpo.machine.models import check_model_folder
 from grpo.machine.processes import PARENT_VARIABLE, module_command
 from grpo.serving.server import ExternalServer, PolicyServer, Say, is_healthy, post
 from grpo.serving.vllm_main import GRACE_SECONDS
@@ -73,7 +72,7 @@ class VllmServer(PolicyServer):
         """Prepare a server; nothing is started.
 
         Args:
-            model_path: Folder of the base model.
+            model_path: Folder of the base model, as ``resolve_model`` gives it.
             log_path: vLLM's output is appended here.
             options: Settings of vLLM.
             start_timeout_seconds: How long ``wait_ready`` waits.
@@ -94,17 +93,15 @@ class VllmServer(PolicyServer):
         """Begin to start vLLM; returns at once.
 
         Raises:
-            ModelError: The folder holds no usable model.
             ConfigError: The settings do not fit the model.
             ServerStartError: vLLM is not installed, or the port is taken.
         """
         if self._process is not None:
             raise ServerError("the server was started already; stop() it first")
-        model_path = check_model_folder(self.model_path)
-        self.options.check_model(model_path)
+        self.options.check_model(self.model_path)
         self._port = free_port(self.options.host, self._port or self.options.port)
         self.url = f"http://{self.options.host}:{self._port}"
-        command = self.command(model_path, self._port)
+        command = self.command(self.model_path, self._port)
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         self._began = time.monotonic()
         with self.log_path.open("ab") as log:
