@@ -8,7 +8,6 @@ others are told by their place.
 
 import json
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -18,15 +17,15 @@ from judges.common.text import as_utf8
 from judges.errors import MalformedVerdict
 
 _NAME = "(?:think|thought|reason|analysis|scratch|reflect)"
-_TAG = re.compile(
-    rf"<(?P<end>/|\|/|\|end)?[^<>{{}}\n]{{0,40}}{_NAME}[^<>{{}}\n]{{0,40}}>"
+_PART = re.compile(
+    r"(?P<object>\{\s*[\"'“”])"
+    rf"|<(?P<end>/|\|/|\|end)?[^<>{{}}\n]{{0,40}}{_NAME}[^<>{{}}\n]{{0,40}}>"
     rf"|[\[◁](?P<end_of_word>/)?\w{{0,20}}{_NAME}\w{{0,20}}[\]▷]"
     r"|<\|channel(?:\|>(?P<final>final\b)?|>)|(?P<end_of_channel><channel\|>)",
     re.IGNORECASE,
 )
-"""A tag whose name speaks of thinking (``</think>``, ``[THINK]``, ``<|START_THINKING|>``), or a channel of Harmony
-(gpt-oss), of which ``final`` ends the reasoning, or of Gemma."""
-_BEGIN_OF_OBJECT = re.compile(r"\{\s*[\"'“”]")
+"""What may begin an object; or a tag whose name speaks of thinking (``</think>``, ``[THINK]``, ``<|START_THINKING|>``),
+or a channel of Harmony (gpt-oss), of which ``final`` ends the reasoning, or of Gemma. The other groups tell an end."""
 _END_OF_ANSWER = re.compile(r"\s*(?:`{3,}|~{3,})?\s*")
 
 MAX_ANSWER_CHARS = 200_000
@@ -40,9 +39,6 @@ MAX_FAULTS = 5
 STRING = {"type": "string"}
 
 Form = TypeVar("Form", bound=BaseModel)
-
-_Objects = list[tuple[int, int, dict[str, Any]]]
-"""Start and end in the text, and the object."""
 
 
 def response_format(name: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,8 +101,7 @@ def _objects_with(content: str, key: str) -> list[dict[str, Any]]:
     if len(content) > MAX_ANSWER_CHARS:
         raise MalformedVerdict(f"the answer is longer than {MAX_ANSWER_CHARS} characters")
     objects, fault = _json_objects(content)
-    reasoning_end = _end_of_reasoning(content, objects)
-    found = [(end, _unwrapped(value, key)) for start, end, value in objects if start >= reasoning_end]
+    found = [(end, _unwrapped(value, key)) for end, value in objects]
     found = [(end, value) for end, value in found if key in value]
     if not found:
         raise MalformedVerdict(
@@ -125,26 +120,6 @@ def _unwrapped(value: dict[str, Any], key: str) -> dict[str, Any]:
     return value
 
 
-def _end_of_reasoning(content: str, objects: _Objects) -> int:
-    """Where the last reasoning block ends; 0 without one. A tag inside an object is text that the judge quotes.
-
-    Raises:
-        MalformedVerdict: The answer ends in one.
-    """
-    end, is_open = 0, False
-    for tag in _TAG.finditer(content):
-        before = bisect_left(objects, tag.start(), key=lambda found: found[0])
-        if before > 0 and tag.start() < objects[before - 1][1]:
-            continue
-        if tag["end"] or tag["end_of_word"] or tag["final"] or tag["end_of_channel"]:
-            end, is_open = tag.end(), False
-        elif tag[0].startswith("<|") or content[max(0, tag.start() - 80) : tag.start()].rstrip(" \t")[-1:] in "\n>]▷":
-            is_open = True  # elsewhere in a line a judge may speak of an agent's tag
-    if is_open:
-        raise MalformedVerdict("the answer ends within its reasoning")
-    return end
-
-
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object; a key that stands in it twice has no one value."""
     found = dict(pairs)
@@ -153,30 +128,41 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _json_objects(text: str) -> tuple[_Objects, str]:
-    """Every outermost JSON object in a text, and where the one that got furthest breaks; "" where none does."""
+def _json_objects(text: str) -> tuple[list[tuple[int, dict[str, Any]]], str]:
+    """Every outermost JSON object after any reasoning, each with its end, and where the one that got furthest breaks.
+
+    A tag inside an object is text that the judge quotes.
+    """
     decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, strict=False)
-    objects: _Objects = []
-    false_starts = furthest = 0
+    objects: list[tuple[int, dict[str, Any]]] = []
+    is_reasoning = False
+    false_starts = furthest = end = 0
     fault = ""
-    begin = _BEGIN_OF_OBJECT.search(text)
-    while begin:
+    while part := _PART.search(text, end):
+        start, end = part.span()
+        if not part["object"]:
+            if part.lastgroup:
+                objects, is_reasoning = [], False
+            elif part[0].startswith("<|") or text[max(0, start - 80) : start].rstrip(" \t")[-1:] in "\n>]▷":
+                is_reasoning = True  # elsewhere in a line a judge may speak of an agent's tag
+            continue
         try:
-            value, end = decoder.raw_decode(text, begin.start())
+            value, end = decoder.raw_decode(text, start)
         except MalformedVerdict:
             raise
         except ValueError as error:
-            end = begin.start() + 1
+            end = start + 1
             false_starts += 1
             if false_starts > MAX_FALSE_STARTS:
                 raise MalformedVerdict(f"more than {MAX_FALSE_STARTS} braces in the answer begin no JSON") from None
             if isinstance(error, json.JSONDecodeError) and error.pos > furthest:
                 furthest = error.pos
-                near = as_utf8(text[max(begin.start(), error.pos - 20) : error.pos + 20])
+                near = as_utf8(text[max(start, error.pos - 20) : error.pos + 20])
                 fault = f": {error.msg} at line {error.lineno}, column {error.colno}, in {near!r}"
         except RecursionError:
             raise MalformedVerdict("the JSON of the answer is nested too deeply") from None
         else:
-            objects.append((begin.start(), end, value))
-        begin = _BEGIN_OF_OBJECT.search(text, end)
+            objects.append((end, value))
+    if is_reasoning:
+        raise MalformedVerdict("the answer ends within its reasoning")
     return objects, fault
