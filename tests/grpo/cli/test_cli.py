@@ -116,7 +116,7 @@ def test_a_template_that_refuses_a_tools_reply_ends_a_run_before_anything_starts
     arguments = ["--env", WORD_ENV, "--cpu", "--model", str(folder), "--run-dir", str(tmp_path / "run"), "--quiet"]
     result = CliRunner().invoke(train, [*arguments, "--set", "dtype=float32", "--set", "threads=1"])
     assert result.exit_code == 1
-    assert result.output.splitlines()[-1].startswith("Error: the model cannot be prompted with replies of tools: ")
+    assert result.output.splitlines()[-1].startswith("Error: the model cannot be prompted with tools: ")
     assert "refuses the roles system, user, assistant, tool: no replies; use a model" in result.output
     assert not (tmp_path / "run" / "server.log").exists()
 
