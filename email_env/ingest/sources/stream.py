@@ -196,11 +196,24 @@ def unpacked(name: str, handle: IO[bytes]) -> IO[bytes]:
         SourceError: it is damaged, cut short, or made to exhaust the machine.
     """
     if beginning(handle).startswith(GZIP):
-        handle = io.BufferedReader(_Unpacked(name, handle), _READ_BYTES)
+        handle = io.BufferedReader(_Chunks(_expanded(name, handle)), _READ_BYTES)
     if beginning(handle).startswith(BOM_UTF8):
         handle.read(len(BOM_UTF8))
     codec = next((codec for codec, form in _CODECS.items() if form.match(beginning(handle))), "")
     return io.BufferedReader(_Chunks(_recoded(handle, codec)), _READ_BYTES) if codec else handle
+
+
+def _expanded(name: str, packed: IO[bytes]) -> Generator[bytes, None, None]:
+    plain = gzip.GzipFile(fileobj=packed)
+    try:
+        while data := plain.read1(_READ_BYTES):
+            if plain.tell() > FREE_BYTES + MAX_EXPANSION * packed.tell():
+                raise SourceError(f"{name!r} expands more than {MAX_EXPANSION}-fold: a decompression bomb.")
+            yield data
+    except (OSError, EOFError, zlib.error) as error:
+        raise SourceError(
+            f"{name!r} cannot be read to its end ({error}); is it a whole gzip file? Fetch it again."
+        ) from error
 
 
 def _recoded(handle: IO[bytes], codec: str) -> Generator[bytes, None, None]:
@@ -214,25 +227,3 @@ def _recoded(handle: IO[bytes], codec: str) -> Generator[bytes, None, None]:
 def beginning(handle: IO[bytes]) -> bytes:
     """The first bytes of what comes next; they stay to be read."""
     return cast(Any, handle).peek(_PEEKED_BYTES)[:_PEEKED_BYTES]
-
-
-class _Unpacked(io.RawIOBase):
-    def __init__(self, name: str, packed: IO[bytes]) -> None:
-        super().__init__()
-        self._name = name
-        self._packed = packed
-        self._plain = gzip.GzipFile(fileobj=packed)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            count = self._plain.readinto(buffer)
-        except (OSError, EOFError, zlib.error) as error:
-            raise SourceError(
-                f"{self._name!r} cannot be read to its end ({error}); is it a whole gzip file? Fetch it again."
-            ) from error
-        if self._plain.tell() > FREE_BYTES + MAX_EXPANSION * self._packed.tell():
-            raise SourceError(f"{self._name!r} expands more than {MAX_EXPANSION}-fold: a decompression bomb.")
-        return count
