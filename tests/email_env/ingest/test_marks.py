@@ -62,6 +62,7 @@ def test_labels_of_gmail_are_read_whatever_their_language():
         ("Maildir/.Trash.2024/new/1", "deleted"),
         ("Maildir/.Trashy/cur/1:2,S", None),
         ("Mail/inbox/,3", "deleted"),
+        (",3", "deleted"),
         ("Mail/inbox/#3", "deleted"),
         ("Mail/inbox/3", None),
         ("maildir/lay-k/deleted_items/3.", None),
