@@ -18,11 +18,7 @@ def is_loopback(url: str) -> bool:
 
 def without_proxy_to_loopback(environment: Mapping[str, str]) -> dict[str, str]:
     """Variables in which no proxy leads to ``LOOPBACK_HOSTS``, nor to what they name already."""
-    spared = {name: environment[name] for name in ("no_proxy", "NO_PROXY") if environment.get(name)}
-    hosts = [host.strip() for value in spared.values() for host in value.split(",")]
-    if "*" in hosts:  # many clients know it in no list
-        hosts = ["*"]
-    else:
-        hosts += LOOPBACK_HOSTS
+    hosts = [host.strip() for name in ("no_proxy", "NO_PROXY") for host in environment.get(name, "").split(",")]
+    hosts = ["*"] if "*" in hosts else [*hosts, *LOOPBACK_HOSTS]  # many clients know it in no list
     value = ",".join(dict.fromkeys(filter(None, hosts)))
     return {**environment, "no_proxy": value, "NO_PROXY": value}

@@ -211,13 +211,10 @@ class JudgeClient:
     def identity(self) -> dict[str, Any]:
         """What a judge's answer depends on, apart from the prompt: model, URL and parameters. No secret is in it."""
         base = self.api_base or _url_of_environment(self.model)
-        no_part = ("extra_headers", "headers")
         return {
             "model": self.model,
             "api_base": without_credentials(base) if base else None,
-            "params": without_secrets(
-                {name: value for name, value in (self.extra_litellm_params or {}).items() if name not in no_part}
-            ),
+            "params": without_secrets(self.extra_litellm_params or {}),
         }
 
     def _params(self) -> dict[str, Any]:
