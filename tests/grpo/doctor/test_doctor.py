@@ -244,6 +244,7 @@ def test_torch_is_asked_in_a_process_of_its_own_and_its_build_is_told(tmp_path, 
     said = "built without CUDA" if torch.version.cuda is None else "sees no GPU"
     for does, driver in (("exit 9", "unknown"), ("echo 570.86.15; echo 570.86.15", "570.86.15")):
         put(tmp_path / "bin", "nvidia-smi", does)
+        doctor.nvidia_smi.cache_clear()
         found = rf"torch {torch.__version__.replace('+', '.')} .*, driver {driver}: torch .*{said}"
         with pytest.raises(ConfigError, match=found):
             doctor.check_cuda()
