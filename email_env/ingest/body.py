@@ -10,7 +10,7 @@ a mail that only its reader's key opens. A picture is no attachment where a page
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from html import unescape
 from typing import cast
 from urllib.parse import unquote
@@ -199,7 +199,6 @@ def _letters(text: str) -> int:
     return len(_NO_LETTERS.sub("", text))
 
 
-@lru_cache(maxsize=256)
 def _charset(content_type: str) -> str:
     match = _CHARSET.search(content_type)
     return match[1].lower() if match else ""

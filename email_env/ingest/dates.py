@@ -8,7 +8,6 @@ A date is a day in one of four forms, a clock and a zone. Months are read in Eng
 
 import re
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import cast
 
 NO_DATE = "1970-01-01T00:00:00Z"
@@ -97,7 +96,6 @@ def _time(year: int, month: int, day: int, hour: str, minute: str, second: str, 
     return sent + timedelta(days=is_end)
 
 
-@lru_cache(maxsize=256)
 def _zone(sign: str, hours: str, minutes: str, name: str) -> tuple[str, bool]:
     """(`Z` or `-07:00`, whether the zone is known); `Z` where it is not."""
     if name:
