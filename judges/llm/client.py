@@ -107,7 +107,7 @@ class Completion:
     def is_blank(self) -> bool:
         """Whether it says nothing: no word, or blanks to its limit."""
         is_padded = self.finish_reason == "length" and 2 * len(self.content.rstrip()) < len(self.content)
-        return not self.problem and (is_padded or not re.search(r"\w", self.content))
+        return is_padded or not re.search(r"\w", self.content)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
