@@ -42,8 +42,10 @@ def split_message(data: bytes) -> tuple[dict[str, str], bytes]:
     text = _FOLD.sub(" ", decode_named(block.replace(b"\r\n", b"\n")))
     lines = [line.partition(":") for line in text.split("\n")]
     said = [(name.rstrip().lower(), text) for name, _, value in lines if (text := value.strip())]
-    lists = {name: ", ".join(text for other, text in said if other == name) for name in _LISTS}
-    return dict(reversed(said)) | lists, body
+    headers = dict(reversed(said))
+    if len(headers) < len(said):
+        headers |= {name: ", ".join(text for other, text in said if other == name) for name in _LISTS}
+    return headers, body
 
 
 def readable(header: str) -> str:

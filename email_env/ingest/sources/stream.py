@@ -195,11 +195,14 @@ def unpacked(name: str, handle: IO[bytes]) -> IO[bytes]:
     Raises (when read):
         SourceError: it is damaged, cut short, or made to exhaust the machine.
     """
-    if beginning(handle).startswith(GZIP):
+    first = beginning(handle)
+    if first.startswith(GZIP):
         handle = io.BufferedReader(_Chunks(_expanded(name, handle)), _READ_BYTES)
-    if beginning(handle).startswith(BOM_UTF8):
+        first = beginning(handle)
+    if first.startswith(BOM_UTF8):
         handle.read(len(BOM_UTF8))
-    codec = next((codec for codec, form in _CODECS.items() if form.match(beginning(handle))), "")
+        first = beginning(handle)
+    codec = next((codec for codec, form in _CODECS.items() if form.match(first)), "")
     return io.BufferedReader(_Chunks(_recoded(handle, codec)), _READ_BYTES) if codec else handle
 
 
