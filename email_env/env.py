@@ -133,11 +133,6 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         self._stopped = StopReason.NONE
         self._transcript: list[str] = []
 
-    @property
-    def num_scenarios(self) -> int:
-        """How many scenarios the chosen split has."""
-        return len(self.catalog.of(self.split))
-
     def scenario_ids(self) -> list[str]:
         """Ids of the chosen split's scenarios, in their order; `reset(options={"index": i})` takes the i-th."""
         return list(self.catalog.of(self.split))

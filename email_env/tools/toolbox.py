@@ -13,11 +13,11 @@ from typing import Any
 from email_env.errors import ToolInputError
 from email_env.scenarios.scenario import Scenario
 from email_env.search.database import MailDatabase
-from email_env.search.query import MAX_OFFSET, MAX_RESULTS, whole_number
+from email_env.search.query import MAX_OFFSET, MAX_RESULTS, bare_message_id, whole_number
 from email_env.tools import prompts
 from email_env.tools.actions import TOOL_NAMES
 from email_env.tools.found import Finder
-from email_env.tools.ids import long_id, short_id, whole_id
+from email_env.tools.ids import long_id, short_id
 from email_env.tools.schemas import ToolOptions, tool_schemas, unknown_argument
 from judges.common.text import shown
 from judges.common.tool_calls import Call, ErrorCode, Fault
@@ -134,16 +134,14 @@ class Toolbox:
         """The id of a mail as a search lists it."""
         return short_id(self.database, message_id) if self.options.terse else message_id
 
-    def _meant_id(self, given: str, scenario: Scenario) -> str:
+    def _meant_id(self, given: str) -> str:
         """The id that a model means."""
-        if self.options.terse:
-            given = long_id(self.database, given)
-        return whole_id(self.database, given, scenario.inbox, scenario.query_date)
+        return bare_message_id(long_id(self.database, given) if self.options.terse else given)
 
     def _read_email(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         message_id = arguments["message_id"] = _number_as_text(arguments["message_id"])
         if isinstance(message_id, str):
-            message_id = self._meant_id(message_id, scenario)
+            message_id = self._meant_id(message_id)
         email = self.database.read(message_id, inbox=scenario.inbox, until=scenario.query_date)
         if email is None:
             return ToolResult(prompts.unknown_email(arguments["message_id"]), unknown_id=True)
@@ -165,8 +163,7 @@ class Toolbox:
             raise ToolInputError(f'sources must be a list of message ids, e.g. ["m12"]; got {shown(sources)}.')
         if len(sources) > MAX_SOURCES:
             raise ToolInputError(f"At most {MAX_SOURCES} sources, got {len(sources)}. Name the mails that say so.")
-        ids = (self._meant_id(source, scenario) for source in sources)
-        unique = dict.fromkeys(filter(None, ids))
+        unique = dict.fromkeys(filter(None, map(self._meant_id, sources)))
         return ToolResult(prompts.ANSWER_RECEIVED, answer=Answer(answer.strip(), tuple(unique)))
 
 

@@ -192,19 +192,14 @@ class JsonlLog(Closeable):
         """Waits until what was appended is on the disk itself, beyond the reach of a power cut."""
         os.fsync(self._file.fileno())
 
-    def truncate_after(self, step: int) -> int:
-        """Drops every record whose ``step`` is above ``step``, atomically; a resumed run writes them anew.
-
-        Returns:
-            The number of records dropped.
-        """
+    def truncate_after(self, step: int) -> None:
+        """Drops every record whose ``step`` is above ``step``, atomically; a resumed run writes them anew."""
         records = read_jsonl(self.path)
         kept = [record for record in records if record.get("step", step) <= step]
         if len(kept) < len(records):
             write_lines(self.path, (json_bytes(record) + b"\n" for record in kept))
             self._file.close()
             self._file = self.path.open("a+b", buffering=0)
-        return len(records) - len(kept)
 
     def close(self) -> None:
         """Closes the file; a second call does nothing."""

@@ -1,21 +1,18 @@
 """The reference form of the database, after ART-E's: what `email_env` is measured against.
 
 External-content FTS5 over subject and body, filled row by row, with indexes and triggers made afterwards; one table of
-recipients asked with EXISTS; `ORDER BY date DESC LIMIT`. Mail of the table is parsed by `mailparser` (ART-E's choice)
-or by the standard library's `email`. The one addition is the order of mail of the same second, by id, so that both
-forms must answer alike.
+recipients asked with EXISTS; `ORDER BY date DESC LIMIT`. Mail of the table is parsed by the standard library's `email`.
+The one addition is the order of mail of the same second, by id, so that both forms must answer alike.
 """
 
 import csv
 import email
 import sqlite3
 from collections.abc import Iterable, Iterator
-from datetime import UTC, timedelta, timezone
 from email.utils import getaddresses, parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from bench.corpus import ZONE
 from bench.searches import Question
 from email_env.mail import ParsedMail
 
@@ -48,16 +45,15 @@ _AFTERWARDS = """
 _RECEIVED = "EXISTS (SELECT 1 FROM recipients AS r WHERE r.recipient_address = ? AND r.email_id = e.id)"
 
 
-def parsed(path: Path, parser: str) -> Iterator[ParsedMail]:
-    """The table's mail by "mailparser" or "stdlib"."""
-    parse = _by_mailparser if parser == "mailparser" else _by_stdlib
+def parsed(path: Path) -> Iterator[ParsedMail]:
+    """The table's mail."""
     csv.field_size_limit(2**31 - 1)
     with path.open(newline="", encoding="utf-8") as handle:
         for row in csv.DictReader(handle):
-            yield ParsedMail(**parse(row["message"]), date_ok=True, from_name="", source=row["file"])
+            yield ParsedMail(**_parsed(row["message"]), date_ok=True, from_name="", source=row["file"])
 
 
-def _by_stdlib(message: str) -> dict[str, Any]:
+def _parsed(message: str) -> dict[str, Any]:
     mail = email.message_from_string(message)
     body = mail.get_payload(decode=True)
     assert isinstance(body, bytes)
@@ -68,20 +64,6 @@ def _by_stdlib(message: str) -> dict[str, Any]:
         **{name: _addresses(getaddresses(mail.get_all(name, []))) for name in ("to", "cc", "bcc")},
         "subject": " ".join((mail["subject"] or "").split()),
         "body": body.decode("ascii").strip(),
-    }
-
-
-def _by_mailparser(message: str) -> dict[str, Any]:
-    import mailparser  # pyright: ignore[reportMissingImports]
-
-    mail = mailparser.parse_from_string(message)
-    return {
-        "message_id": mail.message_id.strip("<>"),
-        "sent_at": mail.date.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=-ZONE))).isoformat(),
-        "from_addr": mail.from_[0][1].lower(),
-        **{name: _addresses(getattr(mail, name)) for name in ("to", "cc", "bcc")},
-        "subject": " ".join(mail.subject.split()),
-        "body": mail.body.strip(),
     }
 
 

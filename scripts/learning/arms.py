@@ -21,9 +21,7 @@ ARMS = {
     "recipe": "the recipe as it is",
     "grpo": "GRPO with both signs: the default loss, one update a step, the recipe's learning rate, constant",
     "positives": "the recipe without its unlearning of invalid calls: rollouts above their group's mean alone",
-    "refill": "the recipe, with other questions in place of groups without spread (dynamic sampling)",
     "curriculum": "the recipe, with half of a step's questions from earlier steps: rewards farthest apart",
-    "pods": "as grpo, with groups of twice the size, half as many, and half of each learned from (PODS)",
     "imitation": "the warm start for as long: fresh demonstrations in every step, no rollouts",
     "dagger": "rollouts in which the warm start's policy takes over at a random turn; its turns are imitated (DAgger)",
     TRL: "as grpo, each step by TRL's GRPOTrainer with its own generation (needs the extra dev; on the CPU alone)",
@@ -87,15 +85,6 @@ class Plan:
             return plain
         if name == "positives":
             return {"loss.negative_weight": 0.0, "loss.invalid_call_weight": None}
-        if name == "refill":
-            return {"rollout.refill_rounds": 1}
-        if name == "pods":
-            size, groups = recipe.rollout.group_size, recipe.rollout.groups_per_step
-            return plain | {
-                "rollout.group_size": 2 * size,
-                "rollout.update_rollouts": size,
-                "rollout.groups_per_step": max(1, groups // 2),
-            }
         return {}
 
     def _config(self, more: Mapping[str, Any]) -> TrainConfig:

