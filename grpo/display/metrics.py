@@ -105,18 +105,9 @@ EVALUATION_METRICS = (
 
 def short_number(value: float) -> str:
     """A number with about three digits that matter: ``0.412``, ``4.12``, ``41.2``, ``412``, ``0.00412``."""
-    size = abs(value)
     if not math.isfinite(value):
         return "–"
-    if size >= 100:
-        return f"{value:,.0f}"
-    if size >= 10:
-        return f"{value:.1f}"
-    if size >= 1:
-        return f"{value:.2f}"
-    if size >= 0.1 or size == 0:
-        return f"{value:.3f}"
-    return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -24,7 +24,7 @@ COLUMNS = (
     ("judge/cost_usd", "judge $"),
     ("time/step", "s"),
 )
-"""Metrics of a training step that are shown where the run has them, with their column names."""
+"""Metrics of a training step that tables show where the run has them, with their column names."""
 
 FIRST_TO_GO = ("stale", "valid", "clipped", "train tok/s", "no spread", "gap", "judge $", "sample tok/s", "success")
 """The columns that a narrow terminal goes without, in this order."""
@@ -58,7 +58,7 @@ class StepTable:
         """The last step in one line, with averages and the time that is left."""
         metrics = self._steps[-1]
         step = f"{metrics.get('step', '?')}" + (f"/{self._total_steps}" if self._total_steps else "")
-        cells = [f"{title}={_cell(metrics, name)}" for name, title in COLUMNS if name in metrics]
+        cells = [f"{title}={cell(metrics, name)}" for name, title in COLUMNS if name in metrics]
         means = [
             f"mean {title} {short_number(self._averages[name].mean)}"
             for name, title in COLUMNS
@@ -76,7 +76,7 @@ class StepTable:
         for name, title in columns:
             table.add_column(title, justify="right", footer=Text(short_number(self._averages[name].mean), "dim"))
         for metrics in list(self._steps):
-            cells = [_cell(metrics, name) for name, _ in columns]
+            cells = [cell(metrics, name) for name, _ in columns]
             table.add_row(Text(str(metrics.get("step", "")), "bold"), *cells)
         return table
 
@@ -100,7 +100,8 @@ class StepTable:
         return f"{done} of {total} steps, {short_duration(per_step)} each, about {short_duration(left)} left"
 
 
-def _cell(metrics: Mapping[str, Any], name: str) -> str:
+def cell(metrics: Mapping[str, Any], name: str) -> str:
+    """A metric of a step as a table shows it."""
     value = _number(metrics, name)
     return "–" if value is None else short_number(value)
 

@@ -103,11 +103,7 @@ class Episodes:
             "sources": [asdict(source) for source in self._sources],
             "episodes": self._episodes,
             "pairs": [
-                {
-                    "why": pair.why,
-                    "change": pair.change,
-                    "sides": [None if side is None else self._places[id(side)] for side in (pair.before, pair.after)],
-                }
+                {"change": pair.change, "sides": [self._places[id(side)] for side in (pair.before, pair.after)]}
                 for pair in pairs
             ],
         }

@@ -9,17 +9,14 @@ from markupsafe import Markup
 from grpo.display.metrics import CORRECT, REWARD, TOO_FEW, counted
 from grpo.episodes.record import with_transcript
 from grpo.episodes.store import summary_of
-from grpo.eval.compare import Comparison, Evaluation, compare, load_evaluation, telling
+from grpo.eval.compare import Evaluation, compare, load_evaluation
 from grpo.eval.output import table_rows
 from grpo.report.charts import Range, interval_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source
 from grpo.report.page import Page, settings
-from grpo.report.transcripts import Pair
+from grpo.report.transcripts import choose_pairs
 from grpo.statistics import slice_order
 from grpo.types import Episode
-
-SHOWN_PAIRS = 8
-"""Flipped episodes that stand side by side on the page; all of them can be found among its episodes."""
 
 
 def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
@@ -63,8 +60,8 @@ def evaluation_page(folders: Sequence[Path], *, anyway: bool = False) -> Page:
         page.warnings += comparison.warnings
         page.sections["changes"] = [("paired", measure) for measure in comparison.measures]
         page.sections["mcnemar"] = comparison.mcnemar
-        page.pairs = _pairs(comparison, shown)
-        page.pairs_note = f"episodes that flipped, {names[0]} on the left; what was gained most and lost most"
+        page.pairs = choose_pairs(*shown)
+        page.pairs_note = f"the same questions, {names[0]} on the left, chosen by the change of reward"
     return page
 
 
@@ -114,12 +111,6 @@ def _worst(summary: Mapping[str, Any], episodes: Sequence[Episode]) -> list[dict
             tries = f"{right} of {len(samples)}" if known else ""
             entries.append(entry | {"episode": samples[0], "right": tries})
     return entries
-
-
-def _pairs(comparison: Comparison, episodes: Sequence[Sequence[Episode]]) -> list[Pair]:
-    before, after = ({episode.key: episode for episode in side} for side in episodes)
-    known = [flip for flip in comparison.flips if flip.key in before and flip.key in after]
-    return [Pair(flip.change.capitalize(), before[flip.key], after[flip.key]) for flip in telling(known, SHOWN_PAIRS)]
 
 
 def _warnings(

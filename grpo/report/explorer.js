@@ -145,10 +145,6 @@
   function side(index, label, name) {
     var section = make("section", "side " + name);
     section.append(make("h3", "", label));
-    if (index === null) {
-      section.append(make("p", "soft", "Not evaluated yet."));
-      return section;
-    }
     var episode = episodes[index], chips = make("div", "chips"), coloured = {};
     episode.chips.forEach(function (chip) {
       var missing = chip[1] === "bad" && ["success", "found by search", "read"].includes(chip[0]);
@@ -187,16 +183,13 @@
     if (!place) return;
     place.replaceChildren();
     data.pairs.forEach(function (pair) {
-      var shown = episodes[pair.sides[1] === null ? pair.sides[0] : pair.sides[1]];
+      var shown = episodes[pair.sides[1]], rose = pair.change > 0;
       var article = make("article", "card pair"), header = make("header"), sides = make("div", "sides");
-      var tone = { Improved: "good", Best: "good", Gained: "good", "Got worse": "bad", Worst: "bad", Lost: "bad" };
-      var withChange = pair.change && ["Improved", "Got worse", "Gained", "Lost"].includes(pair.why);
-      header.append(make("span", "chip bare " + (tone[pair.why] || ""), pair.why + (withChange ? " " + pair.change : "")));
+      header.append(make("span", "chip bare " + (rose ? "good" : "bad"), (rose ? "Gained +" : "Lost ") + pair.change.toFixed(3)));
       if (shown.difficulty) header.append(make("span", "chip", shown.difficulty));
       header.append(make("span", "soft mono", shown.scenario));
       pair.sides.forEach(function (index, number) {
-        var label = index === null ? ["Before", "After"][number] : sources[episodes[index].source].label;
-        sides.append(side(index, label, ["before", "after"][number]));
+        sides.append(side(index, sources[episodes[index].source].label, ["before", "after"][number]));
       });
       article.append(header, opening(shown), sides);
       place.append(article);

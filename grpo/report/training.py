@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from grpo.config import dotted
 from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number
+from grpo.display.steps import COLUMNS, cell
 from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
@@ -19,9 +20,6 @@ from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.settings import AnswerJudgeSettings
 from grpo.statistics import slice_order
 from judges.common.files import Record
-
-SHOWN_PAIRS = 8
-"""Questions that are shown as they were answered before and after."""
 
 EVALUATIONS = ((SAMPLED, "T = 1", "Sampled at temperature 1"), (GREEDY, "greedy", "Greedy decoding"))
 """How a run evaluates, a short title and a long one."""
@@ -80,20 +78,6 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("Trainer memory, GB", "line", (("mem/trainer_rss_gb", "resident memory of the process"),)),
 )
 
-STEP_COLUMNS = (
-    ("reward/mean", "Reward"),
-    ("env/success", "Success"),
-    ("env/found", "Found"),
-    ("env/read", "Read"),
-    ("env/valid_call_rate", "Valid calls"),
-    ("tokens/completion_mean", "Tokens"),
-    ("loss/policy", "Loss"),
-    ("loss/grad_norm", "Grad norm"),
-    ("gap/mean_abs", "Gap"),
-    ("groups/used", "Groups"),
-    ("time/step", "Seconds"),
-)
-
 
 def training_page(run: Run, name: str) -> Page:
     """The page of a run.
@@ -108,6 +92,7 @@ def training_page(run: Run, name: str) -> Page:
         for metric in EVALUATION_METRICS[:2]
         if (change := compare(run, how, metric)) is not None
     ]
+    columns = [column for column in COLUMNS if any(column[0] in step for step in run.steps)]
     page = Page(
         kind="Training report",
         name=name,
@@ -121,10 +106,8 @@ def training_page(run: Run, name: str) -> Page:
             "changes": changes,
             "evaluations": _evaluation_tables(run),
             "curves": _curves(run),
-            "step_columns": [title for _, title in STEP_COLUMNS],
-            "step_rows": [
-                [str(step.get("step", "")), *(_step_cell(step, key) for key, _ in STEP_COLUMNS)] for step in run.steps
-            ],
+            "step_columns": [title for _, title in columns],
+            "step_rows": [[str(step.get("step", "")), *(cell(step, key) for key, _ in columns)] for step in run.steps],
         },
         pairs=_pairs(run),
         pairs_note="the same held-out tasks before and after training, chosen by the change of reward",
@@ -269,16 +252,9 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 def _pairs(run: Run) -> list[Pair]:
     for how, _, _ in EVALUATIONS:
-        before, after = (run.evaluated.get(label_of(when, how), []) for when in (BEFORE, AFTER))
-        pairs = choose_pairs(before, after, SHOWN_PAIRS)
-        if pairs:
+        if pairs := choose_pairs(*(run.evaluated.get(label_of(when, how), []) for when in (BEFORE, AFTER))):
             return pairs
     return []
-
-
-def _step_cell(step: Record, key: str) -> str:
-    value = step.get(key)
-    return short_number(float(value)) if isinstance(value, int | float) else "–"
 
 
 def _with_unit(value: float | None, unit: str) -> str | None:

@@ -14,25 +14,24 @@ from grpo.ending import Ending
 from grpo.types import Episode, Message
 from judges.common.tool_calls import Fault, parse_turn
 
+SHOWN_PAIRS = 8
+"""Questions that a page shows first, as they were answered before and after."""
+
 MAX_BLOCK_CHARS = 6000
 _TAGGED = re.compile(r"<tool_call>.*?(?:</tool_call>|$)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same question before and after, and why it is shown."""
+    """The same question before and after."""
 
-    why: str
-    before: Episode | None
-    after: Episode | None
+    before: Episode
+    after: Episode
 
     @property
-    def change(self) -> str:
-        """The change of reward, with its sign."""
-        if self.before is None or self.after is None:
-            return ""
-        difference = self.after.reward - self.before.reward
-        return f"{'+' if difference >= 0 else '-'}{short_number(abs(difference))}"
+    def change(self) -> float:
+        """Of the reward."""
+        return self.after.reward - self.before.reward
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,40 +52,19 @@ class Block:
     turn: int = -1
 
 
-def choose_pairs(before: Sequence[Episode], after: Sequence[Episode], count: int) -> list[Pair]:
-    """At most ``count`` questions: half improved, a quarter worse, a quarter still unsolved, by change of reward.
+def choose_pairs(before: Sequence[Episode], after: Sequence[Episode]) -> list[Pair]:
+    """``SHOWN_PAIRS`` questions: half whose reward rose, half whose reward fell, or more of one where others lack.
 
-    Failed episodes are left out; a side that was never measured stays empty and the best and worst of the other show.
+    The greatest change is first in each half, and stands for its question where that was answered several times. Failed
+    episodes are left out.
     """
-    earlier, later = _by_episode(before), _by_episode(after)
-    if not earlier or not later:
-        ranked = sorted((earlier or later).values(), key=lambda episode: -episode.reward)
-        best, rest = ranked[: (count + 1) // 2], ranked[(count + 1) // 2 :]
-        chosen = [("Best", one) for one in best] + [("Worst", one) for one in rest[::-1][: count // 2]]
-        return [Pair(why, *((one, None) if earlier else (None, one))) for why, one in chosen]
-    pairs = [(earlier[key], later[key]) for key in earlier if key in later]
-    rising = sorted(pairs, key=lambda pair: pair[0].reward - pair[1].reward)
-    unsolved = sorted(pairs, key=lambda pair: (-pair[1].metrics.get("difficulty_hard", 0.0), pair[1].reward))
-    quarter = max(count // 4, 1)
-    plan = (
-        ("Improved", [pair for pair in rising if pair[1].reward > pair[0].reward], count - 2 * quarter),
-        ("Got worse", [pair for pair in rising[::-1] if pair[1].reward < pair[0].reward], quarter),
-        ("Still unsolved", [pair for pair in unsolved if _is_unsolved(*pair)], quarter),
-        ("Unchanged", [pair for pair in rising if pair[1].reward == pair[0].reward], count),
-    )
-    chosen_pairs: list[Pair] = []
-    seen: set[str] = set()
-    for why, candidates, limit in plan:
-        taken = 0
-        for one, other in candidates:
-            scenario = one.task.key
-            if taken == limit or len(chosen_pairs) == count:
-                break
-            if scenario not in seen:
-                seen.add(scenario)
-                taken += 1
-                chosen_pairs.append(Pair(why, one, other))
-    return chosen_pairs
+    earlier = {episode.key: episode for episode in before if episode.ending.counted}
+    pairs = [Pair(earlier[e.key], e) for e in after if e.ending.counted and e.key in earlier]
+    pairs.sort(key=lambda pair: abs(pair.change))
+    ranked = sorted({pair.after.task.key: pair for pair in pairs}.values(), key=lambda pair: -abs(pair.change))
+    rose, fell = [pair for pair in ranked if pair.change > 0], [pair for pair in ranked if pair.change < 0]
+    room = min(len(rose), max(SHOWN_PAIRS - len(fell), SHOWN_PAIRS // 2))
+    return rose[:room] + fell[: SHOWN_PAIRS - room]
 
 
 def question_of(episode: Episode) -> tuple[str, str]:
@@ -176,16 +154,6 @@ def difficulty_of(episode: Episode) -> str:
         if name.startswith("difficulty_") and value:
             return name.removeprefix("difficulty_")
     return ""
-
-
-def _by_episode(episodes: Sequence[Episode]) -> dict[tuple[str, int], Episode]:
-    return {episode.key: episode for episode in episodes if episode.ending.counted}
-
-
-def _is_unsolved(before: Episode, after: Episode) -> bool:
-    if "success" in after.metrics:
-        return not before.metrics.get("success") and not after.metrics["success"]
-    return after.reward <= before.reward
 
 
 def _folded(kind: str, text: str) -> Block:

@@ -21,12 +21,12 @@ def test_a_running_mean_of_zero_is_not_a_rest_of_rounding() -> None:
     for value in (-0.3, 0.1, 0.2):
         mean.add(value)
     assert mean.total != 0
-    assert short_number(mean.mean) == "0.000"
+    assert short_number(mean.mean) == "0.00"
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0.4123, "0.412"), (4.126, "4.13"), (41.26, "41.3"), (1412.6, "1,413"), (0.00412, "0.00412"), (0, "0.000"),
+    [(0.4123, "0.412"), (4.126, "4.13"), (41.26, "41.3"), (1412.6, "1,413"), (0.00412, "0.00412"), (0, "0.00"),
      (-0.8, "-0.800"), (math.nan, "–")],
 )  # fmt: skip
 def test_numbers_show_about_three_digits(value: float, expected: str) -> None:

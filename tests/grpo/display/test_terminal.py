@@ -89,7 +89,7 @@ def test_a_step_in_a_pipe_is_one_line_with_averages_and_time_left() -> None:
     display.step(STEP | {"step": 2, "reward/mean": 0.212}, 10)
     display.step(STEP, 10)
     assert out.getvalue().splitlines()[-1] == (
-        "step 3/10: reward=0.412, success=0.310, valid=0.960, tokens=142, gap=0.0021, sample tok/s=330, "
+        "step 3/10: reward=0.412, success=0.310, valid=0.960, tokens=142, gap=0.00210, sample tok/s=330, "
         "train tok/s=700, s=41.0; mean reward 0.312; mean tokens 142; 3 of 10 steps, 41 s each, about 4 min 47 s left"
     )
 

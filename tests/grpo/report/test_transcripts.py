@@ -1,41 +1,35 @@
 """Which episodes a page shows, and what it says of them."""
 
 from grpo.ending import Ending
-from grpo.report.transcripts import Pair, blocks_of, chips_of, choose_pairs, errors_of
+from grpo.report.transcripts import blocks_of, chips_of, choose_pairs, errors_of
 from grpo.types import Episode, ModelCall, Task
 from tests.support.reports import make_episode
 
 
-def named(pairs: list[Pair]) -> list[tuple[str, str]]:
-    return [(pair.why, episode.task.key) for pair in pairs if (episode := pair.before or pair.after)]
+def shown(before: list[Episode], after: list[Episode]) -> list[tuple[int, float]]:
+    return [(pair.before.task.seed, round(pair.change, 3)) for pair in choose_pairs(before, after)]
 
 
-def test_transcripts_show_improved_worse_and_unsolved_questions_once_each() -> None:
+def test_the_questions_whose_reward_changed_most_stand_first_once_each() -> None:
     before = [make_episode(i, r, solved=r > 1) for i, r in enumerate([0.1, 0.2, 1.3, -0.8, 0.0, 1.3, 1.2, 0.1])]
-    after = [make_episode(i, r, solved=r > 1) for i, r in enumerate([1.3, 1.2, 0.1, -0.8, 0.1, 1.3, 1.2, 1.1])]
-    pairs = choose_pairs(before, after, 6)
-    assert named(pairs) == [
-        ("Improved", "test-0000"),
-        ("Improved", "test-0001"),
-        ("Improved", "test-0007"),
-        ("Improved", "test-0004"),
-        ("Got worse", "test-0002"),
-        ("Still unsolved", "test-0003"),
-    ]
-    assert [pair.change for pair in pairs[:2]] == ["+1.20", "+1.00"]
-    assert choose_pairs(before, after, 0) == []
+    after = [make_episode(i, r, solved=r > 1) for i, r in enumerate([1.3, 1.2, 0.1, -0.8, 0.1, 1.3, 1.2, 1.2])]
+    assert shown(before, after) == [(0, 1.2), (7, 1.1), (1, 1.0), (4, 0.1), (2, -1.2)]
+    again = [make_episode(0, reward, solved=True, sample_index=1) for reward in (1.3, -1.0)]
+    assert shown([*before, again[0]], [*after, again[1]])[-2:] == [(0, -2.3), (2, -1.2)]
+    failed = make_episode(0, 1.3, solved=True, ending=Ending.INFRASTRUCTURE)
+    assert shown(before, [failed, *after[1:]])[0] == (7, 1.1)
+    assert shown(before, []) == shown([], after) == []
 
 
-def test_transcripts_of_one_side_show_its_best_and_its_worst() -> None:
-    records = [make_episode(i, float(i), solved=True) for i in range(5)]
-    pairs = choose_pairs(records, [], 4)
-    assert named(pairs) == [
-        ("Best", "test-0004"),
-        ("Best", "test-0003"),
-        ("Worst", "test-0000"),
-        ("Worst", "test-0001"),
+def test_half_of_the_questions_rose_and_half_fell_where_there_are_enough() -> None:
+    def episodes(rewards: list[float]) -> list[Episode]:
+        return [make_episode(i, reward, solved=True) for i, reward in enumerate(rewards)]
+
+    none, rewards = episodes([0.0] * 12), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, -1.0, -2.0, -3.0, -4.0, -5.0, -6.0]
+    assert shown(none, episodes(rewards)) == [(5, 6), (4, 5), (3, 4), (2, 3), (11, -6), (10, -5), (9, -4), (8, -3)]
+    assert [seed for seed, _ in shown(none, episodes([abs(reward) for reward in rewards[:10]] + rewards[10:]))] == [
+        *(5, 4, 3, 9, 2, 8, 11, 10)
     ]
-    assert all(pair.after is None for pair in pairs)
 
 
 def test_turns_become_calls_text_broken_calls_and_observations() -> None:
