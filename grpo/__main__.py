@@ -1,37 +1,22 @@
 """``python -m grpo COMMAND``: the commands of the package, also where their scripts are not on the path."""
 
-import importlib
+from importlib.metadata import distribution
 
 import click
 
-COMMANDS = {
-    "train": "grpo.cli.train:train",
-    "eval": "grpo.cli.evaluate:evaluate",
-    "compare": "grpo.cli.compare:compare",
-    "view": "grpo.cli.view:view",
-    "play": "grpo.cli.play:play",
-    "doctor": "grpo.cli.doctor:doctor",
-    "sft": "grpo.cli.sft:sft",
-    "serve": "grpo.cli.serve:serve",
-    "export": "grpo.cli.export:export",
-    "judge": "judges.cli:main",
-}
-"""``COMMAND`` is the script ``grpo-COMMAND``."""
+SCRIPTS = distribution("email-rl").entry_points.select(group="console_scripts")
 
 
 class Commands(click.Group):
-    """Imports a command when it is asked for."""
+    """``COMMAND`` is the script ``grpo-COMMAND``, imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which one needs them."""
-        return list(COMMANDS)
+        """By name."""
+        return sorted(name.removeprefix("grpo-") for name in SCRIPTS.names if name.startswith("grpo-"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, or None where there is none of that name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        return getattr(importlib.import_module(module), name)
+        return SCRIPTS[f"grpo-{cmd_name}"].load() if f"grpo-{cmd_name}" in SCRIPTS.names else None
 
 
 @click.group(cls=Commands)

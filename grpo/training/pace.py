@@ -133,7 +133,6 @@ class Clock:
         self._run = run
         self._estimate = estimate or Pace()
         self._earlier_seconds = recorded_seconds(run)
-        self._said = ""
 
     @property
     def pace(self) -> Pace:
@@ -160,16 +159,6 @@ class Clock:
         fit = bisect_right(range(MOST_STEPS), left, key=lambda steps: self._todo(step, steps).seconds(pace))
         return max(1, step or 0, fit - 1)
 
-    def too_long(self) -> str:
-        """What is wrong before the warm start if ``minutes`` are too few even for one step; "" if nothing is."""
-        minutes, shortest = self._config.minutes, self.left(None, 1)
-        if minutes is None or not shortest > 60 * minutes:
-            return ""
-        return (
-            f"with one step alone the run takes about {_about(shortest)}, more than {minutes:g} minutes; fewer "
-            "warm_start.steps or eval.scenarios shorten it"
-        )
-
     def describe(self, step: int | None, steps: int) -> str:
         """The whole estimate in a line; "" where it is not known."""
         seconds, pace, todo = self.left(step, steps), self.pace, self._todo(step, steps)
@@ -182,11 +171,6 @@ class Clock:
         )
         named = ", ".join(f"{what} {_about(each)}" for what, each in parts if each > 0)
         return f"about {_about(seconds)}{f' ({named})' if named else ''}"
-
-    def news(self, step: int, steps: int) -> str:
-        """``describe``; "" where it says what it said before, because nothing was measured since."""
-        before, self._said = self._said, self.describe(step, steps)
-        return "" if self._said == before else self._said
 
     def _todo(self, step: int | None, steps: int) -> Todo:
         """Of a run of so many ``steps``; one of none has nothing to evaluate after them."""

@@ -122,13 +122,13 @@ class Trainer:
         display.note(f"{self.servers.name} is ready")
         self._publish(self.engine.save_adapter)
         if self.step == 0:
-            self._say_what_is_left()
             self._evaluate(BEFORE)
         if self._overlap is not None:
             self.pool.close()  # from here on envs are made and stepped in another thread
         self._choose_steps(self.step)
         if self.step < self.config.steps:
-            self._say_what_is_left()
+            if left := self.clock.describe(self.step, self.config.steps):
+                display.note(f"left: {left}")
             self._grpo_steps()
         if config.eval.every:
             self._evaluate(checkpoint_name(self.step))
@@ -170,12 +170,6 @@ class Trainer:
         self._choose_steps(None)
         left = self.clock.describe(None, self.config.steps)
         self.display.note(f"the run will take {left}, estimated from {self.gflops:.0f} GFLOP/s measured here")
-        if warning := self.clock.too_long():
-            self.display.note(f"Warning: {warning}")
-
-    def _say_what_is_left(self) -> None:
-        if left := self.clock.news(self.step, self.config.steps):
-            self.display.note(f"left: {left}")
 
     def _choose_steps(self, step: int | None) -> None:
         """With ``minutes``: how many steps fit, as far as it is known; the run keeps the number."""

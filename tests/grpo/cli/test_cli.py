@@ -37,11 +37,10 @@ def test_every_command_has_help_an_example_a_line_in_the_documents_and_a_version
 
 def test_the_packages_run_as_programs_and_name_their_commands():
     from email_env.__main__ import main as email_env_program
-    from grpo.__main__ import COMMANDS as SHORT
     from grpo.__main__ import main as grpo_program
 
-    assert {f"grpo-{name}" for name in SHORT} == {name for name in COMMANDS if name.startswith("grpo-")}
-    for program, names in ((grpo_program, SHORT), (email_env_program, ("build-enron-db", "make-scenarios"))):
+    short = [name.removeprefix("grpo-") for name in COMMANDS if name.startswith("grpo-")]
+    for program, names in ((grpo_program, short), (email_env_program, ("build-enron-db", "make-scenarios"))):
         shown = CliRunner().invoke(program, ["--help"], terminal_width=80).output
         assert "..." not in shown.partition("Commands:")[2]  # no sentence is cut
         for name in names:

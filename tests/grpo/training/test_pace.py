@@ -157,15 +157,6 @@ def test_minutes_count_the_evaluation_after_before_there_is_a_step(tmp_path, min
     assert Clock(settings_of(minutes, warm_start=45), run, ESTIMATE).steps(None) == steps
 
 
-def test_minutes_that_are_too_few_for_one_step_are_said_to_be(tmp_path):
-    """By hand: 45 x 2 + 384 x 1 + 80 = 554 s, which are 9 min 14 s."""
-    run = RunDirectory(tmp_path)
-    said = Clock(settings_of(9, warm_start=45), run, ESTIMATE).too_long()
-    assert said.startswith("with one step alone the run takes about 9 min, more than 9 minutes; fewer warm_start.steps")
-    assert Clock(settings_of(9.25, warm_start=45), run, ESTIMATE).too_long() == ""
-    assert Clock(settings_of(9, warm_start=45), run).too_long() == ""
-
-
 @pytest.mark.parametrize(
     ("evaluation", "steps", "left"),
     [
