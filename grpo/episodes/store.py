@@ -4,15 +4,12 @@
     results.jsonl   one line for each finished episode, appended when it ends (`record`)
     summary.json    the statistics, written at the end (and again after every ``--resume``)
 
-A line stands for an episode that is there in full. Episodes that end within ``WRITE_SECONDS`` of each other are written
-together, and a thread syncs them every ``SYNC_SECONDS``: a killed process loses what ended in its last
-``WRITE_SECONDS``, a power cut what ended in the last ``SYNC_SECONDS``. ``--resume`` plays what was lost; it first drops
-a last line that was torn.
+A line stands for an episode that is there in full. It is written as the episode ends, and a thread syncs all every
+``SYNC_SECONDS``: a killed process loses nothing, a power cut what ended in the last ``SYNC_SECONDS``. ``--resume``
+plays what was lost; it first drops a last line that was torn.
 """
 
 import asyncio
-import math
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -26,9 +23,6 @@ from grpo.types import Episode
 from judges.common.files import Closeable, JsonlLog, locked, read_json, write_json
 
 FILE_NAME = "results.jsonl"
-
-WRITE_SECONDS = 0.05
-"""How long a result may wait to be written together with others."""
 
 SYNC_SECONDS = 1.0
 """How often results are brought to the disk itself."""
@@ -48,8 +42,6 @@ class Results(Closeable):
         self.episodes = episodes
         self._lock = lock
         self._log = JsonlLog(root / FILE_NAME)
-        self._added: list[bytes] = []
-        self._written = -math.inf
         self._refused = False
 
     @classmethod
@@ -71,34 +63,21 @@ class Results(Closeable):
             raise
 
     def add(self, episode: Episode) -> None:
-        """Keep a finished episode, and of it here what it came to; write where nothing was written lately."""
-        self._added.append(line_of(episode))
-        drop_transcript(episode)
-        self.episodes[episode.key] = episode
-        if time.monotonic() - self._written >= WRITE_SECONDS:
-            self.write()
-
-    def write(self) -> None:
-        """Write what was added.
+        """Keep a finished episode: its line in the folder, and here what it came to.
 
         Raises:
             EvaluationError: The disk is full, or refuses for another reason.
         """
-        if not self._added or self._refused:
-            return
-        self._written = time.monotonic()
-        with self._writing():
-            self._log.write(b"".join(self._added))
-        self._added = []
+        line = line_of(episode)
+        drop_transcript(episode)
+        self.episodes[episode.key] = episode
+        if not self._refused:
+            with self._writing():
+                self._log.write(line)
 
     @asynccontextmanager
     async def kept_up(self) -> AsyncIterator[None]:
-        """Write and sync what is added meanwhile, every so often."""
-
-        async def write() -> None:
-            while True:
-                await asyncio.sleep(WRITE_SECONDS)
-                self.write()
+        """Sync what is added meanwhile, every so often."""
 
         async def sync() -> None:
             while True:
@@ -107,10 +86,9 @@ class Results(Closeable):
 
         with first_of_ours():
             async with asyncio.TaskGroup() as group:
-                keepers = [group.create_task(write()), group.create_task(sync())]
+                keeper = group.create_task(sync())
                 yield
-                for keeper in keepers:
-                    keeper.cancel()
+                keeper.cancel()
 
     def sync(self) -> None:
         """Wait until what was written is on the disk itself, beyond the reach of a power cut; any thread may.
@@ -133,8 +111,7 @@ class Results(Closeable):
     def close(self) -> None:
         """Bring everything to the disk and release the folder; a second call does nothing."""
         if not self._lock.closed:
-            with self._lock, self._writing(), closing(self._log):
-                self.write()
+            with self._lock, closing(self._log):
                 self.sync()
 
     @contextmanager

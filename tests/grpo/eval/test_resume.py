@@ -106,23 +106,12 @@ def test_what_was_said_comes_back_whatever_it_was(tmp_path):
     assert episodes[0].calls == [ModelCall("some")]
 
 
-def test_results_wait_for_each_other_but_not_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 3600.0)
+def test_a_result_is_in_its_file_as_soon_as_it_is_added(tmp_path):
     with Results.open(tmp_path, {}, resume=False) as results:
-        results.add(a_result(0, "at once, as none was written lately"))
-        assert written(tmp_path) == 1
-        results.add(a_result(1, "with the next"))
-        results.add(a_result(2, "with the one before"))
-        assert written(tmp_path) == 1
-        results.write()
-        assert written(tmp_path) == 3
-        monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 0.0)
-        results.add(a_result(3, "at once again"))
-        assert written(tmp_path) == 4
-        monkeypatch.setattr("grpo.episodes.store.WRITE_SECONDS", 3600.0)
-        results.add(a_result(4, "at the end"))
-        assert written(tmp_path) == 4
-    assert [episode.sample_index for episode in read_results(tmp_path)] == [0, 1, 2, 3, 4]
+        for number in range(3):
+            results.add(a_result(number, "said"))
+            assert written(tmp_path) == number + 1
+    assert [episode.sample_index for episode in read_results(tmp_path)] == [0, 1, 2]
 
 
 def test_a_folder_that_cannot_be_read_is_passed_over_and_one_that_is_named_is_explained(tmp_path, monkeypatch):
