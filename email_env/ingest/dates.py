@@ -23,7 +23,7 @@ _NAMES = (
 _MONTHS = {name[:end].lower(): month for month, name in enumerate(_NAMES, 1) for end in range(3, len(name) + 1)}
 _WORD = r"[^\W\d_]{3,}+"
 _FORMS = tuple(
-    re.compile(rf"\s*+(?:[^\W\d_]++\.?+,?+\s*+)?{form}(?!\d)")
+    re.compile(rf"\s*+(?:[^\W\d_]++[\s.,]*+)?{form}(?!\d)")
     for form in (
         rf"(?P<day>\d\d?)[\s-]*+(?P<month>{_WORD})\.?[\s,-]*+(?P<year>\d{{2,4}})",  # RFC 5322
         r"(?P<year>\d{4})([-/.])(?P<month>\d\d?)\2(?P<day>\d\d?)",  # ISO 8601
@@ -32,15 +32,15 @@ _FORMS = tuple(
     )
 )
 _CLOCK = re.compile(
-    r"[\sT,]*+(?:(\d\d?)[:.](\d\d)(?:[:.](\d\d)(?:[.,]\d++)?+)?+(?:\s*+([AP])\.?M\b)?+)?+"
-    r"\s*+(?:(?:GMT|UTC?)?+\s*+([+-]?)(\d\d?):?(\d\d)?(?!\d)|\(?([A-Z]++))?",
-    re.ASCII | re.IGNORECASE,
+    r"[\sT,]*+(?:(\d\d?)[:.](\d\d)(?:[:.](\d\d)(?:[.,]\d++)?+)?+(?:\s*+([AP])\.?M\b\.?+)?+)?+"
+    r"\s*+[(\['\"]?+(?:(?:GMT|UTC?)?+\s*+([+-]?)([0-9]{1,2}):?([0-9]{2})?(?![0-9])|([^][\s()'\",;.]*+))",
+    re.IGNORECASE,
 )
 _ZONES = {"EST": "-05:00", "EDT": "-04:00", "CST": "-06:00", "CDT": "-05:00", "MST": "-07:00", "MDT": "-06:00"}
 _ZONES |= {"PST": "-08:00", "PDT": "-07:00", "Z": "Z", "UT": "Z", "GMT": "Z", "UTC": "Z"}
 _SINCE_1970 = re.compile(r"\s*(\d{9,19})(?:\.\d*)?\s*", re.ASCII)
 _YEAR_LAST = re.compile(  # asctime's form, also behind the `From a@b` of an mbox
-    r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d(?::\d\d)?)(?: ([+-]\d{4}|[A-Z]{1,5}))? (\d{4})\b"
+    r"\b[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d(?::\d\d)?(?: [AP]M)?)(?: ([+-]\d{4}|[A-Z]{1,5}))? (\d{4})\b"
     r"(?: ([+-]\d{4}))?",
     re.ASCII,
 )
@@ -49,8 +49,9 @@ _YEAR_LAST = re.compile(  # asctime's form, also behind the `From a@b` of an mbo
 def parse_date(text: str) -> tuple[str, bool]:
     """A date as (`YYYY-MM-DDTHH:MM:SS` with `Z` or `-07:00` behind it, whether to trust it).
 
-    Of a zone whose name is not in RFC 5322, the day and the clock are kept and not trusted; no zone is UTC. A number
-    alone is the time since 1970, in seconds or, by its length, in thousandths, millionths or billionths of one.
+    Of a zone whose name is not in RFC 5322, or where something else stands behind the clock, the day and the clock are
+    kept and not trusted; no zone is UTC. A number alone is the time since 1970, in seconds or, by its length, in
+    thousandths, millionths or billionths of one.
     """
     try:
         if match := next(filter(None, (form.match(text) for form in _FORMS)), None):

@@ -26,7 +26,7 @@ _FLAGS = [
     (mark, name, re.compile(form))
     for mark, forms in {
         "deleted": {
-            _PLACE: rf"/(?:{_IN_MAILDIR}T|\.Trash(?:\.[^/]*)?/(?:cur|new)/|[,#]\d+(?:/|$))",  # Maildir, Maildir++, MH
+            _PLACE: rf"/(?:{_IN_MAILDIR}T|\.Trash(?:\.[^/]*)?/(?:cur|new)/|[,#]\d+$)",  # Maildir, Maildir++, MH
             _EMLX: "^[01]*1[01]$",
             "x-mozilla-status": "^[0-9a-fA-F]{3}[89a-fA-F]",  # Thunderbird: 0008 is expunged
             "x-mozilla-status2": "^[0-9a-fA-F]{2}[2367abefABEF]",  # 00200000 is deleted on the server

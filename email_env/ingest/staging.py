@@ -27,6 +27,7 @@ COLUMNS = (
 _BATCH = 500
 _COMPARED = 20  # with how many mails of its id a mail is compared: a sender may give one id to all
 _CHECKSUM_CHARS = 8
+_TAG = re.compile(r"[\[({*]++[^][(){}*]++[])}*]++ ?")  # of a list or a filter, as `[dev] `
 _SENDER, _RECIPIENT = (re.compile(rf"{who(letter, '')}(\d+)") for letter in "ft")
 _TABLE = """
     CREATE TEMP TABLE staged (
@@ -314,10 +315,10 @@ class Staging:
 def _say_the_same(mail: Sequence[str], other: Sequence[str]) -> bool:
     """Whether mails of one id, as (sender, subject, attachments, text), say the same; the first may have more files.
 
-    A list may put a tag before the subject, and a footer into the text.
+    A list may put a tag in brackets into the subject, and a footer into the text.
     """
     short, long = sorted((mail[1], other[1]), key=len)
-    is_about = short == long or (short != "" and long.endswith(short))
+    is_about = short in (long, *(_TAG.sub("", long, count=tags) for tags in (1, 2)))
     if mail[0] != other[0] or not is_about or not set(other[2].splitlines()) <= set(mail[2].splitlines()):
         return False
     less, more = sorted([" ".join(["", *text.split(), ""]) for text in (mail[3], other[3])], key=len)

@@ -51,7 +51,7 @@ _OTHER_FORMS = re.compile("[\uff01-\uff5e\ufb00-\ufb06]")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _BESIDE_NAME = re.compile(r"\([^)]*\)|[/@].*")
 _PATH = re.compile(r"(?:\w+:)?(IMCEAEX-)?(?:[/_]O=.*[/_])?CN=([^/,@<>]+)", re.IGNORECASE)
-_NOTES = re.compile(r"\s*+([^/@<>]++)/[^@<>]*+@[^@<>.]++")
+_NOTES = re.compile(r"\s*+(?:CN=)?+([^/@<>]++)/[^@<>]*+@[^@<>.]++", re.IGNORECASE)
 _ELIDED = re.compile(r"(?<!\w)[^\W\d_]['\u2019]\w\w")  # O'Brien, d'Arc
 _RUN = re.compile(r"[^\W_]+\*?")
 _DOMAIN = re.compile(r"[\w-]+(?:\.[\w-]+)*")
@@ -193,7 +193,7 @@ def path_name(text: str) -> str:
     """The name in an X.500 path, as Exchange and Notes have it; "" where a text is none.
 
     They are `/O=X/OU=Y/CN=RECIPIENTS/CN=AREED`, which Exchange also packs into the address of a gateway
-    (`IMCEAEX-_O=X_OU=Y_CN=RECIPIENTS_CN=AREED@x.com`), and `CN=Ann Reed/OU=Y/O=X` or, short, `Ann Reed/Y/X@X`.
+    (`IMCEAEX-_O=X_OU=Y_CN=RECIPIENTS_CN=AREED@x.com`), and `CN=Ann Reed/OU=Y/O=X` or `Ann Reed/Y/X@X`.
     """
     if (short := _NOTES.fullmatch(text)) and " " in short[1].strip():
         return short[1].strip()

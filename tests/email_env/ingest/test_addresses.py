@@ -96,6 +96,7 @@ def test_a_sender_is_read_as_a_recipient_is(header, expected):
         ("Anna Keller (anna@x.com)", ("anna@x.com", "Anna Keller")),
         ('"Keller, Anna (Oslo)" <anna@x.com> (was ann@y.org)', ("anna@x.com", "Keller, Anna (Oslo)")),
         ("Anna Keller/Oslo/Tea@TEA", ("anna.keller", "Anna Keller")),
+        ("CN=Anna Keller/OU=Oslo/O=Tea@TEA", ("anna.keller", "Anna Keller")),
         ("anna@[IPv6:2001:db8::1]", ("anna@[ipv6:2001:db8::1]", "")),
     ],
 )

@@ -90,6 +90,10 @@ FOOTER = "\n_______\nTo leave the list, write to it."
     [
         (("Roof", "The roof is slate."), ("Roof", f"The  roof is slate.\n{FOOTER}"), ["b", FOOTER]),
         (("Roof", "The roof is slate."), ("[dev] Roof", f"The roof is slate.{FOOTER}"), ["b", FOOTER]),
+        (("Re: [1] Roof", "The roof is slate."), ("Re: [dev] [1] Roof", f"The roof is slate.{FOOTER}"), ["b", FOOTER]),
+        (("Roof", "The roof is slate."), ("***SPAM*** [dev] Roof", f"The roof is slate.{FOOTER}"), ["b", FOOTER]),
+        (("Roof", "Yes"), ("Re: Roof", "Yes to slate."), ["a", "b"]),
+        (("[1] Roof", "Slate."), ("[2] Roof", "Slate."), ["a", "b"]),
         (("Roof", "The roof   is slate.\n"), ("Roof", "The roof is  slate."), ["a"]),
         (("Roof", ""), ("Roof", "The roof is slate."), ["b"]),
         (("Roof", "Roof 1"), ("Roof", "Roof 12"), ["a", "b"]),

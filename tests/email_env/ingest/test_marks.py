@@ -64,6 +64,7 @@ def test_labels_of_gmail_are_read_whatever_their_language():
         ("Mail/inbox/,3", "deleted"),
         (",3", "deleted"),
         ("Mail/inbox/#3", "deleted"),
+        ("Mail/#3/plan.eml", None),
         ("Mail/inbox/3", None),
         ("maildir/lay-k/deleted_items/3.", None),
         ("Mail/Trash/3", None),
