@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from judges.common.text import for_terminal
 from judges.errors import JudgeError, JudgeInputError
 from judges.llm.client import TIMEOUT_SECONDS
 from judges.llm.loop import STOPPED
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _OUT_FILE = click.Path(dir_okay=False, path_type=Path)
-_PIPE_WIDTH_CHARS = 200
 
 
 class _ErrorsInOneLine(click.Group):
@@ -188,17 +188,10 @@ def _text_of(rubric: Path | None) -> str | None:
 
 def _print(figures: Agreement | Calibration, as_json: bool) -> None:
     """Print figures as JSON, or as a table with one line a figure."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    if as_json:
-        click.echo(json.dumps(figures.to_dict(), indent=2))
-        return
-    table = Table.grid(padding=(0, 2))
-    for name, value in figures.rows().items():
-        table.add_row(name, Text(value))
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH_CHARS).print(table)
+    rows = figures.rows()
+    width = max(map(len, rows))
+    lines = [f"{name:{width}}  {for_terminal(value)}" for name, value in rows.items()]
+    click.echo(json.dumps(figures.to_dict(), indent=2) if as_json else "\n".join(lines))
 
 
 if __name__ == "__main__":

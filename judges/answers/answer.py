@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from judges.answers.matching import Verdict, decide
 from judges.errors import JudgeInputError, MalformedVerdict
 from judges.llm.ask import Exchange, Question, ask
-from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
+from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient
 from judges.llm.json_answer import STRING, read_answer, response_format
 from judges.llm.loop import blocking
 from judges.llm.prompt_text import encode, random_labels
@@ -100,7 +100,6 @@ async def answer(
         MalformedVerdict: The judge's answer was no verdict, nor was the one after the repair turn.
         SpendLimitReached: The session's money is spent.
     """
-    check_names(call, answer, CallOptions.__annotations__)
     references = _references(reference)
     for name, text in (("question", question), ("given", given)):
         if not isinstance(text, str):

@@ -6,16 +6,14 @@ come from the arguments or the environment. They are never stored, and they are 
 
 import asyncio
 import importlib
-import inspect
 import json
 import logging
 import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, TypedDict
 from urllib.parse import urlsplit
@@ -64,25 +62,6 @@ class CallOptions(Reach, total=False):
     """The same, with parameters of litellm."""
 
     extra_litellm_params: Mapping[str, Any] | None
-
-
-def check_names(given: Iterable[str], function: Callable[..., Any], options: Iterable[str]) -> None:
-    """Refuse an option that a function does not know.
-
-    Args:
-        given: The names that were given.
-        function: Whose parameters are known.
-        options: What else is known.
-
-    Raises:
-        TypeError: As Python does for a wrong keyword; the nearest right name is told.
-    """
-    known = [*inspect.signature(function).parameters, *options]
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(known))}"
-            raise TypeError(f"{function.__name__}() has no option {name!r}; {hint}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from statistics import fmean
 from typing import Any, Unpack
 
 from judges.errors import JudgeError, JudgeInputError, MalformedVerdict, PromptTooLong, SpendLimitReached
-from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, check_names
+from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient
 from judges.llm.loop import run_sync
 from judges.llm.session import Session, Usage
 from judges.reliability.agreement import Estimate, PairCounts, count_pairs, figure, ratio_over_groups
 from judges.reliability.groups import LabelledGroup, judge_each, read_labelled
 from judges.scoring.judgement import Verdict, judge_prompts
 from judges.scoring.prompt import JudgePrompt, build_prompts
-from judges.scoring.ruler import DEFAULT_MAX_PROMPT_TOKENS
+from judges.scoring.ruler import DEFAULT_MAX_PROMPT_TOKENS, judges_of
 
 logger = logging.getLogger(__name__)
 
@@ -173,18 +173,17 @@ def calibrate(
         JudgeInputError: The groups cannot be used, or a setting cannot.
         JudgeError: The first groups have no usable verdict, or none has one; the last failure.
     """
-    check_names(call, calibrate, CallOptions.__annotations__)
     groups = read_labelled(groups) if isinstance(groups, (str, os.PathLike)) else list(groups)
     if not groups:
         raise JudgeInputError("there is no labelled group to measure a judge on")
-    client = judge_model if isinstance(judge_model, JudgeClient) else JudgeClient(judge_model, **call)
+    clients = judges_of(DEFAULT_JUDGE, [judge_model], call)
     session = Session.of(session)
     before = replace(session.usage)
     shown = {"seed": seed, "permutations": permutations, "max_prompt_tokens": max_prompt_tokens}
     measured = _with_prompts(groups, rubric, shown)
 
     async def judge(group: MeasuredGroup) -> list[JudgeError | None]:
-        verdicts = await judge_prompts([client], group.prompts, session, max_prompt_tokens)
+        verdicts = await judge_prompts(clients, group.prompts, session, max_prompt_tokens)
         group.verdicts += [verdict for verdict in verdicts if not isinstance(verdict.error, SpendLimitReached)]
         return [verdict.error for verdict in verdicts]
 

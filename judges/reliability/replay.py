@@ -91,7 +91,7 @@ def replay(
         JudgeInputError: There is no record, nothing in it was scored, or a setting cannot be used.
         JudgeError: The other judge failed on every group, or on all of the first ones; the last failure.
     """
-    settled = settle(replay, judge_model, options)
+    settled = settle(judge_model, options)
     session = Session.of(settled.get("session"))
     settled["session"] = session
     if session.records_to(record_file(run)):

@@ -60,7 +60,7 @@ async def ruler_score_group(
             cannot be used; never swallowed.
     """
     shared: SharedOptions = {**options, "extra_litellm_params": extra_litellm_params, "rubric": rubric}
-    settled = settle(ruler_score_group, judge_model, shared)
+    settled = settle(judge_model, shared)
     trajectories: Any = getattr(group, "trajectories", None)
     if trajectories is None:
         raise JudgeInputError(f"a group must have trajectories, got a {type(group).__name__}")

@@ -128,22 +128,9 @@ def _verdict_record(verdict: Verdict) -> dict[str, Any]:
 
 def show_judgement(judgement: Judgement) -> None:
     """Print on stderr what the judges were asked, their raw answers, and the scores unless a verdict failed."""
-
-    def show(title: str, text: str) -> None:
-        print(f"--- {title}\n{for_terminal(text)}", file=sys.stderr)
-
     for verdict in judgement.verdicts:
-        prompt, exchange = verdict.prompt, verdict.exchange
-        order = f"seed {prompt.seed}, order {prompt.permutation + 1}"
-        for message in prompt.messages:
-            show(f"to {verdict.client.model} ({message['role']}, {order})", message["content"])
-        for number, answer in enumerate(exchange.answers, start=1):
-            origin = " (from the cache)" if exchange.usage.cached else " (after the repair turn)" if number > 1 else ""
-            show(f"raw answer {number}{origin}", answer or "(empty)")
-        if verdict.error is not None:
-            show("no verdict", str(verdict.error))
-    for place, score in enumerate(judgement.scores()):
-        labels = " ".join(dict.fromkeys(verdict.prompt.labels[place] for verdict in judgement.verdicts))
-        given = " ".join(f"{verdict.entry(place).score:.2f}" for verdict in judgement.verdicts)
-        title = f"trajectory {score.trajectory_id} ({labels}): {score.score:.3f}, spread {score.spread:.3f} ({given})"
-        show(title, score.explanation)
+        said = [(message["role"], message["content"]) for message in verdict.prompt.messages]
+        said += [(verdict.client.model, answer) for answer in verdict.exchange.answers]
+        said += [("no verdict", str(verdict.error))] if verdict.error is not None else []
+        print(*(for_terminal(f"--- {who}\n{text}") for who, text in said), sep="\n", file=sys.stderr)
+    print(*(for_terminal(f"--- {score}") for score in judgement.scores()), sep="\n", file=sys.stderr)

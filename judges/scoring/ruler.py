@@ -20,12 +20,12 @@ the missing ones.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Unpack
 
 from judges.errors import JudgeInputError
-from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, Reach, check_names
+from judges.llm.client import DEFAULT_JUDGE, CallOptions, JudgeClient, Reach
 from judges.llm.loop import blocking
 from judges.llm.session import Session
 from judges.scoring.judgement import Judgement, judge_prompts, show_judgement
@@ -35,6 +35,9 @@ from judges.scoring.types import SharedOptions, TrajectoryScore
 
 DEFAULT_MAX_PROMPT_TOKENS = 100_000
 """Fits judges with a context of 128k, with room for reasoning and answer."""
+
+_OF_GROUPS = SharedOptions.__annotations__.keys() - CallOptions.__annotations__.keys()
+"""Options that do not say how to reach a judge."""
 
 
 async def ruler(
@@ -80,7 +83,6 @@ async def ruler(
         MalformedVerdict: A judge's answer was no exact verdict, nor was the one after the repair turn.
         SpendLimitReached: The session's money is spent.
     """
-    check_names(call, ruler, Reach.__annotations__)
     clients = judges_of(judge_model, judges, {**call, "extra_litellm_params": extra_litellm_params})
     session = Session.of(session)
     # Generators can be read once.
@@ -109,11 +111,13 @@ def judges_of(judge_model: str, judges: Iterable[str | JudgeClient] | None, call
     """The judges that are named in one of the two ways.
 
     Raises:
+        TypeError: There is no such option of a call.
         JudgeInputError: None or both are named, one is named twice, or a setting cannot be used.
     """
+    client = JudgeClient(judge_model, **call)  # also where it is not asked, for the options
     if judges is None:
-        judges = [judge_model]
-    elif judge_model != DEFAULT_JUDGE:
+        return [client]
+    if judge_model != DEFAULT_JUDGE:
         raise JudgeInputError(f"got judge_model={judge_model!r} and judges; name the judges in one of the two")
     named = list(judges) if isinstance(judges, Iterable) and not isinstance(judges, str) else []
     if not named:
@@ -127,17 +131,16 @@ def judges_of(judge_model: str, judges: Iterable[str | JudgeClient] | None, call
     return clients
 
 
-def settle(function: Callable[..., Any], judge_model: str, options: SharedOptions) -> SharedOptions:
-    """The options of a function with the judges made: what cannot be used is refused before there is a group.
+def settle(judge_model: str, options: SharedOptions) -> SharedOptions:
+    """The options of `ruler` with the judges made: what cannot be used is refused before there is a group.
 
     Raises:
-        TypeError: The function has no such option.
+        TypeError: There is no such option.
         JudgeInputError: As in `judges_of`.
     """
-    check_names(options, function, SharedOptions.__annotations__)
     settled = options.copy()
     call: CallOptions = {}
-    for name in CallOptions.__annotations__.keys() & settled.keys():
+    for name in settled.keys() - _OF_GROUPS:
         call[name] = settled.pop(name)
     settled["judges"] = judges_of(judge_model, settled.get("judges"), call)
     return settled

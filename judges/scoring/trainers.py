@@ -55,7 +55,7 @@ def trl_reward(
     """
     if num_generations is not None and (not isinstance(num_generations, int) or num_generations < 2):
         raise JudgeInputError(f"num_generations must be 2 or more, got {num_generations!r:.80}")
-    settled = settle(trl_reward, judge_model, options)
+    settled = settle(judge_model, options)
     return TrlReward(settled, tools, num_generations)
 
 
@@ -161,7 +161,7 @@ def verifiers_reward(
     Raises:
         JudgeInputError: A setting cannot be used.
     """
-    settled = settle(verifiers_reward, judge_model, options)
+    settled = settle(judge_model, options)
 
     async def finalize(env: Any, task: Any, episode: Any) -> None:
         """Compare the attempts of a finished episode.

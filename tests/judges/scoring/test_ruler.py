@@ -81,7 +81,7 @@ async def test_debug_shows_prompt_raw_answer_and_scores_on_stderr_and_nothing_is
         await judge(server, GROUP, debug=True)
     out, err = capsys.readouterr()
     assert out == ""
-    for part in ("You grade an AI agent", "raw answer 1", '{"scores"', "0.400", "It searched well"):
+    for part in ("You grade an AI agent", '{"scores"', "score=0.4,", "It searched well"):
         assert part in err
 
 
@@ -89,8 +89,7 @@ async def test_debug_shows_the_raw_answers_of_a_verdict_that_failed(capsys):
     with JudgeServer(lambda messages: "[bold]no\x1b[2J") as server, pytest.raises(MalformedVerdict):
         await judge(server, GROUP, debug=True)
     err = capsys.readouterr().err
-    assert "raw answer 2 (after the repair turn)" in err
-    assert "[bold]no[2J" in err
+    assert err.count("[bold]no[2J") > 1, "the answer after the repair turn, too"
     assert "no verdict" in err
 
 

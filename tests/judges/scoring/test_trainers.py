@@ -100,7 +100,7 @@ def test_a_training_ends_where_the_first_eight_groups_fail_or_every_call_will(fa
 
 
 def test_settings_and_spent_money_end_the_training_and_do_not_train_on_nothing():
-    with pytest.raises(TypeError, match="has no option 'permutation'; did you mean 'permutations'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'permutation'"):
         judges.trl_reward("openai/o4-mini", permutation=4)
     with pytest.raises(JudgeInputError, match="num_generations must be 2 or more, got 1"):
         judges.trl_reward(num_generations=1)
@@ -207,5 +207,5 @@ async def test_a_failed_judgement_fails_the_episode_and_a_lone_attempt_is_refuse
         one_of_three = [Trace("4"), Trace("5", ok=False), Trace("6", ok=False)]
         with pytest.raises(JudgeInputError, match=r"of 3 attempts of agent 'agent' one ended well.*: 2 failed"):
             await compared(server).finalize(None, SimpleNamespace(traces=one_of_three))
-    with pytest.raises(TypeError, match="has no option 'rubrik'; did you mean 'rubric'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rubrik'"):
         judges.verifiers_reward(rubrik="x")
