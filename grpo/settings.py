@@ -167,7 +167,10 @@ class JudgeSettings(JudgeCallSettings):
         default=1, ge=1, description="orders in which the judge sees a group; scores are the means"
     )
     max_failures: float = Field(
-        default=0.5, ge=0, le=1, description="share of groups in a step that may fail, for whichever judge"
+        default=0.5,
+        ge=0,
+        le=1,
+        description="share of a step's groups that may fail, or of eight where it has fewer; for whichever judge",
     )
 
 

@@ -53,15 +53,15 @@ class Batch:
         """
         whole = [episode for episode in self.sampled if episode.ending.counted]
         means = step_means(whole)
-        del means["reward/mean"]  # here it is that of rewarded groups
+        means.pop("reward/mean", None)  # here it is that of rewarded groups
         metrics = {
             **_mean_and_std([reward for group in self.rewarded for reward in group.rewards]),
             **means,
-            "tokens/total_mean": sum(episode.num_tokens for episode in whole) / len(whole),
+            "tokens/total_mean": sum(episode.num_tokens for episode in whole) / max(1, len(whole)),
             "groups/used": float(len(self.groups)),
             "groups/dropped": float(self.dropped),
             "groups/stale": float(self.stale),
-            "groups/zero_variance_share": 1.0 - len(self.groups) / len(self.rewarded),
+            "groups/zero_variance_share": 1.0 - len(self.groups) / max(1, len(self.rewarded)),
             "episodes/failed": float(sum(not e.ending.counted and not e.unmarked for e in self.sampled)),
             "episodes/context_full": float(sum(episode.ending is Ending.CONTEXT_FULL for episode in whole)),
             "turns/cut_share": sum(e.cut_turns for e in whole) / max(1, sum(e.num_turns for e in whole)),

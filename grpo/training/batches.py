@@ -41,6 +41,7 @@ from grpo.training.group_stream import GroupStream
 from grpo.training.rewards import GroupReward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Episode, Group, Task
+from judges.scoring.types import FIRST_FAILURES, VerdictCount
 
 Policies = Callable[[int], AbstractAsyncContextManager[Policy]]
 """Gives out the policy of a version, as `Sampler.policy` does."""
@@ -64,6 +65,8 @@ class Batches:
     _stream: GroupStream[Played] | None = field(init=False, default=None)
     _gate: asyncio.Semaphore | None = field(init=False, default=None)
     _bar: Bar | None = field(init=False, default=None)
+    _judged: VerdictCount = field(init=False, default_factory=VerdictCount)
+    """Groups of the newest steps; a step of eight or more stands for itself."""
     _early: int = field(init=False, default=0)
     """Episodes that ended while no bar was shown."""
     _costs_before: tuple[float | None, float | None] | None = field(init=False, default=None)
@@ -88,7 +91,8 @@ class Batches:
         Raises:
             EnvError: Most episodes failed, or the members of a group began from different prompts.
             ConfigError: No episode had room for its first turn.
-            JudgeFailure: More groups than ``judge.max_failures`` allows had no rewards, or all.
+            JudgeFailure: More groups than ``judge.max_failures`` allows had no rewards, or all, of eight or more: of a
+                step, and of those before it where it has fewer. Or the judge's money is spent.
         """
         settings = self.config.rollout
         began = time.monotonic()
@@ -247,14 +251,20 @@ class Batches:
                 f"{len(failed)} of {len(sampled)} episodes of a step failed; the first: {failed[0].error}. The "
                 "checkpoint of the step before is kept; mend that and go on with --resume"
             )
-        bound = self.config.judge.max_failures
-        why = next((episode.unmarked for episode in sampled if episode.unmarked), self.reward.last_error)
-        if asked - rewarded > bound * asked or rewarded == 0:
+        count = self._judged
+        count.usable += rewarded
+        count.failed += asked - rewarded
+        bound, groups = self.config.judge.max_failures, count.usable + count.failed
+        is_spent = self.reward.is_spent or self.marker.is_spent
+        if count.failed > bound * max(groups, FIRST_FAILURES) or count.is_hopeless or (is_spent and not rewarded):
+            why = next((episode.unmarked for episode in sampled if episode.unmarked), self.reward.last_error)
             raise JudgeFailure(
-                f"{asked - rewarded} of {asked} groups of a step have no rewards, above the bound of {bound:g} of them "
-                f"(judge.max_failures); the last error: {why}. The checkpoint of the step before is "
-                "kept; mend the judge and go on with --resume"
+                f"{count.failed} of the newest {groups} groups have no rewards; the last error: {why}. {bound:g} of a "
+                f"step's groups may have none, or of {FIRST_FAILURES} where it has fewer (judge.max_failures). The "
+                "checkpoint of the step before is kept; mend the judge and go on with --resume"
             )
+        if groups >= FIRST_FAILURES:
+            self._judged = VerdictCount()
 
 
 def _with_rewards(group: Group, rewarded: Group | None) -> list[Episode]:

@@ -18,7 +18,7 @@ from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
 from grpo.settings import JudgeSettings
 from grpo.types import Episode, Group
-from judges import JudgeError, Session, ruler
+from judges import JudgeError, Session, SpendLimitReached, ruler
 
 HYBRID_WEIGHT = 0.25
 """Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
@@ -29,9 +29,11 @@ class GroupReward:
 
     Attributes:
         last_error: Why a group had no rewards the last time; "" where that never happened.
+        is_spent: Whether that was for want of money.
     """
 
     last_error: str = ""
+    is_spent: bool = False
 
     @property
     def cost_usd(self) -> float | None:
@@ -82,7 +84,7 @@ class RulerReward(GroupReward):
                 **self.settings.call,
             )
         except JudgeError as error:
-            self.last_error = str(error)
+            self.last_error, self.is_spent = str(error), isinstance(error, SpendLimitReached)
             return None
         return replace(
             group,

@@ -116,7 +116,7 @@ async def _from_llm(client: JudgeClient, question: Question[Any], session: Sessi
         except MalformedVerdict as problem:
             problems.append(str(problem))
             messages += repair_turn(question, completion.content, problem)
-            form = None if completion.is_blank else form
+            form = None if completion.is_blank or completion.finish_reason == "length" else form
     raise MalformedVerdict(
         f"{client.model} gave no usable answer on {question.subject}: first {problems[0]}; "
         f"after the repair turn {problems[1]}. Its last answer began {exchange.answers[-1][:200]!r}"
@@ -128,9 +128,9 @@ def _check_end(completion: Completion) -> None:
     reason = completion.finish_reason
     if completion.is_blank and completion.has_reasoning:
         raise MalformedVerdict("the answer is empty: its text stands in reasoning_content, which is not read")
-    if reason not in ("stop", ""):
+    if reason != "stop":
         hint = "; raise max_tokens" if reason == "length" else ""
-        raise MalformedVerdict(f"the model did not end the answer: its finish_reason is {reason}{hint}")
+        raise MalformedVerdict(f"the model did not end the answer: its finish_reason is {reason or 'missing'}{hint}")
 
 
 def repair_turn(question: Question[Any], content: str, problem: MalformedVerdict) -> ChatTurns:

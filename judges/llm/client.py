@@ -80,7 +80,7 @@ class Completion:
     has_reasoning: bool = False
     """Whether there is text in a reasoning field."""
     problem: str = ""
-    """Why the reply cannot be read, though it may have to be paid."""
+    """Why the reply is not read and not asked for again, though it may have to be paid."""
 
     @property
     def is_blank(self) -> bool:
@@ -247,11 +247,11 @@ class JudgeClient:
                     response = await litellm.acompletion(**params)
                 return self._completion(response, _said_end(replies), params)
             except Exception as error:  # the one boundary: litellm raises its own, openai's, httpx's and builtin types
-                failure = Failure.of(error)
+                failure = Failure.of(error, replies[-1] if replies else None)
                 told = self._told(error, failure, params, attempt)
                 is_overflow = isinstance(told, ContextOverflow)
                 told.may_be_of_form = has_form and failure.may_be_of_form and not is_overflow
-                if failure.status == 200:  # it may have to be paid, so it is not asked again
+                if failure.status == 200 and replies:  # it may have to be paid, so it is not asked again
                     cost = 0.0 if self._prices == (0.0, 0.0) else None
                     return Completion("", "", cost_dollars=cost, problem=str(told))
                 if told.may_be_of_form or attempt > self.max_retries or not failure.is_transient:
@@ -282,7 +282,9 @@ class JudgeClient:
             finish_reason = choice.finish_reason or ""
             if finish_reason == "stop" and said_end.lower() not in _ENDED:
                 finish_reason = said_end
-        return Completion(content, finish_reason, prompt_tokens, completion_tokens, cost, has_reasoning)
+        is_filtered = not content and finish_reason == "content_filter"
+        problem = f"{self.model} says nothing: a filter of contents ended its reply" if is_filtered else ""
+        return Completion(content, finish_reason, prompt_tokens, completion_tokens, cost, has_reasoning, problem)
 
     def _secrets(self, params: Mapping[str, Any]) -> list[str]:
         """What no text of the server may repeat."""
@@ -302,7 +304,7 @@ class JudgeClient:
         message = f"{name} failed{tries} ({blank_secrets(failure.words, *self._secrets(params))[:500]})"
         if type(error).__name__ == "ContextWindowExceededError" or failure.is_overflow:
             return ContextOverflow(f"{message}; lower max_prompt_tokens below the judge's context", status)
-        if status == 404 and base and urlsplit(base).path in ("", "/"):
+        if status in (200, 404, 405, 422) and base and urlsplit(base).path in ("", "/"):
             message += f"; its URL has no path: is it {without_credentials(base).rstrip('/')}/v1?"
         is_out_of_quota = status == 429 and failure.is_final
         return JudgeCallError(message, status, is_hopeless=status in _HOPELESS or is_out_of_quota)

@@ -23,10 +23,12 @@ _TRANSIENT = frozenset({408, 409, 425, 429})
 _OF_FORM = frozenset({400, 404, 415, 422, 500, 501})
 """What servers answer where they do not know structured output, or break at it."""
 _FINAL_CODE = re.compile(
-    r'"(?:code|type)"\s*:\s*"[^"]*(?:quota|billing|content_?(?:filter|policy))[^"]*"', re.IGNORECASE
+    r'"(?:code|type)"\s*:\s*"[^"]*(?:quota|billing|filter|policy|moderation|safety|invalid_prompt)[^"]*"', re.IGNORECASE
 )
 """An error that names the account's quota, or a filter of contents: the next attempt gets the same."""
-_OVERFLOW = re.compile(r"\bcontext[ _-](?:length|window|size)", re.IGNORECASE)
+_OVERFLOW = re.compile(
+    r"\bcontext[ _-](?:length|window|size)|\b(?:prompt|input)\b[^.]*\b(?:exceeds|(?:too|is) long)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Failure:
     headers: Mapping[str, str]
 
     @classmethod
-    def of(cls, error: Exception) -> Self:
-        """What litellm's error stands for."""
+    def of(cls, error: Exception, reply: object = None) -> Self:
+        """What litellm's error stands for; ``reply`` is what came with status 200, as far as litellm read it."""
         import httpx  # a command's --help imports the client
 
         causes = list(_causes(error))
@@ -50,13 +52,13 @@ class Failure:
                 words = f"HTTP {answer.status_code}: {' '.join(answer.text.split())}"
                 return cls(answer.status_code, words, answer.headers)
         words = str(error).partition("Traceback (most recent")[0].rstrip()  # litellm quotes its own
-        words = f"{type(error).__name__}: {words}"
+        words = f"HTTP 200: {reply}" if reply else f"{type(error).__name__}: {words}"
         if any(isinstance(cause, (TimeoutError, httpx.TimeoutException)) for cause in causes):
             return cls(408, words, {})
         if any(isinstance(cause, (OSError, httpx.TransportError)) for cause in causes):
             return cls(None, words, {})
-        status = getattr(error, "status_code", None)  # what litellm refuses itself is a 400
-        return cls(status if status in range(400, 500) else 200, words, {})
+        status = getattr(error, "status_code", None) or 500  # litellm's own, unless the reply is an error with a status
+        return cls(200 if status == 500 else status, words, {})
 
     @property
     def is_final(self) -> bool:

@@ -20,7 +20,7 @@ from judges.errors import JudgeError, JudgeInputError, SpendLimitReached
 from judges.llm.record import read_judgements, read_lines
 from judges.llm.session import Session
 from judges.scoring.prompt import build_prompts
-from judges.scoring.types import FIRST_FAILURES, Message
+from judges.scoring.types import Message, VerdictCount
 
 T = TypeVar("T")
 
@@ -122,24 +122,21 @@ async def judge_each(
         The error of the group that there was no money for.
     """
     waiting = iter(groups)
-    judged = failed = 0
-    has_verdict = False
+    judged, count = 0, VerdictCount()
     spent: SpendLimitReached | None = None
 
     async def work() -> None:
-        nonlocal judged, failed, has_verdict, spent
+        nonlocal judged, spent
         for group in waiting:
-            if spent or (failed >= FIRST_FAILURES and not has_verdict):
+            if spent or count.is_hopeless:
                 return
             errors = await judge(group)
-            has_verdict = has_verdict or None in errors
+            count.usable += None in errors
             spent = next((error for error in errors if isinstance(error, SpendLimitReached)), spent)
-            if any(errors):
-                failed += 1
-            else:
-                judged += 1
+            count.failed += any(errors)
+            judged += not any(errors)
             if on_progress is not None:
-                on_progress(judged, failed)
+                on_progress(judged, count.failed)
 
     await asyncio.gather(*(work() for _ in range(session.max_concurrency)))
     return spent

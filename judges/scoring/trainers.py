@@ -12,7 +12,7 @@ import asyncio
 import logging
 import operator
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any, Unpack
 
@@ -20,7 +20,7 @@ from judges.errors import JudgeCallError, JudgeError, JudgeInputError, PromptToo
 from judges.llm.client import DEFAULT_JUDGE
 from judges.llm.loop import run_sync
 from judges.scoring.ruler import ruler, settle
-from judges.scoring.types import FIRST_FAILURES, SharedOptions, TrajectoryScore
+from judges.scoring.types import SharedOptions, TrajectoryScore, VerdictCount
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +66,7 @@ class TrlReward:
     options: SharedOptions
     tools: Sequence[Mapping[str, Any]] | None
     num_generations: int | None
-    has_judged: bool = False
-    failed: int = 0
-    """How many groups have no scores."""
+    groups: VerdictCount = field(default_factory=VerdictCount)
 
     @property
     def __name__(self) -> str:
@@ -126,7 +124,7 @@ class TrlReward:
         failures: list[JudgeError] = []
         for group, result in zip(groups, judged, strict=True):
             if not isinstance(result, BaseException):
-                self.has_judged = True
+                self.groups.usable += 1
                 scores += result
                 continue
             if not isinstance(result, JudgeError) or isinstance(result, SpendLimitReached):
@@ -135,9 +133,9 @@ class TrlReward:
                 raise result
             failures.append(result)
             scores += [None] * len(group)
-        self.failed += len(failures)
+        self.groups.failed += len(failures)
         is_hopeless = any(isinstance(failure, JudgeCallError) and failure.is_hopeless for failure in failures)
-        if failures and not self.has_judged and (is_hopeless or self.failed >= FIRST_FAILURES):
+        if failures and not self.groups.usable and (is_hopeless or self.groups.is_hopeless):
             raise failures[-1]
         for failure in failures:
             logger.warning("a group is left without rewards: %s", failure)

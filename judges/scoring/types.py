@@ -11,7 +11,20 @@ Message = Mapping[str, Any]
 """One OpenAI-style chat message: ``{"role": ..., "content": ...}``, with ``tool_calls`` and ``tool_call_id`` if any."""
 
 FIRST_FAILURES = 8
-"""Where so many groups have no usable verdict and none has one, the judge is set up wrong."""
+"""Where so many groups have no usable verdict and none has one, the judge is set up wrong. Fewer say nothing of it."""
+
+
+@dataclass(slots=True)
+class VerdictCount:
+    """How many groups a judge gave a usable verdict on, and on how many it failed."""
+
+    usable: int = 0
+    failed: int = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the judge is set up wrong."""
+        return self.failed >= FIRST_FAILURES and not self.usable
 
 
 @dataclass(frozen=True, slots=True)

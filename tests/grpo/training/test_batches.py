@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from grpo.errors import ConfigError, EnvError, JudgeFailure, ServerError
-from grpo.training.rewards import EnvReward
+from grpo.settings import JudgeSettings
+from grpo.training.rewards import EnvReward, RulerReward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Group
+from judges import Session
 from judges.common.files import read_jsonl
 from tests.support.batches import Guesser, batch, batches, judged, right_at_first
 from tests.support.judge_server import JudgeServer, Reply, score_by
@@ -131,15 +133,39 @@ def test_a_failed_verdict_drops_and_counts_its_group():
     assert made.metrics()["reward/mean"] == pytest.approx(0.4), "the unjudged group is no part of the mean"
 
 
-@pytest.mark.parametrize(("letters", "bound"), [("mfh", 0.5), ("fmhq", 1.0), ("m", 0.0)])
-def test_too_many_failed_verdicts_stop_the_run(letters, bound):
+@pytest.mark.parametrize(
+    ("letters", "bound", "size", "failed"),
+    [
+        ("mfh", 0.5, 4, "6 of the newest 8"),
+        ("fmhq", 1.0, 4, "8 of the newest 8"),
+        ("fmhq", 0.5, 2, "6 of the newest 6"),
+        ("fmhq", 1.0, 2, "8 of the newest 8"),
+        ("fmhq", 1.0, 3, "9 of the newest 9"),
+        ("m", 0.0, 4, "1 of the newest 4"),
+    ],
+)
+def test_too_many_failed_verdicts_of_eight_groups_stop_the_run(letters, bound, size, failed):
+    groups = int(failed.split()[-1])
     with JudgeServer(fails_for(letters)) as server:
-        made = batches(judged(server), **{"judge.max_failures": bound})
-        above = rf"^{len(letters)} of 4 groups .* above the bound of {bound:g} "
-        with pytest.raises(JudgeFailure, match=above) as stop:
+        made = batches(judged(server), **{"judge.max_failures": bound, "rollout.groups_per_step": size})
+        for _ in range(groups // size - 1):
+            few = batch(made, right_at_first)
+            assert few.unrewarded == few.metrics()["judge/failures"] == min(size, len(letters))
+            assert len(few.groups) == few.metrics()["groups/used"] == size - few.unrewarded
+        with pytest.raises(JudgeFailure, match=rf"^{failed} groups have no rewards.* {bound:g} of a step's") as stop:
             batch(made, right_at_first)
     assert "no usable answer" in str(stop.value)
     assert "--resume" in str(stop.value)
+
+
+def test_a_judge_that_fails_on_half_of_every_small_step_does_not_stop_the_run_and_spent_money_does():
+    with JudgeServer(fails_for("mh")) as server:
+        made = batches(judged(server))
+        assert [len(batch(made, right_at_first).groups) for _ in range(5)] == [2] * 5
+        spent = RulerReward(JudgeSettings(model="openai/o4-mini", api_base=server.url), Session(max_cost_dollars=1e-9))
+        spent.session.usage.cost_dollars = 1.0
+        with pytest.raises(JudgeFailure, match=r"^4 of the newest 4 groups .* the last error: \$1\.0000 are spent"):
+            batch(batches(spent), right_at_first)
 
 
 def test_failed_rollouts_are_not_shown_to_the_judge_and_not_trained_on():

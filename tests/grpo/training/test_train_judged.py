@@ -47,9 +47,9 @@ def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_chec
         return judged(messages) if next(sound, False) else "I would rather not say."
 
     with JudgeServer(judge) as server:
-        stopped = train(run_dir, vllm_server.url, *ruler(server.url))
+        stopped = train(run_dir, vllm_server.url, *ruler(server.url), *sets("judge.max_failures=0.2"))
     assert stopped.exit_code == 1, stopped.output
-    assert "2 of 2 groups of a step have no rewards, above the bound of 0.5" in stopped.stderr
+    assert "2 of the newest 4 groups have no rewards" in stopped.stderr
     assert "I would rather not say." in stopped.stderr
     assert "--resume" in stopped.stderr
     _, state = newest_checkpoint(run_dir / "checkpoints")
@@ -57,7 +57,7 @@ def test_a_run_on_verdicts_alone_stops_where_they_fail_and_goes_on_from_its_chec
     (first,) = read_jsonl(run_dir / "metrics.jsonl")
 
     with JudgeServer(judged) as server:
-        finished = train(run_dir, vllm_server.url, *ruler(server.url))
+        finished = train(run_dir, vllm_server.url, *ruler(server.url), *sets("judge.max_failures=0.2"))
     assert finished.exit_code == 0, finished.output
     assert "resumed from step-0001" in finished.stdout
     steps = read_jsonl(run_dir / "metrics.jsonl")

@@ -130,6 +130,8 @@ async def test_a_failure_that_a_retry_cannot_mend_ends_at_once(status):
         (402, {"error": {"message": "Insufficient credits"}}),
         (400, {"error": {"message": "The prompt was filtered", "code": "content_filter"}}),
         (500, {"error": {"message": "no", "type": "content_policy_violation"}}),
+        (400, {"error": {"message": "Invalid prompt: it was flagged", "code": "invalid_prompt"}}),
+        (400, {"error": {"message": "no", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}),
     ],
 )
 async def test_a_failure_that_lasts_is_not_tried_again(status, said):
@@ -163,6 +165,25 @@ async def test_a_reply_that_cannot_be_read_may_be_paid_so_it_is_asked_for_once(r
     assert (reply.content, reply.cost_dollars, len(server.requests)) == ("", None, 1)
     assert reply.problem.startswith(f"{model} at {server.url} failed (")
     assert "Traceback" not in reply.problem
+    if raw.startswith(b"{"):
+        assert "HTTP 200: {" in reply.problem, "what the server says, and not that litellm cannot read it"
+
+
+@pytest.mark.parametrize(("code", "asked"), [(400, 1), (401, 1), (413, 1), (429, 3), (502, 3), (503, 3), (529, 3)])
+async def test_an_error_with_a_status_is_that_also_in_a_reply_with_status_200(code, asked):
+    said = json.dumps({"error": {"message": "Provider returned error", "code": code}}).encode()
+    with (
+        JudgeServer([Reply(raw=said)] * 2 + [Reply(raw=said)]) as server,
+        pytest.raises(JudgeCallError, match=r"HTTP 200: .*Provider returned error") as caught,
+    ):
+        await client(server, max_retries=2).complete(ASK)
+    assert (len(server.requests), caught.value.status) == (asked, code)
+
+
+async def test_what_is_refused_before_it_is_sent_is_not_paid():
+    with JudgeServer([]) as server, pytest.raises(JudgeCallError, match=r"failed \("):
+        await client(server, extra_litellm_params={"tools": 5}).complete(ASK)
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -198,6 +219,8 @@ async def test_a_server_on_loopback_is_asked_past_a_proxy(monkeypatch):
         ("the model is loaded with context length of only 4096 tokens", "the model is loaded with context length"),
         ({"message": "This model's maximum context length is 4096 tokens"}, "maximum context length is 4096"),
         ({"message": "Input tokens exceed the configured limit of 9 tokens"}, "exceed the configured limit"),
+        ({"message": "The input token count (9) exceeds the maximum number of tokens allowed (4)."}, "token count"),
+        ({"message": "The decoder prompt (length 9) is longer than the maximum model length of 4."}, "is longer than"),
     ],
 )
 async def test_a_prompt_above_the_context_is_told_in_the_servers_words(error, words):
@@ -210,10 +233,13 @@ async def test_a_prompt_above_the_context_is_told_in_the_servers_words(error, wo
 
 
 async def test_a_url_without_a_path_is_hinted_at_where_nothing_is_found():
-    with JudgeServer([404, 404]) as server:
-        bare = server.url.removesuffix("/v1")
-        with pytest.raises(JudgeCallError, match=f"its URL has no path: is it {server.url}\\?"):
-            await JudgeClient("openai/m", api_base=f"{bare}/").complete(ASK)
+    said = {"error": "Unexpected endpoint or method. (POST /chat/completions)"}  # LM Studio, with status 200
+    with JudgeServer([404, 405, Reply(raw=json.dumps(said).encode()), Reply(raw=b"<html>"), 404]) as server:
+        judge = JudgeClient("openai/m", api_base=server.url.removesuffix("v1"))
+        for _ in range(3):
+            with pytest.raises(JudgeCallError, match=f"its URL has no path: is it {server.url}\\?"):
+                await judge.complete(ASK)
+        assert f"is it {server.url}?" in (await judge.complete(ASK)).problem, "a page"
         with pytest.raises(JudgeCallError) as caught:
             await client(server).complete(ASK)
     assert "its URL" not in str(caught.value)

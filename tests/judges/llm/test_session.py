@@ -150,6 +150,9 @@ async def test_structured_output_that_harms_is_left_out_and_the_session_remember
             [True, False, False],
         ),
         (["no", "no"], "no complete JSON object", [True, True]),
+        ([Reply("", finish_reason="content_filter")], "a filter of contents ended its reply", [True]),
+        ([Reply('{"scores": [' + "0" * 400, finish_reason="length")] * 2, "finish_reason is length", [True, False]),
+        ([Reply('{"scores": []}', finish_reason="")] * 2, "finish_reason is missing", [True, True]),
         ([Reply(raw=b"<html>")], "failed", [True]),
     ],
 )
