@@ -140,17 +140,8 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         )
 
     def write_action(self, action: Any) -> str:
-        """The assistant turn that calls for an action of the wrapped env, or for a near one with shorter numbers.
-
-        A float32 in full has up to 17 digits, each a token for many models: more than a turn may hold.
-        """
-        value = to_json(self._actions, action)
-        try:
-            to_action(self._actions, _shortened(value))
-            value = _shortened(value)
-        except ValueError:  # it lies between the bound and its last digits
-            pass
-        return format_call(TOOL, {"action": value})
+        """The assistant turn that calls for an action of the wrapped env, or for a near one with shorter numbers."""
+        return format_call(TOOL, {"action": to_json(self._actions, action)})
 
     def _read(self, action: str) -> tuple[list[tuple[str, Any]], str, str]:
         """The actions that a turn calls for, each with its call's id; or an error code and, for the model, why."""
@@ -283,15 +274,6 @@ def _picture(drawn: str) -> str:
 def _colours(text: str) -> list[str]:
     """The colours that the escape sequences in a text name."""
     return [_COLOURS[int(digit)] for digit in _CODE.findall(" ".join(_ESCAPE.findall(text)))]
-
-
-def _shortened(value: Any) -> Any:
-    """A JSON value with its numbers of three significant digits."""
-    if isinstance(value, list):
-        return [_shortened(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _shortened(item) for key, item in value.items()}
-    return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
 class _WrongCall(ValueError):

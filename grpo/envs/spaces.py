@@ -102,7 +102,10 @@ def to_action(space: spaces.Space[Any], value: Any) -> Any:
 
 
 def to_json(space: spaces.Space[Any], action: Any) -> Any:
-    """The JSON value that stands for an action: the inverse of `to_action`."""
+    """The JSON value that stands for an action, or for a near one: fractions have three digits, where these lie within.
+
+    A float32 in full has up to 17 digits, each a token for many models: more than a turn may hold.
+    """
     if isinstance(space, spaces.Tuple):
         return [to_json(part, item) for part, item in zip(space.spaces, action, strict=True)]
     if isinstance(space, spaces.Dict):
@@ -110,6 +113,8 @@ def to_json(space: spaces.Space[Any], action: Any) -> Any:
     if isinstance(action, str):
         return action
     array = np.asarray(action)
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        array = np.clip(np.vectorize(lambda number: float(f"{number:.3g}"))(array), space.low, space.high)
     return array.item() if array.shape == (1,) else array.tolist()  # as its schema has it
 
 

@@ -214,26 +214,10 @@ def hub_reachable(timeout_seconds: float = 3.0) -> bool:
     return response.status_code < 500
 
 
-def current_rss_gb() -> float | None:
-    """Resident memory of this process now, in GB (10^9 bytes); ``None`` where unknown."""
-    return _status_gb("VmRSS")
-
-
-def peak_rss_gb() -> float | None:
-    """The most resident memory that this process ever had, in GB (10^9 bytes); ``None`` where unknown."""
-    return _status_gb("VmHWM")
-
-
-def _status_gb(field: str) -> float | None:
-    try:
-        text = Path("/proc/self/status").read_text()
-    except OSError:
-        return None  # no /proc on this system
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        if name == field:
-            return int(rest.split()[0]) * 1024 / 1e9  # the kernel's kB are 1,024 bytes
-    return None
+def current_rss_gb() -> float:
+    """Resident memory of this process now, in GB (10^9 bytes)."""
+    pages = int((PROC / "self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
 def cpu_seconds_below(root: int) -> float:

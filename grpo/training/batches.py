@@ -60,7 +60,7 @@ class Batches:
     tasks: TaskStream
     reward: GroupReward
     display: Display
-    unfinished: UnfinishedStep = field(default_factory=UnfinishedStep)
+    unfinished: UnfinishedStep
     marker: Marker = field(default_factory=Marker)
     _stream: GroupStream[Played] | None = field(init=False, default=None)
     _gate: asyncio.Semaphore | None = field(init=False, default=None)

@@ -256,7 +256,7 @@ class Trainer:
             "time/publish": publish_seconds,
             "time/step": time.monotonic() - began.seconds,
             "time/cpu": max(0.0, Began.now().cpu_seconds - began.cpu_seconds),
-            "mem/trainer_rss_gb": current_rss_gb() or 0.0,
+            "mem/trainer_rss_gb": current_rss_gb(),
         }
         log.append(metrics)
         self.checkpoints.finish(checkpoint, self._description())

@@ -16,8 +16,8 @@ from judges.common.files import JsonlLog, read_jsonl
 class UnfinishedStep:
     """The rewarded groups that a step may learn from: its own policy's, and those of up to ``max_staleness`` before."""
 
-    def __init__(self, folder: Path | None = None, max_staleness: int = 0):
-        """Keep groups in ``folder``, or for as long as this object lives."""
+    def __init__(self, folder: Path, max_staleness: int = 0):
+        """Keep groups in ``folder``."""
         self._folder = folder
         self._max_staleness = max_staleness
         self._groups: dict[int, dict[Task, Group]] = {}  # by the step whose policy played them
@@ -39,10 +39,9 @@ class UnfinishedStep:
         if version not in self._groups:
             self._groups[version] = self._read(version)
         self._groups[version][group.task] = group
-        if self._folder is not None:
-            with JsonlLog(self._path(version)) as log:
-                members = b",".join(line_of(episode, logprobs=True).rstrip() for episode in group.episodes)
-                log.write(b'{"episodes":[%b]}\n' % members)
+        with JsonlLog(self._path(version)) as log:
+            members = b",".join(line_of(episode, logprobs=True).rstrip() for episode in group.episodes)
+            log.write(b'{"episodes":[%b]}\n' % members)
 
     def finish(self, step: int) -> None:
         """Drop what ``step`` may not learn from: its checkpoint is whole, and a run that is killed goes on from there.
@@ -61,14 +60,12 @@ class UnfinishedStep:
     def _keep(self, versions: range) -> None:
         for version in [version for version in list(self._groups) if version not in versions]:
             del self._groups[version]
-        for path in self._folder.glob("step-*.jsonl") if self._folder is not None else ():
+        for path in self._folder.glob("step-*.jsonl"):
             named = re.fullmatch(r"step-(\d+)\.jsonl", path.name)
             if named is None or int(named[1]) not in versions:
                 path.unlink()
 
     def _read(self, version: int) -> dict[Task, Group]:
-        if self._folder is None:
-            return {}
         path = self._path(version)
         try:
             groups = [[episode_of(member) for member in line["episodes"]] for line in read_jsonl(path)]
@@ -77,5 +74,4 @@ class UnfinishedStep:
             raise CheckpointError(f"{path} is damaged ({error}); remove it, and its groups are sampled anew") from error
 
     def _path(self, version: int) -> Path:
-        assert self._folder is not None
         return self._folder / f"step-{version:04d}.jsonl"

@@ -1,10 +1,12 @@
 """What the benchmarks share: what some work took, forms that take turns, the ratios of one to another, and episodes."""
 
 import random
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
@@ -34,6 +36,13 @@ def timed(work: Callable[[], T], cpu: Callable[[], float] = time.process_time) -
     began = Cost.until_now(cpu)
     found = work()
     return found, Cost.until_now(cpu) - began
+
+
+def peak_memory() -> int:
+    """The most resident memory that this process ever had, in bytes."""
+    found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
+    assert found, "Linux says so"
+    return 1024 * int(found[1])
 
 
 def in_turn(forms: Mapping[str, Callable[[], T]], rounds: int = 1) -> Iterator[tuple[str, T]]:

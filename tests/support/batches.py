@@ -1,6 +1,8 @@
 """Batches of a real env with a scripted policy, for the tests of a step's batch."""
 
 import asyncio
+import tempfile
+from pathlib import Path
 
 from grpo.config import load_config
 from grpo.display.terminal import Display
@@ -10,6 +12,7 @@ from grpo.serving.policy import Policy
 from grpo.settings import JudgeSettings
 from grpo.training.batches import Batches
 from grpo.training.rewards import RulerReward
+from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import SampledTurn
 from judges import Session
 from tests.support.envs import WORD_ENV
@@ -40,11 +43,16 @@ class Guesser(Policy):
         return SampledTurn(ids, [-0.5] * len(ids), "stop")
 
 
+def unfinished_step():
+    """In a folder of its own."""
+    return UnfinishedStep(Path(tempfile.mkdtemp()))
+
+
 def batches(reward, **settings):
     rollout = {"groups_per_step": 4, "group_size": 2, "max_tokens": 400}
     config = load_config(None, {"env": WORD_ENV, "rollout": rollout, **settings})
     pool = EnvPool(WORD_ENV, {})
-    return Batches(config, pool, ByteChat(), TaskStream(IDS, 0), reward, Display(quiet=True))
+    return Batches(config, pool, ByteChat(), TaskStream(IDS, 0), reward, Display(quiet=True), unfinished_step())
 
 
 def judged(server, kind=RulerReward, model="openai/judge"):

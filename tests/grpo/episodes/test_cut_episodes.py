@@ -14,6 +14,7 @@ from grpo.settings import RolloutSettings
 from grpo.training.batches import Batches
 from grpo.training.demonstrations import Demonstrations, from_episodes
 from grpo.training.rewards import EnvReward, FunctionReward
+from tests.support.batches import unfinished_step
 from tests.support.policies import ByteChat, Says, always
 
 UP, RIGHT, DOWN = 0, 1, 2
@@ -43,7 +44,9 @@ def walked(*members, reward=None, rollout=ROLLOUT):
     rollout = rollout.model_dump(exclude_unset=True) | size
     config = load_config(None, {"env": "CliffWalking-v1", "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(config.env, kwargs)
-    batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), reward or EnvReward(), Display(quiet=True))
+    batches = Batches(
+        config, pool, ByteChat(), TaskStream(None, 0), reward or EnvReward(), Display(quiet=True), unfinished_step()
+    )
     batch = asyncio.run(batches.next(0, always(walkers(*members))))
     pool.close()
     return batch

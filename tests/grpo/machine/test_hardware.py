@@ -56,13 +56,10 @@ def test_a_hub_that_does_not_answer_is_out_of_reach(monkeypatch: pytest.MonkeyPa
     assert hardware.hub_reachable(timeout_seconds=1.0) is False
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory figures come from /proc")
 def test_memory_is_read_in_gigabytes() -> None:
     before = current_rss_gb()
-    assert before is not None
     block = bytearray(os.urandom(1000)) * 200_000  # 0.2 GB
     grown = current_rss_gb()
-    assert grown is not None
     assert 0.17 < grown - before < 0.25
     del block
 

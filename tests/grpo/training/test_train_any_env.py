@@ -18,6 +18,7 @@ from grpo.training.rewards import EnvReward
 from grpo.types import SampledTurn
 from judges.common.files import read_jsonl
 from tests import ROOT
+from tests.support.batches import unfinished_step
 from tests.support.commands import sets
 from tests.support.policies import ByteChat, always
 from tests.support.tiny_model import tiny_chat_model_folder
@@ -43,7 +44,9 @@ def test_a_plain_env_gives_a_batch_to_train_on(env):
     rollout = {"groups_per_step": 4, "group_size": 4, "max_tokens": 20_000}
     config = load_config(None, {"env": env, "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(env, kwargs)
-    batches = Batches(config, pool, ByteChat(), TaskStream(None, 0), EnvReward(), Display(quiet=True))
+    batches = Batches(
+        config, pool, ByteChat(), TaskStream(None, 0), EnvReward(), Display(quiet=True), unfinished_step()
+    )
     batch = asyncio.run(batches.next(0, always(Player())))
     pool.close()
     metrics = batch.metrics()
