@@ -8,7 +8,7 @@ Exchange also writes a name alone, or an X.500 path. Such a person's address is 
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 
@@ -20,12 +20,15 @@ _BRACKETS = rf"{ENCODED_WORD}|<[^<>]*+>|\((?:[^()<>]|\([^()<>]*+\))*+\)"
 _ENCLOSED = (rf'"[^"]*+"|{_BRACKETS}', _BRACKETS)
 """What a comma inside of separates nothing, by whether a quote has no other: none counts then."""
 _ENCLOSURE = tuple(map(re.compile, _ENCLOSED))
-_PART = tuple(re.compile(rf'(?:[^,;"=<(]++|{enclosed}|[^,;])++') for enclosed in _ENCLOSED)
+_PART, _PIECE = (
+    [re.compile(rf'(?:[^{marks}"=<(]++|{enclosed}|[^{marks}])++') for enclosed in _ENCLOSED] for marks in (",;", ";")
+)
 _ANGLE = re.compile(r"<[^<>]*>")
 _COMMENT = re.compile(r'("[^"]*+")|\(((?:[^()]|\([^()]*+\))*+)\)')  # none in quotes, which stay
 _SQUARE = re.compile(r"(?<=\s)\[([^][<>@\s]+@[^][<>@\s]+)\]\Z")  # Ann Reed [mailto:ann@x.com], as Outlook shows it
 _JUNK = str.maketrans("", "", '<>"(),;\x00')
 _SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
+_NAME = re.compile(r"[^,]+, [^\W\d_a-z][^,]*")
 _ADDRESS = re.compile(r"[^/@]+@[^/@]+\.[^/@]+")  # unlike Kim Ward/ET&S/Enron@ENRON
 _BEFORE = re.compile(r"\A'*(?:mailto:|smtp:|@[^:]*+:)(?=[^@]+@)", re.IGNORECASE)  # also a route, as `@a.com,@b.com:`
 _NOBODY = re.compile(r"<?(?:undisclosed|unlisted)[- ]recipients?[\s:;]*+(?:@[\w.-]+)?[\s;>]*+", re.IGNORECASE)
@@ -72,18 +75,20 @@ def _named(entry: str, address: str = "", sure: bool = False) -> tuple[str, str]
 def _mailboxes(header: str) -> list[str]:
     """The mailboxes of a header, their names still encoded; some senders encode the whole mailbox.
 
-    Between names alone Exchange puts semicolons, and a comma is part of a name: `Reed, Ann; Lane, Bob`, `Reed, Ann`.
+    Exchange puts semicolons between them, and a comma is part of a name alone: `Reed, Ann; Lane, Bob`, `Reed, Ann`.
     """
-    if "@" not in header and "<" not in header:
-        surname, _, first = header.partition(",")
-        is_one = _is_surname(surname) and re.fullmatch(r" [^\W\d_a-z][^,]*", first)
-        if is_one or ";" in header.rstrip("; "):
-            return header.split(";")
-    parts: list[str] = []
-    for part in _split(header):
-        shown = part if "@" in part else readable(part)
-        parts += _split(shown) if shown != part and "@" in shown else [part]
-    return _rejoined(parts)
+    found: list[str] = []
+    pieces = _split(header, _PIECE) if ";" in header else [header]
+    for piece in pieces:
+        is_one = "@" not in piece and "<" not in piece
+        if is_one and not pieces[1:]:
+            is_one = _NAME.fullmatch(piece) is not None and _is_surname(piece.partition(",")[0])
+        parts: list[str] = []
+        for part in [piece] if is_one else _split(piece):
+            shown = part if "@" in part else readable(part)
+            parts += _split(shown) if shown != part and "@" in shown else [part]
+        found += _rejoined(parts)
+    return found
 
 
 def _rejoined(parts: Iterable[str]) -> list[str]:
@@ -124,7 +129,7 @@ def parse_mailbox(part: str) -> tuple[str, str]:
     >>> parse_mailbox('"Keller, Anna" <Anna.Keller@Example.com>')
     ('anna.keller@example.com', 'Keller, Anna')
     """
-    part = _SQUARE.sub(r"<\1>", part.strip())
+    part = _SQUARE.sub(r"<\1>", part.strip().removesuffix("<MAILER-DAEMON>") or part)  # readpst's for a name alone
     if _NOBODY.fullmatch(part):
         return "", ""
     enclosures = _ENCLOSURE[part.count('"') % 2].finditer(part)
@@ -167,7 +172,7 @@ def display_name(text: str) -> str:
     return person[:_MAX_CHARS].strip()  # of Stan Horton, Chairman@ENRON the name
 
 
-def _split(header: str) -> list[str]:
+def _split(header: str, form: Sequence[re.Pattern[str]] = _PART) -> list[str]:
     """Splits at commas and semicolons that are outside quotes, angle brackets, comments and encoded words."""
-    parts = map(str.strip, _PART[header.count('"') % 2].findall(header))
+    parts = map(str.strip, form[header.count('"') % 2].findall(header))
     return [part for part in parts if part]
