@@ -20,9 +20,11 @@ _SHOWN = _SAID | {"role", "name", "tool_call_id", "tool_name", "function"}
 """Fields of a message that a judge sees."""
 _IDS = frozenset({"id", "tool_call_id", "tool_use_id", "call_id"})
 """Fields of a call or a part of the content that say which call it is."""
+_ASIDE = frozenset({"metadata", "index", "signature", "extra_content", "cache_control", "logprobs"})
+"""Fields of them that providers keep there for themselves."""
 
-_DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w.=+-]+)*;base64,")
-_BASE64 = re.compile(r"(?:[\w+/=-]+(?:\r?\n|\Z))+", re.ASCII)
+_DATA_URL = re.compile(r"data:[^,\s]{0,200};base64,", re.IGNORECASE)
+_BASE64 = re.compile(r"(?:[ \t]*[\w+/=-]+[ \t]*(?:\r?\n|\Z))+", re.ASCII)
 """In one line or in many, as mail and PEM write it."""
 _MIN_DATA_CHARS = 200
 
@@ -76,7 +78,7 @@ def plain_messages(messages: Sequence[Message], place: int) -> tuple[dict[str, A
 def _said(message: Message) -> dict[str, Any]:
     """The fields that a judge sees, as far as they are set; all, where none of them says anything."""
     shown = _SHOWN if _SAID & message.keys() else message.keys()
-    return {key: value for key, value in message.items() if key in shown and value is not None}
+    return {key: value for key, value in message.items() if key in shown and value not in (None, [])}
 
 
 def _with_numbered_calls(plain: dict[str, Any], numbers: dict[str, str]) -> dict[str, Any]:
@@ -89,7 +91,7 @@ def _with_numbered_calls(plain: dict[str, Any], numbers: dict[str, str]) -> dict
         value = as_plain(value) if hasattr(value, "model_dump") else value
         if not isinstance(value, Mapping):
             return value
-        named = {key: item for key, item in value.items() if key != "metadata" and not (key in _IDS and item is None)}
+        named = {key: item for key, item in value.items() if key not in _ASIDE and item not in (None, [])}
         ids = sorted(_IDS & named.keys())
         return {**named, **{key: numbers.setdefault(str(named[key]), f"call_{len(numbers) + 1}") for key in ids}}
 
