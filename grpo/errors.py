@@ -144,7 +144,7 @@ def raised_in(error: BaseException) -> str:
 
     Empty where it was raised by us, by Gymnasium or by Python's own library.
     """
-    for link in _chain(error):
+    for link in causes(error):
         frames = [f for f in traceback.extract_tb(link.__traceback__) if not f.filename.startswith((_OURS, "<"))]
         installed = [f for f in frames if f.filename.startswith(_INSTALLED) and "/gymnasium/" not in f.filename]
         own = [f for f in frames if not f.filename.startswith((*_INSTALLED, *_PYTHONS))]
@@ -153,7 +153,8 @@ def raised_in(error: BaseException) -> str:
     return ""
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and those that it came of, the newest first."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from grpo.errors import GrpoError
+from grpo.errors import GrpoError, causes
 from grpo.machine.hardware import share_cores
 from grpo.machine.installed import how_to_install
 from grpo.machine.processes import start_with_kept_memory, torchrun_rank
@@ -42,24 +42,13 @@ def explained(on_stop: Callable[[dict[str, Any]], str] = lambda _options: "") ->
                 signal.signal(signal.SIGHUP, _like_ctrl_c)
             try:
                 command(**options)
-            except GrpoError as error:
-                click.echo(f"Error: {error}", err=True)
-                sys.exit(1)
-            except DamagedFileError as error:
-                click.echo(f"Error: {error}; mend it, or take it out", err=True)
-                sys.exit(1)
-            except ModuleNotFoundError as error:
-                if (advice := how_to_install(error)) is None:
-                    raise
-                click.echo(f"Error: {advice}", err=True)
-                sys.exit(1)
             except KeyboardInterrupt:
                 click.echo(f"\nStopped. {on_stop(options)}".rstrip(), err=True)
                 sys.exit(130)
             except Exception as error:
-                if (refusal := _refusal_of_the_disk(error)) is None:
+                if (said := _explanation(error, on_stop(options))) is None:
                     raise
-                click.echo(f"Error: {refusal}. {on_stop(options)}".rstrip(), err=True)
+                click.echo(f"Error: {said}".rstrip(), err=True)
                 sys.exit(1)
 
         return click.version_option(package_name="email-rl")(wrapper)
@@ -87,16 +76,23 @@ def has_learner(command: Command) -> Command:
     return wrapper
 
 
-def _refusal_of_the_disk(error: Exception) -> str | None:
-    """What the system refused to read or write, and what to do; None where ``error`` came of something else."""
-    cause: BaseException | None = error
-    while cause is not None:
+def _explanation(error: Exception, left: str) -> str | None:
+    """What an error means to the user; None where nobody foresaw it. ``left`` is said where the disk refuses."""
+    if isinstance(error, GrpoError):
+        return str(error)
+    if isinstance(error, DamagedFileError):
+        return f"{error}; mend it, or take it out"
+    if isinstance(error, ModuleNotFoundError):
+        return how_to_install(error)
+    for cause in causes(error):
         code = cause.errno if isinstance(cause, OSError) else None
         if code in (errno.ENOSPC, errno.EDQUOT):
-            return f"no space is left on the disk ({error}); make room"
+            return f"no space is left on the disk ({error}); make room. {left}"
         if code in _REFUSALS:
-            return f"the system refuses a file ({error}); check the disk, the permissions and the limits (ulimit -a)"
-        cause = cause.__cause__ or cause.__context__
+            return (
+                f"the system refuses a file ({error}); check the disk, the permissions and the limits (ulimit -a). "
+                f"{left}"
+            )
     return None
 
 

@@ -7,7 +7,6 @@ and GPUs, and a script without ``if __name__ == "__main__"`` works.
 
 import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -162,13 +161,11 @@ class WorkerEnv:
 
     def _make(self, *recipe: Any) -> None:
         try:
-            pickle.dumps(recipe)
-        except Exception as error:  # pickle raises what it likes
-            raise EnvError(f"the arguments of {self.env_id} cannot be sent to a worker process: {error}") from error
-        try:
             self._ask("make", *recipe)
         except EnvError as error:
             raise EnvError(f"in a worker process: {error}") from error
+        except Exception as error:  # of pickle, which raises what it likes before it sends anything
+            raise EnvError(f"the arguments of {self.env_id} cannot be sent to a worker process: {error}") from error
 
     def _ask(self, name: str, *arguments: Any) -> Called:
         try:

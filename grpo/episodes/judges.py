@@ -5,8 +5,9 @@ group has been sampled, after the model was loaded and the warm start was made.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from grpo.config import RULER_REWARDS, TrainConfig
 from grpo.errors import ConfigError, JudgeFailure
@@ -43,21 +44,17 @@ def check_judges(config: TrainConfig) -> list[str]:
         JudgeFailure: A judge gave none; it says which, why, and where to mend it.
     """
     config.rubric()
-    checks: dict[str, Callable[[], Awaitable[str]]] = {}
+    found: list[str] = []
     if config.reward in RULER_REWARDS:
-        checks["judge"] = lambda: _rulers_verdict(config.judge)
+        found.append(_explained("judge", _rulers_verdict(config.judge)))
     if config.answer_judge.model is not None:
-        checks["answer_judge"] = lambda: _answer_verdict(config.answer_judge)
-
-    async def ask_all() -> list[str]:
-        return [await _explained(group, check) for group, check in checks.items()]
-
-    return asyncio.run(ask_all()) if checks else []
+        found.append(_explained("answer_judge", _answer_verdict(config.answer_judge)))
+    return found
 
 
-async def _explained(group: str, check: Callable[[], Awaitable[str]]) -> str:
+def _explained(group: str, verdict: Coroutine[Any, Any, str]) -> str:
     try:
-        return await check()
+        return asyncio.run(verdict)
     except JudgeError as error:
         raise JudgeFailure(
             f"{error}. So the run cannot be judged, and nothing was started. Check the judge's key in the environment, "
