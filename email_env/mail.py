@@ -12,7 +12,7 @@ class SkipReason(StrEnum):
     UNREADABLE = "unreadable"
     """An entry whose bytes cannot be read, or a row of a table without a message."""
     PACKED = "packed"
-    """A packed file that is not opened: an archive in an archive, or anything packed but a gzipped mbox or message."""
+    """A file that is not opened: an archive in an archive, others that are packed but no gzipped mbox, and MMDF."""
     TOO_LARGE = "too_large"
     """The raw message is over `sources.MAX_MESSAGE_BYTES`."""
     UNDELIVERED = "undelivered"

@@ -138,7 +138,7 @@ def _detected(location: str) -> str:
             " .eml of a .msg."
         )
     if kind and kind not in FORMATS:
-        raise SourceError(f"{location!r} is packed with {kind}, which is not read. Unpack it and name what comes out.")
+        raise SourceError(f"{location!r} is a file of {kind}, which is not read. Unpack it, or make an mbox of it.")
     if not kind:
         raise SourceError(f"Unknown kind of mail {name!r}. Name it with --format: {', '.join(_OF_FILES)}, folder.")
     return kind

@@ -37,6 +37,8 @@ _BEGINNINGS = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"7z\xbc\xaf\x27\x1c": "7z",
     b"Rar!\x1a\x07": "rar",
+    b"\1\1\1\1\n": "MMDF",  # this and the next hold many messages, and would be read as one
+    b"=" * 73: "LISTSERV",
 }
 _OF_OUTLOOK = (b"!BDN", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _TAR, _TAR_AT = (b"ustar\x00", b"ustar  \x00"), 257
