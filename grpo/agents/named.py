@@ -1,13 +1,13 @@
 """From the text of ``--agent`` to an agent. A wrong one is explained before anything is played."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from grpo.agents.scripted import FileAgent, ScriptedAgent
+from grpo.config import EvalConfig
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
 from judges.common.secrets import without_users
@@ -23,82 +23,68 @@ FORMS = """\
 _MODULE = re.compile(r"[A-Za-z_][\w.]*|.*\.py")
 
 
-@dataclass(frozen=True, slots=True)
-class AgentOptions:
-    """What agents may need besides their name.
+def make_agent(
+    config: EvalConfig,
+    env_kwargs: dict[str, Any],
+    scripted: tuple[str, ...],
+    scenarios: Collection[str],
+    say: Callable[[str], None],
+) -> Agent:
+    """The agent that an evaluation names.
 
-    Attributes:
-        env: The env's id.
-        env_kwargs: Its arguments.
+    Args:
+        config: Of the evaluation.
+        env_kwargs: Arguments of its env.
         scripted: Names of the env's own policies.
         scenarios: Ids of what will be asked.
-        recipe: Of the model and its limits, for policies that bring none.
-        dtype: What policies compute in; None leaves it to their run.
-        temperature: Of sampling; None leaves it to the model.
-        model: What functions and programs may talk to: ``openai:MODEL@URL`` or ``litellm:NAME``.
         say: Called with a line for people.
-    """
-
-    env: str
-    env_kwargs: dict[str, Any]
-    scripted: tuple[str, ...] = ()
-    scenarios: tuple[str, ...] = ()
-    recipe: str | None = None
-    dtype: str | None = None
-    temperature: float | None = None
-    model: str | None = None
-    say: Callable[[str], None] = lambda line: None
-
-
-def make_agent(spec: str, options: AgentOptions) -> Agent:
-    """The agent that ``spec`` names.
 
     Raises:
         EvaluationError: It names none; the nearest is named. Or an option is given that it would not use.
     """
-    _check_use(spec, options)
-    if spec in options.scripted:
+    spec = config.agent
+    _check_use(config, scripted)
+    if spec in scripted:
         return ScriptedAgent(spec)
     kind, found, rest = spec.partition(":")
     if found and kind == "file":
-        return FileAgent(Path(rest).expanduser(), options.scenarios)
+        return FileAgent(Path(rest).expanduser(), scenarios)
     if found and kind == "policy":
         from grpo.agents.policy import ServedPolicy, policy_config
 
-        config = policy_config(rest, options.recipe, options.env, options.env_kwargs, options.dtype)
-        temperature = 1.0 if options.temperature is None else options.temperature
-        return ServedPolicy(rest, config, temperature, options.say)
+        trained = policy_config(rest, config.recipe, config.env, env_kwargs, config.dtype)
+        return ServedPolicy(rest, trained, 1.0 if config.temperature is None else config.temperature, say)
     if found and kind in ("openai", "litellm"):
         from grpo.agents.tool_loop import ToolLoopAgent
         from grpo.agents.upstream import make_upstream
 
-        return ToolLoopAgent(make_upstream(spec), options.temperature)
+        return ToolLoopAgent(make_upstream(spec), config.temperature)
     if found and (kind == "cmd" or _MODULE.fullmatch(kind)):
-        return _own(kind, spec, rest, options)
-    near = get_close_matches(spec, options.scripted, n=1)
+        return _own(kind, spec, rest, config.model)
+    near = get_close_matches(spec, scripted, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    offered = ", ".join(options.scripted) or "none"
+    offered = ", ".join(scripted) or "none"
     raise EvaluationError(
-        f"no agent {without_users(spec)!r}.{hint} {options.env} brings along: {offered}. An agent is one of:\n{FORMS}"
+        f"no agent {without_users(spec)!r}.{hint} {config.env} brings along: {offered}. An agent is one of:\n{FORMS}"
     )
 
 
-def _check_use(spec: str, options: AgentOptions) -> None:
+def _check_use(config: EvalConfig, scripted: tuple[str, ...]) -> None:
     """Refuse an option that the agent would not use: it would stand in the results as if it had."""
-    kind = "" if spec in options.scripted else spec.partition(":")[0]
+    kind = "" if config.agent in scripted else config.agent.partition(":")[0]
     is_policy, by_name = kind == "policy", kind in ("openai", "litellm")
     has_own_calls = not is_policy and not by_name and kind not in ("", "file")
     for option, value, fits, whose in (
-        ("--dtype", options.dtype, is_policy, "policy: agents, which are served here,"),
-        ("--recipe", options.recipe, is_policy, "policy: agents, which are served here,"),
-        ("--temperature", options.temperature, is_policy or by_name, "policy:, openai: and litellm: agents"),
-        ("--model", options.model, has_own_calls, "agents that are functions or programs"),
+        ("--dtype", config.dtype, is_policy, "policy: agents, which are served here,"),
+        ("--recipe", config.recipe, is_policy, "policy: agents, which are served here,"),
+        ("--temperature", config.temperature, is_policy or by_name, "policy:, openai: and litellm: agents"),
+        ("--model", config.model, has_own_calls, "agents that are functions or programs"),
     ):
         if value is not None and not fits:
-            raise EvaluationError(f"{option} is for {whose} and not for {without_users(spec)!r}; leave it out")
+            raise EvaluationError(f"{option} is for {whose} and not for {without_users(config.agent)!r}; leave it out")
 
 
-def _own(kind: str, spec: str, rest: str, options: AgentOptions) -> Agent:
+def _own(kind: str, spec: str, rest: str, model: str | None) -> Agent:
     """A function or a program."""
     try:
         from grpo.agents.function import FunctionAgent, agent_function
@@ -108,5 +94,5 @@ def _own(kind: str, spec: str, rest: str, options: AgentOptions) -> Agent:
         raise EvaluationError(
             f"agents that are functions or programs need the package {error.name!r}: pip install 'email-rl[eval]'"
         ) from error
-    upstream = make_upstream(options.model) if options.model else None
+    upstream = make_upstream(model) if model else None
     return ProgramAgent(rest, upstream) if kind == "cmd" else FunctionAgent(agent_function(spec), upstream)

@@ -6,12 +6,13 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from grpo.agents.named import AgentOptions, make_agent
+from grpo.agents.named import make_agent
 from grpo.config import EvalConfig
 from grpo.display.streams import said_if_slow, stdout_aside
 from grpo.display.terminal import Display
@@ -86,29 +87,19 @@ def _prepared(config: EvalConfig) -> tuple[dict[str, Any], list[PlannedEpisode],
         tasks = evaluation_tasks(scenario_ids, count, config.seed, option="--limit")
         episodes = planned_episodes(tasks, config.k, config.seed)
         episodes.sort(key=lambda planned: planned.sample_index)  # an early stop has seen every scenario
-        options = AgentOptions(
-            config.env,
-            kwargs,
-            scripted=probe.scripted_names(),
-            scenarios=tuple(task.key for task in tasks),
-            recipe=config.recipe,
-            dtype=config.dtype,
-            temperature=config.temperature,
-            model=config.model,
-            say=lambda line: click.echo(line, err=True),
-        )
+        scripted, say = probe.scripted_names(), partial(click.echo, err=True)
         if remark := probe.optional("cut_remark"):
-            click.echo(remark, err=True)
+            say(remark)
         fingerprint = _fingerprint(probe)
         if config.answer_judge.model is not None:
             check_markable(probe, "--answer-judge")
         elif probe.has_answer_key():
             for line in reach_warning(probe, tasks):
-                options.say(line)
+                say(line)
     finally:
         probe.close()
     with said_if_slow(f"loading the agent {config.model_dump(mode='json')['agent']}"):
-        agent = make_agent(config.agent, options)
+        agent = make_agent(config, kwargs, scripted, [task.key for task in tasks], say)
     if agent.needs_env and config.env_workers not in ("auto", "threads", 0):
         raise ConfigError(
             f"--env-workers {config.env_workers}: {config.agent!r} is made from the env itself, which then cannot "

@@ -27,13 +27,7 @@ def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False) ->
     Args:
         rewards: One finite number per member.
         scale_by_std: Divide by (standard deviation with n - 1, plus ``EPSILON``).
-
-    Raises:
-        ValueError: A reward is not finite.
     """
-    for index, reward in enumerate(rewards):
-        if not math.isfinite(reward):
-            raise ValueError(f"reward {index} of the group is {reward}; rewards must be finite numbers")
     if not has_spread(rewards):
         return [0.0] * len(rewards)
     mean = math.fsum(rewards) / len(rewards)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from grpo.devices.memory import ROWS_BUDGET
-from grpo.errors import ConfigError
 from grpo.types import Episode, TokenRow
 
 
@@ -94,12 +93,7 @@ def micro_batches(
 
     Counting every row as long as the longest, a batch holds ``ROWS_BUDGET`` times the budget at most. A row above the
     budget is a batch of its own.
-
-    Raises:
-        ConfigError: ``token_budget`` is not positive.
     """
-    if token_budget <= 0:
-        raise ConfigError(f"token_budget must be a positive number of tokens, not {token_budget}")
     cut = _Cut(segments, ROWS_BUDGET * token_budget, share_beginnings=share_beginnings)
     return [[segments[number] for number in batch] for batch in cut.evenly(len(cut.at(token_budget)), token_budget)]
 

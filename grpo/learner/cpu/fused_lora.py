@@ -12,9 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_FUSED = "fused_adapter"
-"""Attribute of a fused layer: the name of its adapter."""
-
 
 class FusedLoraLinear(torch.autograd.Function):
     """``y = x W^T + bias + (x A^T)(scale B)^T`` with W and bias (Qwen2.5 has one at q, k and v) frozen.
@@ -62,20 +59,13 @@ def input_gradient(g_TO: Tensor, gh_TR: Tensor, weight: Tensor, a_RI: Tensor) ->
     return (g_TO @ weight).addmm_(gh_TR, a_RI)
 
 
-def fuse_lora(model: Any, adapter: str = "default") -> int:
-    """Give every plain LoRA linear of a peft model the fused forward; returns how many there are.
-
-    The model is in eval mode, so there is no dropout.
-    """
+def fuse_lora(model: Any) -> None:
+    """Give every LoRA linear of a peft model the fused forward. It is in eval mode, so there is no dropout."""
     from peft.tuners.lora import Linear
 
-    count = 0
     for layer in model.modules():
-        if isinstance(layer, Linear) and list(layer.lora_A) == [adapter]:
-            setattr(layer, _FUSED, adapter)
+        if isinstance(layer, Linear):
             layer.forward = _fused_forward(layer)
-            count += 1
-    return count
 
 
 def fused_parts(layer: Any) -> tuple[Tensor, Tensor | None, Tensor, Tensor, float] | None:
@@ -83,11 +73,10 @@ def fused_parts(layer: Any) -> tuple[Tensor, Tensor | None, Tensor, Tensor, floa
 
     They are looked up at every call: under ``fully_shard`` they are others each time.
     """
-    adapter = getattr(layer, _FUSED, None)
-    if adapter is None or layer.disable_adapters or layer.merged:
+    if "forward" not in vars(layer) or layer.disable_adapters or layer.merged:
         return None
-    base, lora_a, lora_b = layer.base_layer, layer.lora_A[adapter], layer.lora_B[adapter]
-    return base.weight, base.bias, lora_a.weight, lora_b.weight, layer.scaling[adapter]
+    base, lora_a, lora_b = layer.base_layer, layer.lora_A["default"], layer.lora_B["default"]
+    return base.weight, base.bias, lora_a.weight, lora_b.weight, layer.scaling["default"]
 
 
 def _fused_forward(layer: Any) -> Any:

@@ -43,17 +43,14 @@ class GatedLoraLinear(torch.autograd.Function):
         return grad_gate, grad_up, None, None, grad_a.float(), (g_TO.T @ h_TR).float() * ctx.scale, None
 
 
-def fuse_gates(model: Any) -> int:
-    """Give every MLP of ``down(silu(gate(x)) * up(x))`` this activation; returns how many there are."""
+def fuse_gates(model: Any) -> None:
+    """Give every MLP of ``down(silu(gate(x)) * up(x))`` this activation."""
     from transformers.activations import ACT2FN
 
     silu = type(ACT2FN["silu"])
-    count = 0
     for mlp in model.modules():
         if isinstance(getattr(mlp, "act_fn", None), silu) and hasattr(mlp, "gate_proj") and hasattr(mlp, "up_proj"):
             mlp.forward = _gated_forward(mlp)
-            count += 1
-    return count
 
 
 def _gated_forward(mlp: Any) -> Any:

@@ -36,12 +36,11 @@ class RmsNorm(torch.autograd.Function):
         return scaled.addcmul_(normed, mean, value=-1.0).to(x.dtype), None, None
 
 
-def fuse_norms(model: Any) -> int:
-    """Give every norm that computes this, and is frozen, this form of it; returns how many there are.
+def fuse_norms(model: Any) -> None:
+    """Give every norm that computes this, and is frozen, this form of it.
 
     Whether it does is tried out: norms of other models add one to their weights, or round elsewhere.
     """
-    count = 0
     for module in model.modules():
         weight, eps = getattr(module, "weight", None), getattr(module, "variance_epsilon", None)
         if isinstance(weight, Tensor) and weight.ndim == 1 and isinstance(eps, float) and not weight.requires_grad:
@@ -50,8 +49,6 @@ def fuse_norms(model: Any) -> int:
                 is_it = torch.allclose(module(x).float(), RmsNorm.apply(x, weight, eps).float(), rtol=1e-2, atol=1e-5)
             if is_it:
                 module.forward = _fused_forward(module)
-                count += 1
-    return count
 
 
 def _fused_forward(norm: Any) -> Any:

@@ -45,7 +45,7 @@ def meta_model(shape, *, gradient_checkpointing=False, rank=RANK):
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
-    assert fused_lora.fuse_lora(model) == 7 * shape.layers
+    fused_lora.fuse_lora(model)
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
     return model.train()
