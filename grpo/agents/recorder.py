@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from grpo.agents.upstream import ABORTED, Upstream, UpstreamFailed, said_of
+from grpo.agents.upstream import ABORTED, Upstream, UpstreamFailed, dollars, said_of
 from grpo.episodes.play import Play
 from grpo.types import ModelCall
 
@@ -81,8 +81,8 @@ class CallRecorder:
 
     def _chat_pieces(self, event: dict[str, Any]) -> None:
         for choice in event.get("choices") or ():
-            if choice.get("finish_reason") == ABORTED:
-                raise UpstreamFailed(f"{self._where} broke off its reply ({ABORTED})", 502)
+            if (end := choice.get("finish_reason")) in ABORTED:
+                raise UpstreamFailed(f"{self._where} broke off its reply ({end})", 502)
             delta = choice.get("delta") or {}
             if isinstance(delta.get("content"), str):
                 self._text.append(delta["content"])
@@ -116,8 +116,7 @@ class CallRecorder:
             return
         self.call.prompt_tokens = _whole(usage.get("prompt_tokens", usage.get("input_tokens")))
         self.call.completion_tokens = _whole(usage.get("completion_tokens", usage.get("output_tokens")))
-        if isinstance(usage.get("cost"), int | float):
-            self.call.cost = float(usage["cost"])
+        self.call.cost = dollars(usage.get("cost"))
 
     def _ended(self) -> None:
         self.call.seconds = round(time.perf_counter() - self._began, 6)
@@ -131,4 +130,4 @@ def _broken(event: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and value > 0 else 0

@@ -7,6 +7,7 @@ Requests and replies are those of OpenAI's API as dicts and bytes; this module n
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import AsyncIterator
@@ -25,8 +26,8 @@ from judges.llm.loop import in_one_loop
 
 PATHS = ("chat/completions", "responses")
 """What can be asked of a model."""
-ABORTED = "abort"
-"""By which a server ends a reply that it broke off, for example to stop or to load other weights."""
+ABORTED = ("abort", "error")
+"""By which a server ends a reply that was broken off, for example to load other weights, or behind a gateway."""
 
 _CONTEXT_FULL = (
     "context_length_exceeded",  # code of OpenAI and those who speak like it
@@ -272,8 +273,8 @@ def _says_something(path: str, body: dict[str, Any]) -> bool:
         return isinstance(body.get("output"), list) and body.get("status") not in ("failed", "cancelled")
     try:
         choice = body["choices"][0]
-        calls = choice["message"].get("tool_calls") or []
-        is_whole = choice.get("finish_reason") != ABORTED
+        calls, content = choice["message"].get("tool_calls") or [], choice["message"].get("content")
+        is_whole = choice.get("finish_reason") not in ABORTED and isinstance(content, str | list | None)
     except (KeyError, IndexError, TypeError, AttributeError):
         return False
     return is_whole and isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
@@ -281,5 +282,9 @@ def _says_something(path: str, body: dict[str, Any]) -> bool:
 
 def _litellm_cost(answer: Any) -> float | None:
     hidden = getattr(answer, "_hidden_params", None)
-    cost = hidden.get("response_cost") if isinstance(hidden, dict) else None
-    return float(cost) if isinstance(cost, int | float) else None
+    return dollars(hidden.get("response_cost")) if isinstance(hidden, dict) else None
+
+
+def dollars(cost: Any) -> float | None:
+    """A cost as a server tells it; None where it is none, such as a NaN."""
+    return float(cost) if isinstance(cost, int | float) and 0 <= cost < math.inf else None

@@ -36,6 +36,10 @@ NOT_A_REPLY = [
     message(tool_calls=["double"]),
     message(tool_calls={"function": {"name": "double"}}),
     {"raw": {"choices": [{"message": {"role": "assistant", "content": "0"}, "finish_reason": "abort"}]}},
+    {"raw": {"choices": [{"message": {"role": "assistant", "content": "0"}, "finish_reason": "error"}]}},
+    message(content={"answer": 0}),
+    message(content=0),
+    message(content=float("nan")),
 ]
 FAILED = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "overloaded"}}
 STARTED = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
@@ -101,6 +105,14 @@ def test_a_reply_that_is_none_is_a_failure_of_the_server(tmp_path, monkeypatch, 
     assert (row["ending"], shown.exit_code) == ("infrastructure", 3)
     assert re.match(rf"http://127\.0\.0\.1:\d+/v1{re.escape(said)}", row["error"])
     assert "Traceback" not in shown.output
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -3, "1", None])
+def test_a_cost_that_is_none_and_tokens_below_0_are_not_known(tmp_path, cost):
+    usage = {"prompt_tokens": -7, "completion_tokens": float("nan"), "cost": cost}
+    row, shown = ended(tmp_path, "", {"raw": {**message(content="0")["raw"], "usage": usage}})
+    assert (row["ending"], row["cost"], row["prompt_tokens"], row["completion_tokens"]) == ("answered", None, 0, 0)
+    assert shown.exit_code == 0
 
 
 def test_a_response_that_was_cut_is_recorded(tmp_path):
