@@ -14,7 +14,7 @@ import numpy as np
 
 from grpo.errors import EnvError
 from grpo.types import AnswerKey, Message, Outcome
-from judges.common.text import as_utf8
+from judges.common.text import as_utf8, shown
 
 ROLES = {"reset": ("system", "user", "assistant", "tool"), "step": ("tool", "user")}
 """Of messages; those of the first prompt may show an example of a conversation."""
@@ -50,7 +50,7 @@ class Contract:
     def info(self, when: str, given: Any) -> dict[str, Any]:
         """The dict that an env gives beside its observation."""
         if not isinstance(given, dict):
-            raise self.breach(when, f"the info {_seen(given)}", "info is a dict")
+            raise self.breach(when, f"the info {shown(given)}", "info is a dict")
         return given
 
     def observed(self, observation: Any) -> Any:
@@ -62,7 +62,7 @@ class Contract:
     def reward(self, when: str, given: Any) -> float:
         """A finite number."""
         if not math.isfinite(value := _number(given)):
-            raise self.breach(when, f"the reward {_seen(given)}", "a reward must be a finite number")
+            raise self.breach(when, f"the reward {shown(given)}", "a reward must be a finite number")
         return value
 
     def flag(self, name: str, given: Any) -> bool:
@@ -71,7 +71,7 @@ class Contract:
             return given
         if isinstance(given, np.bool_) or (isinstance(given, int | np.integer) and given in (0, 1)):
             return bool(given)
-        raise self.breach("step", f"{name} = {_seen(given)}", f"{name} is True or False")
+        raise self.breach("step", f"{name} = {shown(given)}", f"{name} is True or False")
 
     def messages(self, when: str, info: dict[str, Any]) -> list[Message]:
         """What is to be appended."""
@@ -83,14 +83,14 @@ class Contract:
             )
         messages = info["messages"]
         if not isinstance(messages, list | tuple):
-            raise self.breach(when, f"info['messages'] = {_seen(messages)}", "messages are a list of dicts")
+            raise self.breach(when, f"info['messages'] = {shown(messages)}", "messages are a list of dicts")
         for message in messages:
             if not isinstance(message, dict) or not isinstance(message.get("content"), str) or "role" not in message:
                 wanted = "a message is a dict with 'role' and 'content', both text"
-                raise self.breach(when, f"the message {_seen(message)}", wanted)
+                raise self.breach(when, f"the message {shown(message)}", wanted)
             if message["role"] not in ROLES[when]:
                 wanted = f"its role is one of {', '.join(ROLES[when])}"
-                raise self.breach(when, f"the message {_seen(message)}", wanted)
+                raise self.breach(when, f"the message {shown(message)}", wanted)
         if when == "reset" and not messages:
             raise self.breach(when, "an empty info['messages']", "there is nothing to answer")
         return [message if message["content"].isascii() else _encodable(message) for message in messages]
@@ -99,7 +99,7 @@ class Contract:
         """OpenAI function schemas; they may be none, but that has to be said."""
         given = info.get("tools")
         if not isinstance(given, list | tuple):
-            found = f"info['tools'] = {_seen(given)}" if "tools" in info else "no info['tools']"
+            found = f"info['tools'] = {shown(given)}" if "tools" in info else "no info['tools']"
             raise self.breach("reset", found, "tools are a list of OpenAI function schemas, [] where there are none")
         tools = list(given)
         if tools != self._tools:
@@ -114,18 +114,18 @@ class Contract:
         code = info.get("error", "")
         if code not in ERROR_CODES:
             known = ", ".join(map(repr, ERROR_CODES))
-            raise self.breach("step", f"info['error'] = {_seen(code)}", f"an error code is one of {known}")
+            raise self.breach("step", f"info['error'] = {shown(code)}", f"an error code is one of {known}")
 
     def metrics(self, when: str, info: dict[str, Any]) -> dict[str, float]:
         """Numbers, with the same names at every reset and step."""
         given = info.get("metrics", {})
         if not isinstance(given, dict):
-            raise self.breach(when, f"info['metrics'] = {_seen(given)}", "metrics are a dict of numbers")
+            raise self.breach(when, f"info['metrics'] = {shown(given)}", "metrics are a dict of numbers")
         metrics: dict[str, float] = {}
         for name, value in given.items():
             metrics[str(name)] = _number(value)
             if not math.isfinite(metrics[str(name)]):
-                raise self.breach(when, f"info['metrics'][{name!r}] = {_seen(value)}", "a metric is a finite number")
+                raise self.breach(when, f"info['metrics'][{name!r}] = {shown(value)}", "a metric is a finite number")
         names = set(metrics)
         if self._metric_names is None:
             self._metric_names = names
@@ -148,7 +148,7 @@ class Contract:
             sound, question, references, answer = False, "", (), None
         if not sound:
             wanted = "want None or {'question', 'references'}, with the 'answer' where there is one"
-            raise EnvError(f"{self.env_id}.answer_key() gave {_seen(given)}; {wanted}")
+            raise EnvError(f"{self.env_id}.answer_key() gave {shown(given)}; {wanted}")
         references = tuple(text for text in references if text.strip())
         return AnswerKey(question, references, answer) if references else None
 
@@ -160,7 +160,7 @@ class Contract:
     def scenario_ids(self, given: Any) -> list[str]:
         """Names, each once."""
         if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
-            raise EnvError(f"{self.env_id}.scenario_ids() gives {_seen(given)}; scenario ids are a list of texts")
+            raise EnvError(f"{self.env_id}.scenario_ids() gives {shown(given)}; scenario ids are a list of texts")
         if not given:
             raise EnvError(f"{self.env_id} names no scenario; choose another split or other data")
         if len(set(given)) < len(given):
@@ -171,13 +171,13 @@ class Contract:
     def policies(self, given: Any) -> dict[str, Any]:
         """Scripted policies by their names."""
         if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
-            found = f"{self.env_id}.scripted_policies is {_seen(given)}"
+            found = f"{self.env_id}.scripted_policies is {shown(given)}"
             raise EnvError(f"{found}; it is a dict of names and classes, for example {{'oracle': Oracle}}")
         return dict(given)
 
     def _parts(self, method: str, returned: Any, count: int, wanted: str) -> Sequence[Any]:
         if not isinstance(returned, tuple | list) or len(returned) != count:
-            raise EnvError(f"{self.env_id}.{method}() returns {_seen(returned)}; want {wanted}")
+            raise EnvError(f"{self.env_id}.{method}() returns {shown(returned)}; want {wanted}")
         return returned
 
     def _tool_name(self, tool: Any) -> str:
@@ -186,13 +186,13 @@ class Contract:
             wanted = (
                 "a tool is {'type': 'function', 'function': {'name': ..., 'description': ..., 'parameters': {...}}}"
             )
-            raise self.breach("reset", f"the tool {_seen(tool)}", wanted)
+            raise self.breach("reset", f"the tool {shown(tool)}", wanted)
         name, parameters = function.get("name"), function.get("parameters")
         if not isinstance(name, str) or not name:
-            raise self.breach("reset", f"the tool {_seen(tool)}", "a tool's function has a 'name', a text")
+            raise self.breach("reset", f"the tool {shown(tool)}", "a tool's function has a 'name', a text")
         if not isinstance(parameters, dict) or not isinstance(parameters.get("properties", {}), dict):
             wanted = "parameters are a JSON schema; a tool that takes nothing has {'type': 'object', 'properties': {}}"
-            raise self.breach("reset", f"the tool {name!r} with the parameters {_seen(parameters)}", wanted)
+            raise self.breach("reset", f"the tool {name!r} with the parameters {shown(parameters)}", wanted)
         try:
             json.dumps(tool)
         except (TypeError, ValueError) as error:
@@ -211,8 +211,3 @@ def _number(given: Any) -> float:
         return math.nan if isinstance(given, str) else float(given)
     except (TypeError, ValueError, OverflowError):
         return math.nan
-
-
-def _seen(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 160 else f"{text[:157]}..."

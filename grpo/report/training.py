@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -17,6 +16,7 @@ from grpo.report.page import Page, settings
 from grpo.report.run import Run, compare, conclusion, episodes_in
 from grpo.report.transcripts import Pair, choose_pairs
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
+from grpo.runs.retention import step_of
 from grpo.settings import AnswerJudgeSettings
 from grpo.statistics import slice_order
 from judges.common.files import Record
@@ -125,9 +125,9 @@ def training_page(run: Run, name: str) -> Page:
 
 
 def _add_episodes(run: Run, episodes: Episodes) -> list[str]:
-    """The evaluations before and after, and as many of those between and of the steps as there is room for.
+    """The evaluations before and after, and as many of the steps, and of those between, as there is room for.
 
-    Those between have half of the room, and more where the steps leave it. Returns what is left out, a line each.
+    Returns what is left out, in a line.
     """
 
     def split_of(label: str) -> str:
@@ -138,33 +138,23 @@ def _add_episodes(run: Run, episodes: Episodes) -> list[str]:
             label = label_of(when, how)
             if label in run.evaluated:
                 episodes.add(Source(f"{when}, {title}", split_of(label), None, partner), run.evaluated[label])
-    counts = {step: _lines(path) for step, path in sorted(run.rollouts.items())}
-    room = MAX_EPISODES - len(episodes)
-    between = within_limit(
-        {label: _lines(path) for label, path in run.between.items()}, max(room // 2, room - sum(counts.values()))
-    )
-    for label in between:
-        episodes.add(Source(label, split_of(label)), episodes_in(run.between[label]))
     has_splits = any(summary.get("split") for summary in run.summaries.values())
     train_split = str(run.config.get("train_split") or "train") if has_splits else ""
-    steps = within_limit(counts, MAX_EPISODES - len(episodes))
-    for step in steps:
-        source = Source(f"step {step}", train_split, step)
-        episodes.add(source, episodes_in(run.rollouts[step]))
-    parts = (
-        (between, run.between, "evaluations between steps", "eval/"),
-        (steps, run.rollouts, "steps", "trajectories/"),
-    )
+    files = {Source(f"step {step}", train_split, step): path for step, path in run.rollouts.items()}
+    files |= {Source(label, split_of(label)): path for label, path in run.between.items()}
+    counts = {
+        source: files[source].read_bytes().count(b"\n")
+        for source in sorted(files, key=lambda source: source.step or step_of(source.label.rpartition("-")[0]))
+    }
+    shown = within_limit(counts, MAX_EPISODES - len(episodes))
+    for source in shown:
+        episodes.add(source, episodes_in(files[source]))
+    if len(shown) == len(files):
+        return []
     return [
-        f"The episodes of {len(there) - len(shown)} of {len(there)} {noun} are not on this page, which holds up to "
-        f"{MAX_EPISODES:,}; they lie in {folder}."
-        for shown, there, noun, folder in parts
-        if len(shown) < len(there)
+        f"The episodes of {len(files) - len(shown)} of {len(files)} steps and evaluations between them are not on this "
+        f"page, which holds up to {MAX_EPISODES:,}; they lie in trajectories/ and eval/."
     ]
-
-
-def _lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n")
 
 
 def _evaluation_tables(run: Run) -> list[dict[str, Any]]:

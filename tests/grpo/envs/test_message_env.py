@@ -138,7 +138,7 @@ BREACHES = [
     ("messages as text", r"gives info\['messages'\] = 'Hello' at reset; messages are a list"),
     ("unknown role", "'role': 'bot'.* at reset; its role is one of system, user, assistant, tool"),
     ("tools as a dict", r"gives info\['tools'\] = \{'look': .* at reset; tools are a list of OpenAI function schemas"),
-    ("flat tools", "gives the tool {'name': 'look'.* at reset; a tool is {'type': 'function', 'function': {"),
+    ("flat tools", "gives the tool {.*'name': 'look'.* at reset; a tool is {'type': 'function', 'function': {"),
     (
         "tools without parameters",
         "gives the tool 'look' with the parameters None at reset; .* a tool that takes nothing has",
