@@ -37,7 +37,7 @@ class SkipReason(StrEnum):
     """Filter: everyone on it already has a mail with the same sender, subject and body that was not sent later."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RawMail:
     """A message as bytes, with a label of where it came from (path within the source).
 
@@ -51,7 +51,7 @@ class RawMail:
     emlx_flags: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParsedMail:
     """A message in the form the database stores.
 

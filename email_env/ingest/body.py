@@ -9,10 +9,9 @@ a mail that only its reader's key opens. A picture is no attachment where a page
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import unescape
-from typing import cast
 from urllib.parse import unquote
 
 from email_env.ingest.formats import calendar_text, page_text, unflowed
@@ -29,7 +28,6 @@ MAX_PAGE_CHARS = 1_000_000
 MAX_STUB_CHARS = 500
 """A plain alternative that is longer is no stub."""
 
-_MIME = ("content-type", "content-transfer-encoding", "content-disposition", "content-id")
 _CHARSET = re.compile(r"charset\s*=\s*\"?'?([A-Za-z0-9._:-]+)", re.IGNORECASE)
 _CALENDAR_FOLD = re.compile(rb"\r?\n[ \t]")
 _DELETE_SPACE = re.compile(r"delsp\s*=\s*\"?yes", re.IGNORECASE)
@@ -47,10 +45,7 @@ def read_content(headers: Mapping[str, str], data: bytes) -> tuple[str, tuple[st
         Its own text; the names of the attached files, each once; the text of attached files, calendars and messages,
         each below its name or its letterhead.
     """
-    message = Part(as_sent(data))
-    for name in _MIME:
-        if value := headers.get(name, ""):
-            message.add(name, value)
+    message = Part(headers, as_sent(data))
     try:
         Parts().take_apart(message)
         reader = _Reader(message)
@@ -73,14 +68,13 @@ class _Reader:
 
     def text(self, part: Part, *, rich: bool = True) -> str:
         """The text of a part and all within it; without that of HTML where it is not `rich`."""
-        kind = part.get_content_type()
-        if part.is_multipart() and kind.startswith(("multipart/", "message/rfc822")):
-            within = cast(Sequence[Part], part.get_payload())
+        kind = part.kind
+        if part.within:
             if kind == "multipart/alternative":
-                return self._best(within)
+                return self._best(part.within)
             if kind == "message/rfc822":
-                return self._attach_letter(part, within[0])
-            texts = (self.text(one, rich=rich) for one in within)
+                return self._attach_letter(part, part.within[0])
+            texts = (self.text(one, rich=rich) for one in part.within)
             return "\n".join(text for text in texts if text.strip())
         if self._is_attachment(part, kind):
             self._attach(part, kind)
@@ -95,7 +89,7 @@ class _Reader:
     def _best(self, parts: Sequence[Part]) -> str:
         """The plain one of alternatives, or what the others say where it is a stub."""
         parts = [part for part in parts if not _is_other_text(part)] or parts
-        plain = next((part for part in parts if part.get_content_type() == "text/plain"), None)
+        plain = next((part for part in parts if part.kind == "text/plain"), None)
         said = self._plain(plain) if plain else ""
         is_short = len(said.strip()) <= MAX_STUB_CHARS
         others = [self.text(part, rich=is_short) for part in parts if part is not plain]
@@ -106,17 +100,16 @@ class _Reader:
         """Whether a part is a file of its own, not text of the mail nor a picture in it."""
         if part is self._message and kind in ("text/plain", "text/html"):
             return False
-        if part.get_content_disposition() == "attachment":
+        if part.message.get_content_disposition() == "attachment":
             return True
         if kind.startswith(("text/", "multipart/", "message/")):  # as the report of a bounce
-            return bool(part.get_filename())
-        return not kind.startswith("image/") or part.get("content-id", "").strip("<> ") not in self._shown
+            return bool(part.message.get_filename())
+        return not kind.startswith("image/") or part.header("content-id").strip("<> ") not in self._shown
 
     @cached_property
     def _shown(self) -> set[str]:
         """The Content-Ids of the pictures that pages of the message show."""
-        parts = cast(Iterable[Part], self._message.walk())
-        pages = (part.content() for part in parts if part.get_content_type() == "text/html")
+        pages = (part.content() for part in self._message.walk() if part.kind == "text/html")
         shown = (name.decode("utf-8", "replace") for page in pages for name in _SHOWN.findall(page))
         return {unquote(unescape(name)) for name in shown}
 
@@ -138,14 +131,14 @@ class _Reader:
         self.names.append(self._name(part))
         place = len(self.attached)
         self.attached.append("")
-        headers = ((name, one_line(self._header(letter.get(name, "")))) for name in ("From", "Date", "Subject"))
+        headers = ((name, one_line(self._header(letter.header(name.lower())))) for name in ("From", "Date", "Subject"))
         letterhead = "\n".join(f"{name}: {value}" for name, value in headers if value)
         self.attached[place] = f"{letterhead}\n\n{self.text(letter)}"
         return ""
 
     def _name(self, part: Part) -> str:
         """The name of a file."""
-        name = one_line(self._header(part.get_filename() or ""))[:_MAX_NAME_CHARS]
+        name = one_line(self._header(part.message.get_filename() or ""))[:_MAX_NAME_CHARS]
         return unicodedata.normalize("NFC", name)  # Macs write letters in parts
 
     def _header(self, value: str) -> str:
@@ -153,7 +146,7 @@ class _Reader:
         return readable(value if value.isascii() else self._decoded(value.encode("utf-8", "surrogateescape")))
 
     def _page(self, part: Part) -> str:
-        data, charset = part.content(), _charset(part.get("content-type", ""))
+        data, charset = part.content(), _charset(part.header("content-type"))
         page = self._decoded(data, charset) if codec_of(charset) else decode_named(data, _HEAD_BYTES)
         page = page[: self._page_chars_left]
         self._page_chars_left -= len(page)
@@ -162,11 +155,11 @@ class _Reader:
     def _calendar(self, part: Part) -> str:
         """Its lines are unfolded first: some programs fold inside a letter of UTF-8."""
         data = _CALENDAR_FOLD.sub(b"", part.content())
-        return calendar_text(self._decoded(data, _charset(part.get("content-type", ""))))
+        return calendar_text(self._decoded(data, _charset(part.header("content-type"))))
 
     def _plain(self, part: Part) -> str:
         """Plain text with `\\n` line ends, and with its paragraphs on one line each where it was sent so."""
-        content_type = part.get("content-type", "").lower()
+        content_type = part.header("content-type").lower()
         text = unix_lines(self._decoded(part.content(), _charset(content_type)))
         if "begin " in text:
             text = _UUENCODED.sub(self._file_in_text, f"\n{text}").removeprefix("\n")
@@ -185,13 +178,12 @@ class _Reader:
 
     @cached_property
     def _usual_charset(self) -> str:
-        return next(filter(None, self._message.get_charsets()), None) or ""
+        return next(filter(None, (_charset(part.header("content-type")) for part in self._message.walk())), "")
 
 
 def _is_other_text(part: Part) -> bool:
     """Whether a part is text, but of none of the usual kinds."""
-    usual = ("plain", "html", "calendar")
-    return part.get_content_maintype() == "text" and part.get_content_subtype() not in usual
+    return part.kind.startswith("text/") and part.kind not in ("text/plain", "text/html", "text/calendar")
 
 
 def _letters(text: str) -> int:

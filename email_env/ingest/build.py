@@ -39,7 +39,7 @@ _FTS_SETTINGS = {
     "automerge": 0,  # 'optimize' merges everything once, at the end
     "crisismerge": 2000,
 }
-_SAMPLED_MAILS = 4000
+_SAMPLED_MAILS = 2000
 _STEPS_BETWEEN_SIGNALS = 100_000
 _ROOM = (
     "A build needs room beside the database, and about as much in the folder for temporary files"

@@ -54,9 +54,10 @@ def parse_date(text: str) -> tuple[str, bool]:
     thousandths, millionths or billionths of one.
     """
     try:
-        if match := next(filter(None, (form.match(text) for form in _FORMS)), None):
-            hour, minute, second, half, *zone = cast(re.Match[str], _CLOCK.match(text, match.end())).groups("")
-            return _timestamp(_time(*_day(match), hour, minute, second, half), *_zone(*zone))
+        for form in _FORMS:
+            if match := form.match(text):
+                hour, minute, second, half, *zone = cast(re.Match[str], _CLOCK.match(text, match.end())).groups("")
+                return _timestamp(_time(*_day(match), hour, minute, second, half), *_zone(*zone))
         if number := _SINCE_1970.fullmatch(text):
             thousands = (len(number[1]) - 9) // 3
             return _timestamp(datetime(1970, 1, 1) + timedelta(seconds=int(number[1]) // 1000**thousands))
@@ -87,14 +88,14 @@ def _day(match: re.Match[str]) -> tuple[int, int, int]:
 
 def _time(year: int, month: int, day: int, hour: str, minute: str, second: str, half: str) -> datetime:
     """A time; 24:00 is the end of the day, and a leap second its last. ValueError for 15 AM."""
-    hours, minutes, seconds = (int(part or 0) for part in (hour, minute, second))
+    hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
     if half and hours <= 12:
         hours = hours % 12 + 12 * (half in "Pp")
     elif half in ("A", "a"):
         raise ValueError(f"there is no hour {hour} AM")
-    is_end = (hours, minutes, seconds) == (24, 0, 0)
-    sent = datetime(year, month, day, 0 if is_end else hours, minutes, 59 if seconds == 60 else seconds)
-    return sent + timedelta(days=is_end)
+    if (hours, minutes, seconds) == (24, 0, 0):
+        return datetime(year, month, day) + timedelta(days=1)
+    return datetime(year, month, day, hours, minutes, 59 if seconds == 60 else seconds)
 
 
 def _zone(sign: str, hours: str, minutes: str, name: str) -> tuple[str, bool]:

@@ -74,8 +74,9 @@ class Mailbox:
         self.mails += 1
         for person in people:
             self.votes[person] += 1 / len(people)
-        self.present.update(people)
-        self.received.update(received)
+            self.present[person] += 1
+        for person in received:
+            self.received[person] += 1
 
     def likely_owner(self, among: Collection[int] | None = None) -> int | None:
         """Who has the most votes; of equals, who received more, then who was seen first."""

@@ -59,5 +59,6 @@ def marks_of(headers: Mapping[str, str], label: str, emlx_flags: int = 0) -> tup
     """
     said = {**headers, _PLACE: f"/{label}", _EMLX: f"{emlx_flags:b}"}
     found = [mark for mark, name, form in _FLAGS if name in said and form.search(said[name])]
-    labels = readable(headers.get(_LABELS, "")).lower().split(",")
-    return tuple(filter(None, (*found, *map(str.strip, labels))))
+    if labels := headers.get(_LABELS):
+        found += filter(None, map(str.strip, readable(labels).lower().split(",")))
+    return tuple(found)

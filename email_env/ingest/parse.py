@@ -90,7 +90,7 @@ def _envelope(
         "bcc": tuple([address for address in all_bcc if address not in all_to and address not in all_cc]),
         "subject": " ".join(readable(subject).split()),
         "names": tuple(dict.fromkeys(names)),
-        "delivered": tuple(dict.fromkeys(address for header in delivered for address in parse_mailboxes(header))),
+        "delivered": tuple(parse_mailboxes(", ".join(filter(None, delivered)))),
     }
 
 

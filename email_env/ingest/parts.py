@@ -1,13 +1,15 @@
-"""A message as the tree of its parts: the stdlib's `Message`, whose parts are found by our own code.
+"""A message as the tree of its parts, found by our own code; the stdlib's `Message` reads parameters, and unpacks.
 
 The stdlib compares every line with the boundary of every part around it, and makes objects without end of a message
 that is all boundaries. It also reads the parameters of a header in time that grows with the square of their number.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from email.message import Message
 from email.policy import Compat32
-from typing import Any, cast
+from functools import cached_property
+from typing import cast
 
 MAX_DEPTH = 50
 MAX_PARTS = 1_000
@@ -15,6 +17,7 @@ MAX_PARTS = 1_000
 MAX_PARAMETERS = 100
 """Of a header; a long name of a file comes in pieces, of which each is one."""
 
+_MIME = ("content-type", "content-transfer-encoding", "content-disposition")
 _HEADER = re.compile(r"([!-9;-~]++):([^\n]*+(?:\n[ \t][^\n]*+)*+)(?:\n|\Z)")
 _HEADERS = re.compile(rf"(?:{_HEADER.pattern})*+")
 _AS_IT_IS = ("", "7bit", "8bit", "binary")
@@ -31,26 +34,50 @@ class _AsSent(Compat32):
 _POLICY = _AsSent()
 
 
-class Part(Message):
-    """A part or a message; `text` has the bytes of its body as the stdlib keeps bytes."""
+class Part:
+    """A part or a message.
 
-    def __init__(self, text: str) -> None:
-        super().__init__(_POLICY)
+    Attributes:
+        headers: each on one line, by lower-case name.
+        text: the bytes of its body as the stdlib keeps bytes.
+        kind: its content type, in lower case.
+        within: its parts.
+    """
+
+    def __init__(self, headers: Mapping[str, str], text: str, usual_kind: str = "text/plain") -> None:
+        self.headers = headers
         self.text = text
+        kind = self.header("content-type").partition(";")[0].strip().lower() or usual_kind
+        self.kind = kind if kind.count("/") == 1 else "text/plain"
+        self.within: list[Part] = []
 
-    def add(self, name: str, value: str) -> None:
-        """Gives it a header, on one line."""
-        line = " ".join(map(str.strip, value.split("\n"))).strip() if "\n" in value else value.strip()
-        self[name] = line if line.count(";") < MAX_PARAMETERS else ";".join(line.split(";")[:MAX_PARAMETERS])
+    def header(self, name: str) -> str:
+        """What a header says; "" where it is missing."""
+        return self.headers.get(name, "")
+
+    def walk(self) -> Iterator["Part"]:
+        """This one and all within it."""
+        yield self
+        for part in self.within:
+            yield from part.walk()
+
+    @cached_property
+    def message(self) -> Message:
+        """The stdlib's view of the headers of MIME."""
+        message = Message(_POLICY)
+        for name in _MIME:
+            if value := self.header(name):
+                message[name] = ";".join(value.split(";")[:MAX_PARAMETERS])
+        return message
 
     def content(self) -> bytes:
         """The bytes of a leaf, unpacked; those of a uuencoded file stay so, because its name is in them."""
-        encoding = self.get("content-transfer-encoding", "").lower()
+        encoding = self.header("content-transfer-encoding").lower()
         data = self.text.encode("ascii", "surrogateescape")
         if encoding in _AS_IT_IS:
             return data
-        self.set_payload(self.text)
-        unpacked = cast(bytes, self.get_payload(decode=True)) or b""
+        self.message.set_payload(self.text)
+        unpacked = cast(bytes, self.message.get_payload(decode=True)) or b""
         return data if b"\0" in unpacked and "uu" in encoding else unpacked
 
 
@@ -62,21 +89,17 @@ class Parts:
 
     def take_apart(self, part: Part, depth: int = 0) -> None:
         """Finds the parts within a part."""
-        kind = part.get_content_type()
-        within: list[Part] = []
-        if kind.startswith("message/rfc822") and depth < MAX_DEPTH:
-            within = [_part(as_sent(part.content().lstrip()))]
-        elif kind.startswith("multipart/") and depth < MAX_DEPTH and (boundary := part.get_boundary()):
-            part.text, *pieces = self._pieces(
-                f"\n{part.text}", "\n--" + as_sent(boundary.encode("utf-8", "surrogateescape"))
-            )
-            within = list(map(_part, pieces))
-        for one in within:
-            if kind == "multipart/digest":
-                one.set_default_type("message/rfc822")
+        if depth == MAX_DEPTH:
+            return
+        if part.kind == "message/rfc822":
+            part.within = [_part(as_sent(part.content().lstrip()))]
+        elif part.kind.startswith("multipart/") and (boundary := part.message.get_boundary()):
+            separator = as_sent(boundary.encode("utf-8", "surrogateescape"))
+            part.text, *pieces = self._pieces(f"\n{part.text}", f"\n--{separator}")
+            usual_kind = "message/rfc822" if part.kind == "multipart/digest" else "text/plain"
+            part.within = [_part(piece, usual_kind) for piece in pieces]
+        for one in part.within:
             self.take_apart(one, depth + 1)
-        if within:
-            part.set_payload(cast(Any, within))
 
     def _pieces(self, text: str, separator: str) -> list[str]:
         """What stands before the first line `--boundary` and behind each, up to the next one or to `--boundary--`."""
@@ -99,10 +122,11 @@ def as_sent(data: bytes) -> str:
     return data.decode("ascii", "surrogateescape")
 
 
-def _part(text: str) -> Part:
+def _part(text: str, usual_kind: str = "text/plain") -> Part:
     """A part with its headers; they end at the first line that is none, because some forget the blank line."""
     end = cast(re.Match[str], _HEADERS.match(text)).end()
-    part = Part(text[end:].removeprefix("\r").removeprefix("\n"))
-    for name, value in _HEADER.findall(text[:end]):
-        part.add(name, value)
-    return part
+    headers = {
+        name.lower(): " ".join(map(str.strip, value.split("\n"))).strip()
+        for name, value in reversed(_HEADER.findall(text[:end]))
+    }
+    return Part(headers, text[end:].removeprefix("\r").removeprefix("\n"), usual_kind)

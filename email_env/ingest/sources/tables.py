@@ -22,6 +22,7 @@ from judges.common.text import unix_lines, without_controls
 _REQUIRED = ("message_id", "subject", "from", "to", "date", "body")
 _HEADERS = ("subject", "from", "to", "cc", "bcc", "date")
 _BATCH_ROWS = 1000
+_BLOCK_BYTES = 1 << 16
 _ELSEWHERE = "Another source of the same mail: enron_mail_20150507.tar.gz, as a file or its web address."
 
 
@@ -32,8 +33,7 @@ def csv_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
         SourceError: it has no column `message`, or is no table.
     """
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default, 131,072 characters, is below real mail
-    text = io.TextIOWrapper(cast(Any, handle), "utf-8-sig", "surrogateescape", newline="")
-    rows = csv.reader(text)
+    rows = csv.reader(_text_lines(handle))
     try:
         names = [column.strip().lower() for column in next(rows, [])]
         if "message" not in names:
@@ -47,10 +47,8 @@ def csv_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
                 yield Skip(label, SkipReason.TOO_LARGE)
             else:
                 yield RawMail(label, data)
-    except (csv.Error, UnicodeError) as error:
+    except csv.Error as error:
         raise SourceError(f"{name!r} cannot be read at line {rows.line_num}: {error}.") from error
-    finally:
-        text.detach()
 
 
 def jsonl_mails(name: str, handle: IO[bytes]) -> Iterator[Entry]:
@@ -136,6 +134,12 @@ def _mails(name: str, rows: Iterable[tuple[str, Any]]) -> Iterator[Entry]:
                 raise SourceError(f"{name!r} has no column {', '.join(missing)}; it has {', '.join(map(str, row))}.")
             checked = True
             yield record_mail(row, label)
+
+
+def _text_lines(handle: IO[bytes]) -> Iterator[str]:
+    """Lines with their ends; an `io.TextIOWrapper` asks a file that is not the stdlib's for each whether it is open."""
+    while block := handle.read(_BLOCK_BYTES) + handle.readline():
+        yield from io.StringIO(block.decode("utf-8", "surrogateescape"), newline="")
 
 
 def _json_lines(handle: IO[bytes]) -> Iterator[tuple[str, Any]]:
