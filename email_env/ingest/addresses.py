@@ -139,7 +139,7 @@ def parse_mailbox(part: str) -> tuple[str, str]:
         address, before = angle[0][1:-1], part[: angle.start()]
     else:
         address, before = part, ""
-    name, path = before, path_name(address.strip('"')) if "=" in address or "/" in address else ""
+    name, path = before, path_name(address.strip('"'))
     if "(" in part and not path:
         address = _COMMENT.sub(r"\1", address)
         comment = next((comment[2] for comment in _COMMENT.finditer(part) if comment[2]), "")

@@ -59,7 +59,7 @@ _ASCII_WORD = re.compile("[a-z0-9]+")
 _JOINED = {"all": " AND ", "any": " OR "}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Phrase:
     """A keyword.
 
@@ -195,6 +195,8 @@ def path_name(text: str) -> str:
     They are `/O=X/OU=Y/CN=RECIPIENTS/CN=AREED`, which Exchange also packs into the address of a gateway
     (`IMCEAEX-_O=X_OU=Y_CN=RECIPIENTS_CN=AREED@x.com`), and `CN=Ann Reed/OU=Y/O=X` or `Ann Reed/Y/X@X`.
     """
+    if "=" not in text and "/" not in text:
+        return ""
     if (short := _NOTES.fullmatch(text)) and " " in short[1].strip():
         return short[1].strip()
     path = _PATH.match(text)
