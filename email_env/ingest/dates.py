@@ -25,14 +25,14 @@ _WORD = r"[^\W\d_]{3,}+"
 _FORMS = tuple(
     re.compile(rf"\s*+(?:[^\W\d_]++[\s.,]*+)?{form}(?!\d)")
     for form in (
-        rf"(?P<day>\d\d?)[\s-]*+(?P<month>{_WORD})\.?[\s,-]*+(?P<year>\d{{2,4}})",  # RFC 5322
-        r"(?P<year>\d{4})([-/.])(?P<month>\d\d?)\2(?P<day>\d\d?)",  # ISO 8601
-        rf"(?P<month>{_WORD})\.?\s++(?P<day>\d\d?)\s*+,?\s*+(?P<year>\d{{4}})",
+        rf"(?P<day>\d\d?)(?:st|nd|rd|th)?[\s-]*+(?P<month>{_WORD})\.?[\s,-]*+(?P<year>\d{{2,4}})",  # RFC 5322
+        rf"(?P<year>\d{{4}})([-/. ])(?P<month>\d\d?|{_WORD})\2(?P<day>\d\d?)",  # ISO 8601
+        rf"(?P<month>{_WORD})\.?\s++(?P<day>\d\d?)(?:st|nd|rd|th)?\s*+,?\s*+(?P<year>\d{{4}})",
         r"(?P<day>\d\d?)([/.-])(?P<month>\d\d?)\2(?P<year>\d{4})",  # or month, day: `_in_order`
     )
 )
 _CLOCK = re.compile(
-    r"[\sT,]*+(?:(\d\d?)[:.](\d\d)(?:[:.](\d\d)(?:[.,]\d++)?+)?+(?:\s*+([AP])\.?M\b\.?+)?+)?+"
+    r"[\sT,]*+(?:at\s++)?+(?:(\d\d?)[:.](\d\d)(?:[:.](\d\d)(?:[.,]\d++)?+)?+(?:\s*+([AP])\.?M\b\.?+)?+)?+"
     r"\s*+[(\['\"]?+(?:(?:GMT|UTC?)?+\s*+([+-]?)([0-9]{1,2}):?([0-9]{2})?(?![0-9])|([^][\s()'\",;.]*+))",
     re.IGNORECASE,
 )

@@ -160,7 +160,7 @@ def _json_lines(handle: IO[bytes]) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: object) -> str:
-    """A value as a header has it: a time in ISO form, several mailboxes with commas between them."""
+    """A value as a header has it: a time in ISO form, several mailboxes with semicolons between them."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(_text, cast(Iterable[object], value)))
+        return "; ".join(map(_text, cast(Iterable[object], value)))
     return "" if value is None else without_controls(str(value))

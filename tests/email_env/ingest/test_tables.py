@@ -71,6 +71,9 @@ def jsonl(path, *rows):
 
 def test_a_record_becomes_the_mail_that_its_message_would():
     assert record_mail(ROW, "row 1") == MAIL
+    named = record_mail(ROW | {"to": ["Keller, Anna", "Lee, Bo <bo@x.com>"], "cc": "dan@y.org, ben@x.com"}, "row 1")
+    assert isinstance(named, ParsedMail)
+    assert (named.to, named.cc) == (("anna.keller", "bo@x.com"), ("dan@y.org", "ben@x.com"))
 
 
 @pytest.mark.parametrize(
