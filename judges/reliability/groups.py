@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from judges.errors import JudgeError, JudgeInputError, SpendLimitReached
 from judges.llm.record import read_judgements, read_lines
 from judges.llm.session import Session
 from judges.scoring.prompt import build_prompts
-from judges.scoring.types import Message, VerdictCount
+from judges.scoring.types import FIRST_FAILURES, Message, VerdictCount
 
 T = TypeVar("T")
 
@@ -110,7 +111,8 @@ async def judge_each(
     """Judge groups, as many at the same time as the session allows. No more of them are in memory than that.
 
     It ends where the first groups have no usable verdict (a wrong name, key or address, prompts above its context, or a
-    judge that cannot write one, are not tried on thousands of groups), and where the money is spent.
+    judge that cannot write one, are not tried on thousands of groups), and where the money is spent. The others are
+    begun when the first are judged.
 
     Args:
         groups: What is judged.
@@ -125,9 +127,9 @@ async def judge_each(
     judged, count = 0, VerdictCount()
     spent: SpendLimitReached | None = None
 
-    async def work() -> None:
+    async def work(some: Iterator[T]) -> None:
         nonlocal judged, spent
-        for group in waiting:
+        for group in some:
             if spent or count.is_hopeless:
                 return
             errors = await judge(group)
@@ -138,5 +140,6 @@ async def judge_each(
             if on_progress is not None:
                 on_progress(judged, count.failed)
 
-    await asyncio.gather(*(work() for _ in range(session.max_concurrency)))
+    for some in (islice(waiting, FIRST_FAILURES), waiting):
+        await asyncio.gather(*(work(some) for _ in range(session.max_concurrency)))
     return spent

@@ -134,10 +134,11 @@ TOO_LONG = Reply(status=400, raw=b'{"error": {"message": "the prompt is above th
         ('{"scores": 7}', MalformedVerdict, "none of 8 verdicts on the first 8 groups is usable", 16),
     ],
 )
-def test_a_judge_without_a_usable_verdict_is_not_asked_about_every_group(reply, error, words, asked):
+@pytest.mark.parametrize("session", [Session(max_concurrency=1), Session(), Session(max_concurrency=50)])
+def test_a_judge_without_a_usable_verdict_is_not_asked_about_every_group(reply, error, words, asked, session):
     groups = [group([0, 1], str(number)) for number in range(50)]
     with JudgeServer(lambda messages: reply) as server, pytest.raises(error, match=words):
-        calibrate(groups, "openai/judge", api_base=server.url, permutations=1, session=Session(max_concurrency=1))
+        calibrate(groups, "openai/judge", api_base=server.url, permutations=1, session=session)
     assert len(server.requests) == asked
 
 
