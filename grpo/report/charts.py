@@ -1,4 +1,4 @@
-"""Inline SVG for the report: curves over steps, stacked bars, and before/after intervals.
+"""Inline SVG for the report: curves over steps, and before/after intervals.
 
 Small and without dependencies on purpose: the page must work offline, in light and dark, for years. Colours are CSS
 classes (``c0`` to ``c4``); hovering is done by the page's script from ``data-points``.
@@ -45,12 +45,19 @@ class Range:
 
 
 def line_chart(series: Sequence[Series], *, percent: bool = False) -> Markup:
-    """Curves over steps; with ``percent`` the values are shares and the axis runs from 0 to 100 %."""
+    """Curves over steps, with the values that the page's script shows; with ``percent`` they are shares, 0 to 100 %."""
     ys = [y for one in series for _, y in one.points]
     ticks = _SHARES if percent else nice_ticks(min(ys), max(ys))
-    xs = _steps(series)
+    xs, columns = sorted({x for one in series for x, _ in one.points}), [dict(one.points) for one in series]
     place_x, place_y = _scale(xs, LEFT, WIDTH - RIGHT), _scale(ticks, HEIGHT - BOTTOM, TOP)
     parts: list[Markup] = []
+    for tick in ticks:
+        y = place_y(tick)
+        name = "grid zero" if tick == 0 else "grid"
+        parts.append(_element("line", class_=name, x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
+        parts.append(_text(LEFT - 7, y + 3.5, _shown(tick, True) if percent else f"{tick:g}", "end"))
+    whole = [tick for tick in nice_ticks(xs[0], xs[-1], 6) if tick == int(tick) and xs[0] <= tick <= xs[-1]]
+    parts += [_text(place_x(x), HEIGHT - 7, f"{x:g}", "middle") for x in (whole if len(xs) > 1 else xs)]
     for index, one in enumerate(series):
         many = len(one.points) > MAX_RAW
         for points, name in ((one.points, "faint"), (trailing_mean(one.points), "")) if many else ((one.points, ""),):
@@ -59,27 +66,16 @@ def line_chart(series: Sequence[Series], *, percent: bool = False) -> Markup:
         if len(one.points) <= MAX_DOTS:
             for x, y in one.points:
                 parts.append(_element("circle", class_=f"dot c{index}", cx=place_x(x), cy=place_y(y), r=2.6))
-    return _figure(series, ticks, parts, place_x, place_y, percent)
-
-
-def stacked_bars(series: Sequence[Series]) -> Markup:
-    """One bar for each step, its parts on top of each other."""
-    xs = _steps(series)
-    values = [dict(one.points) for one in series]
-    ticks = nice_ticks(0.0, max(sum(part.get(x, 0.0) for part in values) for x in xs))
-    slot = (WIDTH - RIGHT - LEFT) / len(xs)
-    place_x = _scale(xs, LEFT + slot / 2, WIDTH - RIGHT - slot / 2)
-    place_y = _scale(ticks, HEIGHT - BOTTOM, TOP)
-    width = max(min(slot * 0.7, 26.0), 1.0)
-    parts: list[Markup] = []
-    for x in xs:
-        base = 0.0
-        for index, part in enumerate(values):
-            height = max(place_y(base) - place_y(base + part.get(x, 0.0)), 0.0)
-            base += part.get(x, 0.0)
-            left, top = place_x(x) - width / 2, place_y(base)
-            parts.append(_element("rect", class_=f"bar c{index}", x=left, y=top, width=width, height=height))
-    return _figure(series, ticks, parts, place_x, place_y, percent=False)
+    parts.append(_element("line", class_="cursor", x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM))
+    hover = {
+        "x": [round(place_x(x), 1) for x in xs],
+        "step": xs,
+        "rows": [[_shown(column[x], percent) if x in column else "–" for column in columns] for x in xs],
+        "labels": [one.label for one in series],
+    }
+    keys = [_key(f"c{index}" if len(series) > 1 else "", one.label) for index, one in enumerate(series)]
+    labels = ", ".join(one.label for one in series)
+    return _legend(keys) + _drawing(HEIGHT, parts, class_="chart", aria_label=labels, data_points=json.dumps(hover))
 
 
 def interval_chart(rows: Sequence[Range], names: tuple[str, str] = ("before", "after")) -> Markup:
@@ -132,47 +128,12 @@ def trailing_mean(points: Sequence[tuple[float, float]]) -> list[tuple[float, fl
     return [(x, math.fsum(some) / len(some)) for (x, _), some in zip(points, recent, strict=True)]
 
 
-def _steps(series: Sequence[Series]) -> list[float]:
-    return sorted({x for one in series for x, _ in one.points})
-
-
 def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
     """From values to places: the first stands at ``start``, the last at ``end``; a single one in the middle."""
     low, high = values[0], values[-1]
     if low == high:
         return lambda value: (start + end) / 2
     return lambda value: start + (value - low) * (end - start) / (high - low)
-
-
-def _figure(
-    series: Sequence[Series],
-    ticks: Sequence[float],
-    parts: Sequence[Markup],
-    place_x: _Scale,
-    place_y: _Scale,
-    percent: bool,
-) -> Markup:
-    """Curves or bars with their axes, their legend and the values that the page's script shows."""
-    xs, columns = _steps(series), [dict(one.points) for one in series]
-    axes: list[Markup] = []
-    for tick in ticks:
-        y = place_y(tick)
-        name = "grid zero" if tick == 0 else "grid"
-        axes.append(_element("line", class_=name, x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
-        axes.append(_text(LEFT - 7, y + 3.5, _shown(tick, True) if percent else f"{tick:g}", "end"))
-    whole = [tick for tick in nice_ticks(xs[0], xs[-1], 6) if tick == int(tick) and xs[0] <= tick <= xs[-1]]
-    axes += [_text(place_x(x), HEIGHT - 7, f"{x:g}", "middle") for x in (whole if len(xs) > 1 else xs)]
-    hover = {
-        "x": [round(place_x(x), 1) for x in xs],
-        "step": xs,
-        "rows": [[_shown(column[x], percent) if x in column else "–" for column in columns] for x in xs],
-        "labels": [one.label for one in series],
-    }
-    cursor = _element("line", class_="cursor", x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM)
-    labels = ", ".join(one.label for one in series)
-    chart = {"class_": "chart", "aria_label": labels, "data_points": json.dumps(hover)}
-    keys = [_key(f"c{index}" if len(series) > 1 else "", one.label) for index, one in enumerate(series)]
-    return _legend(keys) + _drawing(HEIGHT, [*axes, *parts, cursor], **chart)
 
 
 def _shown(value: float, percent: bool) -> str:

@@ -185,7 +185,7 @@
     data.pairs.forEach(function (pair) {
       var shown = episodes[pair.sides[1]], rose = pair.change > 0;
       var article = make("article", "card pair"), header = make("header"), sides = make("div", "sides");
-      header.append(make("span", "chip bare " + (rose ? "good" : "bad"), (rose ? "Gained +" : "Lost ") + pair.change.toFixed(3)));
+      header.append(make("span", "chip bare " + (rose ? "good" : "bad"), (rose ? "Improved +" : "Got worse ") + pair.change.toFixed(2)));
       if (shown.difficulty) header.append(make("span", "chip", shown.difficulty));
       header.append(make("span", "soft mono", shown.scenario));
       pair.sides.forEach(function (index, number) {

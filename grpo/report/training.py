@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -10,7 +9,7 @@ from markupsafe import Markup
 from grpo.config import dotted
 from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number
 from grpo.display.steps import COLUMNS, cell
-from grpo.report.charts import Range, Series, interval_chart, line_chart, stacked_bars
+from grpo.report.charts import Range, Series, interval_chart, line_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
 from grpo.report.run import Run, compare, conclusion, episodes_in
@@ -25,11 +24,11 @@ EVALUATIONS = ((SAMPLED, "T = 1", "Sampled at temperature 1"), (GREEDY, "greedy"
 """How a run evaluates, a short title and a long one."""
 
 
-CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
-    ("Reward of the rollouts", "line", (("reward/mean", "mean over the step's episodes"),)),
+CURVES: tuple[tuple[str, bool, tuple[tuple[str, str], ...]], ...] = (
+    ("Reward of the rollouts", False, (("reward/mean", "mean over the step's episodes"),)),
     (
         "What the rollouts achieve",
-        "percent",
+        True,
         (
             ("env/success", "success"),
             ("env/found", "found"),
@@ -37,32 +36,32 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
             ("env/valid_call_rate", "valid calls"),
         ),
     ),
-    ("Policy loss", "line", (("loss/policy", "mean over the step's action tokens"),)),
-    ("Gradient norm", "line", (("loss/grad_norm", "norm before clipping"),)),
+    ("Policy loss", False, (("loss/policy", "mean over the step's action tokens"),)),
+    ("Gradient norm", False, (("loss/grad_norm", "norm before clipping"),)),
     (
         "Logprob gap",
-        "line",
+        False,
         (
             ("gap/mean_abs", "mean |sampler - trainer|, nats a token"),
             ("gap/stale_mean_abs", "the same of an older policy's episodes: with what was learned since"),
         ),
     ),
-    ("Entropy", "line", (("loss/entropy", "nats a token"),)),
-    ("Sampled tokens an episode", "line", (("tokens/completion_mean", "mean over the step's episodes"),)),
+    ("Entropy", False, (("loss/entropy", "nats a token"),)),
+    ("Sampled tokens an episode", False, (("tokens/completion_mean", "mean over the step's episodes"),)),
     (
         "Tokens a second",
-        "line",
+        False,
         (("speed/sample_tokens_per_second", "sampling"), ("speed/train_tokens_per_second", "training")),
     ),
     (
         "Seconds a step",
-        "stack",
+        False,
         (("time/rollout", "rollout"), ("time/train", "training"), ("time/publish", "publishing the adapter")),
     ),
-    ("Groups", "stack", (("groups/used", "used"), ("groups/dropped", "dropped: equal rewards, or no verdict"))),
+    ("Groups", False, (("groups/used", "used"), ("groups/dropped", "dropped: equal rewards, or no verdict"))),
     (
         "Who marks the answers",
-        "percent",
+        True,
         (
             ("answer/by_rule", "rule"),
             ("answer/by_judge", "judge"),
@@ -72,11 +71,12 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ),
     (
         "Judge against env",
-        "line",
+        False,
         (("judge/disagreement", "share of pairs ordered the other way; 0.5 is chance"), ("judge/score", "mean score")),
     ),
-    ("Trainer memory, GB", "line", (("mem/trainer_rss_gb", "resident memory of the process"),)),
+    ("Trainer memory, GB", False, (("mem/trainer_rss_gb", "resident memory of the process"),)),
 )
+"""Charts: a title, whether it is of shares, and metrics with their labels."""
 
 
 def training_page(run: Run, name: str) -> Page:
@@ -196,12 +196,11 @@ def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[dict[s
 def _curves(run: Run) -> list[tuple[str, str, Markup]]:
     """Title, last value where there is one curve, and drawing."""
     drawn: list[tuple[str, str, Markup]] = []
-    draw = {"line": line_chart, "percent": partial(line_chart, percent=True), "stack": stacked_bars}
-    for title, kind, keys in CURVES:
+    for title, is_share, keys in CURVES:
         series = [one for key, label in keys if (one := _series(run.steps, key, label)).points]
         if series:
             last = "" if len(series) > 1 else short_number(series[0].points[-1][1])
-            drawn.append((title, last, draw[kind](series)))
+            drawn.append((title, last, line_chart(series, percent=is_share)))
     loss = _series(run.warm_start, "loss", "imitation loss")
     if loss.points:
         drawn.append(("Warm start: imitation loss", short_number(loss.points[-1][1]), line_chart([loss])))

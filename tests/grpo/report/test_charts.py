@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from grpo.report.charts import Range, Series, interval_chart, line_chart, nice_ticks, stacked_bars, trailing_mean
+from grpo.report.charts import Range, Series, interval_chart, line_chart, nice_ticks, trailing_mean
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,6 @@ def test_a_line_runs_from_the_lowest_tick_to_the_highest() -> None:
     assert 'points="46.0,166.0 410.0,10.0"' in svg
     assert "a &lt;b&gt;" in svg
     assert "<b>" not in svg
-
-
-def test_bars_stand_on_each_other() -> None:
-    """By hand: ticks 0 to 4 over 156 units, so a part of 1 is 39 high; the second begins where the first ends."""
-    svg = stacked_bars([Series("a", [(1, 1.0)]), Series("b", [(1, 3.0)])])
-    assert re.findall(r'y="([\d.]+)" width="26.0" height="([\d.]+)"', svg) == [("127.0", "39.0"), ("10.0", "117.0")]
 
 
 def test_intervals_lie_on_the_axis_and_carry_the_names_of_their_sides() -> None:
