@@ -52,6 +52,9 @@ _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _BESIDE_NAME = re.compile(r"\([^)]*\)|[/@].*")
 _PATH = re.compile(r"(?:\w+:)?(IMCEAEX-)?(?:[/_]O=.*[/_])?CN=([^/,@<>]+)", re.IGNORECASE)
 _NOTES = re.compile(r"\s*+(?:CN=)?+([^/@<>]++)/[^@<>]*+@[^@<>.]++", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"(?:.*[<[(])?['\"\s]*+(?:(?:mailto|smtp):)?+([^\s<>()[\]\",;]*@[^\s<>()[\]\",;]*)[]>)'\"\s]*+", re.IGNORECASE
+)
 _ELIDED = re.compile(r"(?<!\w)[^\W\d_]['\u2019]\w\w")  # O'Brien, d'Arc
 _RUN = re.compile(r"[^\W_]+\*?")
 _DOMAIN = re.compile(r"[\w-]+(?:\.[\w-]+)*")
@@ -278,11 +281,11 @@ def _folded(char: str) -> str:
 
 
 def _address(text: str) -> str:
-    """The address or `@domain` that a text is, or that stands behind the name; "" where there is none."""
-    address = text.rpartition("<")[2].strip().removesuffix(">").strip()
-    if path := path_name(address):
+    """The address or `@domain` that a text is, or that stands in brackets behind the name; "" where there is none."""
+    if path := path_name(text.rpartition("<")[2].strip().removesuffix(">").strip()):
         return name_address(path)
-    return address.lower() if "@" in address and " " not in address else ""
+    found = _ADDRESS.fullmatch(text)
+    return found[1].strip("'").lower() if found else ""
 
 
 def person(value: str, name: str) -> tuple[str, str]:
