@@ -167,9 +167,10 @@ def who(letter: str, person: int | str) -> str:
 
 
 def similar(keyword: str) -> list[str]:
-    """What to try for a keyword that no mail has: words that begin so, or like its singular; addresses with it."""
-    word = keyword.rstrip("*")
-    forms = [f"{word.removesuffix(end)}*" for end in ("", "s", "es", "ies") if word.endswith(end)]
+    """What to try for a keyword that no mail has: words that begin so or like its singular, a plural, addresses."""
+    word = keyword.rstrip("*").lower()
+    ends = (("", "*"), ("s", "*"), ("es", "*"), ("ies", "*"), ("y", "ies"))
+    forms = [word.removesuffix(end) + other for end, other in ends if word.endswith(end)]
     return [*forms, f"@{word}", f"{word}@"] if domain(f"@{word}") else forms
 
 

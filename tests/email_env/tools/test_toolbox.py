@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from email_env.search.database import MailDatabase
+from email_env.search.query import similar
 from email_env.tools.schemas import tool_schemas
 from email_env.tools.toolbox import Answer, Toolbox
 from tests.email_env.mails import mail, question
@@ -99,7 +100,7 @@ def test_a_search_without_hits_advises(toolbox):
     ("keywords", "advice"),
     [
         (["falco"], ' Alone: "falco" 0, "falco*" 2.'),
-        (["reviews"], ' Alone: "reviews" 0, "review*" 2.'),
+        (["REVIEWS"], ' Alone: "REVIEWS" 0, "review*" 2.'),
         (["budgets", "falcon"], ' Alone: "budgets" 0, "budget*" 1, "falcon" 2.'),
         (["parties"], ""),
         (["x"], ' Alone: "x" 0, "@x" 5.'),
@@ -108,6 +109,11 @@ def test_a_search_without_hits_advises(toolbox):
 )
 def test_a_search_without_hits_says_under_which_other_form_a_keyword_is_found(toolbox, keywords, advice):
     assert run(toolbox, search(*keywords)).text.endswith(f" Try fewer or other keywords.{advice}")
+
+
+def test_the_other_forms_of_a_keyword_are_its_beginning_its_singular_its_plural_and_addresses():
+    assert similar("gate passes") == ["gate passes*", "gate passe*", "gate pass*"]
+    assert similar("Policy*") == ["policy*", "policies", "@policy", "policy@"]
 
 
 def test_an_asterisk_stands_for_the_rest_of_a_word(toolbox):
