@@ -26,9 +26,9 @@ def transcript(episode: Episode) -> Iterator[str]:
         f"{episode.num_sampled_tokens} sampled tokens, ended: {episode.ending}"
     )
     for message in episode.messages:
-        yield f"[{message['role']}] {_shortened(text_of(message))}"
+        yield f"[{message['role']}] {shortened(text_of(message))}"
     if episode.explanation:
-        yield f"[judge] {_shortened(episode.explanation)}"
+        yield f"[judge] {shortened(episode.explanation)}"
 
 
 def opening_of(messages: Sequence[Message]) -> tuple[str, str]:
@@ -49,8 +49,9 @@ def text_of(message: Message) -> str:
     return "\n".join([text, *calls] if text else calls)
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= MAX_MESSAGE_CHARS:
+def shortened(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
+    """The text, cut in the middle where it has more characters."""
+    if len(text) <= most:
         return text
-    half = MAX_MESSAGE_CHARS // 2
+    half = most // 2
     return f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"

@@ -90,6 +90,7 @@ def sft(
     from grpo.episodes.store import FILE_NAME
     from grpo.machine.user_code import import_user_module
     from grpo.runs.export import new_folder
+    from grpo.training.demonstrations import from_jsonl
     from grpo.training.engines import backend_of
     from grpo.training.sft import SupervisedFineTuning, without_servers
 
@@ -107,7 +108,7 @@ def sft(
         elif from_run is not None:
             tuning.read_run(from_run, min_reward, best_per_scenario)
         elif data is not None:
-            tuning.read_chats(data)
+            from_jsonl(tuning.found, data, tuning.chat)
         source = policy or str(from_run or data)
         total, losses = tuning.train(
             folder, out.resolve().name, source, steps=steps, epochs=epochs, validation=validation

@@ -61,8 +61,6 @@ def cpu_count() -> int:
 
 def physical_cores(folder: Path = Path("/sys/devices/system/cpu")) -> int:
     """Cores this process may use, each counted once where several threads share it (SMT)."""
-    if not hasattr(os, "sched_getaffinity"):
-        return os.cpu_count() or 1
     shared: set[str] = set()
     for number in os.sched_getaffinity(0):
         try:

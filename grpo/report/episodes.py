@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from grpo.chat.transcript import opening_of, shortened
 from grpo.display.metrics import counted
 from grpo.episodes.marking import audit_warning
 from grpo.report.transcripts import (
@@ -18,12 +19,14 @@ from grpo.report.transcripts import (
     difficulty_of,
     errors_of,
     explanation_of,
-    question_of,
 )
 from grpo.types import Episode
 
 MAX_EPISODES = 5000
 """More than this a page does not hold; what is left out is said on it."""
+
+MAX_CHARS = 6000
+"""Of a message, of a call or of anything else that is said; what is more is left out of the middle."""
 
 MAX_TEXT_CHARS = 100_000_000
 """Of all transcripts together; episodes after that are listed without theirs."""
@@ -109,13 +112,14 @@ class Episodes:
         }
 
     def _text(self, text: str) -> int:
+        text = shortened(text, MAX_CHARS)
         if text not in self._texts:
             self._texts[text] = len(self._texts)
             self._chars += len(text)
         return self._texts[text]
 
     def _data(self, episode: Episode, source: int) -> dict[str, Any]:
-        system, question = question_of(episode)
+        system, question = opening_of(episode.messages)
         data: dict[str, Any] = {
             "source": source,
             "scenario": episode.task.key,

@@ -12,8 +12,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from grpo.chat.transcript import opening_of
 from grpo.report.episodes import Episodes
-from grpo.report.transcripts import Pair, question_of
+from grpo.report.transcripts import Pair
 
 FOLDER = Path(__file__).parent
 SCRIPTS = ("charts.js", "explorer.js")
@@ -73,7 +74,7 @@ def render(page: Page) -> Iterator[str]:
         page=page,
         s=defaultdict(list, page.sections),
         warnings=warnings,
-        question_of=question_of,
+        opening_of=opening_of,
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from grpo.chat.transcript import opening_of, text_of
+from grpo.chat.transcript import text_of
 from grpo.display.metrics import counted, short_number
 from grpo.ending import Ending
 from grpo.types import Episode, Message
@@ -17,7 +17,6 @@ from judges.common.tool_calls import Fault, parse_turn
 SHOWN_PAIRS = 8
 """Questions that a page shows first, as they were answered before and after."""
 
-MAX_BLOCK_CHARS = 6000
 _TAGGED = re.compile(r"<tool_call>.*?(?:</tool_call>|$)", re.DOTALL)
 
 
@@ -67,12 +66,6 @@ def choose_pairs(before: Sequence[Episode], after: Sequence[Episode]) -> list[Pa
     return rose[:room] + fell[: SHOWN_PAIRS - room]
 
 
-def question_of(episode: Episode) -> tuple[str, str]:
-    """The system message and the question, long ones cut."""
-    system, question = opening_of(episode.messages)
-    return _shortened(system), _shortened(question)
-
-
 def blocks_of(episode: Episode) -> list[Block]:
     """The turns of an episode, from the policy's first on."""
     blocks: list[Block] = []
@@ -103,7 +96,7 @@ def model_blocks_of(episode: Episode) -> list[Block]:
         lines += [f"[error] {call.error}"] if call.error else []
         tokens = f"{call.prompt_tokens:,} + {call.completion_tokens:,} tokens"
         title = f"model call {number}: {tokens}, {call.seconds:.2f} s"
-        blocks.append(Block("model", title, _shortened("\n".join(lines))))
+        blocks.append(Block("model", title, "\n".join(lines)))
     return blocks
 
 
@@ -159,7 +152,7 @@ def difficulty_of(episode: Episode) -> str:
 def _folded(kind: str, text: str) -> Block:
     lines = text.strip().splitlines() or [""]
     title = lines[0] if len(lines) == 1 else f"{lines[0]}  (+{len(lines) - 1} lines)"
-    return Block(kind, title, _shortened(text))
+    return Block(kind, title, text)
 
 
 def _content(message: Message) -> str:
@@ -174,17 +167,11 @@ def _assistant_blocks(message: Message) -> list[Block]:
     said = _TAGGED.sub("", content).strip()
     if turn.items and said == content.strip() and said.startswith(("{", "[")):  # a call without tags
         said = ""
-    blocks = [Block("text", "", _shortened(said))] if said else []
+    blocks = [Block("text", "", said)] if said else []
     for item in turn.items:
         if isinstance(item, Fault):
-            blocks.append(Block("broken", "a tool call that cannot be read", _shortened(item.message)))
+            blocks.append(Block("broken", "a tool call that cannot be read", item.message))
             continue
         listed = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in item.arguments.items())
-        blocks.append(Block("call", item.name, _shortened(listed)))
+        blocks.append(Block("call", item.name, listed))
     return blocks or [Block("text", "", "(an empty turn)")]
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= MAX_BLOCK_CHARS:
-        return text
-    return f"{text[:MAX_BLOCK_CHARS]}\n… ({len(text) - MAX_BLOCK_CHARS:,} more characters)"

@@ -1,6 +1,6 @@
 """What a step trains on, how it came about, and what is logged of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
@@ -54,8 +54,9 @@ class Batch:
         whole = [episode for episode in self.sampled if episode.ending.counted]
         means = step_means(whole)
         means.pop("reward/mean", None)  # here it is that of rewarded groups
+        rewards = [reward for group in self.rewarded for reward in group.rewards]
         metrics = {
-            **_mean_and_std([reward for group in self.rewarded for reward in group.rewards]),
+            **({"reward/mean": fmean(rewards), "reward/std": pstdev(rewards)} if rewards else {}),
             **means,
             "tokens/total_mean": sum(episode.num_tokens for episode in whole) / max(1, len(whole)),
             "groups/used": float(len(self.groups)),
@@ -137,7 +138,3 @@ def _told_share(shares: Iterable[float]) -> float:
         if share > bound:
             bound = 2 * share
     return bound
-
-
-def _mean_and_std(rewards: Sequence[float]) -> dict[str, float]:
-    return {"reward/mean": fmean(rewards), "reward/std": pstdev(rewards)} if rewards else {}

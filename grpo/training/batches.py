@@ -112,7 +112,8 @@ class Batches:
                 rewarded = [group.compared() for _, group in groups if group is not None]
                 used = [group for group in rewarded if has_spread(group.rewards)]
             sampled = [episode for pair in groups for episode in _with_rewards(*pair)]
-            asked = sum(not _is_lost(group) for group, _ in groups)
+            # of the others all episodes failed, and not for want of a verdict
+            asked = sum(any(e.ending.counted or e.unmarked for e in group.episodes) for group, _ in groups)
             self._check_failures(sampled, asked, len(rewarded))
             left = (self.config.steps if steps is None else steps) - step - 1
             ahead = max(0, min(settings.max_staleness, left))
@@ -271,11 +272,6 @@ def _with_rewards(group: Group, rewarded: Group | None) -> list[Episode]:
     """All members of a group, those that were rewarded in their rewarded form."""
     by_index = {e.sample_index: e for e in rewarded.episodes} if rewarded is not None else {}
     return [by_index.get(e.sample_index, e) for e in group.episodes]
-
-
-def _is_lost(group: Group) -> bool:
-    """Whether all its episodes failed, and not for want of a verdict."""
-    return all(not e.ending.counted and not e.unmarked for e in group.episodes)
 
 
 def version_of(group: Group) -> int:

@@ -25,7 +25,7 @@ from grpo.machine.models import resolve_model
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.trained_policy import init_adapter, saved_config
 from grpo.seeds import derive_seed
-from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl, from_policy
+from grpo.training.demonstrations import Demonstrations, from_episodes, from_policy
 from grpo.training.engines import backend_of
 from grpo.training.imitation import warm_start
 from judges.common.files import JsonlLog
@@ -80,10 +80,6 @@ class SupervisedFineTuning:
             min_reward=min_reward,
             best_per_scenario=1 if neither else best_per_scenario,
         )
-
-    def read_chats(self, path: Path) -> None:
-        """Take the chats of a JSONL file."""
-        from_jsonl(self.found, path, self.chat)
 
     def train(
         self, folder: Path, name: str, source: str, *, steps: int | None, epochs: float, validation: float
