@@ -4,14 +4,14 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # the last is where many servers say that they listen
 
 
 def is_loopback(url: str) -> bool:
     """Whether a URL leads to this machine."""
     try:
         host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host in LOOPBACK_HOSTS or ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name, or no URL
         return False
 

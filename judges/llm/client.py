@@ -304,7 +304,8 @@ class JudgeClient:
         message = f"{name} failed{tries} ({blank_secrets(failure.words, *self._secrets(params))[:500]})"
         if type(error).__name__ == "ContextWindowExceededError" or failure.is_overflow:
             return ContextOverflow(f"{message}; lower max_prompt_tokens below the judge's context", status)
-        if status in (200, 404, 405, 422) and base and urlsplit(base).path in ("", "/"):
+        has_paths = not self.model.startswith(("openai/", "hosted_vllm/"))  # of its own
+        if status in (200, 404, 405, 422) and base and urlsplit(base).path in ("", "/") and not has_paths:
             message += f"; its URL has no path: is it {without_credentials(base).rstrip('/')}/v1?"
         is_out_of_quota = status == 429 and failure.is_final
         return JudgeCallError(message, status, is_hopeless=status in _HOPELESS or is_out_of_quota)

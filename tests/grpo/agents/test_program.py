@@ -109,7 +109,7 @@ def test_no_proxy_stands_between_a_program_and_its_endpoint(tmp_path, monkeypatc
         "print(os.environ['NO_PROXY'], os.environ['no_proxy'], *map(bool, spared))"
     )
     found, _ = played(tmp_path, source, count=1)
-    listed = "intranet.example,127.0.0.1,localhost,::1"
+    listed = "intranet.example,127.0.0.1,localhost,::1,0.0.0.0"
     assert found[0]["answer"] == f"{listed} {listed} True True False"
 
 

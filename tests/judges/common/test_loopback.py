@@ -10,6 +10,7 @@ from judges.common.loopback import is_loopback, without_proxy_to_loopback
         ("http://127.8.0.1", True),
         ("https://me:word@localhost:8000", True),
         ("http://[::1]:8000", True),
+        ("http://0.0.0.0:8000/v1", True),
         ("http://10.0.0.1:8000", False),
         ("https://localhost.example/v1", False),
         ("127.0.0.1:8000", False),
@@ -23,8 +24,8 @@ def test_a_loopback_url_names_this_machine(url, expected):
 @pytest.mark.parametrize(
     ("given", "value"),
     [
-        ({}, "127.0.0.1,localhost,::1"),
-        ({"NO_PROXY": "a, localhost", "no_proxy": "b"}, "b,a,localhost,127.0.0.1,::1"),
+        ({}, "127.0.0.1,localhost,::1,0.0.0.0"),
+        ({"NO_PROXY": "a, localhost", "no_proxy": "b"}, "b,a,localhost,127.0.0.1,::1,0.0.0.0"),
         ({"NO_PROXY": "*"}, "*"),
     ],
 )
