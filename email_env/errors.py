@@ -22,6 +22,7 @@ the next step.
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 
 class EmailEnvError(Exception):
@@ -81,11 +82,11 @@ class CacheError(EmailEnvError, OSError):
 
 
 def check_choice(
-    name: str, value: object, choices: Sequence[object], kind: type[EmailEnvError] = ConfigurationError
-) -> None:
-    """Raises an error of a kind, with the nearest right value, where `value` is none of `choices`."""
+    name: str, value: Any, choices: Sequence[object], kind: type[EmailEnvError] = ConfigurationError
+) -> Any:
+    """The value; raises an error of a kind, with the nearest right one, where it is none of `choices`."""
     if value in choices:
-        return
+        return value
     near = get_close_matches(str(value), [choice for choice in choices if choice and isinstance(choice, str)], n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     offered = ", ".join(repr(choice) for choice in choices if choice != "")

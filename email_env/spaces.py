@@ -10,11 +10,10 @@ The parent process holds a live view of that memory, and a copy of the view is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from ctypes import c_uint8
 from multiprocessing.sharedctypes import SynchronizedArray
 from types import ModuleType
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Text
@@ -90,7 +89,7 @@ class ToolCallSpace(TextSpace):
         return format_call("return_final_answer", {"answer": answer, "sources": [message_id]})
 
 
-class SharedTexts(Sequence[str]):
+class SharedTexts:
     """The strings that several processes last wrote to shared memory; reading decodes, copying gives a plain tuple."""
 
     def __init__(self, memory: SynchronizedArray[Any], count: int) -> None:
@@ -99,25 +98,13 @@ class SharedTexts(Sequence[str]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        if isinstance(index, slice):
-            return tuple(self[i] for i in range(*index.indices(len(self))))
+    def __getitem__(self, index: int) -> str:
         row = self._rows[index]
         length = int.from_bytes(row[:_LENGTH_BYTES].tobytes(), "little")
         return row[_LENGTH_BYTES : _LENGTH_BYTES + length].tobytes().decode()
 
-    def __copy__(self) -> tuple[str, ...]:
-        return tuple(self)
-
     def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
-        return tuple(self)
-
-    def __repr__(self) -> str:
-        return f"SharedTexts{tuple(self)!r}"
+        return tuple(self[index] for index in range(len(self)))
 
 
 def _rows(memory: SynchronizedArray[Any], count: int) -> np.ndarray:

@@ -12,7 +12,6 @@ from enum import StrEnum
 from email_env.errors import ToolInputError
 from email_env.make_scenarios.proposal import Check, Proposal
 from email_env.policies.words import content_words
-from email_env.scenarios.misfits import sort_out
 from email_env.scenarios.scenario import Scenario
 from email_env.search import cjk
 from email_env.search.database import Email, MailDatabase
@@ -46,8 +45,6 @@ class Reason(StrEnum):
     """Another mail answers it too, with the same or another answer."""
     UNREALISTIC = "unrealistic"
     """Hardly anyone would ask this."""
-    MISFIT = "misfit"
-    """The database cannot serve it, for example because the mail is later than the question."""
 
 
 class Unfit(Exception):
@@ -74,12 +71,7 @@ def check_proposal(proposal: Proposal, mail: Email) -> None:
 
 
 def check_scenario(database: MailDatabase, scenario: Scenario, mail: Email) -> None:
-    """Raises `Unfit` where the mailbox cannot serve a scenario, or has another mail that repeats its evidence."""
-    _, misfits = sort_out(database.connection(), [scenario])
-    if misfits:
-        raise Unfit(Reason.MISFIT, misfits[scenario.scenario_id])
-    if scenario.query_date <= mail.sent_at[:10]:
-        raise Unfit(Reason.MISFIT, f"asked on {scenario.query_date}, the mail is of {mail.sent_at[:10]}")
+    """Raises `Unfit` where the mailbox has another mail that repeats the evidence."""
     for line in mail.body.splitlines():
         phrase = line.strip()[:MAX_KEYWORD_CHARS].rpartition(" ")[0] if len(line) > MAX_KEYWORD_CHARS else line
         if cjk.SEPARATOR in cjk.separated(line):

@@ -92,16 +92,12 @@ class Record(Closeable):
         Raises:
             ConfigurationError: a question or its inbox is in another split than before, or not drawn at all.
         """
-        by_mail: dict[str, str] = {}
-        by_inbox: dict[str, set[str]] = {}
-        for draw in draws:
-            by_mail[draw.scenario_id] = draw.split
-            by_inbox.setdefault(draw.inbox, set()).add(draw.split)
+        splits = {draw.scenario_id: draw.split for draw in draws}
         for scenario_id, inbox, split in self._made:
-            now = {by_mail[scenario_id]} if scenario_id in by_mail else by_inbox.get(inbox, {"not drawn"})
-            if split not in now:
+            now = splits.get(scenario_id, "not drawn")
+            if split != now:
                 raise ConfigurationError(
-                    f"{inbox} was in the split {split!r} and is now {min(now)!r}. Go on with the"
+                    f"A mail of {inbox} was in the split {split!r} and is now {now!r}. Go on with the"
                     " database, --seed, --inbox, --min-mails and at least the --limit of the first run."
                 )
 

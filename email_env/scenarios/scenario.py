@@ -90,8 +90,8 @@ class Scenario:
             message_ids=tuple(bare_message_id(i) for i in _texts(fields.get("message_ids"), "message_ids")),
             inbox=_text(fields, "inbox", required=True).strip().lower(),
             query_date=_iso_date(fields["query_date"]),
-            split=_choice(fields.get("split") or "train", "split", SPLITS),
-            difficulty=_choice(fields.get("difficulty") or "", "difficulty", DIFFICULTIES),
+            split=check_choice("split of a scenario", fields.get("split") or "train", SPLITS, ScenarioError),
+            difficulty=check_choice("difficulty", fields.get("difficulty") or "", DIFFICULTIES, ScenarioError),
             kind=_text(fields, "kind"),
             plan=_plan(fields.get("plan")),
         )
@@ -138,12 +138,6 @@ def _encodable(text: str, name: str) -> str:
     if not is_utf8(text):
         raise ScenarioError(f"{name} of a scenario holds half a character, which is no text: {text!r}.")
     return text
-
-
-def _choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in choices:
-        raise ScenarioError(f"{name} of a scenario must be one of {', '.join(filter(None, choices))}; got {value!r}.")
-    return value
 
 
 def _iso_date(value: Any) -> str:

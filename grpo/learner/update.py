@@ -83,7 +83,7 @@ def update_policy(
         The metrics of ``update_metrics``.
 
     Raises:
-        TrainingError: The loss or the gradient is not finite.
+        TrainingError: The gradient is not finite.
     """
     useful = computed_rows(rows, config.loss.kl_coef)
     shares = split(useful, config.count, seed)
@@ -95,10 +95,8 @@ def update_policy(
         if updates:  # by now the step's own policy is an older one, too
             loss = replace(loss, max_row_gap=loss.max_stale_row_gap)
         statistics = engine.forward_backward(share, loss, on_rows)
-        if not math.isfinite(value := sum(row.loss for row in statistics)):
-            raise TrainingError(f"the loss is {value} in update {len(updates) + 1}; the last checkpoint is whole")
         norm = engine.optim_step(config.learning_rate, config.max_grad_norm)
-        if not math.isfinite(norm):
+        if not math.isfinite(norm):  # as where the loss is not
             raise TrainingError(
                 f"the gradient's norm is {norm} in update {len(updates) + 1}; the last checkpoint is whole"
             )

@@ -73,7 +73,7 @@ def test_strings_come_back_from_shared_memory_as_they_were_written(texts, later)
     assert kept == tuple(texts)
     write_to_shared_memory(space, 1, later, memory)
     assert isinstance(view, SharedTexts)
-    assert view[:] == (texts[0], later, texts[2])
+    assert list(view) == [texts[0], later, texts[2]]
     assert kept == tuple(texts)
 
 

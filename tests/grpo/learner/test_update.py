@@ -193,7 +193,7 @@ def test_the_updates_of_a_step_add_up_to_one_update_of_all_rows(model_folder):
 
 
 def test_a_loss_that_is_not_finite_stops_the_step(model_folder):
-    with pytest.raises(TrainingError, match="the loss is nan in update 1"):
+    with pytest.raises(TrainingError, match="the gradient's norm is nan in update 1"):
         update(engine(model_folder), [segment(0, float("nan"))])
 
 

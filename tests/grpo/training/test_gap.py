@@ -124,7 +124,7 @@ def scaled(group):
 def test_rewards_that_no_gradient_bears_do_not_meet_the_run_again(odd_run, monkeypatch):
     _, train, _ = odd_run
     name = f"{__name__}:scaled"
-    with pytest.raises(TrainingError, match=r"the (loss|gradient's norm) is (inf|nan) in update 1"):
+    with pytest.raises(TrainingError, match=r"the gradient's norm is (inf|nan) in update 1"):
         train(1, name)
     monkeypatch.setattr(f"{__name__}.FACTORS", [1.0])
     assert train(1, name)[0]["reward/mean"] == 1.5
