@@ -30,7 +30,7 @@ _JUNK = str.maketrans("", "", '<>"(),;\x00')
 _SURNAME = re.compile(r"[^\s@]+(?: (?:jr|sr|i{1,3}|iv)\.?)?", re.IGNORECASE)
 _NAME = re.compile(r"[^,]+, [^\W\d_a-z][^,]*")
 _ADDRESS = re.compile(r"[^/@]+@[^/@]+\.[^/@]+")  # unlike Kim Ward/ET&S/Enron@ENRON
-_BEFORE = re.compile(r"\A'*(?:mailto:|smtp:|@[^:]*+:)(?=[^@]+@)", re.IGNORECASE)  # also a route, as `@a.com,@b.com:`
+_BEFORE = re.compile(r"\A.*:(?=[^@:]+@)")  # `mailto:`, `SMTP:`, the name of a group, or a route, as `@a.com,@b.com:`
 _NOBODY = re.compile(r"<?(?:undisclosed|unlisted)[- ]recipients?[\s:;]*+(?:@[\w.-]+)?[\s;>]*+", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{3,}")
 

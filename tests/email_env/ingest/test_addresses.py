@@ -89,6 +89,7 @@ def test_a_sender_is_read_as_a_recipient_is(header, expected):
         ("Anna Keller <mailto:anna@x.com>", ("anna@x.com", "Anna Keller")),
         ("Anna Keller [mailto:anna@x.com]", ("anna@x.com", "Anna Keller")),
         ("SMTP:anna@x.com", ("anna@x.com", "")),
+        ("Friends:anna@x.com;", ("anna@x.com", "")),
         ("<@relay.com,@y.org:anna@x.com>", ("anna@x.com", "")),
         ("<anna@x.com> (Anna Keller)", ("anna@x.com", "Anna Keller")),
         ("(Anna Keller) <anna(home)@x.com(mine)>", ("anna@x.com", "Anna Keller")),
