@@ -167,10 +167,7 @@ class JudgeSettings(JudgeCallSettings):
         default=1, ge=1, description="orders in which the judge sees a group; scores are the means"
     )
     max_failures: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="share of a step's groups that may fail, or of eight where it has fewer; for whichever judge",
+        default=0.5, ge=0, le=1, description="share of a step's groups, or of eight at least, that may fail"
     )
 
 

@@ -179,7 +179,7 @@ class LitellmUpstream(Upstream):
         if body.get("stream"):
             return Reply(events=_dumped(answer))
         body = answer.model_dump(mode="json", exclude_none=True)
-        return _whole(path, body, f"{self.model} answered 200", _litellm_cost(answer))
+        return _whole(path, body, f"{self.model} answered 200", dollars(answer._hidden_params.get("response_cost")))
 
 
 def make_upstream(spec: str) -> Upstream:
@@ -278,11 +278,6 @@ def _says_something(path: str, body: dict[str, Any]) -> bool:
     except (KeyError, IndexError, TypeError, AttributeError):
         return False
     return is_whole and isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
-
-
-def _litellm_cost(answer: Any) -> float | None:
-    hidden = getattr(answer, "_hidden_params", None)
-    return dollars(hidden.get("response_cost")) if isinstance(hidden, dict) else None
 
 
 def dollars(cost: Any) -> float | None:

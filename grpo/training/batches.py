@@ -41,6 +41,7 @@ from grpo.training.group_stream import GroupStream
 from grpo.training.rewards import GroupReward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Episode, Group, Task
+from judges import SpendLimitReached
 from judges.scoring.types import FIRST_FAILURES, VerdictCount
 
 Policies = Callable[[int], AbstractAsyncContextManager[Policy]]
@@ -91,8 +92,7 @@ class Batches:
         Raises:
             EnvError: Most episodes failed, or the members of a group began from different prompts.
             ConfigError: No episode had room for its first turn.
-            JudgeFailure: More groups than ``judge.max_failures`` allows had no rewards, or all, of eight or more: of a
-                step, and of those before it where it has fewer. Or the judge's money is spent.
+            JudgeFailure: More groups than ``judge.max_failures`` allows had no rewards, or the judge's money is spent.
         """
         settings = self.config.rollout
         began = time.monotonic()
@@ -256,7 +256,7 @@ class Batches:
         count.usable += rewarded
         count.failed += asked - rewarded
         bound, groups = self.config.judge.max_failures, count.usable + count.failed
-        is_spent = self.reward.is_spent or self.marker.is_spent
+        is_spent = isinstance(self.reward.last_error, SpendLimitReached) or self.marker.is_spent
         if count.failed > bound * max(groups, FIRST_FAILURES) or count.is_hopeless or (is_spent and not rewarded):
             why = next((episode.unmarked for episode in sampled if episode.unmarked), self.reward.last_error)
             raise JudgeFailure(

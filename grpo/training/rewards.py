@@ -18,7 +18,7 @@ from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
 from grpo.settings import JudgeSettings
 from grpo.types import Episode, Group
-from judges import JudgeError, Session, SpendLimitReached, ruler
+from judges import JudgeError, Session, ruler
 
 HYBRID_WEIGHT = 0.25
 """Weight of the judge's score (0..1) beside the env's reward in ``env+ruler``."""
@@ -28,12 +28,10 @@ class GroupReward:
     """Rewards one group at a time; many groups are awaited at once.
 
     Attributes:
-        last_error: Why a group had no rewards the last time; "" where that never happened.
-        is_spent: Whether that was for want of money.
+        last_error: Why a group had no rewards the last time; None where that never happened.
     """
 
-    last_error: str = ""
-    is_spent: bool = False
+    last_error: JudgeError | None = None
 
     @property
     def cost_usd(self) -> float | None:
@@ -84,7 +82,7 @@ class RulerReward(GroupReward):
                 **self.settings.call,
             )
         except JudgeError as error:
-            self.last_error, self.is_spent = str(error), isinstance(error, SpendLimitReached)
+            self.last_error = error
             return None
         return replace(
             group,

@@ -33,10 +33,11 @@ _FOUR_TOKENS_LEAD = bytes(range(0xF0, 0xF8))
 _WORD_SHAPE = bytes(ord("a") if byte in _SMALL else ord(" ") for byte in range(256))
 _NO_SIGN = _SMALL + b" " + bytes(range(0x80, 0x100))
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_BRACKET = re.compile(r"\[(?=[/|]?(?!(?:true|false|null)\])[a-z]\w*\|?\])|\[(?=\w~)|\](?=~)", re.ASCII | re.IGNORECASE)
+_UNSAFE = re.compile(
+    r"\[(?=[/|]?(?!(?:true|false|null)\])[a-z]\w*\|?\])|\[(?=\w~)|\](?=~)|[\ud800-\udfff]", re.ASCII | re.IGNORECASE
+)
 """What may begin a special token of Mistral (``[/INST]``), GLM (``[gMASK]``) or EXAONE (``[|user|]``): a word in
-brackets, in capitals or not; or of MiniMax (``]~b]``, ``[e~[``). A list of JSON is none."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
+brackets, in capitals or not; or of MiniMax (``]~b]``, ``[e~[``). A list of JSON is none. And half a character."""
 
 
 def encode(value: object, name: str) -> str:
@@ -57,12 +58,7 @@ def encode(value: object, name: str) -> str:
         raise JudgeInputError(
             f"{name} is not plain JSON ({error}); hand in dicts, lists, strings and numbers"
         ) from error
-    text = _BRACKET.sub(_escaped, text.replace("<", "\\u003c"))
-    return text if text.isascii() else _SURROGATE.sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match.group()):04x}"
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text.replace("<", "\\u003c"))
 
 
 def random_labels(count: int, rng: random.Random) -> list[str]:

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -133,7 +132,7 @@ class Session:
         """
         if session is not None and not isinstance(session, Session):
             raise JudgeInputError(f"session must be a judges.Session, got {session!r:.80}")
-        return session or _shared_session()
+        return session or _SHARED
 
     async def complete(
         self,
@@ -269,6 +268,4 @@ class Session:
         return f"Session({asdict(self.usage)})"
 
 
-@cache
-def _shared_session() -> Session:
-    return Session()
+_SHARED = Session()

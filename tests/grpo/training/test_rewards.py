@@ -56,7 +56,7 @@ async def test_a_group_without_a_verdict_has_no_rewards_and_says_why():
     with JudgeServer(lambda request: Reply("I cannot judge this.")) as server:
         for reward in (judged(server), judged(server, HybridReward)):
             assert await reward.reward(group("Paris", "Rome")) is None
-            assert "gave no usable answer on 2 trajectories" in reward.last_error
+            assert "gave no usable answer on 2 trajectories" in str(reward.last_error)
 
 
 async def test_the_hybrid_lifts_a_right_answer_above_a_wrong_one_that_the_judge_prefers():
@@ -196,4 +196,4 @@ async def test_spent_money_is_a_failure_that_says_so(tmp_path):
         reward = group_reward(load_config(None, settings | {"judge.api_base": server.url}), tmp_path)
         assert await reward.reward(group("Paris", "Rome")) is not None
         assert await reward.reward(group("Paris", "Lyon")) is None
-    assert "are spent and the limit is" in reward.last_error
+    assert "are spent and the limit is" in str(reward.last_error)
