@@ -3,8 +3,7 @@
 Reasoning and prose may stand before it, and a closing fence behind it, nothing else: an object that is followed by
 words may be a draft, or a quotation of what is judged. What stands in a reasoning block, closed or not, is not read. Of
 faults of JSON those are read that leave no choice (line breaks and tabs in a text; an object around the object); the
-others are told by their place. json5 would read a trailing comma and Python's quotes, and takes 4 s for 160 KB;
-json-repair writes what nobody said. One more call mends them.
+others are told by their place (docs/judging.md says why).
 """
 
 import json

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any, Unpack
 
-from judges.errors import JudgeCallError, JudgeError, JudgeInputError, PromptTooLong, SpendLimitReached
+from judges.errors import JudgeCallError, JudgeError, JudgeInputError, MalformedVerdict, PromptTooLong
 from judges.llm.client import DEFAULT_JUDGE
 from judges.llm.loop import run_sync
 from judges.scoring.ruler import ruler, settle
@@ -127,10 +127,8 @@ class TrlReward:
                 self.groups.usable += 1
                 scores += result
                 continue
-            if not isinstance(result, JudgeError) or isinstance(result, SpendLimitReached):
-                raise result
-            if isinstance(result, JudgeInputError) and not isinstance(result, PromptTooLong):
-                raise result
+            if not isinstance(result, (JudgeCallError, MalformedVerdict, PromptTooLong)):
+                raise result  # it would fail every group
             failures.append(result)
             scores += [None] * len(group)
         self.groups.failed += len(failures)
