@@ -156,7 +156,8 @@ class Staging:
         for message_id, mails in groupby(self.connection.execute(_OF_SHARED_IDS), key=itemgetter(0)):
             recent: deque[tuple[int, list[str]]] = deque(maxlen=_COMPARED)
             kept: list[tuple[str, str, int]] = []
-            for _, rowid, tokens, sent_at, digest, source, *said in mails:
+            for _, rowid, tokens, sent_at, digest, source, *said, text in mails:
+                said.append(" ".join(["", *text.split(), ""]))
                 twin = next((row for row, other in recent if _say_the_same(other, said)), rowid)
                 people.setdefault(twin, []).append(tokens)
                 if twin == rowid:
@@ -313,7 +314,7 @@ class Staging:
 
 
 def _say_the_same(mail: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether mails of one id, as (sender, subject, attachments, text), say the same; the first may have more files.
+    """Whether mails of one id, as (sender, subject, attachments, words), say the same; the first may have more files.
 
     A list may put a tag in brackets into the subject, and a footer into the text.
     """
@@ -321,7 +322,7 @@ def _say_the_same(mail: Sequence[str], other: Sequence[str]) -> bool:
     is_about = short in (long, *(_TAG.sub("", long, count=tags) for tags in (1, 2)))
     if mail[0] != other[0] or not is_about or not set(other[2].splitlines()) <= set(mail[2].splitlines()):
         return False
-    less, more = sorted([" ".join(["", *text.split(), ""]) for text in (mail[3], other[3])], key=len)
+    less, more = sorted((mail[3], other[3]), key=len)
     return less in more
 
 
