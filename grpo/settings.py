@@ -183,12 +183,6 @@ class AnswerJudgeSettings(JudgeCallSettings):
         le=1,
         description="share of the answers that the rule took for right which the judge sees, too",
     )
-    max_disagreement: Annotated[float, AtResume.FREE] = Field(
-        default=0.1,
-        ge=0,
-        le=1,
-        description="share of audited answers that the judge refuses; above it the run warns",
-    )
 
     @model_validator(mode="after")
     def _names_its_judge(self) -> Self:

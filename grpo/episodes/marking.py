@@ -36,6 +36,9 @@ from judges.llm.session import Session, Usage
 RIGHT_ANSWER_REWARD = 1.0
 """What a right answer adds to the reward of an env that does not say what it is worth (no method ``judged``)."""
 
+MAX_DISAGREEMENT = 0.1
+"""Share of audited answers that the judge refuses above which there is a warning."""
+
 AUDITED_STEPS = 10
 """How many of the newest steps' audits a warning is about: one step audits few answers."""
 
@@ -174,21 +177,21 @@ def is_audited(share: float, *episode: int | str) -> bool:
     return derive_seed("audit", *episode) < share * 2**31
 
 
-def audit_warning(refused: int, audited: int, bound: float) -> str:
-    """What to say of audits of which the judge refused more than ``bound``; "" where it did not."""
-    if refused <= bound * audited:
+def audit_warning(refused: int, audited: int) -> str:
+    """What to say of audits of which the judge refused more than ``MAX_DISAGREEMENT``; "" where it did not."""
+    if refused <= MAX_DISAGREEMENT * audited:
         return ""
     return (
         f"the answer judge refuses {refused} of {audited} audited answers that the rule took for right, above the "
-        f"bound of {bound:g} (answer_judge.max_disagreement): the policy may be exploiting the rule"
+        f"bound of {MAX_DISAGREEMENT:.0%}: the policy may be exploiting the rule"
     )
 
 
-def newest_audits_warning(steps: Sequence[Record], bound: float) -> str:
+def newest_audits_warning(steps: Sequence[Record]) -> str:
     """``audit_warning`` of the newest of a run's steps, given their metrics."""
     audited = [step for step in steps[-AUDITED_STEPS:] if "answer/audited" in step]
     refused = sum(round(step["answer/audited"] * step["answer/audit_disagreement"]) for step in audited)
-    return audit_warning(refused, sum(int(step["answer/audited"]) for step in audited), bound)
+    return audit_warning(refused, sum(int(step["answer/audited"]) for step in audited))
 
 
 def check_markable(env: MessageEnv, option: str) -> None:

@@ -94,9 +94,9 @@ class Episodes:
         said = f"Of {answers} that the rule took for right and the judge saw, too, the judge refuses {len(refused)}."
         return {"said": said, "rows": refused[:MAX_AUDITS]}
 
-    def audit_warnings(self, bound: float) -> list[str]:
-        """A line where the judge refuses more than the bound."""
-        warning = audit_warning(sum(not audit["accept"] for audit in self.audits), len(self.audits), bound)
+    def audit_warnings(self) -> list[str]:
+        """A line where the judge refuses too many."""
+        warning = audit_warning(sum(not audit["accept"] for audit in self.audits), len(self.audits))
         return [f"{warning[0].upper()}{warning[1:]}."] if warning else []
 
     def to_data(self, pairs: Sequence[Pair]) -> dict[str, Any]:

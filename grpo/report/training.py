@@ -16,7 +16,6 @@ from grpo.report.run import Run, compare, conclusion, episodes_in
 from grpo.report.transcripts import Pair, choose_pairs
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.runs.retention import step_of
-from grpo.settings import AnswerJudgeSettings
 from grpo.statistics import slice_order
 from judges.common.files import Record
 
@@ -118,9 +117,8 @@ def training_page(run: Run, name: str) -> Page:
         lost = counted(failed, "episode")
         page.warnings.append(f"{lost} failed in the harness: counted, and left out of every mean.")
     left_out = _add_episodes(run, page.episodes)
-    bound = float(dotted(run.config).get("answer_judge.max_disagreement", AnswerJudgeSettings().max_disagreement))
     page.sections["audits"] = page.episodes.audit_section()
-    page.warnings += page.episodes.audit_warnings(bound) + left_out
+    page.warnings += page.episodes.audit_warnings() + left_out
     return page
 
 

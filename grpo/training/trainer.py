@@ -234,10 +234,10 @@ class Trainer:
         for remark in batch.remarks(self.config.rollout, read_jsonl(self.run.metrics_path)):
             self.display.note(f"step {self.step + 1}: {remark}")
         metrics = self._finish_step(log, began, batch.metrics() | self._update(batch.segments))
-        if metrics.get("answer/audit_disagreement"):
-            steps, bound = read_jsonl(self.run.metrics_path), self.config.answer_judge.max_disagreement
-            if warning := newest_audits_warning(steps, bound):
-                self.display.note(f"step {self.step}: Warning: {warning}")
+        if metrics.get("answer/audit_disagreement") and (
+            warning := newest_audits_warning(read_jsonl(self.run.metrics_path))
+        ):
+            self.display.note(f"step {self.step}: Warning: {warning}")
         self._show(batch.sampled)
         return metrics
 

@@ -147,15 +147,17 @@ def test_a_judge_that_fails_fails_the_group_and_no_answer_counts_as_wrong(tmp_pa
 def test_too_many_failed_verdicts_stop_the_run(tmp_path):
     with JudgeServer(lambda messages: Reply("no")) as server:
         made = batches(tmp_path, server)
-        with pytest.raises(JudgeFailure, match=r"3 of 3 groups .*no usable answer on an answer.*--resume"):
+        assert sample(made, "some sum", "17").unrewarded == 3
+        with pytest.raises(JudgeFailure, match=r"6 of the newest 6 groups .*no usable answer on an answer.*--resume"):
             sample(made, "some sum", "17")
 
 
 def test_spent_money_asks_no_more(tmp_path):
     with JudgeServer(judge(lambda said: True)) as server:
         limits = {"answer_judge.max_cost": 1e-9, "answer_judge.concurrency": 1}
-        with pytest.raises(JudgeFailure, match="are spent"):
-            sample(batches(tmp_path, server, **limits), "some sum", "17")
+        made = sample(batches(tmp_path, server, **limits), "some sum", "17")
+    assert made.unrewarded == 2
+    assert {"are spent" in episode.unmarked for episode in made.sampled if episode.unmarked} == {True}
     assert len(server.requests) == 1
 
 
@@ -204,9 +206,9 @@ def test_a_stable_share_is_audited():
 
 
 def test_the_warning_begins_above_the_bound():
-    assert audit_warning(0, 0, 0.1) == audit_warning(1, 10, 0.1) == ""
-    assert audit_warning(2, 10, 0.1).startswith("the answer judge refuses 2 of 10 audited answers")
-    assert "may be exploiting the rule" in audit_warning(1, 1, 0.1)
+    assert audit_warning(0, 0) == audit_warning(1, 10) == ""
+    assert audit_warning(2, 10).startswith("the answer judge refuses 2 of 10 audited answers")
+    assert audit_warning(1, 1).endswith("above the bound of 10%: the policy may be exploiting the rule")
 
 
 def test_the_warning_is_about_the_ten_newest_steps_together():
@@ -218,8 +220,8 @@ def test_the_warning_is_about_the_ten_newest_steps_together():
         {"answer/audited": 3.0, "answer/audit_disagreement": 2 / 3},
         {},
     ]
-    assert "refuses 2 of 10 audited answers" in newest_audits_warning(steps, 0.1)
-    assert newest_audits_warning(steps, 0.2) == newest_audits_warning([], 0.1) == ""
+    assert "refuses 2 of 10 audited answers" in newest_audits_warning(steps)
+    assert newest_audits_warning([old, *[steps[2]] * 10]) == newest_audits_warning([]) == ""
 
 
 async def test_the_mail_env_pays_a_verdict_by_its_own_tiers(tmp_path):
