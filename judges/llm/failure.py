@@ -57,8 +57,8 @@ class Failure:
             return cls(408, words, {})
         if any(isinstance(cause, (OSError, httpx.TransportError)) for cause in causes):
             return cls(None, words, {})
-        status = getattr(error, "status_code", None) or 500  # litellm's own, unless the reply is an error with a status
-        return cls(200 if status == 500 else status, words, {})
+        status = str(getattr(error, "status_code", ""))  # 500: litellm's own; others may be a code in the reply
+        return cls(int(status) if re.fullmatch(r"[45]\d\d", status) and status != "500" else 200, words, {})
 
     @property
     def is_final(self) -> bool:

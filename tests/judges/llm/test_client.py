@@ -169,7 +169,7 @@ async def test_a_reply_that_cannot_be_read_may_be_paid_so_it_is_asked_for_once(r
         assert "HTTP 200: {" in reply.problem, "what the server says, and not that litellm cannot read it"
 
 
-@pytest.mark.parametrize(("code", "asked"), [(400, 1), (401, 1), (413, 1), (429, 3), (502, 3), (503, 3), (529, 3)])
+@pytest.mark.parametrize(("code", "asked"), [(400, 1), (401, 1), (413, 1), (429, 3), (502, 3), ("503", 3), (529, 3)])
 async def test_an_error_with_a_status_is_that_also_in_a_reply_with_status_200(code, asked):
     said = json.dumps({"error": {"message": "Provider returned error", "code": code}}).encode()
     with (
@@ -177,7 +177,16 @@ async def test_an_error_with_a_status_is_that_also_in_a_reply_with_status_200(co
         pytest.raises(JudgeCallError, match=r"HTTP 200: .*Provider returned error") as caught,
     ):
         await client(server, max_retries=2).complete(ASK)
-    assert (len(server.requests), caught.value.status) == (asked, code)
+    assert (len(server.requests), caught.value.status) == (asked, int(code))
+
+
+@pytest.mark.parametrize("code", ["insufficient_quota", 1302, 0, -1, 5.5, True, None, {"a": 1}, 500])
+async def test_an_error_in_a_reply_with_status_200_that_names_no_status_is_not_asked_again(code):
+    said = json.dumps({"error": {"message": "Provider returned error", "code": code}}).encode()
+    with JudgeServer([Reply(raw=said)]) as server:
+        reply = await client(server, max_retries=2).complete(ASK)
+    assert "Provider returned error" in reply.problem
+    assert len(server.requests) == 1
 
 
 async def test_what_is_refused_before_it_is_sent_is_not_paid():
