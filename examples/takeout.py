@@ -14,7 +14,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from pathlib import Path
 
-from email_env.demo import generate
+from email_env.demo import MAILS_PER_INBOX, generate
 from email_env.mail import ParsedMail
 
 OWNER, OTHER_ADDRESS, LIST = "vera.zimmer@halden.com", "vera@zimmer.example", "everyone@lists.halden.com"
@@ -22,7 +22,7 @@ OWNER, OTHER_ADDRESS, LIST = "vera.zimmer@halden.com", "vera@zimmer.example", "e
 
 def write_takeout(path: Path) -> int:
     """Writes the archive; returns how many mails are in it."""
-    mails = generate(inboxes=1).mails
+    mails = generate().mails[:MAILS_PER_INBOX]
     with tempfile.TemporaryDirectory() as folder:
         box = mailbox.mbox(Path(folder) / "mbox")
         for number, mail in enumerate(mails):
