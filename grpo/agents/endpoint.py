@@ -48,8 +48,6 @@ class Endpoint:
         self._episodes = episodes
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._with_mcp = with_mcp
-        self._server: Server | None = None
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Listen; returns when requests are answered.
@@ -72,13 +70,11 @@ class Endpoint:
             raise EvaluationError("the endpoint for agents did not start; is 127.0.0.1 usable?")
 
     def stop(self) -> None:
-        """Stop listening; twice does no harm."""
-        if self._server is not None and self._thread is not None:
-            # Requests of agents that are left behind are cut off, which uvicorn would show as an error of ours.
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-            self._server.should_exit = True
-            self._thread.join(timeout=10)
-            self._server = None
+        """Stop listening."""
+        # Requests of agents that are left behind are cut off, which uvicorn would show as an error of ours.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        self._server.should_exit = True
+        self._thread.join(timeout=10)
         self._socket.close()
 
     def model(self, token: str) -> Model:
@@ -94,19 +90,17 @@ class Endpoint:
     def _app(self) -> Starlette:
         routes: list[BaseRoute] = [Route(f"/ep/{{token}}/v1/{path}", self._ask, methods=["POST"]) for path in PATHS]
         routes.append(Route("/ep/{token}/v1/models", self._models))
-        parts: list[Any] = []
+        tools: Any = contextlib.nullcontext()
         if self._with_mcp:
             from grpo.agents.mcp_tools import mcp_route
 
             route, manager = mcp_route(self._episodes)
             routes.append(route)
-            parts.append(manager)
+            tools = manager.run()
 
         @contextlib.asynccontextmanager
         async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-            async with contextlib.AsyncExitStack() as stack:
-                for part in parts:
-                    await stack.enter_async_context(part.run())
+            async with tools:
                 yield
                 if self.upstream:
                     await self.upstream.close()

@@ -74,7 +74,12 @@ class PolicyAgent(Agent):
             async def speak(observation: Observation) -> Turn:
                 prompt = prompts.following(observation.messages)
                 if len(prompt) > room:
-                    raise ContextFullError(self._no_room(len(prompt), room, is_first=not episode.calls))
+                    raise ContextFullError(
+                        f"the {'next' if episode.calls else 'first'} prompt has {len(prompt)} tokens; "
+                        f"rollout.max_tokens {self.max_tokens} with rollout.max_turn_tokens "
+                        f"{self.sampling.max_turn_tokens} leaves room for one of {room}. "
+                        "Raise rollout.max_tokens or give the env less to say"
+                    )
                 most = min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt))
                 seed = derive_seed(episode.seed, episode.num_turns)
                 turn = await policy.sample(prompt, self.sampling, max_tokens=most, seed=seed)
@@ -84,14 +89,6 @@ class PolicyAgent(Agent):
                 return Turn(self.chat.decode(turn.ids))
 
             await play.converse(speak)
-
-    def _no_room(self, tokens: int, room: int, *, is_first: bool) -> str:
-        which = "first prompt" if is_first else "next prompt"
-        return (
-            f"the {which} has {tokens} tokens; rollout.max_tokens {self.max_tokens} with rollout.max_turn_tokens "
-            f"{self.sampling.max_turn_tokens} leaves room for one of {room}. Raise rollout.max_tokens or give the env "
-            "less to say"
-        )
 
 
 class ServedPolicy(Agent):

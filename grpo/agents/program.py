@@ -84,8 +84,7 @@ class ProgramAgent(Agent):
                 environment |= {"AGENT_MODEL": model.name, "OPENAI_MODEL": model.name}
                 environment |= {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": model.api_key}
             environment = without_proxy_to_loopback(environment)
-            filled = {"{question}": task.question, "{task_file}": str(file)}
-            words = [_filled(word, filled) for word in self.words]
+            words = [w.replace("{question}", task.question).replace("{task_file}", str(file)) for w in self.words]
             status, output, errors = await _run(words, environment, Path(folder))
         # not splitlines(): a text may hold U+2028, U+0085 or a form feed
         lines = [line.strip() for line in re.split("[\r\n]", output) if line.strip()]
@@ -97,12 +96,6 @@ class ProgramAgent(Agent):
 
 class ProgramFailed(RuntimeError):
     """The program ended with another status than 0."""
-
-
-def _filled(word: str, values: dict[str, str]) -> str:
-    for name, value in values.items():
-        word = word.replace(name, value)
-    return word
 
 
 async def _run(words: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str, str]:

@@ -1,6 +1,5 @@
 """Agents without a model: the policies an env brings along, and answers that were made elsewhere."""
 
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from grpo.episodes.play import Play, Turn
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
 from grpo.types import Answer
+from judges.common.files import json_object
 
 
 class ScriptedAgent(Agent):
@@ -83,11 +83,9 @@ class FileAgent(Agent):
 def _read(line: bytes, where: str) -> tuple[tuple[str, int | None], Answer | None]:
     """What a line answers, and its answer."""
     try:
-        value = json.loads(line)
+        value = json_object(line)
     except ValueError as error:
-        raise EvaluationError(f"{where} is not JSON ({error}): {_shown(line)}") from error
-    if not isinstance(value, dict):
-        raise EvaluationError(f"{where} is not a JSON object: {_shown(line)}")
+        raise EvaluationError(f"{where} {error}: {_shown(line)}") from error
     name, sample = value.get("scenario_id", value.get("id")), value.get("sample")
     if name is None or not (sample is None or isinstance(sample, int)):
         raise EvaluationError(f"{where} needs scenario_id (and a whole sample, if any): {_shown(line)}")

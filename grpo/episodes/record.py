@@ -21,7 +21,7 @@ from typing import Any
 
 from grpo.ending import Ending
 from grpo.types import Answer, Episode, ModelCall, Task
-from judges.common.files import each_record, json_bytes, record_at, write_lines
+from judges.common.files import each_record, json_bytes, record_at, write_bytes
 
 _AS_THEY_ARE = ("env", "seed", "error", "implicit", "verdict", "audit", "unmarked", "explanation", "seconds")
 _TRANSCRIPT = ("messages", "tools")
@@ -90,7 +90,7 @@ def episode_of(record: Mapping[str, Any]) -> Episode:
 
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
     """Write the records of all, atomically."""
-    write_lines(path, map(line_of, episodes))
+    write_bytes(path, b"".join(map(line_of, episodes)))
 
 
 def read_episodes(path: Path, *, transcripts: bool = True) -> Iterator[Episode]:

@@ -12,7 +12,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
@@ -104,7 +104,7 @@ def _remove_abandoned(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old one or the new one, never half."""
-    _write(path, text.encode())
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -112,12 +112,8 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
-def write_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """Write all lines at once, each with its line break, atomically."""
-    _write(path, b"".join(lines))
-
-
-def _write(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
@@ -197,7 +193,7 @@ class JsonlLog(Closeable):
         records = read_jsonl(self.path)
         kept = [record for record in records if record.get("step", step) <= step]
         if len(kept) < len(records):
-            write_lines(self.path, (json_bytes(record) + b"\n" for record in kept))
+            write_bytes(self.path, b"".join(json_bytes(record) + b"\n" for record in kept))
             self._file.close()
             self._file = self.path.open("a+b", buffering=0)
 
