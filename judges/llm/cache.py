@@ -51,10 +51,7 @@ class AnswerCache:
 
     def put(self, key: str, content: str) -> None:
         """Keep an answer in place of any earlier one."""
-        # A lone surrogate has no UTF-8.
-        self._run(
-            "INSERT OR REPLACE INTO judge_answers VALUES (?, ?)", key, content.encode("utf-8", "replace").decode()
-        )
+        self._run("INSERT OR REPLACE INTO judge_answers VALUES (?, ?)", key, content)
 
     def _run(self, statement: str, *values: str) -> tuple[str, ...] | None:
         """Run a statement in a connection of its own: threads and forks share none."""

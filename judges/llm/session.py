@@ -264,8 +264,5 @@ class Session:
             self._warned.add(path)
             logger.warning("%s. Judging goes on; this is said once", message)
 
-    def __repr__(self) -> str:
-        return f"Session({asdict(self.usage)})"
-
 
 _SHARED = Session()
