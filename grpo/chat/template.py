@@ -270,17 +270,13 @@ class Chat:
         text = self.render([*messages, {"role": "user", "content": "?"}], [])
         _, found, after = text.partition(_PLACEHOLDER)
         first = self.encode(after)[:1]
-        token = self.tokenizer.convert_ids_to_tokens(first[0]) if first else ""
-        if not found or not token or not after.startswith(token) or not self._is_special(first[0]):
+        added = self.tokenizer.added_tokens_decoder.get(first[0]) if first else None
+        if not found or added is None or not added.special or not after.startswith(added.content):
             raise ModelError(
                 f"the chat template does not write an assistant turn as its text followed by a special token (here by "
                 f"{after[:20]!r}); multi-turn rollouts cannot be appended token for token with it"
             )
-        return token
-
-    def _is_special(self, token_id: int) -> bool:
-        added = self.tokenizer.added_tokens_decoder.get(token_id)
-        return added is not None and added.special
+        return added.content
 
     def _without_control(self, messages: Sequence[Message]) -> list[Message]:
         """The messages, with a blank in every token that their text may not spell."""

@@ -212,7 +212,7 @@ def check_env(config: TrainConfig) -> str:
     env = _env(config)
     try:
         ids = env.scenario_ids()
-        task = Task(config.seed, ids[0] if ids else None)
+        task = env.first_task()
         if env.reset(task).messages != env.reset(task).messages:
             raise EnvError(
                 "two resets with the same seed and scenario gave different first messages; draw everything random in "
