@@ -295,6 +295,11 @@ class WarmStartSettings(Settings):
     """The imitation of demonstrations before GRPO."""
 
     policy: str = Field(default="oracle", description="policy of the env that is imitated")
+    keep: Literal["rewarded", "all"] = Field(
+        default="rewarded",
+        description="imitate the demonstrations that the env rewards as successes, or `all`: then nothing is learned "
+        "but how the policy acts",
+    )
     steps: int = Field(default=0, ge=0, description="optimizer steps on demonstrations before GRPO")
     batch: int = Field(default=8, ge=1, description="demonstrations in a step")
     learning_rate: float = Field(default=1e-3, gt=0, description="highest learning rate of the imitation")
@@ -311,6 +316,11 @@ class EvalSettings(Settings):
     seed: int = Field(default=1234, description="seed of the choice of the tasks, and of their episodes")
     greedy: int = Field(
         default=1, ge=0, description="how many times as many scenarios are played greedily, too (at most all); 0: none"
+    )
+    baselines: Annotated[Literal["all", "scripts", "none"], AtResume.FREE] = Field(
+        default="all",
+        description="who plays the same tasks before GRPO: the scripts that the env brings along, and the base model "
+        "where the run begins with a warm start or an adapter",
     )
     every: Annotated[int, AtResume.FREE] = Field(
         default=0, ge=0, description="evaluate every so many steps, sampled; 0: before and after only"

@@ -18,6 +18,9 @@ class OraclePolicy(ScriptedPolicy):
     It always answers on the last turn at the latest. `seed` changes nothing.
     """
 
+    knows_answers = True
+    """The experts alone look at the scenario's answer: a policy that is trained need not be better."""
+
     def actions(self) -> Iterator[str]:
         """Searches and reads as planned, then answers."""
         scenario = self.scenario

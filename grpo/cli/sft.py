@@ -20,7 +20,7 @@ SETTINGS_OF_BOTH = frozenset(
 )
 """Settings of ``grpo-train`` that have no option here and that imitation depends on, too."""
 
-SETTINGS = SETTINGS_OF_BOTH | {"threads", "warm_start.batch", "warm_start.learning_rate"}
+SETTINGS = SETTINGS_OF_BOTH | {"threads", "warm_start.batch", "warm_start.keep", "warm_start.learning_rate"}
 """What ``--set`` takes."""
 
 OPTIONS = ("env", "env_kwargs", "env_import", "model", "init_adapter", "device", "seed", "engine", "tinker.url")
@@ -45,7 +45,8 @@ OPTIONS = ("env", "env_kwargs", "env_import", "model", "init_adapter", "device",
 @click.option(
     "--best-per-scenario",
     type=click.IntRange(1),
-    help="With --from-run: so many episodes of each scenario, the best.  [default: 1, or all above --min-reward]",
+    help="With --from-run: so many episodes of each scenario, the best.  [default: 1; all above --min-reward, or with "
+    "warm_start.keep=all]",
 )
 @click.option(
     "--data",
@@ -131,6 +132,8 @@ def _config(run: Path | None, recipe: str | None, given: dict[str, Any]) -> Trai
         raise click.UsageError(f"grpo-sft has no use for {', '.join(unused)}; --set takes {taken}")
     nothing_is_sampled = ServerSettings().model_dump()  # what a recipe says of its server may be of another device
     overrides: dict[str, Any] = {"env": "", "server": nothing_is_sampled}
+    if run is not None:  # what a recipe keeps of a policy's demonstrations says nothing of episodes that were played
+        overrides["warm_start.keep"] = "rewarded"
     if run is not None and (run / FILE_NAME).exists():  # an evaluation: its agent had no recipe, or another
         evaluation = read_config(run)
         config = load_config(recipe, overrides | {name: evaluation[name] for name in ("env", "env_kwargs")} | given)

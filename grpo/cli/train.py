@@ -87,15 +87,16 @@ def run_training(
     """Train, evaluate and report; prints the table of evaluations and the report's path. By default GRPO trains."""
     from grpo.cli.before_start import check_user_code
     from grpo.config import dotted
+    from grpo.display.metrics import standings
     from grpo.display.terminal import Display
     from grpo.episodes.judges import check_judges
     from grpo.episodes.references import check_references
     from grpo.machine.installed import LEARNER, require
     from grpo.report import write_report
-    from grpo.report.run import conclusion, load_run
+    from grpo.report.run import better_scripts, conclusion, load_run
     from grpo.runs.checkpoint import newest_checkpoint
     from grpo.runs.directory import RunDirectory
-    from grpo.runs.evaluations import AFTER, BEFORE, is_finished, summaries
+    from grpo.runs.evaluations import AFTER, BEFORE, beside_baselines, is_finished, summaries
     from grpo.runs.trained_policy import init_adapter
     from grpo.training.engines import backend_of
 
@@ -134,8 +135,13 @@ def run_training(
                 f"{directory} is finished: nothing to train. Raise --steps to go on, or choose another --run-dir"
             )
         display.eval_table(summaries(run, config, BEFORE, AFTER))
-        report = write_report(run.root)
-        click.echo(f"{conclusion(load_run(run.root))}\nReport: {report}")
+        report, found = write_report(run.root), load_run(run.root)
+        if beside := beside_baselines(found.summaries):
+            head, *rows = standings(beside.values())
+            display.table("Who else played these tasks, mean ± half of the 95 % interval", head, rows)
+        for warning in better_scripts(found):
+            display.note(f"Warning: {warning}")
+        click.echo(f"{conclusion(found)}\nReport: {report}")
 
 
 def _find_model(

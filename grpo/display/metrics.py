@@ -6,6 +6,7 @@ Only text is made here. `terminal` prints it, and the pages of `grpo.report` hol
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from grpo.statistics import Interval
 
@@ -101,6 +102,28 @@ EVALUATION_METRICS = (
     ShownMetric("episodes/context_full_share", "Cut, context full", 1, True, exceptional=True, gain=-1),
 )
 """What the tables of a run's evaluations show, in this order, where the evaluation has it."""
+
+
+def standings(summaries: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    """The table of who played the same tasks, its head first and then the worst; `eval/<label>.json` are ``summaries``.
+
+    The metrics are those of `EVALUATION_METRICS` that are a share or the reward, as far as anybody has them.
+    """
+    ordered = sorted(summaries, key=lambda summary: summary["metrics"]["reward/mean"]["mean"])
+    means = [(summary, summary["metrics"]) for summary in ordered]
+    shown = [metric for metric in EVALUATION_METRICS[:5] if any(metric.name in found for _, found in means)]
+    rows = [
+        [_player(summary), *(metric.with_margin(found.get(metric.name)) for metric in shown)]
+        for summary, found in means
+    ]
+    return [["", *(metric.label for metric in shown)], *rows]
+
+
+def _player(summary: Mapping[str, Any]) -> str:
+    """Whom a summary is of."""
+    name, _, how = str(summary["label"]).rpartition("-")
+    who = name.replace("-", " ") if how == "baseline" else f"policy {name} GRPO"
+    return f"{who} (knows the answers)" if summary.get("knows_answers") else who
 
 
 def short_number(value: float) -> str:

@@ -160,6 +160,10 @@ class MessageEnv:
         """Names of the policies the env brings along; a plain env has ``random``."""
         return tuple(sorted(self._scripted()))
 
+    def knows_answers(self, name: str) -> bool:
+        """Whether a policy of the env's says that it looks at what a model does not see (``knows_answers = True``)."""
+        return bool(getattr(self._scripted()[name], "knows_answers", False))
+
     def scripted_policy(self, name: str, seed: int) -> Any:
         """A policy the env brings along (for example ``oracle``): an object with ``act(observation, info) -> str``."""
         known = self._scripted()

@@ -14,7 +14,7 @@ from grpo.episodes.record import read_episodes
 from grpo.errors import ReportError
 from grpo.eval.compare import Measure, by_scenario, paired
 from grpo.report.transcripts import difficulty_of
-from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, files, is_final, label_of
+from grpo.runs.evaluations import AFTER, BASELINE, BEFORE, GREEDY, SAMPLED, beside_baselines, files, is_final, label_of
 from grpo.types import Episode
 from judges.common.files import Record, read_json, read_jsonl
 
@@ -43,7 +43,7 @@ def load_run(run_dir: Path) -> Run:
         ReportError: The directory holds no part of a run, or a file in it can't be read.
     """
     evaluations = files(run_dir, ".jsonl")
-    final = {label for label in evaluations if is_final(label.partition("-")[0])}
+    final = {label for label in evaluations if is_final(label.partition("-")[0]) or label.endswith(BASELINE)}
     config = run_dir / "config.json"
     with _explained(run_dir):
         run = Run(
@@ -102,6 +102,20 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str = "") -> Measure |
         for when in (BEFORE, AFTER)
     )
     return paired(metric, *(by_scenario(metric, side) for side in sides))
+
+
+def better_scripts(run: Run) -> list[str]:
+    """A sentence about each baseline that knows no answers and is better than the policy after GRPO, beyond chance."""
+    found = beside_baselines(run.evaluated)
+    own = next((found[label] for label in found if label.startswith(f"{AFTER}-")), [])
+    said: list[str] = []
+    for label, episodes in found.items():
+        if label.endswith(BASELINE) and not run.summaries[label].get("knows_answers"):
+            change = paired(REWARD, by_scenario(REWARD, own), by_scenario(REWARD, episodes))
+            if change is not None and change.difference.direction == "up":
+                name = label.removesuffix(f"-{BASELINE}")
+                said.append(f"{name} is better than the trained policy on the same tasks: {change.said}.")
+    return said
 
 
 def conclusion(run: Run) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo.config import dotted
-from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number
+from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number, standings
 from grpo.display.steps import COLUMNS, cell
 from grpo.report.charts import Range, Series, interval_chart, line_chart
 from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
-from grpo.report.run import Run, compare, conclusion, episodes_in
+from grpo.report.run import Run, better_scripts, compare, conclusion, episodes_in
 from grpo.report.transcripts import Pair, choose_pairs
-from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
+from grpo.runs.evaluations import AFTER, BASELINE, BEFORE, GREEDY, SAMPLED, beside_baselines, label_of
 from grpo.runs.retention import step_of
 from grpo.statistics import slice_order
 from judges.common.files import Record
@@ -104,6 +104,7 @@ def training_page(run: Run, name: str) -> Page:
         sections={
             "changes": changes,
             "evaluations": _evaluation_tables(run),
+            "standings": standings(beside.values()) if (beside := beside_baselines(run.summaries)) else [],
             "curves": _curves(run),
             "step_columns": [title for _, title in columns],
             "step_rows": [[str(step.get("step", "")), *(cell(step, key) for key, _ in columns)] for step in run.steps],
@@ -116,6 +117,7 @@ def training_page(run: Run, name: str) -> Page:
     if failed:
         lost = counted(failed, "episode")
         page.warnings.append(f"{lost} failed in the harness: counted, and left out of every mean.")
+    page.warnings += better_scripts(run)
     left_out = _add_episodes(run, page.episodes)
     page.sections["audits"] = page.episodes.audit_section()
     page.warnings += page.episodes.audit_warnings() + left_out
@@ -196,6 +198,8 @@ def _curves(run: Run) -> list[tuple[str, str, Markup]]:
     drawn: list[tuple[str, str, Markup]] = []
     for title, is_share, keys in CURVES:
         series = [one for key, label in keys if (one := _series(run.steps, key, label)).points]
+        if series and keys[0][0] == "reward/mean":
+            series += _best_script(run, series[0])
         if series:
             last = "" if len(series) > 1 else short_number(series[0].points[-1][1])
             drawn.append((title, last, line_chart(series, percent=is_share)))
@@ -203,6 +207,19 @@ def _curves(run: Run) -> list[tuple[str, str, Markup]]:
     if loss.points:
         drawn.append(("Warm start: imitation loss", short_number(loss.points[-1][1]), line_chart([loss])))
     return drawn
+
+
+def _best_script(run: Run, curve: Series) -> list[Series]:
+    """A line at what the best baseline that does not know the answers gets on the held-out tasks."""
+    means = {
+        label.removesuffix(f"-{BASELINE}"): float(summary["metrics"]["reward/mean"]["mean"])
+        for label, summary in run.summaries.items()
+        if label.endswith(BASELINE) and not summary.get("knows_answers")
+    }
+    if not means:
+        return []
+    best = max(means, key=lambda name: means[name])
+    return [Series(f"{best} on the held-out tasks", [(x, means[best]) for x, _ in curve.points])]
 
 
 def _series(records: Sequence[Record], key: str, label: str) -> Series:

@@ -1,17 +1,22 @@
 """The held-out evaluations of a run: which there are, what they are called, and which are done.
 
 A label says when and how: ``before-sampled``, ``before-greedy``, ``after-sampled``, ``after-greedy``, and during GRPO
-``step-0010-sampled``. ``eval/<label>.json`` is the summary, ``eval/<label>.jsonl`` has the episodes.
+``step-0010-sampled``. ``keyword-baseline`` is what a policy of the env's gets on the same tasks, and
+``base-model-baseline`` the model without an adapter. ``eval/<label>.json`` is the summary, ``eval/<label>.jsonl`` has
+the episodes.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo.config import TrainConfig
 from grpo.runs.directory import RunDirectory
 from grpo.runs.retention import forget_best_after
 from judges.common.files import read_json
+
+T = TypeVar("T")
 
 BEFORE, AFTER = "before", "after"
 """GRPO's first step and its last."""
@@ -19,7 +24,12 @@ BEFORE, AFTER = "before", "after"
 SAMPLED, GREEDY = "sampled", "greedy"
 """At temperature 1, as in training, and at temperature 0."""
 
-_LABEL = re.compile(rf"({BEFORE}|{AFTER}|step-\d+)-({SAMPLED}|{GREEDY})")
+BASELINE = "baseline"
+"""On the tasks that are played greedily, where any are."""
+
+BASE_MODEL = "base-model"
+
+_LABEL = re.compile(rf"({BEFORE}|{AFTER}|step-\d+)-({SAMPLED}|{GREEDY})|[^/]+-{BASELINE}")
 
 
 def is_final(when: str) -> bool:
@@ -41,7 +51,13 @@ def planned(config: TrainConfig, when: str) -> list[str]:
 
 def tasks_of(config: TrainConfig, how: str) -> int:
     """How many tasks are evaluated so. Greedy episodes of a task are all the same, so more of them need more tasks."""
-    return config.eval.scenarios * (config.eval.greedy if how == GREEDY else 1)
+    return config.eval.scenarios * (1 if how == SAMPLED else config.eval.greedy or 1)
+
+
+def plays_base_model(config: TrainConfig) -> bool:
+    """Whether the model without an adapter is another policy than that before GRPO, and is played beside it."""
+    begins_elsewhere = config.warm_start.steps > 0 or config.init_adapter is not None
+    return begins_elsewhere and config.eval.baselines == "all" and config.eval.scenarios > 0
 
 
 def files(run_dir: Path, suffix: str) -> dict[str, Path]:
@@ -69,6 +85,14 @@ def is_finished(run: RunDirectory, config: TrainConfig, step: int) -> bool:
     """Whether nothing is left to evaluate after the last ``step``; without steps, the policy before GRPO is all."""
     when = AFTER if step else BEFORE
     return all(is_done(run, label_of(when, how), step) for how in planned(config, when))
+
+
+def beside_baselines(found: Mapping[str, T]) -> dict[str, T]:
+    """Of what there is by label, the baselines and the policy on their tasks; nothing where there is no baseline."""
+    baselines = {label: one for label, one in found.items() if label.endswith(BASELINE)}
+    how = GREEDY if any(label.endswith(GREEDY) for label in found) else SAMPLED
+    own = {label: found[label] for when in (BEFORE, AFTER) if (label := label_of(when, how)) in found}
+    return own | baselines if baselines else {}
 
 
 def summaries(run: RunDirectory, config: TrainConfig, *whens: str) -> list[dict[str, Any]]:

@@ -27,6 +27,10 @@ class Sampler(Protocol):
         """The policy of a published version; the version stays served to the end of the ``async with``."""
         ...
 
+    def base_model(self) -> AbstractAsyncContextManager[Policy | None]:
+        """The model without an adapter; None where it cannot be sampled beside the policy."""
+        ...
+
 
 class VllmSampler:
     """A fleet and the adapters of one run on it."""
@@ -63,13 +67,26 @@ class VllmSampler:
             AdapterError: The version is not served.
         """
         adapter = self._adapters.acquire(version)
+        try:
+            async with self._connected() as connection:
+                yield CompletionsPolicy(connection, adapter.name, self._stop_token_ids, version)
+        finally:
+            await asyncio.to_thread(self._adapters.release, adapter)  # it may unload the version, and wait for that
+
+    @asynccontextmanager
+    async def base_model(self) -> AsyncIterator[CompletionsPolicy]:
+        """See `Sampler`."""
+        async with self._connected() as connection:
+            yield CompletionsPolicy(connection, self._fleet.model, self._stop_token_ids)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Connection]:
         connection = self._connection = self._connection or Connection(self._fleet, self._concurrency)
         self._in_use += 1
         try:
-            yield CompletionsPolicy(connection, adapter.name, self._stop_token_ids, version)
+            yield connection
         finally:
             self._in_use -= 1
             if self._in_use == 0:
                 self._connection = None
                 await connection.aclose()
-            await asyncio.to_thread(self._adapters.release, adapter)  # it may unload the version, and wait for that

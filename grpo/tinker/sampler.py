@@ -134,3 +134,8 @@ class TinkerSampler:
         if version != self._version:
             raise AdapterError(f"version {version} is not served; a Tinker server has the newest, {self._version}")
         yield TinkerPolicy(self._server.service, self._client, self._stop_token_ids, version, self._concurrency)
+
+    @asynccontextmanager
+    async def base_model(self) -> AsyncIterator[None]:
+        """See `Sampler`; it would set the training back, as an older version does."""
+        yield None

@@ -17,12 +17,13 @@ from typing import Any
 
 from grpo.chat import Chat
 from grpo.chat.prompts import Prompts
+from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.record import read_episodes, with_transcript
 from grpo.errors import DataError, ModelError
 from grpo.learner.segments import Segment, TurnWeights, segments_of
 from grpo.seeds import derive_seed
-from grpo.training.imitation import demonstrate, succeeded
+from grpo.training.imitation import demonstrate, is_kept
 from grpo.types import Episode, Message, Task
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -84,12 +85,13 @@ def from_policy(
     tasks: Iterable[Task],
     chat: Chat,
     policy_name: str,
+    config: TrainConfig,
     on_done: Callable[[], None] = lambda: None,
 ) -> None:
-    """Have the env's own policy play ``tasks``; its successes are demonstrations."""
+    """Have the env's own policy play ``tasks``; its successes are demonstrations, or all that it does."""
     for task in tasks:
         episode = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
-        if succeeded(episode):
+        if is_kept(episode, config):
             found.add(task.key, episode)
         else:
             found.left_out["no success"] += 1

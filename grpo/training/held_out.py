@@ -1,5 +1,8 @@
 """Evaluation of the policy in training on held-out tasks: at temperature 1 and greedy, before and after.
 
+Before GRPO, the policies that the env brings along play the tasks of the greedy evaluation, too, and the model without
+an adapter: what a run reaches says little without what a script gets there (`grpo.runs.evaluations`).
+
 The tasks and the sampling seeds depend on ``eval.seed`` alone, so that before and after pair question by question.
 During the training other tasks are played (``eval.selection_split``, or other seeds where the env has no splits): by
 them the best checkpoint is chosen, and a score on the tasks that chose it would be too good. A finished evaluation of
@@ -9,27 +12,42 @@ the same weights is read back instead of repeated.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 from grpo.agents.policy import PolicyAgent
+from grpo.agents.scripted import ScriptedAgent
 from grpo.chat import Chat
 from grpo.config import TrainConfig
 from grpo.display.metrics import counted
 from grpo.display.terminal import Display
+from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import takes_split
 from grpo.envs.workers import EnvWorkers
 from grpo.episodes.marking import Marker
-from grpo.episodes.player import Player, planned_episodes
+from grpo.episodes.player import Agent, Player, planned_episodes
 from grpo.episodes.record import write_episodes
 from grpo.episodes.summary import summarise
 from grpo.episodes.tasks import evaluation_tasks
 from grpo.errors import EnvError, JudgeFailure, ServerDiedError
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import GREEDY, SAMPLED, is_done, is_final, label_of, planned, summaries, tasks_of
+from grpo.runs.evaluations import (
+    BASE_MODEL,
+    BASELINE,
+    BEFORE,
+    GREEDY,
+    SAMPLED,
+    is_done,
+    is_final,
+    label_of,
+    planned,
+    plays_base_model,
+    summaries,
+    tasks_of,
+)
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import Episode, Task
@@ -38,14 +56,20 @@ from judges.common.files import write_json
 
 @dataclass(frozen=True, slots=True)
 class EvalSpec:
-    """What to evaluate: ``samples`` episodes of each of so many ``tasks``. ``split`` may be "": none."""
+    """What to evaluate: ``samples`` episodes of each of so many ``tasks``.
+
+    ``who`` plays: a policy that is sampled, or one that the env brings along, by its name, which may know the answers.
+    ``split`` may be "": none.
+    """
 
     label: str
+    who: Policy | str
     split: str
     temperature: float
     tasks: int
     samples: int
     seed: int
+    knows_answers: bool = False
 
 
 class HeldOutEvaluation:
@@ -68,31 +92,53 @@ class HeldOutEvaluation:
         self.workers = workers
         self._has_splits = takes_split(config.env)
 
-    async def evaluate(self, when: str, step: int, policy: Policy) -> list[dict[str, Any]]:
-        """Summaries of the ``policy`` of ``step``: sampled and, before and after GRPO, greedy."""
-        config = self.config
-        todo = [spec for spec in self._specs(when) if not is_done(self.run, spec.label, step)]
+    async def evaluate(
+        self, when: str, step: int, policy: Policy, base_model: Policy | None = None
+    ) -> list[dict[str, Any]]:
+        """Summaries of the ``policy`` of ``step``: sampled and, before and after GRPO, greedy.
+
+        Baselines are played before GRPO; ``base_model`` is the model without an adapter, where it can be sampled.
+        """
+        config, specs = self.config, self._specs(when, policy)
+        if specs and when == BEFORE and config.eval.baselines != "none":
+            specs += self._baselines(specs[-1], base_model)
+        todo = [spec for spec in specs if not is_done(self.run, spec.label, step)]
         if todo:
-            split = todo[0].split
-            kwargs = {**config.env_kwargs, **({"split": split} if split else {})}
-            with EnvPool(config.env, kwargs, self.workers) as pool:
+            with EnvPool(config.env, self._env_kwargs(todo[0].split), self.workers) as pool:
                 tasks = {spec: self._tasks(pool, when, spec) for spec in todo}
                 if is_final(when):
-                    self.display.phase(f"Evaluation {when} GRPO: {_what(tasks, split)}")
-                await self._play(tasks, pool, policy)
+                    self.display.phase(f"Evaluation {when} GRPO: {_what(tasks)}")
+                await self._play({spec: tasks[spec] for spec in todo if not isinstance(spec.who, str)}, pool)
+            await self._play_scripts({spec: tasks[spec] for spec in todo if isinstance(spec.who, str)})
         return summaries(self.run, config, when)
 
-    def _specs(self, when: str) -> list[EvalSpec]:
+    def _specs(self, when: str, policy: Policy) -> list[EvalSpec]:
         settings = self.config.eval
         split = settings.split if is_final(when) else settings.selection_split
         split = split if self._has_splits else ""
         seed = settings.seed if is_final(when) else derive_seed(settings.seed, "selection")
         temperatures = {SAMPLED: (1.0, settings.samples), GREEDY: (0.0, 1)}
         return [
-            EvalSpec(label_of(when, how), split, temperature, tasks_of(self.config, how), samples, seed)
+            EvalSpec(label_of(when, how), policy, split, temperature, tasks_of(self.config, how), samples, seed)
             for how, (temperature, samples) in temperatures.items()
             if how in planned(self.config, when)
         ]
+
+    def _baselines(self, spec: EvalSpec, base_model: Policy | None) -> list[EvalSpec]:
+        """Who else plays the tasks of ``spec``."""
+        with closing(MessageEnv(self.config.env, self._env_kwargs(spec.split))) as env:
+            others: list[tuple[str, Policy | str, bool]] = [
+                (name, name, env.knows_answers(name)) for name in env.scripted_names()
+            ]
+        if base_model is not None and plays_base_model(self.config):
+            others.append((BASE_MODEL, base_model, False))
+        spec = replace(spec, temperature=0.0, samples=1)
+        return [
+            replace(spec, label=label_of(name, BASELINE), who=who, knows_answers=knows) for name, who, knows in others
+        ]
+
+    def _env_kwargs(self, split: str) -> dict[str, Any]:
+        return self.config.env_kwargs | ({"split": split} if split else {})
 
     def _tasks(self, pool: EnvPool, when: str, spec: EvalSpec) -> list[Task]:
         """The first ones are the same for all ``spec`` of a time: those of the seed."""
@@ -101,7 +147,14 @@ class HeldOutEvaluation:
             count = min(count, len(ids))
         return evaluation_tasks(ids, count, spec.seed)
 
-    async def _play(self, tasks: dict[EvalSpec, list[Task]], pool: EnvPool, policy: Policy) -> None:
+    async def _play_scripts(self, tasks: dict[EvalSpec, list[Task]]) -> None:
+        """Policies of the env's play with the env itself, in this thread, and in no time that anybody would ask for."""
+        if tasks:
+            kwargs = self._env_kwargs(next(iter(tasks)).split)
+            with EnvWorkers(stay=True) as workers, EnvPool(self.config.env, kwargs, workers) as pool:
+                await self._play(tasks, pool)
+
+    async def _play(self, tasks: dict[EvalSpec, list[Task]], pool: EnvPool) -> None:
         """Play the episodes of all in one pass; write them and then summaries, which say that all is there.
 
         One pass, because the last episodes of each keep the server waiting for a few long ones; task by task, because
@@ -110,7 +163,7 @@ class HeldOutEvaluation:
         gate = asyncio.Semaphore(self.config.rollout.concurrency)
         began = time.monotonic()
         played: dict[EvalSpec, list[asyncio.Task[list[Episode]]]] = {spec: [] for spec in tasks}
-        players = {spec: self._player(spec, pool, policy, gate) for spec in tasks}
+        players = {spec: self._player(spec, pool, gate) for spec in tasks}
         with ExitStack() as bars:
             play = {spec: self._playing(spec, len(own), players[spec], bars) for spec, own in tasks.items()}
             for turn in zip_longest(*tasks.values()):
@@ -133,15 +186,20 @@ class HeldOutEvaluation:
             episodes = [episode for job in own for episode in job.result()]
             self._check(spec, episodes)
             about = {"label": spec.label, "split": spec.split, "temperature": spec.temperature, "seed": spec.seed}
-            summary = summarise(episodes, seconds * len(episodes), **about, policy=policy.version)
+            about |= {"knows_answers": True} if spec.knows_answers else {}
+            version = 0 if spec.label.endswith(BASELINE) or isinstance(spec.who, str) else spec.who.version
+            summary = summarise(episodes, seconds * len(episodes), **about, policy=version)
             path = self.run.evaluation(spec.label)
             write_episodes(path.with_suffix(".jsonl"), episodes)
             write_json(path, summary)
 
-    def _player(self, spec: EvalSpec, pool: EnvPool, policy: Policy, gate: asyncio.Semaphore) -> Player:
+    def _player(self, spec: EvalSpec, pool: EnvPool, gate: asyncio.Semaphore) -> Player:
         settings = self.config.rollout
-        sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
-        agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens)
+        if isinstance(spec.who, str):
+            agent: Agent = ScriptedAgent(spec.who)
+        else:
+            sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
+            agent = PolicyAgent(spec.who, self.chat, sampling, settings.max_tokens)
         return Player(agent, pool, timeout_seconds=settings.timeout, marker=self.marker, gate=gate)
 
     def _playing(
@@ -175,9 +233,12 @@ class HeldOutEvaluation:
             raise EnvError(f"evaluation {spec.label!r}: all {len(episodes)} episodes failed; the first: {first}")
 
 
-def _what(tasks: dict[EvalSpec, list[Task]], split: str) -> str:
+def _what(tasks: dict[EvalSpec, list[Task]]) -> str:
     """What is evaluated, in the env's terms: scenarios where it names them, else episodes with seeds of their own."""
-    first, *others = tasks.values()
+    beside = [spec.label.removesuffix(f"-{BASELINE}") for spec in tasks if spec.label.endswith(BASELINE)]
+    own = {spec: asked for spec, asked in tasks.items() if not spec.label.endswith(BASELINE)} or tasks
+    (spec, first), *others = own.items()
     noun = "episode" if first[0].scenario_id is None else "scenario"
-    what = counted(len(first), noun) + (f" of the {split} split" if split else "")
-    return what + "".join(f", {len(other)} greedily" for other in others if len(other) != len(first))
+    what = counted(len(first), noun) + (f" of the {spec.split} split" if spec.split else "")
+    what += "".join(f", {len(other)} greedily" for _, other in others if len(other) != len(first))
+    return f"{what}; beside it {', '.join(beside)}" if beside else what

@@ -1,8 +1,8 @@
 """The warm start: supervised steps on demonstrations that an env's scripted policy plays.
 
 Demonstrations go through the same chat format and the same append-only ids as rollouts, so what is imitated is token
-for token what will be sampled. That is why our learner does it, and not TRL's ``SFTTrainer``. Only episodes that the
-env rewards as well as a success are kept.
+for token what will be sampled. That is why our learner does it, and not TRL's ``SFTTrainer``. Kept are the episodes
+that the env rewards as a success, or all of them: then the reward has no part in the warm start.
 """
 
 import asyncio
@@ -79,32 +79,32 @@ def demonstrate(
     return episode
 
 
-def succeeded(episode: Episode) -> bool:
-    """Whether the env says so of a demonstration and rewards it; true where it does not tell (no metric of that name).
+def is_kept(episode: Episode, config: TrainConfig) -> bool:
+    """Whether a demonstration is imitated: any with ``warm_start.keep`` = all, else what the env rewards as a success.
 
-    An env without the metric may have no reward above 0 at all, for example where every step costs.
+    Where the env does not tell success (no metric of that name), every demonstration is one: such an env may have no
+    reward above 0 at all, for example where every step costs.
     """
+    if config.warm_start.keep == "all":
+        return True
     success = episode.metrics.get("success")
     return success is None or (success > 0 and episode.reward > 0)
 
 
-def demonstrations(
-    env: MessageEnv, stream: TaskStream, chat: Chat, policy_name: str, max_tokens: int
-) -> Iterator[Segment]:
-    """Endless segments of successful demonstrations no longer than ``max_tokens``.
-
-    Where the env does not tell success (no metric of that name), every demonstration is taken.
+def demonstrations(env: MessageEnv, stream: TaskStream, chat: Chat, config: TrainConfig) -> Iterator[Segment]:
+    """Endless segments of the demonstrations that ``warm_start.keep`` names, no longer than ``rollout.max_tokens``.
 
     Raises:
         TrainingError: ``MAX_UNUSABLE`` demonstrations in a row failed or were too long.
     """
+    policy_name, max_tokens = config.warm_start.policy, config.rollout.max_tokens
     unusable = 0
     while unusable < MAX_UNUSABLE:
         (task,) = stream.take(1)
         episode = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
         unusable += 1
         segments = segments_of(episode, advantage=1.0)
-        if succeeded(episode) and segments and all(len(segment.ids) <= max_tokens for segment in segments):
+        if is_kept(episode, config) and segments and all(len(segment.ids) <= max_tokens for segment in segments):
             unusable = 0
             yield from segments
     raise TrainingError(

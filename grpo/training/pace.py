@@ -19,7 +19,19 @@ from grpo.devices.shape import ModelShape
 from grpo.display.metrics import counted, short_duration
 from grpo.machine.hardware import cpu_seconds_below
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, files, is_done, label_of, planned, tasks_of
+from grpo.runs.evaluations import (
+    AFTER,
+    BASE_MODEL,
+    BASELINE,
+    BEFORE,
+    SAMPLED,
+    files,
+    is_done,
+    label_of,
+    planned,
+    plays_base_model,
+    tasks_of,
+)
 from judges.common.files import read_json, read_jsonl
 
 LEARNER_SHARE = 0.5
@@ -181,6 +193,8 @@ class Clock:
             for how in planned(self._config, when)
             if when == AFTER or not (step or is_done(self._run, label_of(BEFORE, how), 0))
         )
+        if plays_base_model(self._config) and not (step or is_done(self._run, label_of(BASE_MODEL, BASELINE), 0)):
+            episodes += tasks_of(self._config, BASELINE)
         left = max(0, steps - (step or 0))
         if settings.every:  # of checkpoints; the last one's, always
             episodes += max(1, math.ceil(left / settings.every)) * settings.scenarios * settings.samples
@@ -194,6 +208,8 @@ def _about(seconds: float) -> str:
 
 def _evaluations(run: RunDirectory) -> Iterator[tuple[float, int]]:
     """Seconds and episodes of each evaluation that is done."""
-    for path in files(run.root, ".json").values():
+    for label, path in files(run.root, ".json").items():
+        if label.endswith(BASELINE):  # a script takes no time
+            continue
         summary = read_json(path)
         yield float(summary.get("seconds", 0.0)), int(summary["episodes"]) + int(summary.get("failed", 0))

@@ -59,18 +59,18 @@ class SupervisedFineTuning:
         self.found = Demonstrations(config.rollout.max_tokens)
 
     def play_policy(self, name: str, episodes: int) -> None:
-        """Have a policy that the env brings along play episodes; its successes are demonstrations."""
+        """Have a policy that the env brings along play episodes to imitate."""
         config = self.config
         env = MessageEnv(config.env, with_split(config.env, config.env_kwargs, config.train_split))
         tasks = TaskStream(env.scenario_ids(), derive_seed(config.seed, "demonstrations")).take(episodes)
         self.display.phase(f"{episodes} demonstrations of {name}")
         with self.display.progress("demonstrations", episodes) as bar:
-            from_policy(self.found, env, tasks, self.chat, name, bar.update)
+            from_policy(self.found, env, tasks, self.chat, name, config, bar.update)
         env.close()
 
     def read_run(self, run: Path, min_reward: float | None, best_per_scenario: int | None) -> None:
         """Take the best episodes of a run, or of an evaluation; without either limit, the best of each scenario."""
-        neither = min_reward is None and best_per_scenario is None
+        neither = min_reward is None and best_per_scenario is None and self.config.warm_start.keep == "rewarded"
         evaluated = run / FILE_NAME
         from_episodes(
             self.found,

@@ -184,7 +184,7 @@ class Trainer:
     def _demonstrations(self, *purpose: str | int) -> Iterator[Iterator[Segment]]:
         config, stream = self.config, TaskStream(self.tasks.scenario_ids, derive_seed(self.config.seed, *purpose))
         with self.pool.here() as env:
-            yield demonstrations(env, stream, self.chat, config.warm_start.policy, config.rollout.max_tokens)
+            yield demonstrations(env, stream, self.chat, config)
 
     def _warm_start(self) -> None:
         config, settings = self.config, self.config.warm_start
@@ -320,8 +320,8 @@ class Trainer:
             self.tracking.log_evaluation(summary, self.step)
 
     async def _evaluated(self, when: str) -> list[dict[str, Any]]:
-        async with self.sampler.policy(self.step) as policy:
-            return await self.held_out.evaluate(when, self.step, policy)
+        async with self.sampler.policy(self.step) as policy, self.sampler.base_model() as base_model:
+            return await self.held_out.evaluate(when, self.step, policy, base_model)
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 

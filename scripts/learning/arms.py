@@ -88,7 +88,9 @@ class Plan:
         return {}
 
     def _config(self, more: Mapping[str, Any]) -> TrainConfig:
-        return load_config(self.recipe, {"env": self.env, "eval.greedy": 0, **self.settings, **more})
+        return load_config(
+            self.recipe, {"env": self.env, "eval.greedy": 0, "eval.baselines": "none", **self.settings, **more}
+        )
 
 
 def check_trl(config: TrainConfig) -> None:

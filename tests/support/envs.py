@@ -108,6 +108,8 @@ class WordEnv(gymnasium.Env):
 class WordOracle:
     """Knows the word."""
 
+    knows_answers = True
+
     def __init__(self, env: WordEnv, seed: int):
         self.env = env
 

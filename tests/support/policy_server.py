@@ -113,6 +113,7 @@ def tiny_run(model: Path, *urls: str, **changed: Any) -> TrainConfig:
         "loss.max_gap": 5.0,
         "warm_start.steps": 2,
         "eval.scenarios": 0,
+        "eval.baselines": "none",
     }
     return load_config(None, settings | changed)
 
@@ -129,14 +130,17 @@ class TinyPolicyServer(PolicyStub):
         self._models: dict[str, Any] = {}
 
     def load(self, name: str, path: str) -> Response:
-        import torch
         from peft import PeftModel
-        from transformers import AutoModelForCausalLM
 
         with _LOADING:
-            base = AutoModelForCausalLM.from_pretrained(str(self.model_folder), dtype=torch.float32)
-            self._models[name] = PeftModel.from_pretrained(base, path).eval()
+            self._models[name] = PeftModel.from_pretrained(self._base_model(), path).eval()
         return super().load(name, path)
+
+    def _base_model(self) -> Any:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        return AutoModelForCausalLM.from_pretrained(str(self.model_folder), dtype=torch.float32).eval()
 
     def unload(self, name: str) -> Response:
         del self._models[name]
@@ -146,6 +150,9 @@ class TinyPolicyServer(PolicyStub):
         import torch
 
         self.asked.append(body)
+        if body["model"] == "base":
+            with _LOADING:
+                self._models.setdefault("base", self._base_model())
         model, generator = self._models[body["model"]], torch.Generator().manual_seed(body["seed"])
         ids: list[int] = []
         logprobs: list[float] = []

@@ -112,7 +112,7 @@ def test_a_line_that_is_no_episode_is_named(tmp_path):
 def test_an_envs_own_policy_gives_its_successes():
     found = Demonstrations(1000)
     tasks = [Task(0, "train-maple"), Task(0, "train-quartz"), Task(0, "train-maple")]
-    from_policy(found, MessageEnv(WORD_ENV, {}), tasks, CHAT, "oracle")
+    from_policy(found, MessageEnv(WORD_ENV, {}), tasks, CHAT, "oracle", load_config(None, {"env": WORD_ENV}))
     assert said(found) == [b"It is maple.", b"It is quartz."]
     assert found.left_out == {"duplicate": 1}
 

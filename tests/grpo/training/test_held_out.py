@@ -8,15 +8,16 @@ import pytest
 from rich.console import Console
 
 from grpo.config import load_config
+from grpo.display.metrics import standings
 from grpo.display.terminal import Display
 from grpo.episodes.marking import Marker
 from grpo.errors import JudgeFailure, ServerDiedError
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import forget_after, is_done
+from grpo.runs.evaluations import beside_baselines, files, forget_after, is_done
 from grpo.runs.model_card import Card, write_card
 from grpo.runs.retention import Best, best_of, note_score
 from grpo.training.held_out import HeldOutEvaluation
-from judges.common.files import DamagedFileError, read_jsonl, write_json, write_text
+from judges.common.files import DamagedFileError, read_json, read_jsonl, write_json, write_text
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.judge_server import ASKED, JudgeServer, Reply
 from tests.support.policies import ByteChat, ScriptedPolicy
@@ -59,7 +60,7 @@ def test_a_plain_env_has_episodes_and_no_split(tmp_path):
     settings = {"env_kwargs": {"max_episode_steps": 3}}
     (summary,), lines = evaluated(tmp_path, "CliffWalking-v1", [CALL], **settings)
     assert [" ".join(line.split()) for line in lines] == [
-        "== Evaluation before GRPO: 2 episodes",
+        "== Evaluation before GRPO: 2 episodes; beside it random",
         "-- Evaluation, mean ± half of the 95 % interval",
         "before, T=1",
         "Episodes 2",
@@ -138,7 +139,7 @@ def test_greedy_plays_more_tasks_the_first_ones_the_same_and_at_most_all(tmp_pat
     settings = {"eval.scenarios": 3, "eval.greedy": 2}  # the env has four
     (sampled, greedy), lines = evaluated(tmp_path, WORD_ENV, ["maple"], **settings)
     assert lines[:2] == [
-        "== Evaluation before GRPO: 3 scenarios of the test split, 4 greedily",
+        "== Evaluation before GRPO: 3 scenarios of the test split, 4 greedily; beside it oracle",
         "-- Evaluation on the test split, mean ± half of the 95 % interval",
     ]
     assert (sampled["episodes"], sampled["scenarios"], greedy["episodes"]) == (3, 3, 4)
@@ -147,6 +148,41 @@ def test_greedy_plays_more_tasks_the_first_ones_the_same_and_at_most_all(tmp_pat
     ids = {how: [row["scenario_id"] for row in own] for how, own in rows.items()}
     assert ids["sampled"] == ids["greedy"][:3]
     assert len(set(ids["greedy"])) == 4
+
+
+def test_scripts_and_the_base_model_play_the_same_tasks_before_grpo_and_are_read_back(tmp_path):
+    """By hand: of sums 0 to 3, ``wrong`` is right on 0 alone, and says 17 to the others; ``silly`` never."""
+    settings = {"env": SUMS_ENV, "env_kwargs": {"count": 4}, "eval.scenarios": 4, "rollout.max_tokens": 2000}
+    evaluation = held_out(tmp_path, **settings, **{"warm_start.steps": 1, "warm_start.policy": "wrong"})
+    policies = [ScriptedPolicy(ByteChat(), [text]) for text in ("I don't know", "17")]
+    policies[0].version = 0
+    asyncio.run(evaluation.evaluate("before", 0, *policies))
+    found = beside_baselines({label: read_json(path) for label, path in files(tmp_path, ".json").items()})
+    assert {label: one["metrics"]["reward/mean"]["mean"] for label, one in found.items()} == {
+        "before-greedy": 0.5,
+        "base-model-baseline": 0.0,
+        "oracle-baseline": 1.0,
+        "silly-baseline": 0.0,
+        "wrong-baseline": 0.25,
+    }
+    tasks = {label: {row["scenario_id"] for row in read_jsonl(tmp_path / f"eval/{label}.jsonl")} for label in found}
+    assert all(own == tasks["before-greedy"] and len(own) == 4 for own in tasks.values())
+    head, *rows = standings(found.values())
+    assert head[:3] == ["", "Reward", "Success"]
+    assert [row[0] for row in rows[2:]] == ["wrong", "policy before GRPO", "oracle"]
+    asked = sum(len(policy.prompts) for policy in policies)
+    asyncio.run(evaluation.evaluate("before", 0, *policies))
+    assert sum(len(policy.prompts) for policy in policies) == asked
+    asyncio.run(evaluation.evaluate("after", 1, policies[0]))
+    assert len(files(tmp_path, ".json")) == 2 + 2 + 4
+
+
+def test_without_baselines_nobody_else_plays(tmp_path):
+    evaluation = held_out(tmp_path, **{"eval.baselines": "none", "warm_start.steps": 1})
+    policies = [ScriptedPolicy(ByteChat(), ["maple"]) for _ in range(2)]
+    asyncio.run(evaluation.evaluate("before", 0, *policies))
+    assert sorted(files(tmp_path, ".json")) == ["before-greedy", "before-sampled"]
+    assert not policies[1].prompts
 
 
 def accepting(reasoning):

@@ -2,15 +2,21 @@ import itertools
 
 import pytest
 
+from grpo.config import TrainConfig, load_config
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import EnvError, TrainingError
 from grpo.learner.segments import TurnWeights, segments_of
 from grpo.training.imitation import demonstrate, demonstrations, warm_start_rate
 from grpo.types import Task
-from tests.support.envs import ENDLESS_ENV, WORD_ENV
+from tests.support.envs import ENDLESS_ENV, SUMS_ENV, WORD_ENV
 from tests.support.episodes import ids_of, mask_of
 from tests.support.policies import ByteChat
+
+
+def config(policy: str, max_tokens: int, keep: str = "rewarded") -> TrainConfig:
+    settings = {"warm_start.policy": policy, "warm_start.keep": keep, "rollout.max_tokens": max_tokens}
+    return load_config(None, {"env": WORD_ENV, **settings})
 
 
 def test_a_demonstration_has_the_same_ids_as_a_rollout_of_the_same_words():
@@ -25,7 +31,9 @@ def test_a_demonstration_has_the_same_ids_as_a_rollout_of_the_same_words():
 
 def test_demonstrations_go_through_the_tasks_and_leave_out_what_is_too_long():
     stream = TaskStream([f"train-{w}" for w in ("falcon", "maple", "harbor", "quartz")], 0)
-    found = list(itertools.islice(demonstrations(MessageEnv(WORD_ENV, {}), stream, ByteChat(), "oracle", 1000), 4))
+    found = list(
+        itertools.islice(demonstrations(MessageEnv(WORD_ENV, {}), stream, ByteChat(), config("oracle", 1000)), 4)
+    )
     said = [bytes(i for i, flag in zip(s.ids, s.action_mask, strict=True) if flag and i < 256) for s in found]
     assert sorted(said) == [b"It is falcon.", b"It is harbor.", b"It is maple.", b"It is quartz."]
     assert stream.position == 4
@@ -70,15 +78,27 @@ def test_a_demonstration_that_does_not_end_is_an_error():
 
 def test_where_the_env_tells_no_success_every_demonstration_is_taken():
     env = MessageEnv("CliffWalking-v1", {"max_episode_steps": 3})
-    found = demonstrations(env, TaskStream(None, 0), ByteChat(), "random", 5000)
+    found = demonstrations(env, TaskStream(None, 0), ByteChat(), config("random", 5000))
     text = ByteChat().decode(next(found).ids)
     assert text.count('"name": "act", "arguments": {"action": ') == 3
 
 
+def test_what_the_env_does_not_reward_is_imitated_where_all_is_kept():
+    def first(keep):
+        env = MessageEnv(SUMS_ENV, {})
+        found = demonstrations(env, TaskStream(env.scenario_ids(), 0), ByteChat(), config("silly", 5000, keep))
+        return next(found)
+
+    with pytest.raises(TrainingError, match="200 demonstrations of 'silly' in a row failed"):
+        first("rewarded")
+    assert any(first("all").action_mask)
+
+
 def test_demonstrations_of_which_none_can_be_used_end_with_an_error_instead_of_never():
-    found = demonstrations(MessageEnv(WORD_ENV, {}), TaskStream(None, 0), ByteChat(), "oracle", 20)
+    env = MessageEnv("CliffWalking-v1", {"max_episode_steps": 3})
+    found = demonstrations(env, TaskStream(None, 0), ByteChat(), config("random", 64))
     with pytest.raises(
-        TrainingError, match=r"200 demonstrations of 'oracle' in a row failed or were longer than .* 20"
+        TrainingError, match=r"200 demonstrations of 'random' in a row failed or were longer than .* 64"
     ):
         next(found)
 

@@ -30,7 +30,7 @@ STEP = {"rollout": {"groups_per_step": 5, "group_size": 10, "update_rollouts": 6
 
 def settings_of(minutes=None, steps=100, warm_start=0, **evaluation):
     """Those of a run whose steps are estimated at 80 s, with 96 questions before and after."""
-    evaluation = {"scenarios": 96} | evaluation
+    evaluation = {"scenarios": 96, "baselines": "scripts"} | evaluation
     return TrainConfig(
         env=WORD_ENV, minutes=minutes, steps=steps, rollout=STEP["rollout"], eval=evaluation,
         warm_start=STEP["warm_start"] | {"steps": warm_start},
@@ -128,6 +128,18 @@ def test_before_the_warm_start_all_of_it_is_left(tmp_path):
 def test_what_was_measured_tells_of_the_steps_and_an_evaluation_that_is_done_is_not_left(tmp_path, done, left):
     """By hand: of 2 x 192 episodes 288 are left after the sampled ones before, 192 after the greedy ones."""
     assert Clock(settings_of(), a_run(tmp_path, **done), ESTIMATE).left(0, 1) == left
+
+
+def test_the_base_model_plays_before_a_run_that_begins_elsewhere_and_scripts_take_no_time(tmp_path):
+    """By hand: 96 episodes more than those before, 96 less once they are there; a script's 96 change no pace."""
+
+    def left(*done):
+        run = a_run(tmp_path / str(len(done)), evaluations=(*DONE["evaluations"][:1], *done))
+        return Clock(settings_of(warm_start=45, baselines="all"), run, ESTIMATE).left(0, 0)
+
+    assert left() == (96 + 96) * 40 / 96
+    assert left(("keyword-baseline", 0.1, 96)) == (96 + 96) * 40 / 96
+    assert left(("base-model-baseline", 40, 96), ("keyword-baseline", 0.1, 96)) == 96 * 40 / 96
 
 
 def test_without_an_estimate_the_warm_start_and_the_evaluation_before_tell_how_long_a_step_takes(tmp_path):

@@ -74,7 +74,7 @@ def test_a_run_whose_groups_are_equal_ends_well_and_says_what_happened_and_what_
         result = run(
             server, tmp_path / "run", "--env", "FrozenLake-v1", "--model", str(model), *sets("threads=1"), *size
         )
-    assert "== Evaluation before GRPO: 1 episode\n" in result.output
+    assert "== Evaluation before GRPO: 1 episode; beside it random\n" in result.output
     assert "split" not in result.output
     assert "step 1: no update, for there is nothing to compare: of 1 group, 1 had equal rewards. What helps:" in (
         result.output
