@@ -3,9 +3,10 @@
 import time
 from typing import Any
 
-from grpo.agents.upstream import ABORTED, Upstream, UpstreamFailed, dollars, said_of
+from grpo.agents.upstream import ABORTED, Upstream, UpstreamFailed, said_of
 from grpo.episodes.play import Play
 from grpo.types import ModelCall
+from judges.llm.client import dollars
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 """Last events of a streamed reply of the Responses API; they hold it whole."""

@@ -7,7 +7,6 @@ Requests and replies are those of OpenAI's API as dicts and bytes; this module n
 """
 
 import json
-import math
 import os
 import re
 from collections.abc import AsyncIterator
@@ -21,7 +20,7 @@ from grpo.errors import EvaluationError
 from judges.common.loopback import is_loopback
 from judges.common.secrets import blank_secrets, without_users
 from judges.errors import JudgeCallError
-from judges.llm.client import is_server_url, load_litellm
+from judges.llm.client import dollars, is_server_url, load_litellm
 from judges.llm.loop import in_one_loop
 
 PATHS = ("chat/completions", "responses")
@@ -278,8 +277,3 @@ def _says_something(path: str, body: dict[str, Any]) -> bool:
     except (KeyError, IndexError, TypeError, AttributeError):
         return False
     return is_whole and isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
-
-
-def dollars(cost: Any) -> float | None:
-    """A cost as a server tells it; None where it is none, such as a NaN."""
-    return float(cost) if isinstance(cost, int | float) and 0 <= cost < math.inf else None

@@ -269,8 +269,7 @@ class JudgeClient:
         else:
             cost = getattr(response, "_hidden_params", {}).get("response_cost")
         is_counted = prompt_tokens > 0 or self._prices == (0.0, 0.0)  # no prompt has no tokens
-        if not is_counted or not isinstance(cost, (int, float)) or not 0 <= cost < math.inf:
-            cost = None
+        cost = dollars(cost) if is_counted else None
         content = finish_reason = ""
         has_reasoning = False
         if response.choices:
@@ -317,6 +316,11 @@ def _said_end(replies: Sequence[object]) -> str:
         return str(json.loads(str(replies[-1]))["choices"][0].get("finish_reason"))
     except (LookupError, TypeError, AttributeError, ValueError):
         return "stop"
+
+
+def dollars(cost: Any) -> float | None:
+    """A cost as a server tells it; None where it is none, such as a NaN."""
+    return float(cost) if isinstance(cost, int | float) and 0 <= cost < math.inf else None
 
 
 def is_server_url(url: str) -> bool:
