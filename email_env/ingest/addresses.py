@@ -81,7 +81,7 @@ def _mailboxes(header: str) -> list[str]:
     pieces = _split(header, _PIECE) if ";" in header else [header]
     for piece in pieces:
         is_one = "@" not in piece and "<" not in piece
-        if is_one and not pieces[1:]:
+        if is_one and len(pieces) == 1:
             is_one = _NAME.fullmatch(piece) is not None and _is_surname(piece.partition(",")[0])
         parts: list[str] = []
         for part in [piece] if is_one else _split(piece):

@@ -57,6 +57,7 @@ MAILS = {
     "prefixes of addresses": filled("To: ", "mailto:"),
     "surnames": filled("To: ", "Ab, "),
     "names alone": filled("To: ", "Ann Reed; "),
+    "names of a letter": filled("To: ", "a;"),
     "a path of Exchange": filled("To: ", "/O=a/CN="),
     "a name of Notes": filled("To: ", "a a/", "="),
     "words and a sign": filled("To: ", "a ", "="),
