@@ -27,7 +27,7 @@ COLUMNS = (
 _BATCH = 500
 _COMPARED = 20  # with how many mails of its id a mail is compared: a sender may give one id to all
 _CHECKSUM_CHARS = 8
-_TAG = re.compile(r"[\[({*]++[^][(){}*]++[])}*]++ ?")  # of a list or a filter, as `[dev] `
+_TAG = re.compile(r"(?<![\[({*])[\[({*]++[^][(){}*]++[])}*]++ ?")  # of a list or a filter, as `[dev] `
 _SENDER, _RECIPIENT = (re.compile(rf"{who(letter, '')}(\d+)") for letter in "ft")
 _TABLE = """
     CREATE TEMP TABLE staged (
