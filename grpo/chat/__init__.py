@@ -44,7 +44,10 @@ def chat_for(tokenizer: Any, history: History = "fork", template_kwargs: Mapping
     Raises:
         ModelError: No format fits, its calls cannot be read, or the template cannot be appended to.
     """
-    own = tokenizer.get_chat_template(tools=[{}]) if tokenizer.chat_template else ""
+    try:
+        own = str(tokenizer.get_chat_template(tools=[{}])) if tokenizer.chat_template else ""
+    except ValueError as error:
+        raise ModelError(f"{tokenizer.name_or_path} names no chat template as its own: {error}; {USABLE}") from error
     lacks = "knows no tools"
     if "tools" in own:
         chat = Chat(tokenizer, own, history, template_kwargs)

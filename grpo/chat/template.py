@@ -69,9 +69,9 @@ def load_tokenizer(model_path: Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(str(model_path))
+        return AutoTokenizer.from_pretrained(str(model_path), trust_remote_code=False)
     except Exception as error:  # tokenizers raises plain ones
-        raise ModelError(f"no tokenizer could be loaded from {model_path}: {error}") from error
+        raise ModelError(f"no tokenizer could be loaded from {model_path}: {' '.join(str(error).split())}") from error
 
 
 class Chat:
@@ -249,8 +249,6 @@ class Chat:
         Raises:
             ModelError: The template refuses the messages.
         """
-        from jinja2 import TemplateError
-
         try:
             return self.tokenizer.apply_chat_template(
                 messages,
@@ -260,7 +258,7 @@ class Chat:
                 tokenize=False,
                 **self.template_kwargs,
             )
-        except (TemplateError, TypeError) as error:  # TypeError: arguments of a call that are taken for a text
+        except Exception as error:  # a foreign template fails in any way
             roles = ", ".join(message["role"] for message in messages)
             raise ModelError(f"the model's chat template refuses the roles {roles}: {error}") from error
 

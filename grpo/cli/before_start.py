@@ -17,14 +17,14 @@ from grpo.envs.registry import takes_split, with_split
 from grpo.episodes.marking import check_markable
 from grpo.errors import ConfigError, EnvError
 from grpo.machine.hardware import cpu_count, memory_gib
-from grpo.machine.models import check_model_name, config_at_hand
-from grpo.machine.probe import Dtype
+from grpo.machine.models import check_model_folder, check_model_name, config_at_hand, has_weights
 from grpo.machine.user_code import import_user_module, load_function
 from grpo.runs.directory import RunDirectory
 from grpo.runs.trained_policy import init_adapter
 from grpo.serving.vllm import BASE_MODEL
 from grpo.serving.vllm_options import ServerOptions, server_options
 from grpo.training.engines import backend_of
+from grpo.training.first_look import check_before_start
 
 
 def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False) -> Iterator[str]:
@@ -46,8 +46,10 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
     if resume:
         config = run.settled(config, resume=True)
     backend = backend_of(config)
-    if backend.computes_here:
-        check_trainable(path, config.model, config.rollout.max_tokens)
+    if backend.computes_here and (path / "config.json").is_file():
+        check_trainable(path, config.rollout.max_tokens)
+        if has_weights(path):
+            check_before_start(config, path)
     yield model
     yield f"run directory: {directory}" + (" (there is a run in it)" if run.config_path.exists() else "")
     yield from _work(config, shape)
@@ -58,7 +60,9 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
         dtype = "measured when the run starts" if config.dtype == "auto" else config.dtype
         yield f"dtype: {dtype}"
         yield f"learner and vLLM on the CPU: {config.threads or cpu_count()} cores, {memory_gib():.0f} GiB of memory"
-        yield from _cpu_memory(config, shape)
+        for dtype in ("bfloat16", "float32"):
+            if shape is not None and config.dtype in (dtype, "auto"):
+                yield f"in {dtype}: {cpu_needs(config.model_copy(update={'dtype': dtype}), shape)}"
     else:
         yield f"dtype: {'bfloat16' if config.dtype == 'auto' else config.dtype}"
         yield from memory_of_gpus(config, shape)
@@ -76,8 +80,11 @@ def model_at_hand(name: str) -> tuple[str, Path, ModelShape | None]:
     """
     check_model_name(name)
     here, shape = config_at_hand(name), shape_at_hand(name)
+    folder = Path(name).expanduser() if here is None else here.parent
+    if has_weights(folder):
+        check_model_folder(folder)
     if here is None:
-        return f"model: {name}, not here yet; it is fetched or converted at the start", Path(name), shape
+        return f"model: {name}, not here yet; it is fetched or converted at the start", folder, shape
     return f"model: {name}, in {here.parent}", here.parent, shape
 
 
@@ -134,14 +141,6 @@ def check_user_code(config: TrainConfig) -> None:
     if config.answer_judge.model is not None:
         with closing(MessageEnv(config.env, dict(config.env_kwargs))) as env:
             check_markable(env, "--answer-judge")
-
-
-def _cpu_memory(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:
-    if shape is None:
-        return
-    dtypes: list[Dtype] = ["bfloat16", "float32"] if config.dtype == "auto" else [config.dtype]
-    for dtype in dtypes:
-        yield f"in {dtype}: {cpu_needs(config.model_copy(update={'dtype': dtype}), shape)}"
 
 
 def adapter_line(config: TrainConfig, shape: ModelShape | None) -> str:

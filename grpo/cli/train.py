@@ -45,7 +45,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Try the env, and show what would run, where, and its memory; start no server, write no run.",
+    help="Try env and model, and show what would run, where, and its memory; start no server, write no run.",
 )
 @click.option("--quiet", is_flag=True, help="Show nothing but errors and the table at the end.")
 @explained(
@@ -148,13 +148,13 @@ def _find_model(
     config: TrainConfig, run: RunDirectory, display: Display
 ) -> tuple[TrainConfig, ResolvedModel, float | None]:
     """The settings with dtype and threads, which the run keeps; the model; this machine's GFLOP/s where measured."""
-    from grpo.chat import chat_for, load_tokenizer
     from grpo.cli.before_start import adapter_line
     from grpo.devices.plan import plan_gpus
-    from grpo.devices.shape import ModelShape, check_trainable
+    from grpo.devices.shape import ModelShape
     from grpo.machine.models import resolve_model
     from grpo.machine.probe import computing_dtype, probe
     from grpo.training.engines import backend_of
+    from grpo.training.first_look import check_before_start
 
     if config.device != "cpu":  # before anything is fetched
         from grpo.learner.lora_model import usable_device
@@ -165,8 +165,7 @@ def _find_model(
     display.note(f"model: {model.path}")
     if not backend_of(config).computes_here:
         return config, model, None
-    check_trainable(model.path, config.model, config.rollout.max_tokens)
-    chat_for(load_tokenizer(model.path), config.rollout.history, config.rollout.chat_template_kwargs)
+    check_before_start(config, model.path)
     shape = ModelShape.read(model.path)
     display.note(adapter_line(config, shape))
     if config.device != "cpu" or (config.dtype != "auto" and config.threads is not None):

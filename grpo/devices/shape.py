@@ -4,23 +4,22 @@ No weights are read and no torch is loaded. Shapes: D hidden, I intermediate, Q 
 x head size, V vocabulary, r rank of the adapter.
 """
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from grpo.errors import ModelError
-from grpo.machine.models import config_at_hand, weight_names
+from grpo.machine.models import config_at_hand
 from grpo.machine.probe import Dtype
+from judges.common.files import read_json
 
 DTYPE_BYTES: dict[Dtype, int] = {"float32": 4, "bfloat16": 2}
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 """What is trained of every block."""
 
-_TRAINED = re.compile(r"layers\.(\d+)\..*?(\w+)\.weight")
 _UNTRAINABLE = {
     "it is a mixture of experts": re.compile(r"\w*experts\w* = \[?'?([2-9]|\d\d)"),
     "it has other layers than plain attention": re.compile(
@@ -63,7 +62,7 @@ class ModelShape:
         Raises:
             ModelError: ``config.json`` lacks a size.
         """
-        return cls.of(json.loads((model_path / "config.json").read_text(encoding="utf-8")))
+        return cls.of(read_json(model_path / "config.json"))
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
@@ -73,7 +72,7 @@ class ModelShape:
             ModelError: A size is missing.
         """
         needed = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
-        if missing := [name for name in needed if not isinstance(config.get(name), int)]:
+        if missing := [name for name in needed if not (isinstance(size := config.get(name), int) and size > 0)]:
             raise ModelError(
                 f"config.json has no {', '.join(missing)}, so the memory of the model cannot be computed; "
                 "train a model such as Llama, Qwen2.5 or SmolLM2"
@@ -143,27 +142,20 @@ def shape_at_hand(model: str) -> ModelShape | None:
     return QWEN_MODELS.get(model) if config is None else ModelShape.read(config.parent)
 
 
-def check_trainable(folder: Path, model: str, longest_row: int, weights: Sequence[str] = ()) -> None:
-    """Refuse what cannot be trained, as far as the files that are here tell it before anything is loaded.
-
-    Args:
-        folder: Of the model.
-        model: Its name.
-        longest_row: Tokens.
-        weights: Their names, where the model is loaded already.
+def check_trainable(folder: Path, longest_row: int) -> None:
+    """Refuse what cannot be trained, as far as ``config.json`` tells it.
 
     Raises:
-        ModelError: It is a mixture of experts, has layers without attention, quantised weights, a sliding window that
-            is shorter than rows, or no weights of a layer that is trained.
+        ModelError: It is a mixture of experts, has layers without attention, quantised weights, or a sliding
+            window that is shorter than rows of so many tokens; or a size is missing.
     """
-    if not (path := folder / "config.json").is_file():
-        return
-    config = json.loads(path.read_text(encoding="utf-8"))
-    if why := [*_besides(config, longest_row), *_lacking(config, weights or weight_names(folder))]:
+    config = read_json(folder / "config.json")
+    for why in _besides(config, longest_row):
         raise ModelError(
-            f"{model} cannot be trained: {why[0]}; take a dense model with plain causal attention, such as Llama, "
+            f"{folder} cannot be trained: {why}; take a dense model with plain causal attention, such as Llama, "
             "Qwen2.5 or SmolLM2"
         )
+    ModelShape.of(config)
 
 
 def _besides(config: Mapping[str, Any], longest_row: int) -> Iterator[str]:
@@ -178,14 +170,6 @@ def _besides(config: Mapping[str, Any], longest_row: int) -> Iterator[str]:
     slides = "sliding_attention" in kinds and config.get("use_sliding_window", True)
     if isinstance(window, int) and window < longest_row and slides:
         yield f"its sliding window of {window} tokens is shorter than an episode (rollout.max_tokens = {longest_row})"
-
-
-def _lacking(config: Mapping[str, Any], weights: Sequence[str]) -> Iterator[str]:
-    """Weights that are trained and not in the files, where these are there at all."""
-    there = {found.groups() for name in weights if (found := _TRAINED.search(name))}
-    wanted = [(str(at), layer) for at in range(config.get("num_hidden_layers", 1)) for layer in LINEAR_LAYERS]
-    if lacking := [f"layers.{at}.{layer}" for at, layer in wanted if weights and (at, layer) not in there]:
-        yield f"its files lack {len(lacking)} of the weights that are trained ({', '.join(lacking[:3])})"
 
 
 QWEN_MODELS = {

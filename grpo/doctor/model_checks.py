@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.chat import Chat
 from grpo.config import TrainConfig
 from grpo.devices.memory import cpu_needs
-from grpo.devices.shape import ModelShape, check_trainable
+from grpo.devices.shape import ModelShape
 from grpo.doctor.checks import Check, Result, Unneeded, examine
 from grpo.learner.engine import LossSpec
 from grpo.learner.segments import Segment
@@ -21,7 +21,7 @@ from grpo.machine.probe import computing_dtype
 from grpo.serving.server import Servers
 from grpo.serving.sleep_mode import Turns
 from grpo.training.engines import backend_of
-from grpo.training.first_look import PROMPT, look_at_servers
+from grpo.training.first_look import PROMPT, check_before_start, look_at_servers
 
 ADAPTER_RATE = 0.002
 """Adam's first step moves every weight of the adapter so far: what is sampled with it is 0.6 nats a token from the base
@@ -35,8 +35,8 @@ class ModelDoctor:
     """What the checks share."""
 
     config: TrainConfig
-    _model: ResolvedModel | None = None
-    _chat: Chat | None = None
+    _model: ResolvedModel = field(init=False)
+    _chat: Chat = field(init=False)
     _servers: Servers | None = None
     _log: Path = field(default_factory=Path)
 
@@ -67,21 +67,16 @@ class ModelDoctor:
 
     def check_model(self) -> str:
         """The model is there and can be trained, and a chat format fits it."""
-        config = self.config
-        self._model = resolve_model(config.model)
-        check_trainable(self._model.path, config.model, config.rollout.max_tokens)
-        rollout = config.rollout
-        self._chat = chat_for(load_tokenizer(self._model.path), rollout.history, rollout.chat_template_kwargs)
+        self._model = resolve_model(self.config.model)
+        self._chat = check_before_start(self.config, self._model.path)
         return f"{self.config.model} at {self._model.path}"
 
     def check_dtype(self) -> str:
         """What learner and sampler compute in, and why."""
-        assert self._model is not None, "the model was found"
         return str(computing_dtype(self.config.dtype, self.config.device, self._model.path))
 
     def check_memory(self) -> str:
         """The free memory may be enough for trainer and vLLM; on a CPU alone."""
-        assert self._model is not None, "the model was found"
         if self.config.device != "cpu":
             raise Unneeded("the check of the GPU memory has it")
         dtype = computing_dtype(self.config.dtype, "cpu", self._model.path).dtype
@@ -90,7 +85,6 @@ class ModelDoctor:
 
     def check_server(self) -> str:
         """vLLM starts, and answers."""
-        assert self._model is not None, "the model was found"
         servers = self._servers = backend_of(self.config).servers(self._model.path, self._log, lambda _line: None)
         servers.start()
         return f"ready after {servers.wait_ready():.0f} s at {servers.url}"
@@ -98,8 +92,6 @@ class ModelDoctor:
     def check_adapter(self) -> str:
         """A published adapter is what samples: its logprobs are the trainer's, after a step that moves them."""
         assert self._servers is not None, "the servers run"
-        assert self._model is not None, "the model was found"
-        assert self._chat is not None, "the model was found"
         backend, chat = backend_of(self.config), self._chat
         engine = backend.engine(self._model.path)
         shared = Turns(engine, self._servers)

@@ -5,6 +5,8 @@ so the adapter's stay float32 whatever the base is.
 """
 
 import os
+import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +19,10 @@ from grpo.devices.plan import CARD_ORDER
 from grpo.devices.shape import LINEAR_LAYERS, check_trainable
 from grpo.errors import ConfigError, FullGpuError, ModelError
 from grpo.learner.cpu import attention
+from grpo.machine.adapters import ADAPTER_FILES, read_adapter
+from grpo.machine.models import names_in
 
+_IN_BLOCKS = re.compile(r"(?:model\.)?layers\.(\d+)\.(?:.*?(\w+)\.weight)?")
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
@@ -39,35 +44,54 @@ def load_lora_model(
     Raises:
         ModelError: The model or the adapter cannot be loaded, they do not fit, or the learner cannot train them.
     """
-    base = _load_base(model_path, dtype)
-    # peft adapts the layers that it finds and says nothing of the others
-    check_trainable(model_path, str(model_path), longest_row, [name for name, _ in base.named_parameters()])
-    model = _new_adapter(base, lora) if init_adapter is None else _load_adapter(base, init_adapter, model_path)
+    base = load_base(model_path, longest_row, dtype=dtype)
+    model = _new_adapter(base, lora) if init_adapter is None else load_adapter(base, init_adapter)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     return model.eval()
 
 
-def _load_base(model_path: Path, dtype: torch.dtype) -> Any:
+def load_base(model_path: Path, longest_row: int | None = None, **options: Any) -> Any:
+    """The model as transformers loads it; to the device ``meta``, from what its files say of themselves.
+
+    With ``longest_row`` it is the learner's: it has its attention, and can be trained on rows of so many tokens.
+
+    Raises:
+        ModelError: Its files hold no whole model, or another than ``config.json`` says, or the learner cannot train it.
+    """
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()  # what is missing is an error of ours
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
+    if longest_row is not None:
+        check_trainable(model_path, longest_row)
+        options["attn_implementation"] = attention.register()
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(model_path), dtype=dtype, attn_implementation=attention.register(), output_loading_info=True
-        )
+        loaded: Any = AutoModelForCausalLM.from_pretrained(str(model_path), **options)
     except Exception as error:  # whatever transformers, safetensors and torch's pickles meet in a foreign folder
         said = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"the model in {model_path} could not be loaded: {said}") from error
     base, found = loaded
-    if lacking := sorted(found["missing_keys"]):
-        raise ModelError(
-            f"the model in {model_path} lacks {len(lacking)} of its weights ({', '.join(lacking[:3])}), in whose place "
-            "random ones would be trained; fetch it again"
-        )
+    named = {part.groups() for name, _ in base.named_parameters() if (part := _IN_BLOCKS.match(name))}
+    wanted = [(str(at), layer) for at in range(base.config.num_hidden_layers) for layer in LINEAR_LAYERS]
+    tied = getattr(base.config, "tie_word_embeddings", False) and base.device.type != "meta"
+    is_apart = tied and base.get_output_embeddings().weight is not base.get_input_embeddings().weight
+    faults = {
+        "lacks weights, in whose place random ones would be trained": found["missing_keys"],
+        "has weights of other sizes than in config.json": [name for name, *_ in found["mismatched_keys"]],
+        "has weights in blocks that config.json does not tell of": filter(_IN_BLOCKS.match, found["unexpected_keys"]),
+        "has a vocabulary head that config.json ties to other values": ["lm_head.weight"] if is_apart else [],
+        "lacks layers that would be trained": [".".join(it) for it in wanted if longest_row and it not in named],
+    }
+    for fault, names in faults.items():
+        if wrong := sorted(names):
+            raise ModelError(
+                f"the model in {model_path} {fault} ({len(wrong)}: {', '.join(wrong[:3])}); fetch it again, or take a "
+                "dense model with plain causal attention, such as Llama, Qwen2.5 or SmolLM2"
+            )
     return base
 
 
@@ -80,16 +104,28 @@ def _new_adapter(base: Any, lora: LoraSpec) -> Any:
     return get_peft_model(base, config)
 
 
-def _load_adapter(base: Any, adapter: Path, model_path: Path) -> Any:
+def load_adapter(base: Any, adapter: Path) -> Any:
+    """The model with the adapter in this folder; on the device ``meta``, as the model is.
+
+    Raises:
+        ConfigError: The adapter is broken.
+        ModelError: It has more than it may, or is of another model.
+    """
     from peft import PeftModel
 
+    read_adapter(adapter)
     try:
-        return PeftModel.from_pretrained(base, str(adapter), is_trainable=True)
-    except (OSError, ValueError, RuntimeError) as error:
+        with warnings.catch_warnings(action="ignore"):  # what is missing is an error of ours
+            model: Any = PeftModel.from_pretrained(base, str(adapter), is_trainable=True, low_cpu_mem_usage=True)
+        places = {name.replace(".default.", ".") for name, _ in model.named_parameters() if ".lora_" in name}
+        if alone := sorted(places ^ {*names_in(adapter / ADAPTER_FILES[1])}):
+            raise ValueError(f"{alone[0]} is in one of them alone")
+        return model
+    except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:  # as peft meets a foreign config
         first = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
         raise ModelError(
-            f"the adapter {adapter} does not fit the model in {model_path} ({first}); start from an adapter of that "
-            "model"
+            f"the adapter {adapter} does not fit the model in {base.name_or_path} ({first}); start from an adapter of "
+            "that model"
         ) from error
 
 

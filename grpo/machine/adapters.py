@@ -37,12 +37,15 @@ def read_adapter(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"the adapter in {folder} lacks {' and '.join(missing)}; save it with save_pretrained()")
     try:
         config, names = read_json(folder / ADAPTER_CONFIG, "r"), names_in(folder / ADAPTER_FILES[1])
-        int(config["r"])
-    except (OSError, ValueError, TypeError) as error:
+        if not (isinstance(rank := config["r"], int) and rank > 0):
+            raise ValueError(f"r = {rank!r}")
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{folder} is no PEFT LoRA adapter ({type(error).__name__}: {error})") from error
     said = [f"{name} = {value}" for name, value in config.items() if value]
     others = [text for text in said if not _PLAIN.fullmatch(text)]
     others += [name for name in names if not _WEIGHT.fullmatch(name)]
+    higher = {name: its for name, its in (config.get("rank_pattern") or {}).items() if its > rank}
+    others += [f"rank_pattern = {higher}, above r = {rank}"] if higher else []
     if others:
         raise ModelError(
             f"the adapter in {folder} has {', '.join(others[:3])}; train one with LoRA on linear layers of the blocks "

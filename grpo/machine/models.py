@@ -47,9 +47,10 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 _OLDER_WEIGHTS = "pytorch_model*.bin"
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
+_WEIGHTS = ("*.safetensors", _OLDER_WEIGHTS)
 _PARTS = {
     "config.json": ("config.json",),
-    "weights (*.safetensors)": ("*.safetensors", _OLDER_WEIGHTS),
+    "weights (*.safetensors)": _WEIGHTS,
     "a tokenizer (tokenizer.json)": _TOKENIZERS,
 }
 """What a model's folder must have, and the names under which it may."""
@@ -149,16 +150,16 @@ def check_model_folder(folder: Path) -> Path:
     try:
         read_json(folder / "config.json", "architectures")
         files = _loaded_files(folder)
-    except ValueError as error:
+    except (ValueError, TypeError, AttributeError) as error:  # an index may hold anything
         raise ModelError(f"No model in {folder}: {error}. Save model and tokenizer with save_pretrained().") from error
     if broken := [f"{path.name} {why}" for path in files if (why := _not_whole(path))]:
         raise ModelError(f"The model in {folder} is not whole: {', '.join(broken)}. Fetch it again.")
     return folder
 
 
-def weight_names(folder: Path) -> list[str]:
-    """The names of a model's weights where its files are safetensors; none where torch pickled them."""
-    return [name for path in _loaded_files(folder) if path.suffix == ".safetensors" for name in names_in(path)]
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds weights, whole or not; one with ``config.json`` alone can be planned with."""
+    return any(any(folder.glob(name)) for name in _WEIGHTS)
 
 
 def names_in(path: Path) -> list[str]:
@@ -177,12 +178,13 @@ def names_in(path: Path) -> list[str]:
 
 
 def _loaded_files(folder: Path) -> list[Path]:
-    """The weights and the tokenizer that transformers and vLLM load, also those that an index names in vain."""
+    """Weights, tokenizer and template that transformers and vLLM load, also those that an index names in vain."""
     pattern = "*.safetensors" if any(folder.glob("*.safetensors")) else _OLDER_WEIGHTS
     indices = [read_json(path, "weight_map")["weight_map"] for path in folder.glob(f"{pattern}.index.json")]
     weights = [folder / name for name in sorted({name for index in indices for name in index.values()})]
     weights = weights or sorted(folder.glob(pattern))
-    return weights + [path for name in _TOKENIZERS if (path := folder / name).is_file()]
+    small = (*_TOKENIZERS, "tokenizer_config.json", "chat_template.jinja")
+    return weights + [path for name in small if (path := folder / name).is_file()]
 
 
 def _not_whole(path: Path) -> str:

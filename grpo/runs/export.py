@@ -74,23 +74,16 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -> None:
     import torch
-    from peft import PeftModel
     from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-    from transformers.utils import logging as transformers_logging
+    from transformers import AutoTokenizer, GenerationConfig
 
-    from grpo.learner.load_check import BOUNDS, plain_logprobs
+    from grpo.learner.load_check import gap_above_rounding, plain_logprobs
+    from grpo.learner.lora_model import load_adapter, load_base
 
-    transformers_logging.disable_progress_bar()
-    try:
-        dtype: Any = AutoConfig.from_pretrained(base).dtype or torch.float32
-        model: Any = PeftModel.from_pretrained(
-            AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(adapter)
-        )
-        expected = plain_logprobs(model, PROBE_IDS)
-        model = model.merge_and_unload(safe_merge=True).to(dtype)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"the adapter {adapter} cannot be merged into {base}: {error}") from error
+    dtype: Any = load_base(base, device_map="meta").dtype
+    model = load_adapter(load_base(base, dtype=torch.float32), adapter).eval()
+    expected = plain_logprobs(model, PROBE_IDS)
+    model = model.merge_and_unload().to(dtype)
     model.generation_config = GenerationConfig()  # one that transformers reads it may refuse to write
     try:
         model.save_pretrained(folder)
@@ -100,8 +93,7 @@ def _merge(adapter: Path, base: Path, folder: Path, chat_template: str | None) -
     if (own := base / GENERATION_CONFIG).is_file():
         shutil.copyfile(own, folder / GENERATION_CONFIG)
     del model  # there is room for one
-    gap = float((plain_logprobs(AutoModelForCausalLM.from_pretrained(folder), PROBE_IDS) - expected).abs().mean())
-    if not gap <= BOUNDS.get(dtype, max(BOUNDS.values())):
+    if gap := gap_above_rounding(plain_logprobs(load_base(folder), PROBE_IDS), expected, dtype):
         raise ModelError(
             f"the merged model does not compute what {base} with {adapter} does: log-probabilities differ by {gap:.3g} "
             "nats a token; export the adapter without --merge"

@@ -129,11 +129,11 @@ def init_adapter(config: TrainConfig) -> Path | None:
         return None
     folder = find_policy(Path(config.init_adapter)).adapter
     saved = read_adapter(folder)
-    if (saved["r"], saved["lora_alpha"]) != (config.lora.rank, config.lora.alpha):
+    rank, alpha = saved["r"], saved.get("lora_alpha")
+    if (rank, alpha) != (config.lora.rank, config.lora.alpha):
         raise ConfigError(
-            f"the adapter {config.init_adapter} has rank {saved['r']} and alpha {saved['lora_alpha']}, this run "
-            f"{config.lora.rank} and {config.lora.alpha}; add --set lora.rank={saved['r']} "
-            f"--set lora.alpha={saved['lora_alpha']}"
+            f"the adapter {config.init_adapter} has rank {rank} and alpha {alpha}, this run {config.lora.rank} and "
+            f"{config.lora.alpha}; add --set lora.rank={rank} --set lora.alpha={alpha}"
         )
     return folder
 

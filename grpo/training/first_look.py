@@ -1,7 +1,8 @@
-"""A first look at servers, by a run at those that somebody else started, and by the doctor: do they sample the policy?
+"""A first look at a model before anything starts, and at servers: do they sample the policy?
 
-Each is asked for a few tokens, of which the learner says how probable they are. A server of another model answers, too,
-and may take the adapter: vLLM does not compare all of its sizes.
+A run looks at servers that somebody else started, and the doctor at its own. Each is asked for a few tokens, of which
+the learner says how probable they are. A server of another model answers, too, and may take the adapter: vLLM does not
+compare all of its sizes.
 """
 
 import asyncio
@@ -9,11 +10,13 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from grpo.chat import Chat
+from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.config import TrainConfig
 from grpo.devices.shape import ModelShape
 from grpo.errors import ServerError
 from grpo.learner.engine import Engine
 from grpo.learner.segments import Segment
+from grpo.runs.trained_policy import init_adapter
 from grpo.serving.fleet import Fleet, GroupServer
 from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import Sampler
@@ -22,6 +25,21 @@ from grpo.types import Message, SampledTurn
 
 PROMPT: list[Message] = [{"role": "user", "content": "Name three colours of the rainbow."}]
 TOKENS = 48
+
+
+def check_before_start(config: TrainConfig, folder: Path) -> Chat:
+    """The chat format of a model, whose files and template, and the adapter's, are tried; no weights are read.
+
+    Raises:
+        ConfigError: The adapter is broken.
+        ModelError: The model cannot be trained or prompted, or the adapter is of another.
+    """
+    from grpo.learner.lora_model import load_adapter, load_base
+
+    base = load_base(folder, config.rollout.max_tokens, device_map="meta")
+    if adapter := init_adapter(config):
+        load_adapter(base, adapter)
+    return chat_for(load_tokenizer(folder), config.rollout.history, config.rollout.chat_template_kwargs)
 
 
 def look_at_servers(

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo.chat import chat_for, load_tokenizer, served_chat
+from grpo.chat import served_chat
 from grpo.config import TrainConfig, dotted
 from grpo.devices.plan import plan_gpus
-from grpo.devices.shape import ModelShape, check_trainable
+from grpo.devices.shape import ModelShape
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.registry import with_split
@@ -27,6 +27,7 @@ from grpo.runs.trained_policy import init_adapter, saved_config
 from grpo.seeds import derive_seed
 from grpo.training.demonstrations import Demonstrations, from_episodes, from_policy
 from grpo.training.engines import backend_of
+from grpo.training.first_look import check_before_start
 from grpo.training.imitation import warm_start
 from judges.common.files import JsonlLog
 
@@ -50,12 +51,10 @@ class SupervisedFineTuning:
         self.config = config
         self.display = display
         self.model = resolve_model(config.model)
-        check_trainable(self.model.path, config.model, config.rollout.max_tokens)
+        self.chat = check_before_start(config, self.model.path)
         if config.device == "cuda":  # before the demonstrations, which may take long
             plan_gpus(without_servers(config), ModelShape.read(self.model.path))
             usable_device(config.device)
-        tokenizer = load_tokenizer(self.model.path)
-        self.chat = chat_for(tokenizer, config.rollout.history, config.rollout.chat_template_kwargs)
         self.found = Demonstrations(config.rollout.max_tokens)
 
     def play_policy(self, name: str, episodes: int) -> None:

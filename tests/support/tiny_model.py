@@ -82,6 +82,20 @@ def tiny_kind(folder: Path, kind: str, **settings: Any) -> Path:
     return folder
 
 
+def edit_weights(path: Path, edited: dict[str, list[Any] | None], *, pickled: bool = False) -> None:
+    """Give a safetensors file these weights, too, or take out those that are None; torch may pickle them instead."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    new = {name: None if value is None else torch.tensor(value) for name, value in edited.items()}
+    weights = {name: value for name, value in (load_file(path) | new).items() if value is not None}
+    if pickled:
+        torch.save(weights, path.with_name("pytorch_model.bin"))
+        path.unlink()
+    else:
+        save_file(weights, path, {"format": "pt"})
+
+
 def tiny_adapter(base: Path, folder: Path, **settings: Any) -> Path:
     """A random adapter of peft's for the model in ``base``; B is not zero."""
     import torch

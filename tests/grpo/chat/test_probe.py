@@ -161,6 +161,24 @@ REFUSED = {
         "the model cannot be prompted with tools: .* refuses the roles user, assistant",
         "",
     ),
+    "an index that is not there": (
+        at_a_message("{{ m.content.index('no such') if m.role == 'tool' else '' }}{{ m.content or '' }}"),
+        "refuses the roles system, user, assistant, tool: substring not found; {}",
+        "use a model",
+    ),
+    "a division by nothing": (
+        at_a_message("{{ 1 // 0 }}"),
+        "refuses the roles user, assistant, user: {}",
+        "integer div",
+    ),
+    "a range without an end": ("{% for n in range(10 ** 9) %}{% endfor %}", "refuses .*: {}", "Range too big."),
+    "a pointer": (
+        "version https://git-lfs.github.com/spec/v1",
+        "writes a conversation otherwise, as '{}",
+        "version https:",
+    ),
+    "several, and none of its own": ({"rag": CHATML}, "names no chat template as its own: .*{}", "['rag']"),
+    "a number": (7, "writes a conversation otherwise, as '{}'", "7"),
     "a call without an end": (
         with_calls(TO_ANOTHER).replace("<|im_end|>", "{% if not m.tool_calls %}<|im_end|>{% endif %}"),
         r"does not end a turn of tool calls with '<\|im_end\|>': .*to=probe_of_the_tools.*{}",

@@ -10,6 +10,7 @@ from grpo.config import load_config
 from grpo.devices.memory import cpu_needs
 from grpo.devices.shape import QWEN_MODELS
 from tests.support.envs import WORD_ENV
+from tests.support.tiny_model import edit_weights, tiny_adapter, tiny_chat_model_folder
 
 EMAIL_ENV = "email_env:EmailSearch-v0"
 SMALL, LARGE = (f"Qwen/Qwen2.5-{size}-Instruct" for size in ("0.5B", "7B"))
@@ -124,6 +125,34 @@ def test_a_model_that_cannot_be_trained_is_not_planned(tmp_path, nvidia_smi, dev
     status, lines = shown(tmp_path, "--model", str(folder), "--set", f"device={device}", "--set", "dtype=bfloat16")
     assert (status, len(lines)) == (1, 1)
     assert lines[0].startswith(f"Error: {folder} cannot be trained: {said}")
+
+
+def test_a_model_and_an_adapter_that_are_here_are_tried_with_the_template(tmp_path):
+    folder = tiny_chat_model_folder(tmp_path / "model")
+    adapter = tiny_adapter(folder, tmp_path / "adapter", r=8)
+    settings = [f"--set={it}" for it in ("dtype=float32", "rollout.max_tokens=256", "lora.rank=8", "lora.alpha=8")]
+    command = ["--model", str(folder), *settings]
+    status, lines = shown(tmp_path, *command, "--init-adapter", str(adapter))
+    assert status == 0, lines
+    assert f"model: {folder}, in {folder}" in lines
+
+    def said(*arguments):
+        status, (line,) = shown(tmp_path, *arguments)
+        assert status == 1
+        return line
+
+    assert said("--model", str(adapter)).startswith(f"Error: No model in {adapter}: it lacks config.json, ")
+    a_weight = "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight"
+    edit_weights(adapter / "adapter_model.safetensors", {a_weight: None})
+    fits_not = f"Error: the adapter {adapter} does not fit the model in {folder} ({a_weight} is in one of them alone)"
+    assert said(*command, "--init-adapter", str(adapter)).startswith(fits_not)
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.name }}: {{ m.content }}{% endfor %}")
+    assert said(*command).startswith("Error: the model's chat template shows no tools, and plain ChatML cannot")
+
+    edit_weights(folder / "model.safetensors", {"model.norm.weight": None})
+    assert said(*command).startswith(f"Error: the model in {folder} lacks weights, in whose place random ones")
+    (folder / "tokenizer.json").write_text("{")
+    assert said(*command).startswith(f"Error: The model in {folder} is not whole: tokenizer.json cannot be read: ")
 
 
 def test_what_others_have_of_a_gpu_is_shown_in_the_plan(tmp_path, nvidia_smi):

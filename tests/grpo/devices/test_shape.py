@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from grpo.devices.shape import LINEAR_LAYERS, QWEN_MODELS, check_trainable
+from grpo.devices.shape import QWEN_MODELS, ModelShape, check_trainable
 from grpo.errors import ModelError
-from tests.support.runs import weights_file
+from judges.common.files import DamagedFileError
 
 SIZES = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config() | {"num_hidden_layers": 2, "architectures": ["Some"]}
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
@@ -33,7 +33,7 @@ def model(folder: Path, config: dict[str, Any]) -> Path:
     ],
 )
 def test_a_dense_model_with_plain_attention_can_be_trained(tmp_path: Path, config: dict[str, Any]):
-    check_trainable(model(tmp_path, config), "org/name", 8192)
+    check_trainable(model(tmp_path, config), 8192)
 
 
 @pytest.mark.parametrize(
@@ -58,30 +58,22 @@ def test_a_dense_model_with_plain_attention_can_be_trained(tmp_path: Path, confi
 )  # fmt: skip
 def test_what_cannot_be_trained_is_refused_by_name(tmp_path: Path, config: dict[str, Any], why: str):
     with pytest.raises(ModelError) as caught:
-        check_trainable(model(tmp_path, config), "org/name", 8192)
+        check_trainable(model(tmp_path, config), 8192)
     said = str(caught.value)
-    assert said.startswith("org/name cannot be trained: ")
+    assert said.startswith(f"{tmp_path} cannot be trained: ")
     assert why in said
     assert said.endswith("; take a dense model with plain causal attention, such as Llama, Qwen2.5 or SmolLM2")
 
 
-@pytest.mark.parametrize(
-    ("left_out", "said"),
-    [
-        ((), ""),
-        (("layers.1.mlp.up_proj",), "its files lack 1 of the weights that are trained (layers.1.up_proj)"),
-        (("layers.0.",), "lack 7 of the weights that are trained (layers.0.q_proj, layers.0.k_proj, layers.0.v_proj)"),
-    ],
-)
-def test_weights_that_are_trained_are_there(tmp_path: Path, left_out: tuple[str, ...], said: str):
-    model(tmp_path, {})
-    names = [f"model.layers.{at}.{'mlp' if 'e_' in name or 'p_' in name else 'self_attn'}.{name}.weight"
-             for at in range(2) for name in LINEAR_LAYERS]  # fmt: skip
-    for number, name in enumerate(name for name in names if not any(part in name for part in left_out)):
-        (tmp_path / f"model-{number:02}.safetensors").write_bytes(weights_file(name=name))
-    if said:
-        with pytest.raises(ModelError) as caught:
-            check_trainable(tmp_path, "org/name", 1024)
-        assert said in str(caught.value)
-    else:
-        check_trainable(tmp_path, "org/name", 1024)
+@pytest.mark.parametrize("size", [0, -1, None, 2.0, "2", [2]])
+def test_a_size_that_is_none_is_named(tmp_path: Path, size: Any):
+    with pytest.raises(ModelError, match=r"^config.json has no num_hidden_layers, vocab_size, so the memory"):
+        check_trainable(model(tmp_path, {"num_hidden_layers": size, "vocab_size": size}), 8192)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "version https://git-lfs.github.com/spec/v1"])
+def test_a_config_that_is_none_is_named(tmp_path: Path, content: str):
+    (tmp_path / "config.json").write_text(content)
+    for reader in (ModelShape.read, lambda folder: check_trainable(folder, 8192)):
+        with pytest.raises(DamagedFileError, match=rf"^{tmp_path}/config.json is not (a )?JSON"):
+            reader(tmp_path)

@@ -11,7 +11,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
-from safetensors.torch import load_file, save_file  # noqa: E402
 
 from grpo.envs.pool import EnvPool  # noqa: E402
 from grpo.errors import CheckpointError, FullGpuError, ModelError  # noqa: E402
@@ -158,38 +157,12 @@ def test_reference_logprobs_are_those_of_a_plain_forward_with_the_adapter_disabl
     assert made.forward_backward(segments, LossSpec())[-1].reference_logprobs == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "why"),
-    [
-        ("phi3", {}, r"its files lack 5 of the weights that are trained \(layers\.0\.q_proj, layers\.0\.k_proj"),
-        (
-            "gpt2",
-            {},
-            r"its files lack 7 of the weights .*; take a dense model with plain causal attention, such as Llama",
-        ),
-        # its shared expert has the names
-        ("qwen2_moe", {"moe_intermediate_size": 16}, r"it is a mixture of experts \(num_experts = 60\)"),
-    ],
-)
-def test_a_model_that_would_be_trained_in_part_is_refused(tmp_path, kind, settings, why):
-    folder = tiny_kind(tmp_path / "model", kind, num_hidden_layers=1, **settings)
-    with pytest.raises(ModelError, match=f"{folder} cannot be trained: {why}"):
-        engine(folder)
-
-
-def test_weights_that_are_not_in_the_file_are_not_trained_as_random_ones(tmp_path):
-    folder = tiny_kind(tmp_path / "model", "qwen3")
-    whole = load_file(folder / "model.safetensors")
-    for left_out, said in (
-        ("q_norm", "lacks 2 of its weights"),
-        ("up_proj", "lacks 2 of its weights"),
-        ("embed", "lacks 1"),
+def test_a_model_that_would_be_trained_in_part_is_refused(tmp_path):
+    """Its shared expert has the names of the layers that are trained."""
+    folder = tiny_kind(tmp_path / "model", "qwen2_moe", num_hidden_layers=1, moe_intermediate_size=16)
+    with pytest.raises(
+        ModelError, match=rf"{folder} cannot be trained: it is a mixture of experts \(num_experts = 60\)"
     ):
-        save_file({n: w for n, w in whole.items() if left_out not in n}, folder / "model.safetensors", {"format": "pt"})
-        with pytest.raises(ModelError, match=f"^the model in {folder} {said}"):
-            engine(folder)
-    save_file({n: w[:-1] for n, w in whole.items()}, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=f"^the model in {folder} could not be loaded: .*"):
         engine(folder)
 
 

@@ -1,6 +1,7 @@
 """What an adapter may have, and what is refused wherever it comes in."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def test_lora_on_linear_layers_is_taken_in_every_form_that_peft_saves(tmp_path: 
         ({"trainable_token_indices": [5]}, "", "trainable_token_indices = [5]"),
         ({"alora_invocation_tokens": [5]}, "", "alora_invocation_tokens = [5]"),
         ({"target_parameters": ["experts.gate"]}, "", "target_parameters = ['experts.gate']"),
+        ({"rank_pattern": {"q_proj": 8, "v_proj": 16}}, "", "rank_pattern = {'v_proj': 16}, above r = 8"),
         ({"peft_type": "LOHA"}, "", "peft_type = LOHA"),
         ({"of_next_year": {"a": 1}}, "", "of_next_year = {'a': 1}"),
         ({}, "base_model.model.lm_head.lora_A.weight", "base_model.model.lm_head.lora_A.weight"),
@@ -84,3 +86,9 @@ def test_an_adapter_that_is_not_whole_is_named(tmp_path: Path, content: bytes):
     (folder / "adapter_model.safetensors").write_bytes(content)
     with pytest.raises(ConfigError, match=f"^{folder} is no PEFT LoRA adapter .*is no whole safetensors file"):
         find_policy(folder)
+
+
+@pytest.mark.parametrize("rank", [0, -8, None, "8", 8.0, [8]])
+def test_a_rank_that_is_none_is_named(tmp_path: Path, rank: Any):
+    with pytest.raises(ConfigError, match=re.escape(f"is no PEFT LoRA adapter (ValueError: r = {rank!r})")):
+        find_policy(adapter(tmp_path / "a", {"r": rank}))

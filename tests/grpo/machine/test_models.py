@@ -87,18 +87,31 @@ with zipfile.ZipFile(PICKLE, "w") as _archive:
             r"model-2-of-2.safetensors cannot be read: .*No such file",
         ),
         ({"pytorch_model.bin": PICKLE.getvalue()[:-20]}, "pytorch_model.bin ends too early"),
+        (
+            {"tokenizer_config.json": b'{"eos'},
+            "tokenizer_config.json cannot be read: .*tokenizer_config.json is not JSON",
+        ),
+        ({"chat_template.jinja": POINTER}, "chat_template.jinja is a pointer of Git LFS"),
         ({"pytorch_model.bin": POINTER}, "pytorch_model.bin is a pointer of Git LFS"),
     ],
 )
 def test_a_file_that_is_not_whole_is_named_with_the_model(tmp_path: Path, files: dict[str, bytes], said: str):
     folder = small_model(tmp_path / "m")
-    if "model.safetensors" not in files and "tokenizer.json" not in files:
+    if any("model" in name for name in files):
         (folder / "model.safetensors").unlink()
     for name, content in files.items():
         (folder / name).write_bytes(content)
     with pytest.raises(
         ModelError, match=rf"^The model in {folder.resolve()} is not whole: {said}.*\. Fetch it again\.$"
     ):
+        resolve_model(str(folder))
+
+
+@pytest.mark.parametrize("content", ["{}", '{"weight_map": []}', '{"weight_map": {"a": null}}', POINTER.decode()])
+def test_an_index_that_is_none_is_named_with_the_model(tmp_path: Path, content: str):
+    folder = small_model(tmp_path / "m")
+    (folder / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ModelError, match=rf"^No model in {folder.resolve()}: .*\. Save model and tokenizer"):
         resolve_model(str(folder))
 
 

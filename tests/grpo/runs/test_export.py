@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 
 from grpo.cli.export import export  # noqa: E402
 from tests.support.envs import TalkEnv  # noqa: E402
-from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine  # noqa: E402
+from tests.support.tiny_model import edit_weights, tiny_chat_model_folder, tiny_engine  # noqa: E402
 
 
 def run(*arguments: object) -> str:
@@ -114,6 +114,30 @@ def test_a_merged_model_that_computes_something_else_is_not_written(tmp_path, mo
     assert (
         f"Error: the merged model does not compute what {base} with {adapter} does: log-probabilities" in result.output
     )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base"]
+
+
+@pytest.mark.parametrize(
+    ("file", "weight", "said"),
+    [
+        (
+            "base/model",
+            "model.norm.weight",
+            "Error: the model in {}/base lacks weights, in whose place random ones would",
+        ),
+        (
+            "adapter/adapter_model",
+            "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight",
+            "Error: the adapter {0}/adapter does not fit the model in {0}/base (",
+        ),
+    ],
+)
+def test_what_is_not_whole_is_not_merged(tmp_path, file, weight, said):
+    base = tiny_base(tmp_path / "base", "float32")
+    adapter = tiny_adapter(base, tmp_path / "adapter")
+    edit_weights(tmp_path / f"{file}.safetensors", {weight: None})
+    result = CliRunner().invoke(export, [str(adapter), "--out", str(tmp_path / "out"), "--merge", "--model", str(base)])
+    assert (result.exit_code, said.format(tmp_path) in result.output) == (1, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base"]
 
 
