@@ -31,7 +31,7 @@ class Contract:
 
     def __init__(self, env_id: str):
         self.env_id = env_id
-        self._metric_names: set[str] | None = None
+        self._metric_names: frozenset[str] | None = None
         self._tools: list[dict[str, Any]] | None = None
 
     def breach(self, when: str, given: str, wanted: str) -> EnvError:
@@ -121,18 +121,17 @@ class Contract:
         given = info.get("metrics", {})
         if not isinstance(given, dict):
             raise self.breach(when, f"info['metrics'] = {shown(given)}", "metrics are a dict of numbers")
-        metrics: dict[str, float] = {}
-        for name, value in given.items():
-            metrics[str(name)] = _number(value)
-            if not math.isfinite(metrics[str(name)]):
-                raise self.breach(when, f"info['metrics'][{name!r}] = {shown(value)}", "a metric is a finite number")
-        names = set(metrics)
+        metrics = {str(name): value if type(value) is float else _number(value) for name, value in given.items()}
+        if not all(map(math.isfinite, metrics.values())):
+            name, value = next((name, value) for name, value in given.items() if not math.isfinite(_number(value)))
+            raise self.breach(when, f"info['metrics'][{name!r}] = {shown(value)}", "a metric is a finite number")
         if self._metric_names is None:
-            self._metric_names = names
-        if names != self._metric_names:
+            self._metric_names = frozenset(metrics)
+        if metrics.keys() != self._metric_names:
+            different = ", ".join(sorted(metrics.keys() ^ self._metric_names))
             raise EnvError(
                 f"{self.env_id} gives other info['metrics'] at {when} than at its first reset "
-                f"(different: {', '.join(sorted(names ^ self._metric_names))}); the names must be the same throughout"
+                f"(different: {different}); the names must be the same throughout"
             )
         return metrics
 

@@ -62,7 +62,8 @@ class StepCost:
         if self._count < NEEDED:
             return steps[-1] if steps[-1][0] < BOUND_SECONDS else None
         steps = steps[1:] if self._count <= REMEMBERED else steps
-        return sum(s for s, _ in steps) / len(steps), sum(c for _, c in steps) / len(steps)
+        seconds, computing = map(sum, zip(*steps, strict=True))
+        return seconds / len(steps), computing / len(steps)
 
     def place(self, processes: int, now: Place | None = None) -> Place | None:
         """Where an env is best called; None while that is not known.

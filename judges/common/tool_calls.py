@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from judges.common.text import shown
@@ -76,8 +77,9 @@ class ParsedTurn:
         return () if self.fault else tuple(item for item in self.items if isinstance(item, Call))
 
 
+@lru_cache(maxsize=16)  # the env reads a turn, and whoever keeps the answer of its episode reads it again
 def parse_turn(text: str) -> ParsedTurn:
-    """Reads an assistant turn."""
+    """Reads an assistant turn; arguments of calls are not to be changed."""
     text = _without_end_of_turn(text)
     value = whole_json(text)
     if value is None:  # else a tag of a thought stands in a string
