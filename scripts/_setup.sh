@@ -7,9 +7,9 @@ VENV=.venv
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 if [ ! -t 2 ]; then say() { printf '%s\n' "$*" >&2; }; fi
 
-has_builds() { # PYTHON: vLLM's builds are for 3.11 to 3.14, with the global lock
+has_builds() { # PYTHON: vLLM's builds are for 3.11 to 3.14, with the global lock; before 3.11.5 expressions match wrongly
     "$1" -c 'import sys, sysconfig
-sys.exit(not (3, 11) <= sys.version_info < (3, 15) or bool(sysconfig.get_config_var("Py_GIL_DISABLED")))' 2>/dev/null
+sys.exit(not (3, 11, 5) <= sys.version_info < (3, 15) or bool(sysconfig.get_config_var("Py_GIL_DISABLED")))' 2>/dev/null
 }
 
 find_python() {
@@ -21,7 +21,7 @@ find_python() {
             return
         fi
     done
-    echo "Error: Python 3.11 to 3.14 was not found; install it, or name one: PYTHON=/path/to/python $0" >&2
+    echo "Error: Python 3.11.5 to 3.14 was not found; install it, or name one: PYTHON=/path/to/python $0" >&2
     exit 1
 }
 
@@ -131,7 +131,7 @@ setup_environment() {
         return
     fi
     if [ -x "$VENV/bin/python" ] && ! has_builds "$VENV/bin/python"; then
-        echo "Error: $VENV has $("$VENV/bin/python" --version 2>&1), and vLLM's builds are for Python 3.11 to 3.14. Remove $VENV" \
+        echo "Error: $VENV has $("$VENV/bin/python" --version 2>&1), and Python 3.11.5 to 3.14 is needed. Remove $VENV" \
             "and start again; it is then made with $("$python" --version)" >&2
         exit 1
     fi

@@ -146,16 +146,16 @@ def test_what_vllm_loads_on_a_cpu_is_asked_for_before_anything_is_fetched(tmp_pa
     assert called("check_libraries", {"PATH": str(tmp_path / "bin")}, with_it).returncode == 0
 
 
-@pytest.mark.parametrize(("version", "lock", "found"), [((3, 10), 0, False), ((3, 13), 0, True), ((3, 13), 1, False),
+@pytest.mark.parametrize(("version", "lock", "found"), [((3, 11, 4), 0, False), ((3, 13), 0, True), ((3, 13), 1, False),
                                                         ((3, 15), 0, False)])  # fmt: skip
-def test_a_python_that_vllm_has_no_build_for_is_not_taken(tmp_path, version, lock, found):
+def test_a_python_that_vllm_has_no_build_for_or_that_misreads_mail_is_not_taken(tmp_path, version, lock, found):
     (tmp_path / "sitecustomize.py").write_text(
         f"import sys, sysconfig\nsys.version_info = {version}\nsysconfig.get_config_var = lambda name: {lock}\n"
     )
     python = program(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
     done = called("find_python", {"PATH": str(tmp_path), "PYTHON": str(python)})
     assert (done.returncode, done.stdout) == ((0, f"{python}\n") if found else (1, ""))
-    assert found or done.stderr.startswith("Error: Python 3.11 to 3.14 was not found; install it, or name one: PYTHON=")
+    assert found or done.stderr.startswith("Error: Python 3.11.5 to 3.14 was not found; install it, or name one: PYTHON=")
 
 
 def test_what_vllm_compiles_on_a_gpu_is_asked_for_before_anything_is_fetched(tmp_path):
