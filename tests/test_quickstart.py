@@ -155,7 +155,9 @@ def test_a_python_that_vllm_has_no_build_for_or_that_misreads_mail_is_not_taken(
     python = program(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
     done = called("find_python", {"PATH": str(tmp_path), "PYTHON": str(python)})
     assert (done.returncode, done.stdout) == ((0, f"{python}\n") if found else (1, ""))
-    assert found or done.stderr.startswith("Error: Python 3.11.5 to 3.14 was not found; install it, or name one: PYTHON=")
+    assert found or done.stderr.startswith(
+        "Error: Python 3.11.5 to 3.14 was not found; install it, or name one: PYTHON="
+    )
 
 
 def test_what_vllm_compiles_on_a_gpu_is_asked_for_before_anything_is_fetched(tmp_path):
