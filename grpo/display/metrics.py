@@ -82,7 +82,7 @@ class ShownMetric:
         low, high = summary["low"], summary["high"]
         if low is None or high is None or low == high:
             return self.format(summary["mean"])
-        return f"{self.format(summary['mean'])} ± {self.format((high - low) / 2).removesuffix(' %')}"
+        return f"{self.format(summary['mean'])} ± {self.format(abs(high - low) / 2).removesuffix(' %')}"
 
 
 REWARD = ShownMetric("reward/mean", "Reward", 3)

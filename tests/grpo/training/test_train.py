@@ -28,7 +28,7 @@ def arguments(run_dir: Path, judge_url: str, steps: int, *server: str) -> list[s
         *("--steps", str(steps), *server, "--set", "warm_start.steps=1"),
         *sets("rollout.groups_per_step=2", "rollout.group_size=2", "eval.scenarios=2", "warm_start.batch=2"),
         *(*sets("eval.greedy=0", "rollout.max_turn_tokens=24"), "--env-kwargs", '{"max_turns": 3}'),
-        *sets("rollout.concurrency=4", "eval.every=1", "show_every=1"),
+        *sets("rollout.concurrency=4", "eval.every=1", "eval.baselines=all", "show_every=1"),
         *("--set", 'optimizer={"learning_rate": 1e-4, "warmup_steps": 3, "final_lr_share": 1}'),
         *("--reward", "env+ruler", "--judge-model", "openai/o4-mini", "--judge-api-base", judge_url),
     ]
@@ -77,6 +77,11 @@ def test_a_killed_run_leaves_no_model_process_and_goes_on_with_resume(vllm_serve
     before, after = (json.loads((run_dir / f"eval/{w}-sampled.json").read_text()) for w in ("before", "after"))
     assert (before["policy"], after["policy"]) == (0, done + 1)
     assert before["episodes"] == after["episodes"] == 2
+    beside = {path.stem: json.loads(path.read_text()) for path in (run_dir / "eval").glob("*-baseline.json")}
+    assert {label for label in beside if "model" in label} == {"base-model-baseline"}
+    assert {"keyword-baseline", "oracle-baseline"} < beside.keys()
+    assert beside["base-model-baseline"]["metrics"]["tokens/completion_mean"]["mean"] > 0
+    assert "base model" in finished.stdout
     checkpoint = run_dir / "checkpoints" / f"step-{done + 1:04d}"
     adapter = json.loads((checkpoint / "adapter_config.json").read_text())
     assert (adapter["r"], adapter["base_model_name_or_path"]) == (16, "HuggingFaceTB/SmolLM2-135M-Instruct")
