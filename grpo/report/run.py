@@ -14,7 +14,17 @@ from grpo.episodes.record import read_episodes
 from grpo.errors import ReportError
 from grpo.eval.compare import Measure, by_scenario, paired
 from grpo.report.transcripts import difficulty_of
-from grpo.runs.evaluations import AFTER, BASELINE, BEFORE, GREEDY, SAMPLED, beside_baselines, files, is_final, label_of
+from grpo.runs.evaluations import (
+    AFTER,
+    BEFORE,
+    GREEDY,
+    SAMPLED,
+    baseline_of,
+    beside_baselines,
+    files,
+    is_final,
+    label_of,
+)
 from grpo.types import Episode
 from judges.common.files import Record, read_json, read_jsonl
 
@@ -43,7 +53,7 @@ def load_run(run_dir: Path) -> Run:
         ReportError: The directory holds no part of a run, or a file in it can't be read.
     """
     evaluations = files(run_dir, ".jsonl")
-    final = {label for label in evaluations if is_final(label.partition("-")[0]) or label.endswith(BASELINE)}
+    final = {label for label in evaluations if is_final(label.partition("-")[0]) or baseline_of(label)}
     config = run_dir / "config.json"
     with _explained(run_dir):
         run = Run(
@@ -110,10 +120,9 @@ def better_scripts(run: Run) -> list[str]:
     own = next((found[label] for label in found if label.startswith(f"{AFTER}-")), [])
     said: list[str] = []
     for label, episodes in found.items():
-        if label.endswith(BASELINE) and not run.summaries[label].get("knows_answers"):
+        if (name := baseline_of(label)) and not run.summaries[label].get("knows_answers"):
             change = paired(REWARD, by_scenario(REWARD, own), by_scenario(REWARD, episodes))
             if change is not None and change.difference.direction == "up":
-                name = label.removesuffix(f"-{BASELINE}")
                 said.append(f"{name} is better than the trained policy on the same tasks: {change.said}.")
     return said
 

@@ -14,7 +14,7 @@ from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
 from grpo.report.run import Run, better_scripts, compare, conclusion, episodes_in
 from grpo.report.transcripts import Pair, choose_pairs
-from grpo.runs.evaluations import AFTER, BASELINE, BEFORE, GREEDY, SAMPLED, beside_baselines, label_of
+from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, baseline_of, beside_baselines, label_of
 from grpo.runs.retention import step_of
 from grpo.statistics import slice_order
 from judges.common.files import Record
@@ -212,9 +212,9 @@ def _curves(run: Run) -> list[tuple[str, str, Markup]]:
 def _best_script(run: Run, curve: Series) -> list[Series]:
     """A line at what the best baseline that does not know the answers gets on the held-out tasks."""
     means = {
-        label.removesuffix(f"-{BASELINE}"): float(summary["metrics"]["reward/mean"]["mean"])
+        name: float(summary["metrics"]["reward/mean"]["mean"])
         for label, summary in run.summaries.items()
-        if label.endswith(BASELINE) and not summary.get("knows_answers")
+        if (name := baseline_of(label)) and not summary.get("knows_answers")
     }
     if not means:
         return []

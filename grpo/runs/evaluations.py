@@ -87,9 +87,15 @@ def is_finished(run: RunDirectory, config: TrainConfig, step: int) -> bool:
     return all(is_done(run, label_of(when, how), step) for how in planned(config, when))
 
 
+def baseline_of(label: str) -> str:
+    """Of whom the baseline of this label is; "" where it is none."""
+    name, _, how = label.rpartition("-")
+    return name if how == BASELINE else ""
+
+
 def beside_baselines(found: Mapping[str, T]) -> dict[str, T]:
     """Of what there is by label, the baselines and the policy on their tasks; nothing where there is no baseline."""
-    baselines = {label: one for label, one in found.items() if label.endswith(BASELINE)}
+    baselines = {label: one for label, one in found.items() if baseline_of(label)}
     how = GREEDY if any(label.endswith(GREEDY) for label in found) else SAMPLED
     own = {label: found[label] for when in (BEFORE, AFTER) if (label := label_of(when, how)) in found}
     return own | baselines if baselines else {}

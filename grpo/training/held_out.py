@@ -40,6 +40,7 @@ from grpo.runs.evaluations import (
     BEFORE,
     GREEDY,
     SAMPLED,
+    baseline_of,
     is_done,
     is_final,
     label_of,
@@ -148,7 +149,7 @@ class HeldOutEvaluation:
         return evaluation_tasks(ids, count, spec.seed)
 
     async def _play_scripts(self, tasks: dict[EvalSpec, list[Task]]) -> None:
-        """Policies of the env's play with the env itself, in this thread, and in no time that anybody would ask for."""
+        """Policies of the env's play with the env itself, in this thread, and apart: they cost next to no time."""
         if tasks:
             kwargs = self._env_kwargs(next(iter(tasks)).split)
             with EnvWorkers(stay=True) as workers, EnvPool(self.config.env, kwargs, workers) as pool:
@@ -187,7 +188,7 @@ class HeldOutEvaluation:
             self._check(spec, episodes)
             about = {"label": spec.label, "split": spec.split, "temperature": spec.temperature, "seed": spec.seed}
             about |= {"knows_answers": True} if spec.knows_answers else {}
-            version = 0 if spec.label.endswith(BASELINE) or isinstance(spec.who, str) else spec.who.version
+            version = 0 if isinstance(spec.who, str) or baseline_of(spec.label) else spec.who.version
             summary = summarise(episodes, seconds * len(episodes), **about, policy=version)
             path = self.run.evaluation(spec.label)
             write_episodes(path.with_suffix(".jsonl"), episodes)
@@ -235,8 +236,8 @@ class HeldOutEvaluation:
 
 def _what(tasks: dict[EvalSpec, list[Task]]) -> str:
     """What is evaluated, in the env's terms: scenarios where it names them, else episodes with seeds of their own."""
-    beside = [spec.label.removesuffix(f"-{BASELINE}") for spec in tasks if spec.label.endswith(BASELINE)]
-    own = {spec: asked for spec, asked in tasks.items() if not spec.label.endswith(BASELINE)} or tasks
+    beside = [name for spec in tasks if (name := baseline_of(spec.label))]
+    own = {spec: asked for spec, asked in tasks.items() if not baseline_of(spec.label)} or tasks
     (spec, first), *others = own.items()
     noun = "episode" if first[0].scenario_id is None else "scenario"
     what = counted(len(first), noun) + (f" of the {spec.split} split" if spec.split else "")

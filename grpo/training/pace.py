@@ -25,6 +25,7 @@ from grpo.runs.evaluations import (
     BASELINE,
     BEFORE,
     SAMPLED,
+    baseline_of,
     files,
     is_done,
     label_of,
@@ -209,7 +210,7 @@ def _about(seconds: float) -> str:
 def _evaluations(run: RunDirectory) -> Iterator[tuple[float, int]]:
     """Seconds and episodes of each evaluation that is done."""
     for label, path in files(run.root, ".json").items():
-        if label.endswith(BASELINE):  # a script takes no time
+        if baseline_of(label):  # a script takes no time, and the base model another than the policy
             continue
         summary = read_json(path)
         yield float(summary.get("seconds", 0.0)), int(summary["episodes"]) + int(summary.get("failed", 0))
