@@ -231,6 +231,11 @@ class LossSettings(Settings):
         ge=0,
         description="if set: invalid calls are learned from rollouts below the mean only, with this factor",
     )
+    turn_credit: bool = Field(
+        default=False,
+        description="compare a turn with those of its group that answered the same observation (GiGPO), if there are "
+        "any, instead of its episode with the whole group",
+    )
     clip_low: float = Field(default=0.2, gt=0, description="the ratio is clipped below 1 minus this")
     clip_high: float = Field(default=0.28, gt=0, description="and above 1 plus this")
     max_importance_weight: float = Field(
@@ -251,10 +256,12 @@ class LossSettings(Settings):
 
     @model_validator(mode="after")
     def _one_row_a_rollout(self) -> Self:
-        if self.type in ("grpo", "gspo") and self.invalid_call_weight is not None:
+        names = ("invalid_call_weight", "turn_credit")
+        splits = next((name for name in names if getattr(self, name) not in (None, False)), None)
+        if self.type in ("grpo", "gspo") and splits is not None:
             raise ValueError(
-                f"loss.type = {self.type!r} counts every row the same, but with loss.invalid_call_weight = "
-                f"{self.invalid_call_weight} a rollout is two rows; leave one of them out, or use loss.type = 'dapo'"
+                f"loss.type = {self.type!r} counts every row the same, but with loss.{splits} = "
+                f"{getattr(self, splits)} a rollout is several rows; leave one of them out, or use loss.type = 'dapo'"
             )
         return self
 

@@ -6,25 +6,28 @@ from typing import ClassVar
 
 from email_env.errors import ToolInputError
 from email_env.policies.policy import PlayedEnv, ScriptedPolicy, answer, hit_ids, read, search
-from email_env.policies.words import answer_span, telling_words
+from email_env.policies.words import answer_span, content_words, telling_words
 from email_env.scenarios.scenario import DONT_KNOW, Scenario
 from email_env.spaces import ToolCallSpace
 from email_env.tools.actions import MAX_ACTION_CHARS
 
 
 class KeywordPolicy(ScriptedPolicy):
-    """The plain baseline: search for the question's words, fewer each time, read the first hit, copy what fits."""
+    """The plain baseline: search for the question's words, fewer each time, read the first hit, copy what fits.
+
+    The words stand in the question's order: a model that imitates the script copies them.
+    """
 
     _MAX_WORDS: ClassVar[int] = 6
 
     def actions(self) -> Iterator[str]:
         """Searches until something is found, reads it and answers; "I don't know" where nothing is."""
         question = self.observation
-        words = telling_words(question)[: self._MAX_WORDS]
+        words, telling = content_words(question), telling_words(question)[: self._MAX_WORDS]
         turns_for_search = max(0, self.env.max_turns - 2)
         hits: list[str] = []
-        for count in range(len(words), 0, -1)[:turns_for_search]:
-            yield search(words[:count])
+        for count in range(len(telling), 0, -1)[:turns_for_search]:
+            yield search(sorted(telling[:count], key=words.index))
             if hits := hit_ids(self.observation)[:1]:
                 break
         text = DONT_KNOW

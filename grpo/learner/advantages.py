@@ -5,7 +5,7 @@ or nearly hopeless, so it is an option. A group without spread teaches nothing a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from statistics import pvariance
 
@@ -36,6 +36,37 @@ def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False) ->
         std = math.sqrt(math.fsum(c * c for c in centred) / (len(rewards) - 1))
         centred = [c / (std + EPSILON) for c in centred]
     return centred
+
+
+def turn_advantages(
+    rewards: Sequence[float], answered: Sequence[Mapping[int, Hashable]], *, scale_by_std: bool = False
+) -> list[dict[int, float]]:
+    """Advantages of turns among the members that answered the same (GiGPO, arXiv 2505.10978, section 4.2).
+
+    What a member did before is not held against its turn: a wrong answer is compared with other answers to the mail
+    that was read, not with members that read another one. Returns are those of whole episodes.
+
+    Args:
+        rewards: One finite number per member.
+        answered: Of each member, by turn, the observation that the turn answered.
+        scale_by_std: As in `group_advantages`.
+
+    Returns:
+        Of each member, by turn; turns that nobody else was at are left out.
+    """
+    at: dict[Hashable, list[int]] = {}
+    for member, turns in enumerate(answered):
+        for seen in dict.fromkeys(turns.values()):
+            at.setdefault(seen, []).append(member)
+    advantages = {
+        seen: dict(zip(there, group_advantages([rewards[m] for m in there], scale_by_std=scale_by_std), strict=True))
+        for seen, there in at.items()
+        if len(there) > 1
+    }
+    return [
+        {turn: advantages[seen][member] for turn, seen in turns.items() if seen in advantages}
+        for member, turns in enumerate(answered)
+    ]
 
 
 def max_variance_subset(rewards: Sequence[float], count: int) -> list[int]:

@@ -10,8 +10,9 @@ once), and cut into micro-batches under a token budget.
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from grpo.devices.memory import ROWS_BUDGET
 from grpo.types import Episode, TokenRow
@@ -62,19 +63,35 @@ EVERY_TURN = TurnWeights()
 """All weigh the same."""
 
 
-def segments_of(episode: Episode, advantage: float, weights: TurnWeights = EVERY_TURN) -> list[Segment]:
-    """The rows of an episode: one of each list of calls that follow each other; its invalid turns may stand apart."""
-    others = advantage if advantage > 0 else advantage * weights.negative
+def segments_of(
+    episode: Episode,
+    advantage: float,
+    weights: TurnWeights = EVERY_TURN,
+    of_turns: Mapping[int, float] = MappingProxyType({}),
+) -> list[Segment]:
+    """The rows of an episode: one of each list of calls that follow each other, turns of another worth apart.
+
+    Args:
+        episode: What was sampled.
+        advantage: Of the episode.
+        weights: See there.
+        of_turns: Advantages of turns, by their number, where they have their own.
+    """
+    errors = dict(enumerate(episode.turn_errors)) if weights.invalid_calls is not None else {}
+
+    def worth(turn: int) -> float:
+        own = of_turns.get(turn, advantage)
+        if errors.get(turn):
+            return min(own, 0.0) * (weights.invalid_calls or 0.0)
+        return own if own > 0 else own * weights.negative
+
     rows: list[Segment] = []
-    if weights.invalid_calls is None:
-        rows += [_segment(episode, row, [turn is not None for turn in row.turns], others) for row in episode.rows()]
-    else:
-        invalid = {turn for turn, error in enumerate(episode.turn_errors) if error}
-        of_invalid = min(advantage, 0.0) * weights.invalid_calls
-        for wanted, worth in ((False, others), (True, of_invalid)):
-            for row in episode.rows():
-                mask = [turn is not None and (turn in invalid) is wanted for turn in row.turns]
-                rows += [_segment(episode, row, mask, worth)] if any(mask) else []
+    for row in episode.rows():
+        worths = {turn: worth(turn) for turn in row.turns if turn is not None}
+        of_tokens = [None if turn is None else worths[turn] for turn in row.turns]
+        rows += [
+            _segment(episode, row, [w == value for w in of_tokens], value) for value in dict.fromkeys(worths.values())
+        ]
     return rows if len(rows) == 1 else [replace(row, rollout_share=1.0 / len(rows)) for row in rows]
 
 

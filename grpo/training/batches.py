@@ -33,7 +33,7 @@ from grpo.episodes.marking import Marker
 from grpo.episodes.player import Player
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ConfigError, EnvError, JudgeFailure
-from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset
+from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset, turn_advantages
 from grpo.learner.segments import Segment, TurnWeights, segments_of
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.training.batch import Batch
@@ -238,8 +238,10 @@ class Batches:
         for group in groups:
             group.advantages = group_advantages(group.rewards, scale_by_std=loss.scale_by_std)
             staleness = step - version_of(group)
-            for episode, advantage in zip(group.episodes, group.advantages, strict=True):
-                rows = segments_of(episode, advantage, weights)
+            answered = [_answered(episode) if loss.turn_credit else {} for episode in group.episodes]
+            of_turns = turn_advantages(group.rewards, answered, scale_by_std=loss.scale_by_std)
+            for episode, advantage, own in zip(group.episodes, group.advantages, of_turns, strict=True):
+                rows = segments_of(episode, advantage, weights, own)
                 segments += [replace(row, staleness=staleness) for row in rows] if staleness else rows
         return segments
 
@@ -272,6 +274,11 @@ def _with_rewards(group: Group, rewarded: Group | None) -> list[Episode]:
     """All members of a group, those that were rewarded in their rewarded form."""
     by_index = {e.sample_index: e for e in rewarded.episodes} if rewarded is not None else {}
     return [by_index.get(e.sample_index, e) for e in group.episodes]
+
+
+def _answered(episode: Episode) -> dict[int, tuple[int, ...]]:
+    """What each turn answered, as the tokens that were new to the model."""
+    return {call.turn: tuple(call.prompt_ids) for call in episode.calls if call.turn is not None and call.sampled_ids}
 
 
 def version_of(group: Group) -> int:

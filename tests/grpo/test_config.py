@@ -63,6 +63,7 @@ def test_a_wrong_key_names_the_nearest_right_one(key, named):
             {"loss.type": "gspo", "loss.invalid_call_weight": 0.5},
             r"^loss\.type = 'gspo' counts every row the same.*use loss\.type = 'dapo'$",
         ),
+        ({"loss.type": "grpo", "loss.turn_credit": True}, r"with loss\.turn_credit = True a rollout is several rows"),
         (
             {"learner.gradient_checkpointing": "maybe", "rollout.env_workers": -1},
             r"^rollout\.env_workers = -1: no place for envs; choose auto, threads, or a number of processes \(0: none\)\n"

@@ -95,15 +95,15 @@ def test_a_policy_can_play_one_episode_after_another(path):
 def test_the_keyword_baseline_drops_words_until_something_is_found(path):
     actions, metrics = episode(EmailSearchEnv(path), "keyword", "budget")
     assert actions == [
-        search("Falcon", "approved", "budget"),
+        search("approved", "budget", "Falcon"),
         read("m1"),
         answer("$48,250", "m1"),
     ]
     assert metrics["success"] == 1.0
     zebra = [replace(BUDGET, question="Is the zebra at the Falcon?")]
     strict = EmailSearchEnv(path, scenarios=zebra, fallback_any=False)
-    assert episode(strict, "keyword")[0][:2] == [search("Falcon", "zebra"), search("Falcon")]
-    assert episode(EmailSearchEnv(path, scenarios=zebra), "keyword")[0][:2] == [search("Falcon", "zebra"), read("m2")]
+    assert episode(strict, "keyword")[0][:2] == [search("zebra", "Falcon"), search("Falcon")]
+    assert episode(EmailSearchEnv(path, scenarios=zebra), "keyword")[0][:2] == [search("zebra", "Falcon"), read("m2")]
 
 
 def test_the_keyword_baseline_says_so_where_nothing_is_found(path):

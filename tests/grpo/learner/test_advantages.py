@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset
+from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset, turn_advantages
 
 
 def test_advantages_are_rewards_minus_the_group_mean():
@@ -24,6 +24,21 @@ def test_a_group_without_spread_teaches_nothing():
     assert not has_spread([0.3, 0.3])
     assert not has_spread([0.3])
     assert has_spread([0.3, 0.31])
+
+
+def test_a_turn_is_compared_with_those_that_answered_the_same_by_hand():
+    # Three read mail m, one read mail n; the reader of m that is right is worth 0.75 more than readers of m are.
+    rewards = [1.0, 0.25, -0.5, -0.75]
+    answered = [{0: "question", 1: "m"}, {0: "question", 1: "m"}, {0: "question", 1: "m"}, {0: "question", 1: "n"}]
+    assert group_advantages(rewards) == [1.0, 0.25, -0.5, -0.75], "the wrong answer of the second is above the mean"
+    assert turn_advantages(rewards, answered) == [{0: 1.0, 1: 0.75}, {0: 0.25, 1: 0.0}, {0: -0.5, 1: -0.75}, {0: -0.75}]
+
+
+def test_a_member_counts_once_where_it_was_twice_and_equal_rewards_teach_nothing():
+    answered = [{0: "question", 1: "none", 2: "none"}, {0: "question", 2: "none"}, {0: "question"}]
+    assert turn_advantages([3.0, 1.0, 2.0], answered) == [{0: 1.0, 1: 1.0, 2: 1.0}, {0: -1.0, 2: -1.0}, {0: 0.0}]
+    assert turn_advantages([1.0, 1.0, 0.0], answered)[0] == {0: pytest.approx(1 / 3), 1: 0.0, 2: 0.0}
+    assert turn_advantages([1.0, 0.0], [{}, {}]) == [{}, {}]
 
 
 def test_pods_takes_the_highest_and_the_lowest_rewards_by_hand():

@@ -84,6 +84,18 @@ def test_turns_with_an_error_weigh_apart_and_only_below_the_mean():
     assert learned(-1.0, TurnWeights(0.25, 0.5)) == [(every, -0.5)]
 
 
+def test_a_turn_with_an_advantage_of_its_own_stands_apart():
+    episode = Episode("e", Task(0))
+    for prompt, ids in (([1], [2]), ([3], [4]), ([5], [6, 7])):
+        say(episode, prompt, ids)
+    rows = segments_of(episode, 0.5, TurnWeights(negative=0.25), {0: 0.5, 2: -1.0})
+    assert [(r.ids, [i for i, acts in zip(r.ids, r.action_mask, strict=True) if acts], r.advantage) for r in rows] == [
+        ([1, 2, 3, 4], [2, 4], 0.5),
+        ([1, 2, 3, 4, 5, 6, 7], [6, 7], -0.25),
+    ]
+    assert [r.rollout_share for r in rows] == [0.5, 0.5]
+
+
 def share_cost(rows, share):
     """Tokens that a process computes, common beginnings once."""
     ids = sorted(rows[number].ids for number in share)

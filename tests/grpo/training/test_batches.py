@@ -40,6 +40,15 @@ def test_dropped_groups_are_refilled_with_the_next_tasks():
     assert made.dropped == len(made.sampled) / 2 - 2 > 0
 
 
+def test_with_turn_credit_later_guesses_are_compared_with_those_that_also_went_on():
+    made = batch(batches(EnvReward(), **{"rollout.group_size": 4, "loss.turn_credit": True}), right_at_first)
+    group = made.groups[0]
+    assert (group.rewards, group.advantages) == ([1.0, 0.0, 0.0, 0.0], [0.75, -0.25, -0.25, -0.25])
+    rows = [row for row in made.segments if row.task == group.task.key]
+    wrong = [(-0.25, 0.5), (0.0, 0.5)]  # the first guess, and the two after it
+    assert [(row.advantage, row.rollout_share) for row in rows] == [(0.75, 1.0), *wrong * 3]
+
+
 class ByOrder(EnvReward):
     """Rewards of 4, 9, 0, 8 for the members of a group."""
 
