@@ -19,11 +19,14 @@ TRL = "trl"
 
 ARMS = {
     "recipe": "the recipe as it is",
+    "imitation": "the warm start's script for as long: all its episodes, fresh ones in every step, no rollouts",
+    "filtered": "as imitation, those of its episodes alone that the env rewards",
+    "positives": "RAFT: rollouts above their group's mean are learned from as a whole, the others not at all",
     "grpo": "GRPO with both signs: the default loss, one update a step, the recipe's learning rate, constant",
-    "positives": "the recipe without its unlearning of invalid calls: rollouts above their group's mean alone",
+    "cold": "the recipe from the model as it is, without the warm start",
     "curriculum": "the recipe, with half of a step's questions from earlier steps: rewards farthest apart",
-    "imitation": "the warm start for as long: fresh demonstrations in every step, no rollouts",
-    "dagger": "rollouts in which the warm start's policy takes over at a random turn; its turns are imitated (DAgger)",
+    "expert": "as imitation, of --expert, a script that knows the answers",
+    "dagger": "rollouts in which --expert takes over at a random turn; its turns are imitated (DAgger)",
     TRL: "as grpo, each step by TRL's GRPOTrainer with its own generation (needs the extra dev; on the CPU alone)",
 }
 
@@ -39,6 +42,7 @@ class Plan:
         minutes: Of each run, evaluations included; or None, with ``steps``.
         steps: Of each run.
         every: Steps from one evaluation to the next.
+        expert: The env's script that knows the answers.
     """
 
     env: str
@@ -47,6 +51,7 @@ class Plan:
     minutes: float | None
     steps: int | None
     every: int
+    expert: str
 
     def warm_start(self) -> TrainConfig:
         """The run that makes the warm start and evaluates it."""
@@ -81,16 +86,19 @@ class Plan:
             **{f"optimizer.{key}": value for key, value in OptimizerSettings()},
             "optimizer.learning_rate": recipe.optimizer.learning_rate,
         }
-        if name in ("grpo", TRL):
-            return plain
-        if name == "positives":
-            return {"loss.negative_weight": 0.0, "loss.invalid_call_weight": None}
-        return {}
+        return {
+            "imitation": {"warm_start.keep": "all"},
+            "filtered": {"warm_start.keep": "rewarded"},
+            "positives": {"loss.negative_weight": 0.0, "loss.invalid_call_weight": None, "loss.turn_credit": False},
+            "grpo": plain,
+            TRL: plain,
+            "cold": {"init_adapter": None},
+            "expert": {"warm_start.policy": self.expert, "warm_start.keep": "rewarded"},
+            "dagger": {"warm_start.policy": self.expert},
+        }.get(name, {})
 
     def _config(self, more: Mapping[str, Any]) -> TrainConfig:
-        return load_config(
-            self.recipe, {"env": self.env, "eval.greedy": 0, "eval.baselines": "none", **self.settings, **more}
-        )
+        return load_config(self.recipe, {"env": self.env, "eval.baselines": "none", **self.settings, **more})
 
 
 def check_trl(config: TrainConfig) -> None:

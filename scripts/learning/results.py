@@ -14,9 +14,12 @@ from grpo.config import TrainConfig, dotted, resume_differences
 from grpo.episodes.record import read_episodes
 from grpo.errors import ConfigError
 from grpo.runs.directory import RunDirectory
-from grpo.runs.evaluations import AFTER, BEFORE, SAMPLED, label_of
+from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, label_of
 from grpo.runs.retention import checkpoint_name
 from judges.common.files import read_jsonl
+
+Reward = tuple[float, float | None, float | None]
+"""A mean with its 95 % interval, whose ends may be unknown."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run: its curve, and the reward on the test split at its end (mean, low, high)."""
+    """A finished run: its curve, and the rewards on the test split at its end (mean, low, high)."""
 
     arm: str
     seed: int
     curve: list[Point]
-    final: tuple[float, float | None, float | None]
+    final: Reward
+    greedy: Reward | None
     config: dict[str, Any]
 
     def reached(self, target: float) -> Point | None:
@@ -69,8 +73,17 @@ def of_run(arm: str, seed: int, folder: Path, start: Point | None = None) -> Res
                     *_reward(path),
                 )
             )
-    final = _reward(run.evaluation(label_of(AFTER if records else BEFORE, SAMPLED)))  # without steps there is one
-    return Result(arm, seed, curve, final, json.loads(run.config_path.read_text(encoding="utf-8")))
+    at_end = AFTER if records else BEFORE  # without steps there is one
+    greedy = run.evaluation(label_of(at_end, GREEDY))
+    final = _reward(run.evaluation(label_of(at_end, SAMPLED)))
+    return Result(
+        arm,
+        seed,
+        curve,
+        final,
+        _reward(greedy) if greedy.exists() else None,
+        json.loads(run.config_path.read_text(encoding="utf-8")),
+    )
 
 
 def _tokens(run: RunDirectory, record: Mapping[str, Any]) -> int:
@@ -79,7 +92,7 @@ def _tokens(run: RunDirectory, record: Mapping[str, Any]) -> int:
     return played + int(record.get("tokens/imitated", 0))
 
 
-def _reward(path: Path) -> tuple[float, float | None, float | None]:
+def _reward(path: Path) -> Reward:
     reward = json.loads(path.read_text(encoding="utf-8"))["metrics"]["reward/mean"]
     return reward["mean"], reward["low"], reward["high"]
 
@@ -122,8 +135,8 @@ def table(results: Sequence[Result], target: float) -> str:
     """
     lines = [
         f"| arm | reached {target:g} | minutes | tokens, thousands | CPU seconds | minutes a step | "
-        "tokens a step, thousands | CPU seconds a step | reward at the end, test split |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "tokens a step, thousands | CPU seconds | reward at the end, test split | greedily |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for arm in dict.fromkeys(result.arm for result in results):
         runs = sorted((result for result in results if result.arm == arm), key=lambda result: result.seed)
@@ -135,8 +148,9 @@ def table(results: Sequence[Result], target: float) -> str:
             _cell([None if point is None else point.cpu_seconds for point in points], 0),
             _cell([_a_step(end, end.minutes) for end in ends], 1),
             _cell([_a_step(end, end.tokens / 1000) for end in ends], 0),
-            _cell([_a_step(end, end.cpu_seconds) for end in ends], 0),
+            _cell([end.cpu_seconds for end in ends], 0),
             ", ".join(_interval(run.final) for run in runs),
+            ", ".join(_interval(run.greedy) for run in runs),
         ]
         lines.append(f"| {arm} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -156,6 +170,8 @@ def _cell(values: Sequence[float | None], decimals: int) -> str:
     return shown(median) if len(values) == 1 else f"{shown(median)} ({', '.join(map(shown, values))})"
 
 
-def _interval(reward: tuple[float, float | None, float | None]) -> str:
+def _interval(reward: Reward | None) -> str:
+    if reward is None:
+        return "–"
     mean, low, high = reward
     return f"{mean:.3f}" if low is None or high is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"

@@ -20,7 +20,7 @@ from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
-PLAYED = ["grpo", "curriculum", "imitation", "dagger"]
+PLAYED = ["imitation", "grpo", "cold", "curriculum", "dagger"]
 RECIPE = """
 threads = 1
 dtype = "float32"
@@ -66,7 +66,7 @@ def measure(bench, tmp_path):
             played = []
             model = ("--set", f"server.urls={json.dumps([server.url])}", "--set", f"model={tmp_path / 'model'}")
             command = [str(tmp_path / "out"), "--env", LETTER_ENV, "--recipe", str(tmp_path / "recipe.toml"), *model]
-            lengths = ["--steps", steps, "--every", every, "--target", "0.5"]
+            lengths = ["--steps", steps, "--every", every, "--target", "0.5", "--expert", "oracle"]
             bench.main([*command, *lengths, "--arms", *arms, *more], play)
             return played
 
@@ -87,15 +87,18 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
         result = json.loads((folder / "results" / f"{arm}-seed-0.json").read_text())
         records = read_jsonl(folder / f"{arm}-seed-0" / "metrics.jsonl")
         assert [record["step"] for record in records] == [1, 2], "the one that was stopped went on"
-        evaluated = [0, 1, 2] if arm == "dagger" else [0, 2]  # the run that was stopped had evaluated its end
+        evaluated = {"dagger": [0, 1, 2], "cold": [2]}.get(arm, [0, 2])  # the one that was stopped evaluated its end
         assert [point["step"] for point in result["curve"]] == evaluated
-        starts.add(result["curve"][0]["reward"])
+        assert len(result["greedy"]) == 3
+        if arm != "cold":
+            starts.add(result["curve"][0]["reward"])
         last = result["curve"][-1]
         assert last["minutes"] == pytest.approx(sum(record["time/step"] for record in records) / 60)
         assert last["cpu_seconds"] == pytest.approx(sum(record["time/cpu"] for record in records))
         assert last["cpu_seconds"] > 0
         assert last["tokens"] == tokens(folder / f"{arm}-seed-0", records) > 0
-    assert len(starts) == 1, "all begin from the same weights"
+    assert len(starts) == 1, "all but one begin from the same weights"
+    assert json.loads((folder / "cold-seed-0" / "config.json").read_text())["init_adapter"] is None
     (imitated,) = {
         record["tokens/imitated"] for record in read_jsonl(folder / "imitation-seed-0" / "metrics.jsonl")[:1]
     }
@@ -174,22 +177,25 @@ def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(meas
 def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
     (tmp_path / "recipe.toml").write_text(RECIPE)
     (tmp_path / "config.json").write_text('{"dtype": "float32", "threads": 1}')  # of the warm start
-    plan = bench.Plan(LETTER_ENV, str(tmp_path / "recipe.toml"), {"lora.rank": 8}, 30.0, None, 2)
+    plan = bench.Plan(LETTER_ENV, str(tmp_path / "recipe.toml"), {"lora.rank": 8}, 30.0, None, 2, "tutor")
     configs = {arm: plan.arm(arm, 7, tmp_path) for arm in bench.ARMS}
     losses = {arm: (c.loss.negative_weight, c.loss.invalid_call_weight) for arm, c in configs.items()}
-    of_recipe = ("recipe", "curriculum", "imitation", "dagger")
-    assert {losses[arm] for arm in of_recipe} == {(0.0, 0.5)}
+    others = {"recipe", "cold", "curriculum", "imitation", "filtered", "expert", "dagger"}
+    assert {losses[arm] for arm in others} == {(0.0, 0.5)}
     assert losses["grpo"] == losses["trl"] == (1.0, None)
     assert losses["positives"] == (0.0, None)
+    imitated = {arm: (c.warm_start.policy, c.warm_start.keep) for arm, c in configs.items()}
+    assert imitated["imitation"] == ("oracle", "all")
+    assert imitated["recipe"] == imitated["filtered"] == ("oracle", "rewarded")
+    assert imitated["expert"] == imitated["dagger"] == ("tutor", "rewarded")
     assert {(c.optimizer.learning_rate, c.loss.max_gap) for c in configs.values()} == {(1e-2, 5.0)}
     assert {arm: c.optimizer.updates_per_step for arm, c in configs.items() if arm in ("recipe", "grpo")} == {
         "recipe": 2,
         "grpo": 1,
     }
-    common = {
-        (c.init_adapter, c.warm_start.steps, c.seed, c.minutes, c.eval.every, c.lora.rank) for c in configs.values()
-    }
-    assert common == {(str(tmp_path), 0, 7, 30.0, 2, 8)}
+    common = {(c.warm_start.steps, c.seed, c.minutes, c.eval.every, c.lora.rank) for c in configs.values()}
+    assert common == {(0, 7, 30.0, 2, 8)}
+    assert {arm for arm, c in configs.items() if c.init_adapter != str(tmp_path)} == {"cold"}
 
 
 def tasks_of(run, step):
@@ -207,7 +213,8 @@ def tokens(run, records):
 
 def result_of(bench, arm, seed, *rewards):
     curve = [bench.Point(n, 2.0 * n, 100.0 * n, 5000 * n, reward, None, None) for n, reward in enumerate(rewards)]
-    return bench.Result(arm, seed, curve, (rewards[-1], rewards[-1] - 0.1, rewards[-1] + 0.1), {})
+    end = (rewards[-1], rewards[-1] - 0.1, rewards[-1] + 0.1)
+    return bench.Result(arm, seed, curve, end, (0.9, None, None) if arm == "dagger" else None, {})
 
 
 def test_the_table_counts_runs_that_did_not_get_there_and_takes_them_for_the_longest(bench):
@@ -219,9 +226,9 @@ def test_the_table_counts_runs_that_did_not_get_there_and_takes_them_for_the_lon
     ]
     assert bench.table(runs, 0.7).splitlines()[2:] == [
         "| grpo | 2 of 3 | 4.0 (4.0, –, 2.0) | 10 (10, –, 5) | 200 (200, –, 100) "
-        "| 2.0 (2.0, 2.0, 2.0) | 5 (5, 5, 5) | 100 (100, 100, 100) "
-        "| 0.800 [0.700, 0.900], 0.500 [0.400, 0.600], 0.700 [0.600, 0.800] |",
-        "| dagger | 0 of 1 | – | – | – | 2.0 | 5 | 100 | 0.500 [0.400, 0.600] |",
+        "| 2.0 (2.0, 2.0, 2.0) | 5 (5, 5, 5) | 200 (200, 200, 100) "
+        "| 0.800 [0.700, 0.900], 0.500 [0.400, 0.600], 0.700 [0.600, 0.800] | –, –, – |",
+        "| dagger | 0 of 1 | – | – | – | 2.0 | 5 | 100 | 0.500 [0.400, 0.600] | 0.900 |",
     ]
 
 
