@@ -32,7 +32,7 @@ class RewardConfig:
         no_answer: base of "I don't know" where the mailbox holds the answer, and of running out of turns.
         right_answer: base of a right answer.
         partial_found: without a right answer, times the share of the evidence that searches showed.
-        partial_read: without a right answer, times the share of the evidence that was read.
+        partial_read: without a right answer, times the share of the evidence that was read, there or quoted as a whole.
         partial_no_unknown_id: without a right answer, if every id that was read is one that the inbox shows.
         partial_sources: without a right answer, times the recall of the answer's sources.
         right_sources: with a right answer, times the recall of its sources.
@@ -137,7 +137,7 @@ class Score:
         evidence = set(self.scenario.message_ids)
         self.searches += result.searched
         self.found |= evidence.intersection(result.found)
-        self.read |= evidence.intersection((result.read,))
+        self.read |= evidence.intersection(result.read)
         self.unknown_ids += result.unknown_id
         if result.answer is not None:
             self.settle(result.answer)

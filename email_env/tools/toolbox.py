@@ -6,7 +6,8 @@ never an exception; an exception means that the database itself is at fault. `em
 result is worth.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,8 @@ from judges.common.tool_calls import Call, ErrorCode, Fault
 MAX_ANSWER_CHARS = 2000
 MAX_SOURCES = 50
 MAX_BODY_OFFSET = 1_000_000_000
+MIN_QUOTED_WORDS = 8
+"""A shorter evidence ("Yes, do it.") says nothing by standing in another mail."""
 _FILTERS = ("from_addr", "to_addr", "sent_after", "sent_before")
 
 
@@ -47,7 +50,7 @@ class ToolResult:
         call_id: the OpenAI id of the call, "" where there is none.
         searched: whether a search ran.
         found: ids of the mails that a search showed.
-        read: id of the mail that was read, "" where none was.
+        read: id of the mail that was read, and of the evidence that it quotes as a whole; empty where none was.
         unknown_id: whether the call asked for an id that this inbox does not show.
         answer: the final answer, where the call gave one.
     """
@@ -57,7 +60,7 @@ class ToolResult:
     call_id: str = ""
     searched: bool = False
     found: tuple[str, ...] = ()
-    read: str = ""
+    read: tuple[str, ...] = ()
     unknown_id: bool = False
     answer: Answer | None = None
 
@@ -147,7 +150,15 @@ class Toolbox:
             return ToolResult(prompts.unknown_email(arguments["message_id"]), unknown_id=True)
         offset = whole_number(arguments.get("offset", 0), "offset", MAX_BODY_OFFSET, least=0)
         text = prompts.whole_email(email, self.options.max_body_chars, offset, terse=self.options.terse)
-        return ToolResult(text, read=email.message_id)
+        return ToolResult(text, read=(email.message_id, *self._quoted(text, email.message_id, scenario)))
+
+    def _quoted(self, text: str, message_id: str, scenario: Scenario) -> Iterator[str]:
+        """The evidence whose body stands in the text, as in an answer to it or where it was forwarded."""
+        for other in scenario.message_ids:
+            evidence = self.database.read(other, inbox=scenario.inbox, until=scenario.query_date)
+            words = _words(evidence.body) if evidence and other != message_id else ""
+            if len(words.split()) >= MIN_QUOTED_WORDS and words in _words(text):
+                yield other
 
     def _return_final_answer(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
         answer = _number_as_text(arguments["answer"])
@@ -165,6 +176,11 @@ class Toolbox:
             raise ToolInputError(f"At most {MAX_SOURCES} sources, got {len(sources)}. Name the mails that say so.")
         unique = dict.fromkeys(filter(None, map(self._meant_id, sources)))
         return ToolResult(prompts.ANSWER_RECEIVED, answer=Answer(answer.strip(), tuple(unique)))
+
+
+def _words(text: str) -> str:
+    """The text on one line, without marks of quotation."""
+    return " ".join(re.sub(r"^[>| \t]+", "", text, flags=re.MULTILINE).split())
 
 
 def _is_left_out(value: Any) -> bool:

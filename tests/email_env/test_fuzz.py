@@ -114,7 +114,7 @@ def play(mail, database, calls, seed):
         result = toolbox.run(call, scenario)
         assert result.text.strip(), f"{call} was answered by nothing"
         assert not result.error or result.text.startswith("Error: "), f"{call} was refused without a word: {result}"
-        for message_id in (*result.found, *([result.read] if result.read else [])):
+        for message_id in (*result.found, *result.read):
             sent, people = mail.seen_by[bare_message_id(message_id)]
             assert inbox in people, f"{call} of {inbox} showed {message_id}"
             assert sent <= today, f"{call} up to {today} showed {message_id}"

@@ -9,7 +9,7 @@ from judges.common.tool_calls import ErrorCode
 from tests.email_env.office import BUDGET, MOVED, NOWHERE
 
 FOUND = ToolResult("", searched=True, found=("m9", "m1", "m2"))
-READ = ToolResult("", read="m1")
+READ = ToolResult("", read=("m1",))
 LOST = ToolResult("", unknown_id=True)
 
 

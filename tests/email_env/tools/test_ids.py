@@ -22,12 +22,12 @@ def database(built):
 def test_read_and_answer_take_an_id_in_brackets_or_as_a_number(built):
     box, scenario = Toolbox(built(mail(FIRST, "Lunch"), mail("174", "Short")), OPTIONS), question(message_ids=(FIRST,))
     shown = run(box, read(f" <{FIRST}> "), scenario)
-    assert (shown.read, shown.unknown_id) == (FIRST, False)
+    assert (shown.read, shown.unknown_id) == ((FIRST,), False)
     assert "Subject: Lunch" in shown.text
     unknown = run(box, read("174.1075"), scenario)
     assert unknown.unknown_id
     assert "no mail '174.1075'" in unknown.text
-    assert run(box, as_json("read_email", message_id=174), scenario).read == "174", "a number without quotes"
+    assert run(box, as_json("read_email", message_id=174), scenario).read == ("174",), "a number without quotes"
     assert run(box, as_json("return_final_answer", answer="x", sources=174), scenario).answer.sources == ("174",)
     ended = run(box, answer("Friday", FIRST, f"<{FIRST}>", "m9"), scenario)
     assert ended.answer.sources == (FIRST, "m9")
@@ -54,7 +54,7 @@ def test_terse_results_list_short_ids_which_read_and_answer_take(database):
     found = run(box, search("Lunch"), scenario)
     assert found.text.startswith(f"{short} | ")
     assert found.found == (FIRST,)
-    assert run(box, read(short), scenario).read == FIRST
+    assert run(box, read(short), scenario).read == (FIRST,)
     assert run(box, answer("Friday", short), scenario).answer.sources == (FIRST,)
     assert run(box, read(short_id(database, LATER)), scenario).unknown_id, "it is of a later day"
     assert run(box, read("m99"), scenario).unknown_id

@@ -290,3 +290,20 @@ def test_schemas_name_what_the_tools_take_and_are_new_at_every_call():
 )
 def test_a_name_from_other_tools_is_answered_with_the_right_one(toolbox, tool, wrong, right):
     assert f"Did you mean {right}?" in run(toolbox, as_json(tool, **{wrong: "x"})).text
+
+
+def test_reading_an_answer_that_quotes_the_whole_evidence_counts_as_reading_the_evidence(built):
+    said, short = "The budget of Falcon for the year 2002\nis $48,250, as agreed.", "Yes, do it."
+    quoted = "Thanks!\n\n> The budget of Falcon for the year\n> > 2002 is $48,250, as agreed.\n>\n> Anna"
+    half = "> The budget of Falcon for the year 2002"
+    bodies = {"m1": said, "m2": quoted, "m3": half, "m4": short, "m5": f"> {short}"}
+    database = built(*(mail(name, "Falcon", body) for name, body in bodies.items()))
+    tools = Toolbox(database, OPTIONS)
+    asked = question(message_ids=("m1", "m4"))
+    assert [run(tools, read(name), asked).read for name in bodies] == [
+        ("m1",),
+        ("m2", "m1"),
+        ("m3",),
+        ("m4",),
+        ("m5",),
+    ]

@@ -140,7 +140,9 @@ def talkative(tmp_path_factory):
 
 def test_a_run_on_sentences_says_what_a_rule_can_mark_and_what_to_do(talkative, tmp_path):
     (line,) = check_references(config("EmailSearch-v0", env_kwargs=talkative))
-    assert line.startswith("Warning: a rule alone can mark right answers to at most 56% of the questions (9 looked at),")
+    assert line.startswith(
+        "Warning: a rule alone can mark right answers to at most 56% of the questions (9 looked at),"
+    )
     assert line.endswith("--answer-judge MODEL")
     assert check_references(config("EmailSearch-v0", env_kwargs=talkative, **{"answer_judge.model": "m"})) == []
     arguments = ("--agent", "oracle", "--split", "train", "--out", str(tmp_path / "run"))
