@@ -72,6 +72,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
             mail that has some of their words, best match first. True: mail with any of the keywords, but only where no
             mail has them all. False: nothing else.
         terse: for small models: tools without `offset`, and search results without counts of what is not shown.
+        repeat_question: for small models: the question stands again below a mail that is read.
         reward: constants that differ from the defaults of `RewardConfig`.
         render_mode: None, or "ansi" for the transcript so far.
 
@@ -99,6 +100,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         order: str = "newest",
         fallback_any: bool | str = "fill",
         terse: bool = False,
+        repeat_question: bool = False,
         reward: RewardConfig | Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
@@ -106,6 +108,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         check_choice("render_mode", render_mode, ("ansi", None))
         check_choice("fallback_any", fallback_any, (True, False, "fill"))
         check_choice("terse", terse, (True, False))
+        check_choice("repeat_question", repeat_question, (True, False))
         try:
             whole_number(max_turns, "max_turns", 10_000)
             whole_number(max_results, "max_results", MAX_RESULTS)
@@ -118,7 +121,7 @@ class EmailSearchEnv(gymnasium.Env[str, str]):
         self.render_mode = render_mode
         self.reward_config = reward_config(reward)
         self.database = MailDatabase(db_path or os.environ.get("EMAIL_ENV_DB") or demo_database())
-        options = ToolOptions(max_results, snippet_words, max_body_chars, order, fallback_any, terse)
+        options = ToolOptions(max_results, snippet_words, max_body_chars, order, fallback_any, terse, repeat_question)
         self.toolbox = Toolbox(self.database, options)
         if scenarios is None:
             scenarios = os.environ.get("EMAIL_ENV_SCENARIOS") or None

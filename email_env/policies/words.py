@@ -4,6 +4,7 @@ import re
 
 from email_env.scenarios.scenario import DONT_KNOW
 from email_env.search.cjk import pairs
+from email_env.tools.prompts import question_again
 
 _WORD = re.compile(r"[^\W_]+(?:['’&-][^\W_]+)*")
 _STOP_WORDS = frozenset(
@@ -57,7 +58,7 @@ def is_name(words: str) -> bool:
 
 def answer_span(question: str, email: str) -> str:
     """The first span of a mail that looks like what the question asks for, else the sentence nearest to it."""
-    body = email.partition("\n\n")[2]
+    body = email.partition("\n\n")[2].removesuffix(question_again(question))
     for asked, form in _ANSWER_FORMS:
         if re.search(asked, question, re.IGNORECASE):
             spans = (match[0] for match in re.finditer(form, body))

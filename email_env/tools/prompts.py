@@ -109,6 +109,11 @@ def whole_email(email: Email, max_body_chars: int, offset: int = 0, *, terse: bo
     return "\n".join(lines) + f"\n\n{part}"
 
 
+def question_again(question: str) -> str:
+    """What stands below a mail where the question is repeated."""
+    return f"\n\nQuestion: {question}"
+
+
 def unknown_email(message_id: str) -> str:
     """The result of reading an id that this inbox does not show."""
     return f"Error: this inbox has no mail {shown(message_id)}. Use an id from the search results."

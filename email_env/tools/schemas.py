@@ -33,6 +33,7 @@ class ToolOptions:
             best match first. "fill": mail with some of the keywords' words fills what mail with all of them leaves of
             the list.
         terse: for small models: no argument `offset`, no counts of what is not shown, and short ids (`short_id`).
+        repeat_question: the question stands again below a mail that is read.
     """
 
     max_results: int
@@ -41,6 +42,7 @@ class ToolOptions:
     order: str
     fallback_any: bool | str
     terse: bool
+    repeat_question: bool = False
 
 
 def tool_schemas(options: ToolOptions) -> list[dict[str, Any]]:

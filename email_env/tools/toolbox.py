@@ -150,7 +150,9 @@ class Toolbox:
             return ToolResult(prompts.unknown_email(arguments["message_id"]), unknown_id=True)
         offset = whole_number(arguments.get("offset", 0), "offset", MAX_BODY_OFFSET, least=0)
         text = prompts.whole_email(email, self.options.max_body_chars, offset, terse=self.options.terse)
-        return ToolResult(text, read=(email.message_id, *self._quoted(text, email.message_id, scenario)))
+        read = (email.message_id, *self._quoted(text, email.message_id, scenario))
+        again = prompts.question_again(scenario.question) if self.options.repeat_question else ""
+        return ToolResult(text + again, read=read)
 
     def _quoted(self, text: str, message_id: str, scenario: Scenario) -> Iterator[str]:
         """The evidence whose body stands in the text, as in an answer to it or where it was forwarded."""

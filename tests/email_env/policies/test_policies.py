@@ -106,6 +106,18 @@ def test_the_keyword_baseline_drops_words_until_something_is_found(path):
     assert episode(EmailSearchEnv(path, scenarios=zebra), "keyword")[0][:2] == [search("zebra", "Falcon"), read("m2")]
 
 
+@pytest.mark.parametrize("name", ["bm25", "keyword", "tutor"])
+def test_scripts_answer_from_the_mail_where_the_question_stands_again_below_it(path, name):
+    asked = [replace(BUDGET, question="What did Finance say about the Falcon?")]  # no form: the nearest sentence
+    plain, repeated = (EmailSearchEnv(path, scenarios=asked, repeat_question=again) for again in (False, True))
+    assert episode(repeated, name) == episode(plain, name)
+    repeated.reset()
+    mail = repeated.step(read("m1"))[0]
+    assert mail.endswith("\n\nQuestion: What did Finance say about the Falcon?")
+    plain.reset()
+    assert mail.startswith(plain.step(read("m1"))[0])
+
+
 def test_the_keyword_baseline_says_so_where_nothing_is_found(path):
     env = EmailSearchEnv(path, scenarios=[replace(NOWHERE, question="Who feeds the zebra?")])
     actions, metrics = episode(env, "keyword")
