@@ -43,7 +43,7 @@ def reach_warning(env: MessageEnv, tasks: Sequence[Task]) -> list[str]:
     if not found or (share := sum(found) / len(found)) >= ENOUGH:
         return []
     return [
-        f"Warning: a rule alone can mark right answers to at most {share:.0%} of the questions ({len(found)} looked at), "
-        "and on real mail to far fewer. The references of the others are sentences. Right answers in other words than the "
-        "reference's stay undecided and count as wrong. Name a judge that marks them: --answer-judge MODEL"
+        f"Warning: a rule alone can mark right answers to at most {share:.0%} of the questions ({len(found)} looked "
+        "at), and on real mail to far fewer. The references of the others are sentences. Right answers in other words "
+        "stay undecided and count as wrong. Name a judge that marks them: --answer-judge MODEL"
     ]

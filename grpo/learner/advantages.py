@@ -5,9 +5,9 @@ or nearly hopeless, so it is an option. A group without spread teaches nothing a
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from statistics import pvariance
+from statistics import pvariance, stdev
 
 SPREAD_FLOOR = 1e-6
 """Reward spread (max - min) at or below which a group counts as having none."""
@@ -41,32 +41,36 @@ def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False) ->
 def turn_advantages(
     rewards: Sequence[float], answered: Sequence[Mapping[int, Hashable]], *, scale_by_std: bool = False
 ) -> list[dict[int, float]]:
-    """Advantages of turns among the members that answered the same (GiGPO, arXiv 2505.10978, section 4.2).
+    """Advantages of turns: what members got that came where a turn led, less what those got that stood where it was.
 
-    What a member did before is not held against its turn: a wrong answer is compared with other answers to the mail
-    that was read, not with members that read another one. Returns are those of whole episodes.
+    These are the values of VinePPO (arXiv 2410.01679, section 4), from the group's own members instead of further
+    rollouts; members stand at the same place where they have the same observation (GiGPO, arXiv 2505.10978, section
+    4.2). So a search is worth what its hits were worth to all that saw them, and an answer is compared with other
+    answers to the mail that was read. Where all turns have theirs, they add up to the member's advantage.
 
     Args:
-        rewards: One finite number per member.
-        answered: Of each member, by turn, the observation that the turn answered.
+        rewards: One finite number per member, of the whole episode.
+        answered: Of each member, by turn in their order, the observation that the turn answered.
         scale_by_std: As in `group_advantages`.
 
     Returns:
-        Of each member, by turn; turns that nobody else was at are left out.
+        Of each member, by turn; turns at a place where nobody else was are left out.
     """
-    at: dict[Hashable, list[int]] = {}
-    for member, turns in enumerate(answered):
+    there: dict[Hashable, list[float]] = {}
+    for turns, reward in zip(answered, rewards, strict=True):
         for seen in dict.fromkeys(turns.values()):
-            at.setdefault(seen, []).append(member)
-    advantages = {
-        seen: dict(zip(there, group_advantages([rewards[m] for m in there], scale_by_std=scale_by_std), strict=True))
-        for seen, there in at.items()
-        if len(there) > 1
-    }
-    return [
-        {turn: advantages[seen][member] for turn, seen in turns.items() if seen in advantages}
-        for member, turns in enumerate(answered)
-    ]
+            there.setdefault(seen, []).append(reward)
+    values = {seen: math.fsum(found) / len(found) for seen, found in there.items()}
+    unit = (stdev(rewards) + EPSILON) if scale_by_std and len(rewards) > 1 else 1.0
+
+    def gains(turns: Mapping[int, Hashable], reward: float) -> Iterator[tuple[int, float]]:
+        led_to = [*(values[seen] for seen in turns.values()), reward][1:]
+        for (turn, seen), value in zip(turns.items(), led_to, strict=True):
+            if len(there[seen]) > 1:
+                gain = value - values[seen]
+                yield turn, gain / unit if abs(gain) > SPREAD_FLOOR else 0.0
+
+    return [dict(gains(turns, reward)) for turns, reward in zip(answered, rewards, strict=True)]
 
 
 def max_variance_subset(rewards: Sequence[float], count: int) -> list[int]:

@@ -26,18 +26,33 @@ def test_a_group_without_spread_teaches_nothing():
     assert has_spread([0.3, 0.31])
 
 
-def test_a_turn_is_compared_with_those_that_answered_the_same_by_hand():
-    # Three read mail m, one read mail n; the reader of m that is right is worth 0.75 more than readers of m are.
-    rewards = [1.0, 0.25, -0.5, -0.75]
-    answered = [{0: "question", 1: "m"}, {0: "question", 1: "m"}, {0: "question", 1: "m"}, {0: "question", 1: "n"}]
-    assert group_advantages(rewards) == [1.0, 0.25, -0.5, -0.75], "the wrong answer of the second is above the mean"
-    assert turn_advantages(rewards, answered) == [{0: 1.0, 1: 0.75}, {0: 0.25, 1: 0.0}, {0: -0.5, 1: -0.75}, {0: -0.75}]
+def test_a_turn_is_worth_where_it_led_less_where_it_was_by_hand():
+    # All begin at the question, 0 on average. Three saw list a, 0.25 on average; two of them read m, one n; one saw b.
+    rewards = [1.0, 0.5, -0.75, -0.75]
+    answered = [
+        {0: "question", 1: "a", 2: "m"},
+        {0: "question", 1: "a", 2: "m"},
+        {0: "question", 1: "a", 2: "n"},
+        {0: "question", 1: "b", 2: "o"},
+    ]
+    found = turn_advantages(rewards, answered)
+    assert found == [
+        {0: 0.25, 1: 0.5, 2: 0.25},
+        {0: 0.25, 1: 0.5, 2: -0.25},
+        {0: 0.25, 1: -1.0},
+        {0: -0.75},
+    ], "the second member's answer is below the mean of those that read m, though its reward is above the group's"
+    assert [sum(turns.values()) for turns in found] == group_advantages(rewards)
+    unit = math.sqrt((1 + 0.25 + 2 * 0.5625) / 3) + 1e-4
+    scaled = turn_advantages(rewards, answered, scale_by_std=True)
+    assert scaled[0] == pytest.approx({0: 0.25 / unit, 1: 0.5 / unit, 2: 0.25 / unit}, rel=1e-12)
 
 
 def test_a_member_counts_once_where_it_was_twice_and_equal_rewards_teach_nothing():
-    answered = [{0: "question", 1: "none", 2: "none"}, {0: "question", 2: "none"}, {0: "question"}]
-    assert turn_advantages([3.0, 1.0, 2.0], answered) == [{0: 1.0, 1: 1.0, 2: 1.0}, {0: -1.0, 2: -1.0}, {0: 0.0}]
-    assert turn_advantages([1.0, 1.0, 0.0], answered)[0] == {0: pytest.approx(1 / 3), 1: 0.0, 2: 0.0}
+    answered = [{0: "question", 1: "none", 2: "none"}, {0: "question", 1: "none"}, {0: "question"}]
+    assert turn_advantages([3.0, 1.0, 2.0], answered) == [{0: 0.0, 1: 0.0, 2: 1.0}, {0: 0.0, 1: -1.0}, {0: 0.0}]
+    third = 0.1 + 0.2  # not 0.3
+    assert turn_advantages([third, 0.3, 0.3], answered)[0] == {0: 0.0, 1: 0.0, 2: 0.0}
     assert turn_advantages([1.0, 0.0], [{}, {}]) == [{}, {}]
 
 
