@@ -157,8 +157,10 @@ class Toolbox:
     def _quoted(self, text: str, message_id: str, scenario: Scenario) -> Iterator[str]:
         """The evidence whose body stands in the text, as in an answer to it or where it was forwarded."""
         for other in scenario.message_ids:
+            if other == message_id:
+                continue
             evidence = self.database.read(other, inbox=scenario.inbox, until=scenario.query_date)
-            words = _words(evidence.body) if evidence and other != message_id else ""
+            words = _words(evidence.body) if evidence else ""
             if len(words.split()) >= MIN_QUOTED_WORDS and words in _words(text):
                 yield other
 

@@ -43,10 +43,10 @@ def turn_advantages(
 ) -> list[dict[int, float]]:
     """Advantages of turns: what members got that came where a turn led, less what those got that stood where it was.
 
-    These are the values of VinePPO (arXiv 2410.01679, section 4), from the group's own members instead of further
-    rollouts; members stand at the same place where they have the same observation (GiGPO, arXiv 2505.10978, section
-    4.2). So a search is worth what its hits were worth to all that saw them, and an answer is compared with other
-    answers to the mail that was read. Where all turns have theirs, they add up to the member's advantage.
+    These are values as in VinePPO (arXiv 2410.01679), from the group's own members instead of further rollouts; members
+    stand at the same place where they have the same observation, the anchor states of GiGPO (arXiv 2505.10978). So a
+    search is worth what its hits were worth to all that saw them, and an answer is compared with other answers to the
+    mail that was read. Where all turns have theirs, they add up to the member's advantage.
 
     Args:
         rewards: One finite number per member, of the whole episode.

@@ -77,12 +77,12 @@ def segments_of(
         weights: See there.
         of_turns: Advantages of turns, by their number, where they have their own.
     """
-    errors = dict(enumerate(episode.turn_errors)) if weights.invalid_calls is not None else {}
+    invalid = {turn for turn, error in enumerate(episode.turn_errors) if error}
 
     def worth(turn: int) -> float:
         own = of_turns.get(turn, advantage)
-        if errors.get(turn):
-            return min(own, 0.0) * (weights.invalid_calls or 0.0)
+        if weights.invalid_calls is not None and turn in invalid:
+            return min(own, 0.0) * weights.invalid_calls
         return own if own > 0 else own * weights.negative
 
     rows: list[Segment] = []
