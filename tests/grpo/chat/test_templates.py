@@ -222,7 +222,7 @@ def test_invalid_turns_weigh_apart_in_every_segment(chats):
     assert trajectory.num_forks == 2
     trajectory.turn_errors = ["", "bad_json", ""]
     rows = segments_of(trajectory, -1.0, TurnWeights(0.25, 0.5))
-    assert [row.advantage for row in rows] == [-0.25, -0.25, -0.5]
+    assert [row.advantage for row in rows] == [-0.25, -0.5, -0.25], "row by row"
     assert sum(row.num_actions for row in rows) == trajectory.num_sampled_tokens
 
 
