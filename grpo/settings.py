@@ -233,8 +233,8 @@ class LossSettings(Settings):
     )
     turn_credit: bool = Field(
         default=False,
-        description="a turn is worth what its group got where it led, less what it got where the turn was, if others "
-        "were there, too (VinePPO's values); else what its episode is worth",
+        description="a turn is worth what its group got where it led, less what it got at the last place where others "
+        "were, too; else what its episode is worth",
     )
     clip_low: float = Field(default=0.2, gt=0, description="the ratio is clipped below 1 minus this")
     clip_high: float = Field(default=0.28, gt=0, description="and above 1 plus this")

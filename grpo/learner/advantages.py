@@ -5,9 +5,13 @@ or nearly hopeless, so it is an option. A group without spread teaches nothing a
 """
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from statistics import pvariance, stdev
+
+import numpy as np
 
 SPREAD_FLOOR = 1e-6
 """Reward spread (max - min) at or below which a group counts as having none."""
@@ -41,12 +45,13 @@ def group_advantages(rewards: Sequence[float], *, scale_by_std: bool = False) ->
 def turn_advantages(
     rewards: Sequence[float], answered: Sequence[Mapping[int, Hashable]], *, scale_by_std: bool = False
 ) -> list[dict[int, float]]:
-    """Advantages of turns: what members got that came where a turn led, less what those got that stood where it was.
+    """Advantages of turns: the value of where a turn led, less that of the last place where others were, too.
 
-    These are values as in VinePPO (arXiv 2410.01679), from the group's own members instead of further rollouts; members
-    stand at the same place where they have the same observation, the anchor states of GiGPO (arXiv 2505.10978). So a
-    search is worth what its hits were worth to all that saw them, and an answer is compared with other answers to the
-    mail that was read. Where all turns have theirs, they add up to the member's advantage.
+    Members stand at the same place where they have the same observation, the anchor states of GiGPO (arXiv 2505.10978).
+    The value of a place is the mean of the values that its visits led to, and of the rewards where they ended: what
+    batch TD(0) finds (Sutton and Barto, Reinforcement Learning, 2nd edition, section 6.3). So a search that brought the
+    right mail is worth what that mail was worth to all who read it, whatever was answered next; and an answer is
+    compared with other answers to the mail.
 
     Args:
         rewards: One finite number per member, of the whole episode.
@@ -54,21 +59,29 @@ def turn_advantages(
         scale_by_std: As in `group_advantages`.
 
     Returns:
-        Of each member, by turn; turns at a place where nobody else was are left out.
+        Of each member, by turn.
     """
-    there: dict[Hashable, list[float]] = {}
+    visits = Counter(seen for turns in answered for seen in turns.values())
+    members = Counter(seen for turns in answered for seen in set(turns.values()))
+    numbers = {seen: number for number, seen in enumerate(visits)}
+    left, ended = np.eye(len(numbers)), np.zeros(len(numbers))
     for turns, reward in zip(answered, rewards, strict=True):
-        for seen in dict.fromkeys(turns.values()):
-            there.setdefault(seen, []).append(reward)
-    values = {seen: math.fsum(found) / len(found) for seen, found in there.items()}
+        path = list(turns.values())
+        for here, there in pairwise(path):
+            left[numbers[here], numbers[there]] -= 1 / visits[here]
+        for last in path[-1:]:
+            ended[numbers[last]] += reward / visits[last]
+    values = np.linalg.solve(left, ended).tolist()
+    mean = math.fsum(rewards) / len(rewards)
     unit = (stdev(rewards) + EPSILON) if scale_by_std and len(rewards) > 1 else 1.0
 
     def gains(turns: Mapping[int, Hashable], reward: float) -> Iterator[tuple[int, float]]:
-        led_to = [*(values[seen] for seen in turns.values()), reward][1:]
+        baseline = mean
+        led_to = [*(values[numbers[seen]] for seen in turns.values()), reward][1:]
         for (turn, seen), value in zip(turns.items(), led_to, strict=True):
-            if len(there[seen]) > 1:
-                gain = value - values[seen]
-                yield turn, gain / unit if abs(gain) > SPREAD_FLOOR else 0.0
+            baseline = values[numbers[seen]] if members[seen] > 1 else baseline
+            gain = value - baseline
+            yield turn, gain / unit if abs(gain) > SPREAD_FLOOR else 0.0
 
     return [dict(gains(turns, reward)) for turns, reward in zip(answered, rewards, strict=True)]
 
