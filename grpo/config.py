@@ -64,6 +64,11 @@ class EnvSettings(Settings):
 class TrainConfig(EnvSettings):
     """Everything that decides what a run does."""
 
+    agent: Spec | None = Field(
+        default=None,
+        description="your agent, whose model is the policy: PKG.MOD:FUNCTION, or 'cmd:PROGRAM {question}'; null: the "
+        "policy alone, by the env's tools",
+    )
     train_split: str = Field(default="train", description="split that is learned from, where the env has splits")
     model: Annotated[str, AtResume.MOVED] = Field(
         default="smollm2-135m", description="the policy's model: smollm2-135m (embedded), a folder, or a model hub id"

@@ -173,6 +173,7 @@ class Episode:
         messages: The transcript, opening messages first.
         tools: OpenAI function schemas.
         calls: What was asked of models.
+        late_calls: How many more were asked after the end, and answered with what ends an agent.
         turn_errors: The env's error code of every turn that it was handed, "" where there was none.
         reward: Sum of the env's rewards; what a judge or a reward function says, once one was asked.
         metrics: The env's after the last step, and what judges add.
@@ -196,6 +197,7 @@ class Episode:
     messages: list[Message] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     calls: list[ModelCall] = field(default_factory=list)
+    late_calls: int = 0
     turn_errors: list[str] = field(default_factory=list)
     reward: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
@@ -285,12 +287,17 @@ class Episode:
             rows[number] = row
         yield from rows.values()
 
-    def _context(self, number: int | None) -> TokenRow:
-        ids: list[int] = []
+    def ids_through(self, number: int | None) -> list[int]:
+        """All ids up to the end of a call, those of the calls that it follows included; none without a call."""
+        parts: list[list[int]] = []
         while number is not None:
             call = self.calls[number]
-            ids = call.prompt_ids + call.sampled_ids + ids
+            parts += [call.sampled_ids, call.prompt_ids]
             number = call.follows
+        return [token for part in reversed(parts) for token in part]
+
+    def _context(self, number: int) -> TokenRow:
+        ids = self.ids_through(number)
         return TokenRow(ids, [None] * len(ids), [0.0] * len(ids))
 
 

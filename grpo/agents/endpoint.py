@@ -1,12 +1,17 @@
 """The HTTP side of an episode, on a loopback port of its own thread: a recording model endpoint and an MCP server.
 
-    /ep/TOKEN/v1/chat/completions   forwarded to the upstream model and recorded, streaming too
+    /ep/TOKEN/v1/chat/completions   asked of the upstream model and recorded, streaming too
     /ep/TOKEN/v1/responses          the same
+    /ep/TOKEN/v1/messages           the same in Anthropic's form; /count_tokens behind it is answered, not recorded
     /ep/TOKEN/v1/models             names the one model there is
     /ep/TOKEN/mcp                   the env's tools (streamable HTTP)
 
 TOKEN is an episode's secret: whoever does not know it reaches nothing, and after the episode it opens nothing. The
 model that a request names is replaced by the upstream's; keys that a request carries are dropped.
+
+Many agents ask on after the answer was given, until something stops them. Once the env has ended the episode, or the
+policy has no room, a request is answered with what ends an agent: text without calls, or a call of a tool that it
+offers for its end. Such calls are counted, and neither recorded nor learned from.
 """
 
 import asyncio
@@ -26,12 +31,18 @@ from starlette.routing import BaseRoute, Route
 from uvicorn import Config, Server
 
 from grpo.agents.recorder import CallRecorder
-from grpo.agents.upstream import PATHS, Reply, Upstream, UpstreamFailed
+from grpo.agents.upstream import Reply, Upstream, UpstreamFailed
+from grpo.agents.wire import FORMS, Asked, Form, Said, SaidCall
+from grpo.agents.wire.anthropic import COUNT_TOKENS
 from grpo.episodes.env_thread import EnvThread
-from grpo.episodes.play import Model
+from grpo.episodes.play import Model, Play
 from grpo.errors import EvaluationError
 
 START_SECONDS = 20.0
+
+FAREWELL = "The episode is over."
+END_TOOLS = ("final_answer", "finish")
+"""Tools by which agents end themselves (smolagents, DSPy); others end at text without calls."""
 
 
 class Endpoint:
@@ -88,8 +99,9 @@ class Endpoint:
         return f"http://{host}:{port}/ep/{token}"
 
     def _app(self) -> Starlette:
-        routes: list[BaseRoute] = [Route(f"/ep/{{token}}/v1/{path}", self._ask, methods=["POST"]) for path in PATHS]
+        routes: list[BaseRoute] = [Route(f"/ep/{{token}}/v1/{path}", self._ask, methods=["POST"]) for path in FORMS]
         routes.append(Route("/ep/{token}/v1/models", self._models))
+        routes.append(Route(f"/ep/{{token}}/v1/{COUNT_TOKENS}", self._count, methods=["POST"]))
         tools: Any = contextlib.nullcontext()
         if self._with_mcp:
             from grpo.agents.mcp_tools import mcp_route
@@ -113,21 +125,36 @@ class Endpoint:
         model = {"id": self.upstream.model, "object": "model", "created": 0, "owned_by": "grpo-eval"}
         return JSONResponse({"object": "list", "data": [model]})
 
+    async def _count(self, request: Request) -> Response:
+        if self._episodes.play(request.path_params["token"]) is None or self.upstream is None:
+            return _error(404, "there is no such episode, or it has ended")
+        try:
+            asked = FORMS["messages"].read(await _body(request))
+            return JSONResponse({"input_tokens": await asyncio.to_thread(self.upstream.count, asked)})
+        except ValueError as error:
+            return _error(400, str(error))
+
     async def _ask(self, request: Request) -> Response:
         play = self._episodes.play(request.path_params["token"])
         if play is None or self.upstream is None:
             return _error(404, "there is no such episode, or it has ended")
-        path = request.url.path.partition("/v1/")[2]
+        form = FORMS[request.url.path.partition("/v1/")[2]]
+        is_translated = form.path not in self.upstream.spoken
         try:
-            body = await request.json()
-        except ValueError:
-            return _error(400, "the request's body is not JSON")
-        if not isinstance(body, dict):
-            return _error(400, "the request's body is not a JSON object")
-        recorder = CallRecorder(play, path, body, self.upstream)
-        hidden = _ask_for_usage(path, body)
+            body = await _body(request)
+            asked = form.read(body) if is_translated or play.takes_no_calls() else None
+        except ValueError as error:
+            return _error(400, str(error))
+        if asked is not None and play.takes_no_calls():
+            play.episode.late_calls += 1
+            return self._written(form, farewell(asked), asked)
+        if asked is not None:
+            return await self._translated(play, form, asked)
+        is_chat = form.path == "chat/completions"
+        recorder = CallRecorder(play, body.get("messages" if is_chat else "input"), self.upstream, is_chat=is_chat)
+        hidden = _ask_for_usage(form.path, body)
         try:
-            reply = await self.upstream.ask(path, body)
+            reply = await self.upstream.ask(form.path, body)
         except UpstreamFailed as error:
             recorder.refused(error)
             return JSONResponse(error.body, error.status or 502)
@@ -138,6 +165,50 @@ class Endpoint:
             return StreamingResponse(_stream(reply, recorder, hidden), media_type="text/event-stream")
         recorder.whole(reply.body, reply.cost)
         return JSONResponse(reply.body)
+
+    async def _translated(self, play: Play, form: Form, asked: Asked) -> Response:
+        """A request in a form that the upstream does not speak."""
+        assert self.upstream is not None, "there is a model"
+        recorder = CallRecorder(play, asked.messages, self.upstream)
+        try:
+            said = await self.upstream.said(asked, play, recorder.call)
+        except UpstreamFailed as error:
+            recorder.refused(error)
+            if error.is_context_full and play.has_no_room:
+                return self._written(form, farewell(asked), asked)
+            return JSONResponse({"type": "error", **error.body}, error.status or 502)
+        except asyncio.CancelledError:
+            recorder.failed("the agent hung up before the reply", 499)
+            raise
+        recorder.said(said)
+        return self._written(form, said, asked)
+
+    def _written(self, form: Form, said: Said, asked: Asked) -> Response:
+        assert self.upstream is not None, "there is a model"
+        model = self.upstream.model
+        if not asked.streamed:
+            return JSONResponse(form.whole(said, model))
+        events = [_event(event) for event in form.events(said, model, asked)]
+        return StreamingResponse(iter([*events, b"data: [DONE]\n\n"]), media_type="text/event-stream")
+
+
+def farewell(asked: Asked) -> Said:
+    """What ends the agent that asks: plain text, or a call of its own tool for that."""
+    for tool in asked.tools:
+        if (name := tool["function"]["name"]) in END_TOOLS:
+            wanted = tool["function"].get("parameters", {}).get("required") or ()
+            return Said("over", "", calls=(SaidCall("over", name, json.dumps(dict.fromkeys(wanted, FAREWELL))),))
+    return Said("over", FAREWELL)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        body = await request.json()
+    except ValueError as error:
+        raise ValueError("the request's body is not JSON") from error
+    if not isinstance(body, dict):
+        raise ValueError("the request's body is not a JSON object")
+    return body
 
 
 def _ask_for_usage(path: str, body: dict[str, Any]) -> bool:
@@ -157,8 +228,7 @@ async def _stream(reply: Reply, recorder: CallRecorder, hide_usage: bool) -> Asy
             recorder.event(event)
             if hide_usage and event.get("usage") and not event.get("choices"):
                 continue
-            kind = f"event: {event['type']}\n" if "type" in event else ""
-            yield f"{kind}data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+            yield _event(event)
         whole = True
         recorder.streamed()
         yield b"data: [DONE]\n\n"
@@ -169,6 +239,11 @@ async def _stream(reply: Reply, recorder: CallRecorder, hide_usage: bool) -> Asy
     finally:
         if not whole and not recorder.call.error:  # after an error in the stream, hanging up is the right answer
             recorder.failed("the agent hung up before the end of the reply", 499)
+
+
+def _event(event: dict[str, Any]) -> bytes:
+    kind = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{kind}data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
 
 
 def _error(status: int, message: str) -> Response:

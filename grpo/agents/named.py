@@ -4,13 +4,16 @@ import re
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo.agents.scripted import FileAgent, ScriptedAgent
 from grpo.config import EvalConfig
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
 from judges.common.secrets import without_users
+
+if TYPE_CHECKING:
+    from grpo.agents.upstream import Upstream
 
 FORMS = """\
   PKG.MOD:FUNCTION       fn(task, tools, model) -> str | Answer | None, plain or async
@@ -60,7 +63,7 @@ def make_agent(
 
         return ToolLoopAgent(make_upstream(spec), config.temperature)
     if found and (kind == "cmd" or _MODULE.fullmatch(kind)):
-        return _own(kind, spec, rest, config.model)
+        return own_agent(spec, _upstream(config.model))
     near = get_close_matches(spec, scripted, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     offered = ", ".join(scripted) or "none"
@@ -84,15 +87,28 @@ def _check_use(config: EvalConfig, scripted: tuple[str, ...]) -> None:
             raise EvaluationError(f"{option} is for {whose} and not for {without_users(config.agent)!r}; leave it out")
 
 
-def _own(kind: str, spec: str, rest: str, model: str | None) -> Agent:
-    """A function or a program."""
+def own_agent(spec: str, upstream: "Upstream | None") -> Agent:
+    """An agent of the user's: a function (``PKG.MOD:FUNCTION``) or a program (``cmd:...``).
+
+    Raises:
+        EvaluationError: There is no such agent, or a package is missing.
+    """
+    kind, found, rest = spec.partition(":")
+    if not found or not (kind == "cmd" or _MODULE.fullmatch(kind)):
+        raise EvaluationError(f"no agent {without_users(spec)!r}; write PKG.MOD:FUNCTION or 'cmd:PROGRAM {{question}}'")
     try:
         from grpo.agents.function import FunctionAgent, agent_function
         from grpo.agents.program import ProgramAgent
-        from grpo.agents.upstream import make_upstream
     except ModuleNotFoundError as error:
         raise EvaluationError(
             f"agents that are functions or programs need the package {error.name!r}: pip install 'email-rl[eval]'"
         ) from error
-    upstream = make_upstream(model) if model else None
     return ProgramAgent(rest, upstream) if kind == "cmd" else FunctionAgent(agent_function(spec), upstream)
+
+
+def _upstream(model: str | None) -> "Upstream | None":
+    if model is None:
+        return None
+    from grpo.agents.upstream import make_upstream
+
+    return make_upstream(model)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from grpo.chat import Chat, chat_for, load_tokenizer
-from grpo.chat.prompts import Prompts
+from grpo.chat.tree import CallTree
 from grpo.config import TrainConfig, load_config
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
@@ -43,7 +43,7 @@ BASE = "base"
 class PolicyAgent(Agent):
     """Samples turn after turn, until the env ends the episode or the policy's context has no room.
 
-    Every prompt goes on where the last turn ended (`Prompts`), so the learner sees exactly what the sampler saw.
+    Every prompt goes on where the last turn ended (`CallTree`), so the learner sees exactly what the sampler saw.
 
     Attributes:
         policy: Who is asked.
@@ -67,23 +67,23 @@ class PolicyAgent(Agent):
             ContextFullError: There is no room for another turn.
             ServerError: The policy was not sampled.
         """
-        episode, prompts = play.episode, Prompts(self.chat, play.episode)
+        episode, tree = play.episode, CallTree(self.chat, play.episode)
         room = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
         with self.policy.session(episode.task) as policy:
 
-            async def speak(observation: Observation) -> Turn:
-                prompt = prompts.following(observation.messages)
-                if len(prompt) > room:
+            async def speak(_: Observation) -> Turn:
+                prompt = tree.following(episode.messages, episode.tools)
+                if len(prompt.ids) > room:
                     raise ContextFullError(
-                        f"the {'next' if episode.calls else 'first'} prompt has {len(prompt)} tokens; "
+                        f"the {'next' if episode.calls else 'first'} prompt has {len(prompt.ids)} tokens; "
                         f"rollout.max_tokens {self.max_tokens} with rollout.max_turn_tokens "
                         f"{self.sampling.max_turn_tokens} leaves room for one of {room}. "
                         "Raise rollout.max_tokens or give the env less to say"
                     )
-                most = min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt))
+                most = min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt.ids))
                 seed = derive_seed(episode.seed, episode.num_turns)
-                turn = await policy.sample(prompt, self.sampling, max_tokens=most, seed=seed)
-                call = prompts.said(prompt, turn.ids, turn.logprobs, policy.version)
+                turn = await policy.sample(prompt.ids, self.sampling, max_tokens=most, seed=seed)
+                call = tree.said(prompt, turn.ids, turn.logprobs, policy.version)
                 call.finish_reason = turn.finish_reason
                 call.sampled = self.chat.sampled_text(turn.ids, turn.logprobs)
                 return Turn(self.chat.decode(turn.ids))

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from grpo.agents.upstream import ABORTED, Upstream, UpstreamFailed, said_of
+from grpo.agents.wire import Said
 from grpo.episodes.play import Play
 from grpo.types import ModelCall
 from judges.llm.client import dollars
@@ -17,19 +18,19 @@ class CallRecorder:
 
     Args:
         play: Where it belongs.
-        path: ``chat/completions`` or ``responses``.
-        body: The request.
+        messages: The history that the request holds.
         upstream: The model that is really asked.
+        is_chat: Whether the reply has the form of chat completions; else that of responses.
     """
 
-    def __init__(self, play: Play, path: str, body: dict[str, Any], upstream: Upstream):
+    def __init__(self, play: Play, messages: Any, upstream: Upstream, *, is_chat: bool = True):
         self._began = time.perf_counter()
-        self._is_chat = path == "chat/completions"
+        self._is_chat = is_chat
+        self.play = play
         self._pieces: dict[int, dict[str, Any]] = {}
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._where = upstream.where
-        messages = body.get("messages" if self._is_chat else "input")
         listed = messages if isinstance(messages, list) else [messages]
         before = play.last_request
         shared = len(before) if listed[: len(before)] == before else 0
@@ -57,6 +58,12 @@ class CallRecorder:
             self.call.reply = body.get("output")
         self._usage(body.get("usage"))
         self.call.cost = cost if cost is not None else self.call.cost
+        self._ended()
+
+    def said(self, said: Said) -> None:
+        """A turn that was asked for in a form which the upstream does not speak."""
+        self.call.status, self.call.reply = 200, said.message
+        self.call.prompt_tokens, self.call.completion_tokens = said.prompt_tokens, said.completion_tokens
         self._ended()
 
     def event(self, event: dict[str, Any]) -> None:

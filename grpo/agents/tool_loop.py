@@ -72,7 +72,7 @@ class ToolLoopAgent(Agent):
     async def _ask(self, play: Play, body: dict[str, Any]) -> Message:
         pauses = iter(PAUSES_SECONDS)
         while True:
-            recorder = CallRecorder(play, "chat/completions", body, self.upstream)
+            recorder = CallRecorder(play, body["messages"], self.upstream)
             try:
                 reply = await self.upstream.ask("chat/completions", body)
             except UpstreamFailed as error:

@@ -4,6 +4,7 @@
     litellm:NAME        for example litellm:anthropic/claude-sonnet-4; keys as litellm wants them
 
 Requests and replies are those of OpenAI's API as dicts and bytes; this module neither retries nor records.
+Forms that an upstream does not speak itself are asked as chat completions.
 """
 
 import json
@@ -11,20 +12,23 @@ import os
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import httpx
 
+from grpo.agents.wire import Asked, Said, SaidCall
 from grpo.display.streams import said_if_slow
+from grpo.episodes.play import Play
 from grpo.errors import EvaluationError
+from grpo.types import ModelCall
 from judges.common.loopback import is_loopback
 from judges.common.secrets import blank_secrets, without_users
 from judges.errors import JudgeCallError
 from judges.llm.client import dollars, is_server_url, load_litellm
 from judges.llm.loop import in_one_loop
 
-PATHS = ("chat/completions", "responses")
-"""What can be asked of a model."""
+SPOKEN = ("chat/completions", "responses")
+"""Paths of the forms that OpenAI-compatible servers and litellm speak themselves."""
 ABORTED = ("abort", "error")
 """By which a server ends a reply that was broken off, for example to load other weights, or behind a gateway."""
 
@@ -84,7 +88,10 @@ class Upstream:
 
     Attributes:
         model: What to ask for.
+        spoken: Paths of the forms that `ask` takes; others go through `said`.
     """
+
+    spoken: ClassVar[tuple[str, ...]] = SPOKEN
 
     model: str
 
@@ -94,12 +101,45 @@ class Upstream:
         return self.model
 
     async def ask(self, path: str, body: dict[str, Any]) -> Reply:
-        """Send a request to one of ``PATHS``; streamed where ``body["stream"]`` is true.
+        """Send a request to one of the paths that are ``spoken``; streamed where ``body["stream"]`` is true.
 
         Raises:
             UpstreamFailed: No answer came, or another than a reply.
         """
         raise NotImplementedError
+
+    async def said(self, asked: Asked, play: Play, call: ModelCall) -> Said:
+        """The turn after a request in any form.
+
+        Args:
+            asked: The request.
+            play: The episode that asks.
+            call: Its record of this call.
+
+        Raises:
+            UpstreamFailed: As in `ask`.
+        """
+        body: dict[str, Any] = {"messages": asked.messages}
+        body |= {"tools": asked.tools} if asked.tools else {}
+        body |= {"max_tokens": asked.max_tokens} if asked.max_tokens else {}
+        body |= {name: asked.options[name] for name in ("temperature", "top_p") if name in asked.options}
+        reply = await self.ask("chat/completions", body)
+        call.cost = reply.cost
+        choice, usage = reply.body["choices"][0], reply.body.get("usage") or {}
+        functions = [(one.get("id"), one.get("function") or {}) for one in choice["message"].get("tool_calls") or ()]
+        return Said(
+            str(reply.body.get("id", "")),
+            str(choice["message"].get("content") or ""),
+            str(choice["message"].get("reasoning_content") or ""),
+            tuple(SaidCall(str(name), str(f.get("name")), str(f.get("arguments") or "{}")) for name, f in functions),
+            "length" if choice.get("finish_reason") == "length" else "stop",
+            int(usage.get("prompt_tokens") or 0),
+            int(usage.get("completion_tokens") or 0),
+        )
+
+    def count(self, asked: Asked) -> int:
+        """How many tokens a request has, about: servers have no common way to ask."""
+        return len(json.dumps([asked.messages, asked.tools], ensure_ascii=False)) // 4
 
     async def close(self) -> None:
         """Close connections; some keep none of their own."""

@@ -93,6 +93,7 @@ class Play:
         last_request: The messages of the last model call.
         fault: What broke in the env, "" where nothing did.
         is_cut: Whether it was ended by ``max_turns``, not by the env.
+        has_no_room: Whether the agent's model takes no longer prompts; what the agent says then is no answer.
     """
 
     def __init__(self, episode: Episode, seat: Seat, max_turns: int = MAX_TURNS):
@@ -102,7 +103,7 @@ class Play:
         self.max_turns = max_turns
         self.last_request: list[Any] = []
         self.fault = ""
-        self.terminated = self.truncated = self.is_cut = False
+        self.terminated = self.truncated = self.is_cut = self.has_no_room = False
         self._closed = False
         self._opening: Observation | None = None
 
@@ -110,6 +111,11 @@ class Play:
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self.terminated or self.truncated or self.is_cut
+
+    def takes_no_calls(self) -> bool:
+        """Whether the agent is to end, and its model is not to be asked again."""
+        self.is_cut = self.is_cut or (not self.is_over and len(self.episode.calls) >= self.max_turns)
+        return self.is_over or self.has_no_room
 
     @property
     def agent_task(self) -> AgentTask:
@@ -185,7 +191,7 @@ class Play:
 
     def finish(self, answer: Answer | None, *, implicit: bool = True) -> None:
         """Hand the env the agent's last words as its answer, unless it has answered already or has no turn left."""
-        if answer is not None and not self._closed and not self.is_over:
+        if answer is not None and not self._closed and not self.is_over and not self.has_no_room:
             self._answer(answer, implicit=implicit)
 
     def _answer(self, answer: Answer, *, implicit: bool) -> Observation:

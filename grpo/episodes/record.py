@@ -23,7 +23,18 @@ from grpo.ending import Ending
 from grpo.types import Answer, Episode, ModelCall, Task
 from judges.common.files import each_record, json_bytes, record_at, write_bytes
 
-_AS_THEY_ARE = ("env", "seed", "error", "implicit", "verdict", "audit", "unmarked", "explanation", "seconds")
+_AS_THEY_ARE = (
+    "env",
+    "seed",
+    "error",
+    "late_calls",
+    "implicit",
+    "verdict",
+    "audit",
+    "unmarked",
+    "explanation",
+    "seconds",
+)
 _TRANSCRIPT = ("messages", "tools")
 _HEAVY = ("messages", "reply", "prompt_ids", "sampled_ids", "logprobs", "sampled")
 """What a call has said: left out where records are read without their transcripts."""

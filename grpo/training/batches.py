@@ -23,8 +23,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
-from grpo.agents.policy import PolicyAgent
-from grpo.chat import Chat
+from grpo.agents.playing import PolicyAgents
 from grpo.config import TrainConfig
 from grpo.display.terminal import Bar, Display
 from grpo.ending import Ending
@@ -35,7 +34,7 @@ from grpo.episodes.tasks import TaskStream
 from grpo.errors import ConfigError, EnvError, JudgeFailure
 from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset, turn_advantages
 from grpo.learner.segments import Segment, TurnWeights, segments_of
-from grpo.serving.policy import Policy, SamplingParams
+from grpo.serving.policy import Policy
 from grpo.training.batch import Batch
 from grpo.training.group_stream import GroupStream
 from grpo.training.rewards import GroupReward
@@ -57,7 +56,7 @@ class Batches:
 
     config: TrainConfig
     pool: EnvPool
-    chat: Chat
+    agents: PolicyAgents
     tasks: TaskStream
     reward: GroupReward
     display: Display
@@ -185,9 +184,8 @@ class Batches:
     async def _play(self, task: Task, step: int, policies: Policies) -> Played:
         """A group of the policy of ``step``."""
         settings = self.config.rollout
-        sampling = SamplingParams(settings.temperature, settings.max_turn_tokens)
         async with policies(step) as policy:
-            agent = PolicyAgent(policy, self.chat, sampling, settings.max_tokens)
+            agent = self.agents.agent(policy, settings.temperature)
             player = Player(agent, self.pool, timeout_seconds=settings.timeout, marker=self.marker, gate=self._gate)
             seed_parts = "train", self.config.seed, step
             group = await player.group(task, settings.group_size, *seed_parts, on_done=self._count)

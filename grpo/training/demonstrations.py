@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.chat import Chat
-from grpo.chat.prompts import Prompts
+from grpo.chat.tree import CallTree
 from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.record import read_episodes, with_transcript
@@ -181,20 +181,17 @@ def _encoded(chats: Sequence[Message], tools: list[dict[str, Any]], turn_errors:
     """An episode as the chat format of this model writes it."""
     errors = iter(turn_errors)
     episode = Episode("", Task(0), tools=tools)
-    prompts, new = Prompts(chat, episode), list[Message]()
+    tree = CallTree(chat, episode)
     for message in (_as_text(message, tools, chat) | {"weight": message.get("weight", 1)} for message in chats):
         weighs = message.pop("weight") != 0
         if message["role"] == "assistant":
-            prompt = prompts.following(new)
+            prompt = tree.following(episode.messages, tools)
             ids = [*chat.encode(message["content"]), chat.stop_token_ids[0]]
             if weighs:
-                prompts.said(prompt, ids, [0.0] * len(ids))
+                tree.said(prompt, ids, [0.0] * len(ids), sent=message)
             else:
-                prompts.shown(prompt, ids)
+                tree.shown(prompt, ids, message)
             episode.turn_errors.append(next(errors, ""))
-            new = []
-        else:
-            new.append(message)
         episode.messages.append(message)
     return episode
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from grpo.agents.policy import PolicyAgent
+from grpo.agents.playing import PolicyAgents
 from grpo.agents.scripted import ScriptedAgent
-from grpo.chat import Chat
 from grpo.config import TrainConfig
 from grpo.display.metrics import counted
 from grpo.display.terminal import Display
@@ -50,7 +49,7 @@ from grpo.runs.evaluations import (
     tasks_of,
 )
 from grpo.seeds import derive_seed
-from grpo.serving.policy import Policy, SamplingParams
+from grpo.serving.policy import Policy
 from grpo.types import Episode, Task
 from judges.common.files import write_json
 
@@ -80,14 +79,14 @@ class HeldOutEvaluation:
         self,
         config: TrainConfig,
         run: RunDirectory,
-        chat: Chat,
+        agents: PolicyAgents,
         display: Display,
         marker: Marker | None = None,
         workers: EnvWorkers | None = None,
     ):
         self.config = config
         self.run = run
-        self.chat = chat
+        self.agents = agents
         self.display = display
         self.marker = marker or Marker()
         self.workers = workers
@@ -105,7 +104,8 @@ class HeldOutEvaluation:
             specs += self._baselines(specs[-1], base_model)
         todo = [spec for spec in specs if not is_done(self.run, spec.label, step)]
         if todo:
-            with EnvPool(config.env, self._env_kwargs(todo[0].split), self.workers) as pool:
+            kwargs = self._env_kwargs(todo[0].split)
+            with EnvPool(config.env, kwargs, self.workers, home=self.agents.home) as pool:
                 tasks = {spec: self._tasks(pool, when, spec) for spec in todo}
                 if is_final(when):
                     self.display.phase(f"Evaluation {when} GRPO: {_what(tasks)}")
@@ -199,8 +199,7 @@ class HeldOutEvaluation:
         if isinstance(spec.who, str):
             agent: Agent = ScriptedAgent(spec.who)
         else:
-            sampling = SamplingParams(spec.temperature, settings.max_turn_tokens)
-            agent = PolicyAgent(spec.who, self.chat, sampling, settings.max_tokens)
+            agent = self.agents.agent(spec.who, spec.temperature)
         return Player(agent, pool, timeout_seconds=settings.timeout, marker=self.marker, gate=gate)
 
     def _playing(

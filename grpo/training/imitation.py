@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from grpo.chat import Chat
-from grpo.chat.prompts import Prompts
+from grpo.chat.tree import CallTree
 from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv, Observation
 from grpo.envs.pool import Seat
@@ -46,15 +46,15 @@ def demonstrate(
     """
     episode = Episode(env.env_id, task, seed=seed)
     play = Play(episode, Seat(Place.LOOP, lambda: env), MAX_TURNS)
-    prompts, before, unseen = Prompts(chat, episode), iter(said), list[str]()
+    tree, before, unseen = CallTree(chat, episode), iter(said), list[str]()
     policy: Any = None
     play.begin()
 
     async def speak(observation: Observation) -> Turn:
         nonlocal policy
-        prompt = prompts.following(observation.messages)
+        prompt = tree.following(episode.messages, episode.tools)
         if (ids := next(before, None)) is not None:
-            prompts.shown(prompt, ids)
+            tree.shown(prompt, ids)
             unseen.append(observation.text)
             return Turn(chat.decode(ids))
         text, info = observation.text, observation.info
@@ -63,10 +63,11 @@ def demonstrate(
             text, info = "\n".join([*unseen, text]), play.opening.info
         action = chat.own_form(policy.act(text, info), episode.tools)
         ids = [*chat.encode(action), chat.stop_token_ids[0]]
+        turn = {"role": "assistant", "content": action}
         if getattr(policy, "imitate", True):
-            prompts.said(prompt, ids, [0.0] * len(ids))
+            tree.said(prompt, ids, [0.0] * len(ids), sent=turn)
         else:
-            prompts.shown(prompt, ids)
+            tree.shown(prompt, ids, turn)
         return Turn(action)
 
     asyncio.run(play.converse(speak))

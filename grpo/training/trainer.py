@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
+from grpo.agents.playing import PolicyAgents
 from grpo.chat import Chat, chat_for, load_tokenizer, served_chat
 from grpo.chat.transcript import best_and_worst, transcript
 from grpo.config import TrainConfig
@@ -85,17 +86,19 @@ class Trainer:
         self.chat: Chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
         self.model = model
         self.workers = EnvWorkers(rollout.env_workers, config.env_import, display.note)
-        self.pool = EnvPool(config.env, with_split(config.env, config.env_kwargs, config.train_split), self.workers)
+        self.agents = PolicyAgents(rollout, self.chat, config.agent)
+        kwargs = with_split(config.env, config.env_kwargs, config.train_split)
+        self.pool = EnvPool(config.env, kwargs, self.workers, home=self.agents.home)
         backend = backend_of(config)
         self.engine = backend.engine(model.path, init_adapter(config))
         self.sampler: Sampler = backend.sampler(servers, run.adapters, self.chat.stop_token_ids)
         self.turns = Turns(self.engine, servers)
         self.marker = Marker(config.answer_judge, run.root)
-        self.held_out = HeldOutEvaluation(config, run, self.chat, display, self.marker, self.workers)
+        self.held_out = HeldOutEvaluation(config, run, self.agents, display, self.marker, self.workers)
         self.tasks = TaskStream(self.pool.scenario_ids(), config.seed)
         reward = group_reward(config, run.root)
         unfinished = UnfinishedStep(run.partial, rollout.max_staleness)
-        self.batches = Batches(config, self.pool, self.chat, self.tasks, reward, display, unfinished, self.marker)
+        self.batches = Batches(config, self.pool, self.agents, self.tasks, reward, display, unfinished, self.marker)
         self.checkpoints = Checkpoints(run.checkpoints, config.keep_checkpoints)
         self._overlap = BackgroundLoop() if rollout.max_staleness else None
         self.step = 0
@@ -105,6 +108,7 @@ class Trainer:
     def train(self) -> None:
         """Do what is not done yet."""
         config, display = self.config, self.display
+        asyncio.run(self.agents.open())
         if (found := newest_checkpoint(self.run.checkpoints)) is not None:
             folder, state = found
             self.engine.load_state(folder)
@@ -152,6 +156,7 @@ class Trainer:
                 overlap.run(self.batches.close())
         self.pool.close()
         self.workers.close()
+        asyncio.run(self.agents.close())
         self.checkpoints.close()
 
     # -- phases ------------------------------------------------------------------------------------------------

@@ -99,8 +99,15 @@ def parse_turn(text: str) -> ParsedTurn:
 
 def without_thought(text: str) -> str:
     """An assistant turn without the reasoning before it, which some servers leave in; empty where it is not closed."""
+    return split_thought(text)[1]
+
+
+def split_thought(text: str) -> tuple[str, str]:
+    """The reasoning before an assistant turn, and the turn; the latter is empty where the former is not closed."""
     thought = _THOUGHT.match(text)
-    return text[thought.end() :].strip() if thought else text.strip()
+    if thought is None:
+        return "", text.strip()
+    return re.sub("</?think>", "", thought[0]).strip(), text[thought.end() :].strip()
 
 
 def format_call(name: str, arguments: Any) -> str:

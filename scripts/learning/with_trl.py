@@ -20,9 +20,9 @@ import torch
 from transformers import TrainerCallback
 
 from grpo.chat import Chat, load_tokenizer
-from grpo.chat.prompts import Prompts
+from grpo.chat.tree import CallTree, Prompt
 from grpo.config import TrainConfig
-from grpo.envs.message_env import MessageEnv, Observation
+from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import Seat
 from grpo.envs.step_cost import Place
 from grpo.episodes.play import Play, Turn
@@ -178,25 +178,27 @@ def play(
 ) -> None:
     """Play the episodes to their end, a turn of all at once, within the limits of `grpo.agents.policy.PolicyAgent`."""
     longest_prompt = settings.max_tokens - max(1, settings.max_turn_tokens // 2)
-    asked: list[tuple[Play, Prompts, list[int]]] = []
+    asked: list[tuple[Play, CallTree, Prompt]] = []
 
-    def ask(play: Play, prompts: Prompts, observation: Observation) -> None:
-        prompt = prompts.following(observation.messages)
-        full = None if len(prompt) <= longest_prompt else ContextFullError("no room for another turn")
+    def ask(play: Play, tree: CallTree) -> None:
+        prompt = tree.following(play.episode.messages, play.episode.tools)
+        full = None if len(prompt.ids) <= longest_prompt else ContextFullError("no room for another turn")
         if play.is_over or full:
             play.episode.ending, _ = ending_of(play, full)
         else:
-            asked.append((play, prompts, prompt))
+            asked.append((play, tree, prompt))
 
     for env, episode in zip(envs, episodes, strict=True):
         play = Play(episode, Seat(Place.LOOP, lambda env=env: env))
-        ask(play, Prompts(chat, episode), play.begin())
+        play.begin()
+        ask(play, CallTree(chat, episode))
     while asked:
         playing, asked = asked, []
-        for (play, prompts, prompt), turn in zip(playing, sample([ids for _, _, ids in playing]), strict=True):
-            ids = turn[: settings.max_tokens - len(prompt)]
-            prompts.said(prompt, ids, [0.0] * len(ids))
-            ask(play, prompts, play.take(Turn(chat.decode(ids))))
+        for (play, tree, prompt), turn in zip(playing, sample([prompt.ids for _, _, prompt in playing]), strict=True):
+            ids = turn[: settings.max_tokens - len(prompt.ids)]
+            tree.said(prompt, ids, [0.0] * len(ids))
+            play.take(Turn(chat.decode(ids)))
+            ask(play, tree)
 
 
 def rows_of(episodes: Sequence[Episode]) -> dict[str, Any]:

@@ -304,3 +304,55 @@ class Unwritable(Exception):
 
 def unwritable(task, tools, model):
     raise Unwritable
+
+
+def by_anthropic(task, tools, model, *, streamed=True):
+    """Anthropic's form over plain HTTP, a loop of its own; counts the tokens of its first request."""
+    import httpx
+
+    functions = {tool.__name__: tool for tool in tools}
+    schemas = [{"name": name, "description": "", "input_schema": {"type": "object"}} for name in functions]
+    body = {"model": "claude", "max_tokens": 4096, "system": task.instructions, "tools": schemas}
+    messages: list[typing.Any] = [{"role": "user", "content": task.question}]
+    with httpx.Client(base_url=model.base_url, trust_env=False, timeout=60) as client:
+        counted = client.post("messages/count_tokens", json=body | {"messages": messages}).json()["input_tokens"]
+        assert counted > 0
+        while True:
+            reply = client.post("messages", json=body | {"messages": messages, "stream": streamed})
+            content = _streamed_blocks(reply.text) if streamed else reply.json()["content"]
+            messages.append({"role": "assistant", "content": content})
+            calls = [block for block in content if block["type"] == "tool_use"]
+            if not calls:
+                return "".join(block.get("text", "") for block in content)
+            results = [(call["id"], functions[call["name"]](**call["input"])) for call in calls]
+            blocks = [{"type": "tool_result", "tool_use_id": name, "content": said} for name, said in results]
+            messages.append({"role": "user", "content": blocks})
+
+
+def _streamed_blocks(text):
+    events = [json.loads(line[5:]) for line in text.splitlines() if line.startswith("data:") and "[DONE]" not in line]
+    blocks = {}
+    for event in events:
+        if event["type"] == "content_block_start":
+            blocks[event["index"]] = event["content_block"] | {"json": ""}
+        elif event["type"] == "content_block_delta":
+            delta, block = event["delta"], blocks[event["index"]]
+            block["text"] = block.get("text", "") + delta.get("text", "")
+            block["json"] += delta.get("partial_json", "")
+    for block in blocks.values():
+        if made := block.pop("json"):
+            block["input"] = json.loads(made)
+        if block["type"] == "tool_use":
+            block.pop("text")
+    return list(blocks.values())
+
+
+def only_asking(task, tools, model):
+    """Asks its model the same until it hears that the episode is over."""
+    from openai import OpenAI
+
+    with OpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        said = ""
+        while said != "The episode is over.":
+            messages = [{"role": "user", "content": "?"}]
+            said = client.chat.completions.create(model="m", messages=messages).choices[0].message.content

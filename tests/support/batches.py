@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+from grpo.agents.playing import PolicyAgents
 from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.envs.pool import EnvPool
@@ -52,7 +53,15 @@ def batches(reward, **settings):
     rollout = {"groups_per_step": 4, "group_size": 2, "max_tokens": 400}
     config = load_config(None, {"env": WORD_ENV, "rollout": rollout, **settings})
     pool = EnvPool(WORD_ENV, {})
-    return Batches(config, pool, ByteChat(), TaskStream(IDS, 0), reward, Display(quiet=True), unfinished_step())
+    return Batches(
+        config,
+        pool,
+        PolicyAgents(config.rollout, ByteChat()),
+        TaskStream(IDS, 0),
+        reward,
+        Display(quiet=True),
+        unfinished_step(),
+    )
 
 
 def judged(server, kind=RulerReward, model="openai/judge"):

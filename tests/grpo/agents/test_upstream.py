@@ -129,9 +129,7 @@ async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fa
         yield {"error": {"message": "overloaded"}}
         yield {"choices": []}
 
-    recorder = CallRecorder(
-        Play(Episode("E", Task(0)), None), "chat/completions", {"messages": []}, HttpUpstream("m", "http://h/v1")
-    )
+    recorder = CallRecorder(Play(Episode("E", Task(0)), None), [], HttpUpstream("m", "http://h/v1"))
     stream = _stream(Reply(events=events()), recorder, False)
     assert b"overloaded" in await anext(stream)
     await stream.aclose()

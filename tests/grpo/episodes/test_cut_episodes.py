@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+from grpo.agents.playing import PolicyAgents
 from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.ending import Ending
@@ -45,7 +46,13 @@ def walked(*members, reward=None, rollout=ROLLOUT):
     config = load_config(None, {"env": "CliffWalking-v1", "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(config.env, kwargs)
     batches = Batches(
-        config, pool, ByteChat(), TaskStream(None, 0), reward or EnvReward(), Display(quiet=True), unfinished_step()
+        config,
+        pool,
+        PolicyAgents(config.rollout, ByteChat()),
+        TaskStream(None, 0),
+        reward or EnvReward(),
+        Display(quiet=True),
+        unfinished_step(),
     )
     batch = asyncio.run(batches.next(0, always(walkers(*members))))
     pool.close()

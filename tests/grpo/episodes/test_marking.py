@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from grpo.agents.playing import PolicyAgents
 from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
@@ -67,7 +68,7 @@ def batches(folder, server, ids=IDS, reward="env", **settings):
     return Batches(
         config,
         EnvPool(SUMS_ENV, {}),
-        ByteChat(),
+        PolicyAgents(config.rollout, ByteChat()),
         TaskStream(list(ids), 0),
         group_reward(config, folder),
         Display(quiet=True),

@@ -7,6 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
+from grpo.agents.playing import PolicyAgents
 from grpo.config import load_config
 from grpo.display.metrics import standings
 from grpo.display.terminal import Display
@@ -29,7 +30,9 @@ def held_out(folder, display=None, **settings):
     """The held-out side of a run in ``folder``; it shows nothing unless on ``display``."""
     config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, **settings})
     marker = Marker(config.answer_judge, folder)
-    return HeldOutEvaluation(config, RunDirectory(folder), ByteChat(), display or Display(quiet=True), marker)
+    return HeldOutEvaluation(
+        config, RunDirectory(folder), PolicyAgents(config.rollout, ByteChat()), display or Display(quiet=True), marker
+    )
 
 
 def evaluated(folder, env, turns, when="before", **settings):

@@ -7,6 +7,7 @@ import random
 import pytest
 from click.testing import CliRunner
 
+from grpo.agents.playing import PolicyAgents
 from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.display.terminal import Display
@@ -45,7 +46,13 @@ def test_a_plain_env_gives_a_batch_to_train_on(env):
     config = load_config(None, {"env": env, "env_kwargs": kwargs, "rollout": rollout})
     pool = EnvPool(env, kwargs)
     batches = Batches(
-        config, pool, ByteChat(), TaskStream(None, 0), EnvReward(), Display(quiet=True), unfinished_step()
+        config,
+        pool,
+        PolicyAgents(config.rollout, ByteChat()),
+        TaskStream(None, 0),
+        EnvReward(),
+        Display(quiet=True),
+        unfinished_step(),
     )
     batch = asyncio.run(batches.next(0, always(Player())))
     pool.close()

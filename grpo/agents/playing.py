@@ -1,0 +1,53 @@
+"""Who plays with a policy: the policy alone, by the env's tools, or an agent of the user's whose model it is."""
+
+from contextlib import AsyncExitStack
+
+from grpo.agents.captured import CapturedAgent, PolicyUpstream
+from grpo.agents.named import own_agent
+from grpo.agents.policy import PolicyAgent
+from grpo.chat import Chat
+from grpo.envs.own_thread import OwnThread
+from grpo.episodes.player import Agent
+from grpo.serving.policy import Policy, SamplingParams
+from grpo.settings import RolloutSettings
+
+
+class PolicyAgents:
+    """Makes the agent of every policy that a run samples, in training and in evaluation alike.
+
+    Args:
+        rollout: The run's limits.
+        chat: Its chat format.
+        spec: The user's agent, ``PKG.MOD:FUNCTION`` or ``cmd:...``; None for the policy alone.
+
+    Raises:
+        EvaluationError: There is no such agent.
+    """
+
+    def __init__(self, rollout: RolloutSettings, chat: Chat, spec: str | None = None):
+        self.rollout = rollout
+        self.chat = chat
+        self._opened = AsyncExitStack()
+        self._upstream = PolicyUpstream(chat, rollout.max_tokens)
+        self._own = None if spec is None else own_agent(spec, self._upstream)
+
+    @property
+    def home(self) -> OwnThread | None:
+        """Where envs live that are cheap to call (`EnvPool`)."""
+        return None if self._own is None else self._own.env_thread
+
+    def agent(self, policy: Policy, temperature: float) -> Agent:
+        """The agent that plays with ``policy``."""
+        sampling = SamplingParams(temperature, self.rollout.max_turn_tokens)
+        if self._own is None:
+            return PolicyAgent(policy, self.chat, sampling, self.rollout.max_tokens)
+        return CapturedAgent(self._own, self._upstream, policy, sampling)
+
+    async def open(self) -> None:
+        """Get ready; from any event loop."""
+        if self._own is not None:
+            await self._opened.enter_async_context(self._own)
+
+    async def close(self) -> None:
+        """End what was opened."""
+        await self._opened.aclose()

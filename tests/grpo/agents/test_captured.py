@@ -1,0 +1,127 @@
+"""Agents of others whose model is the policy in training: each form they ask in, token for token; how they are ended."""
+
+import json
+
+import pytest
+
+from grpo.agents.captured import CapturedAgent, PolicyUpstream, said_of
+from grpo.agents.function import FunctionAgent
+from grpo.ending import Ending
+from grpo.envs.pool import EnvPool
+from grpo.episodes.player import Player, planned_episodes
+from grpo.serving.policy import SamplingParams
+from grpo.types import Task
+from judges.common.tool_calls import format_call
+from tests.support import agents
+from tests.support.envs import SUMS_ENV
+from tests.support.policies import ByteChat, ScriptedPolicy
+
+pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
+
+DOUBLE = "I double it. " + '<tool_call>\n{"name":  "double", "arguments": {"number": 4}}</tool_call>'
+
+
+async def captured(agent, turns, *, count=1, max_tokens=4000, max_turns=1000):
+    """Episodes of an agent whose model says ``turns``."""
+    chat, sampling = ByteChat(), SamplingParams(1.0, 200)
+    policy = ScriptedPolicy(chat, turns)
+    upstream = PolicyUpstream(chat, max_tokens)
+    async with FunctionAgent(agent, upstream) as inner:
+        pool = EnvPool(SUMS_ENV, {}, home=inner.env_thread)
+        player = Player(CapturedAgent(inner, upstream, policy, sampling), pool, max_turns=max_turns)
+        tasks = [Task(0, str(4 + number)) for number in range(count)]
+        episodes = await player.all(planned_episodes(tasks, 1, "test"))
+    return episodes, policy
+
+
+def by_responses_loop(task, tools, model):
+    """The stock client with the Responses API, whole, its history as items."""
+    from openai import OpenAI
+
+    functions = {tool.__name__: tool for tool in tools}
+    offered = [{"type": "function", "name": name, "parameters": {}} for name in functions]
+    items = [{"role": "user", "content": str(task)}]
+    with OpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        while True:
+            reply = client.responses.create(model="gpt-4o", input=items, tools=offered)
+            items += [item.model_dump(exclude_none=True) for item in reply.output]
+            calls = [item for item in reply.output if item.type == "function_call"]
+            if not calls:
+                return reply.output_text
+            for call in calls:
+                result = functions[call.name](**json.loads(call.arguments))
+                items.append({"type": "function_call_output", "call_id": call.call_id, "output": result})
+
+
+def by_anthropic_whole(task, tools, model):
+    return agents.by_anthropic(task, tools, model, streamed=False)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [agents.by_chat, by_responses_loop, agents.by_anthropic, by_anthropic_whole],
+    ids=lambda agent: agent.__name__,
+)
+async def test_every_form_is_kept_token_for_token_and_no_turn_is_encoded_again(agent):
+    (episode,), policy = await captured(agent, [DOUBLE, "8"])
+    assert (episode.ending, episode.answer.text, episode.reward) == (Ending.ANSWERED, "8", 1.0), episode.error
+    first, second = policy.prompts
+    said = [*DOUBLE.encode(), 256]
+    assert second[: len(first) + len(said)] == first + said, "odd blanks and all"
+    assert b"8" in bytes(i for i in second[len(first) + len(said) :] if i < 256)
+    assert [(call.follows, call.version, call.status) for call in episode.calls] == [(None, 3, 200), (0, 3, 200)]
+    (row,) = episode.rows()
+    assert row.ids == [*second, *b"8", 256]
+    assert [i for i, turn in zip(row.ids, row.turns, strict=True) if turn is not None] == [*said, *b"8", 256]
+    assert episode.calls[0].reply["tool_calls"][0]["function"]["name"] == "double"
+    assert episode.calls[0].reply["content"] == "I double it."
+
+
+def going_on_by_chat(task, tools, model):
+    """Answers by the tool, and asks on."""
+    from openai import OpenAI
+
+    tools[1](answer=tools[0](4), sources=[])
+    with OpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        asked = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
+        said = client.chat.completions.create(**asked).choices[0].message
+        assert (said.content, said.tool_calls) == ("The episode is over.", None)
+        end = {"name": "final_answer", "parameters": {"type": "object", "required": ["answer"]}}
+        told = client.chat.completions.create(**asked, tools=[{"type": "function", "function": end}])
+        (call,) = told.choices[0].message.tool_calls
+        assert json.loads(call.function.arguments) == {"answer": "The episode is over."}
+
+
+async def test_an_agent_that_asks_on_after_the_end_is_ended_and_nothing_of_it_is_learned():
+    (episode,), policy = await captured(going_on_by_chat, ["never said"])
+    assert (episode.ending, episode.error, episode.late_calls) == (Ending.ANSWERED, "", 2)
+    assert (episode.calls, policy.prompts) == ([], [])
+
+
+async def test_a_prompt_without_room_ends_the_agent_and_the_episode():
+    (episode,), policy = await captured(agents.by_chat, [DOUBLE, "8"], max_tokens=200)
+    assert episode.ending is Ending.CONTEXT_FULL, episode.error
+    assert len(policy.prompts) == 1
+    assert "rollout.max_tokens" in episode.error
+
+
+async def test_an_agent_that_only_asks_is_cut_after_as_many_calls_as_an_episode_may_have_turns():
+    (episode,), policy = await captured(agents.only_asking, ["Hm."], max_turns=5)
+    assert (episode.ending, len(policy.prompts), episode.late_calls) == (Ending.MAX_TURNS, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "calls"),
+    [
+        ("6", "6", []),
+        (format_call("double", {"number": 1}), "", [("double", '{"number": 1}')]),
+        ('{"name": "double", "arguments": {"number": 1}}', "", [("double", '{"number": 1}')]),
+        (format_call("triple", {"number": 1}), format_call("triple", {"number": 1}), []),
+        ('<tool_call>{"name": "double", "argum', '<tool_call>{"name": "double", "argum', []),
+        ("<think>two?</think>\n\n6", "6", []),
+    ],
+)
+def test_a_call_is_sent_only_where_a_client_can_run_it(text, said, calls):
+    found = said_of(text, ["double"], "x")
+    assert (found.text, [(call.name, call.arguments) for call in found.calls]) == (said, calls)
+    assert found.thought == ("two?" if "think" in text else "")
